@@ -94,7 +94,7 @@ settings! {
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
     /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
     /// `bind` and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one. With `quic`,
-    /// the address serves HTTP/3, which is experimental: see [HTTP/3](http3.md). Give it in addition to the same
+    /// the address serves [HTTP/3](http3.md). Give it in addition to the same
     /// address with `ssl`, as in `0.0.0.0:8443 ssl http2, 0.0.0.0:8443 quic`, and its port 0 is the port of that one.
     /// With `proxy_protocol`, each connection must begin with a header of the PROXY protocol, version 1 or 2. It names
     /// the client if it comes from one of `trusted_ips` and `real_ip_header` is `proxy_protocol`. All users of this

@@ -1,4 +1,4 @@
-//! Converts heads and fields between the types of the crates `h2` and `h3` and the engine's.
+//! Converts heads and fields between the types of the crates `h2` and `http` and the engine's.
 
 use super::names::{self, Name};
 use bytes::BytesMut;
@@ -161,8 +161,12 @@ pub struct Fields {
 impl Fields {
     /// Room for these fields and so many more, whose values have so many bytes.
     pub fn new(headers: &Headers, more: usize, bytes: usize) -> Self {
-        let fields = headers.len() + more;
         let bytes = bytes + headers.iter().map(|field| field.value.len()).sum::<usize>();
+        Self::with_room(headers.len() + more, bytes)
+    }
+
+    /// Room for so many fields, whose values have so many bytes.
+    pub fn with_room(fields: usize, bytes: usize) -> Self {
         let share = fields >= SHARED && bytes <= SHARED_BYTES;
         let values = BytesMut::with_capacity(if share { bytes } else { 0 });
         Self { map: HeaderMap::with_capacity(fields), bytes: 0, values }

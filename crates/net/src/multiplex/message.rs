@@ -1,6 +1,6 @@
-//! Validates the fields of requests over HTTP/2 and HTTP/3 (RFC 9113, 8.2 and 8.3; RFC 9114, 4.2 and 4.3) before the
-//! crates `h2` and `h3` parse them, because `h2` closes the connection for a field that it cannot parse, and `h3`
-//! accepts the last of duplicate pseudo-header fields.
+//! Validates the fields of requests over HTTP/2 and HTTP/3 (RFC 9113, 8.2 and 8.3; RFC 9114, 4.2 and 4.3). Those over
+//! HTTP/2 are validated before the crate `h2` parses them, because it closes the connection for a field that it cannot
+//! parse.
 
 /// The kind of a field, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Caches field names in the types of the crates `h2` and `h3`. Each worker caches the names that it used last, because
+//! Caches field names in the types of the crates `h2` and `http`. Each worker caches the names that it used last, because
 //! messages have few different ones and parsing them again would allocate.
 
 use http::HeaderName;

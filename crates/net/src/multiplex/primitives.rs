@@ -2,7 +2,7 @@
 
 use super::huffman;
 
-/// The maximum number of bytes behind the first of an integer; the crates `h2` and `h3` have the same limit.
+/// The maximum number of bytes behind the first of an integer; the crate `h2` has the same limit.
 const MAX_CONTINUATION_BYTES: usize = 4;
 
 /// An integer with a prefix of this many bits.

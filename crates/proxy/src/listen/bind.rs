@@ -65,17 +65,19 @@ pub fn bind(listen: &Listen) -> io::Result<Bound> {
     }
 }
 
-/// The requested size of the socket's receive buffer for datagrams.
+/// The requested size of the buffers of a socket of QUIC.
 const QUIC_BUFFER: usize = 2 * 1024 * 1024;
 
-/// The one socket for datagrams of QUIC at an address.
-pub(crate) fn bind_quic(address: &Address) -> io::Result<UdpSocket> {
-    let socket = bind_datagrams(address, 1)?.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let sized = socket2::SockRef::from(&socket);
-    // As much as the system allows.
-    let _ = sized.set_recv_buffer_size(QUIC_BUFFER);
-    let _ = sized.set_send_buffer_size(QUIC_BUFFER);
-    Ok(socket)
+/// One socket for datagrams of QUIC for each worker.
+pub(crate) fn bind_quic(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
+    let sockets = bind_datagrams(address, workers)?;
+    for socket in &sockets {
+        let sized = socket2::SockRef::from(socket);
+        // As much as the system allows.
+        let _ = sized.set_recv_buffer_size(QUIC_BUFFER);
+        let _ = sized.set_send_buffer_size(QUIC_BUFFER);
+    }
+    Ok(sockets)
 }
 
 /// One socket for datagrams for each worker: the system spreads clients over them, and keeps each with one.

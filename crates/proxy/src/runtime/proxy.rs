@@ -1,7 +1,7 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
-use super::run::{Command, run};
-use crate::downstream::http3::{self, Quic, QuicListener};
+use super::run::{Command, Sockets, run};
+use crate::downstream::http3::{self, Quic, QuicListener, Reception};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::observe::access_log::AccessLog;
 use crate::observe::costs::Costs;
@@ -94,7 +94,7 @@ impl Proxy {
     ) -> Result<Self, StartError> {
         let opened = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
-        let quic = if opened.quic.is_empty() { None } else { Some(quic(&tls, &options)?) };
+        let quic = if opened.has_quic() { Some(quic(&tls, &options)?) } else { None };
         let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
         retained.get::<NodeResolver>().provide(&resolver);
         let node = Arc::new(Node {
@@ -132,11 +132,13 @@ impl Proxy {
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        for (index, datagrams) in opened.datagrams.into_iter().enumerate() {
+        for (index, (datagrams, listeners)) in opened.datagrams.into_iter().zip(opened.quic).enumerate() {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
+            let (closed, receiving) = (closed.clone(), self.receiving.subscribe());
+            let quic = quic.clone().map(|quic| Reception { quic, listeners, closed, receiving });
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                run(Worker::new(index, node, snapshot, None), commands, datagrams).await;
+                run(Worker::new(index, node, snapshot, None), commands, Sockets { datagrams, quic }).await;
             })?);
             self.workers.push(sender);
         }
@@ -151,30 +153,9 @@ impl Proxy {
                 }
             })?);
         }
-        if let Some(quic) = quic {
-            self.receive(quic, opened.quic, closed.clone())?;
-        }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads.push(thread("weir-acceptor".into(), async move || {
             acceptor.run(opened.accepting, closed).await
-        })?);
-        Ok(())
-    }
-
-    fn receive(
-        &mut self,
-        quic: Arc<Quic>,
-        listeners: Vec<QuicListener>,
-        closed: watch::Receiver<bool>,
-    ) -> io::Result<()> {
-        let (node, workers, receiving) =
-            (self.node.clone(), self.workers.clone(), self.receiving.subscribe());
-        self.threads.push(thread("weir-quic".into(), async move || {
-            let deliver = move |index: usize, arriving| {
-                let _ = workers[index].send(Command::ServeQuic(arriving));
-            };
-            http3::receive(node, quic, deliver, listeners, closed).await;
-            drop(receiving);
         })?);
         Ok(())
     }
@@ -290,7 +271,7 @@ impl Proxy {
 fn quic(tls: &ServerTls, options: &Options) -> Result<Arc<Quic>, StartError> {
     let refused = |problem| StartError::Tls(TlsError { subject: Subject::Settings, problem });
     let config = tls.quic(&options.tls).map_err(StartError::Tls)?;
-    let quic = Quic::new(config).map_err(|error| refused(Problem::Refused(error.to_string())))?;
+    let quic = Quic::new(config, options).map_err(|error| refused(Problem::Refused(error.to_string())))?;
     Ok(Arc::new(quic))
 }
 
@@ -329,14 +310,16 @@ struct Opened {
     accepting: Vec<Accepting>,
     /// For each worker, the sockets that it receives from.
     datagrams: Vec<Vec<Datagrams>>,
-    quic: Vec<QuicListener>,
+    /// The same for QUIC.
+    quic: Vec<Vec<QuicListener>>,
     listening: Vec<Listening>,
 }
 
 impl Opened {
     fn new(options: &Options) -> Result<Self, StartError> {
-        let datagrams = (0..options.workers.max(1)).map(|_| Vec::new()).collect();
-        let mut opened = Self { accepting: Vec::new(), datagrams, quic: Vec::new(), listening: Vec::new() };
+        let workers = options.workers.max(1);
+        let (datagrams, quic) = (0..workers).map(|_| (Vec::new(), Vec::new())).unzip();
+        let mut opened = Self { accepting: Vec::new(), datagrams, quic, listening: Vec::new() };
         for listen in &options.listen {
             let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
             let address = match listen.traffic {
@@ -348,6 +331,10 @@ impl Opened {
             opened.listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
         }
         Ok(opened)
+    }
+
+    fn has_quic(&self) -> bool {
+        self.listening.iter().any(|it| it.traffic == Traffic::Quic)
     }
 
     fn accept(&mut self, listen: &Listen) -> io::Result<Address> {
@@ -364,9 +351,11 @@ impl Opened {
             it.tls && addresses.is_some_and(|(own, asked)| asked.port() == 0 && own.ip() == asked.ip())
         };
         let chosen = self.listening.iter().find(same).map_or(&listen.address, |it| &it.address);
-        let socket = bind_quic(chosen)?;
-        let local = socket.local_addr()?;
-        self.quic.push(QuicListener { socket, local });
+        let sockets = bind_quic(chosen, self.quic.len())?;
+        let local = sockets[0].local_addr()?;
+        for (own, listener) in self.quic.iter_mut().zip(http3::listeners(sockets, local)) {
+            own.push(listener);
+        }
         Ok(local.into())
     }
 

@@ -1,7 +1,7 @@
 //! A worker's loop: receives commands and spawns a task for each.
 
 use crate::downstream::connection;
-use crate::downstream::http3::{self, Arriving};
+use crate::downstream::http3::{self, Reception};
 use crate::listen::{Accepted, Traffic};
 use crate::snapshot::Snapshot;
 use crate::stream;
@@ -17,8 +17,6 @@ use weir_plugin::engine::WorkerPlugins;
 pub(super) enum Command {
     /// Serve this connection.
     Serve(Accepted),
-    /// Serve this connection, once it is one.
-    ServeQuic(Box<Arriving>),
     /// Use this snapshot from now on, then acknowledge.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
@@ -27,11 +25,20 @@ pub(super) enum Command {
     Flush(oneshot::Sender<()>),
 }
 
+/// What a worker receives datagrams from.
+#[derive(Default)]
+pub(super) struct Sockets {
+    /// Of stream listeners.
+    pub(super) datagrams: Vec<Datagrams>,
+    /// Of HTTP/3.
+    pub(super) quic: Option<Reception>,
+}
+
 /// Executes commands until all senders are dropped.
 pub(super) async fn run(
     worker: Rc<Worker>,
     mut commands: mpsc::UnboundedReceiver<Command>,
-    datagrams: Vec<Datagrams>,
+    sockets: Sockets,
 ) {
     let snapshot = worker.snapshot();
     let mut plugins = WorkerPlugins::init(
@@ -46,8 +53,11 @@ pub(super) async fn run(
     spawn_local(async move { log.access_log.flush_regularly().await });
     let log = worker.clone();
     spawn_local(async move { log.session_log.flush_regularly().await });
-    for datagrams in datagrams {
+    for datagrams in sockets.datagrams {
         spawn_local(stream::receive(worker.clone(), datagrams));
+    }
+    if let Some(reception) = sockets.quic {
+        spawn_local(http3::receive(worker.clone(), reception));
     }
     while let Some(command) = commands.recv().await {
         match command {
@@ -56,9 +66,6 @@ pub(super) async fn run(
             }
             Command::Serve(accepted) => {
                 spawn_local(stream::run(worker.clone(), accepted));
-            }
-            Command::ServeQuic(arriving) => {
-                spawn_local(http3::serve(worker.clone(), *arriving));
             }
             Command::Publish(snapshot, done) => {
                 plugins.configure(&snapshot.instances);

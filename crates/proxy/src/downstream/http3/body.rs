@@ -1,21 +1,18 @@
 //! A request's body over HTTP/3.
 
-use super::receiving::Receiving;
-use super::sending::SendStream;
+use super::code::Code;
+use super::frames::Piece;
+use super::receiving::{Failure, Receiving};
 use bytes::{Buf, Bytes, BytesMut};
-use h3::error::{Code, StreamError};
-use h3::server::RequestStream;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use weir_http1::{Framing, Headers, ParseError};
 use weir_net::multiplex::read_trailers;
 
 /// A body on its way here.
 pub(super) struct Incoming {
-    stream: RequestStream<Receiving, Bytes>,
-    send_stream: Rc<SendStream>,
+    stream: Receiving,
     /// Received and not yet used.
-    data: Bytes,
+    data: BytesMut,
     /// What is left of the promised length.
     left: Option<u64>,
     ended: bool,
@@ -27,20 +24,8 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// What follows a head, of which so much may be held.
-    pub(super) fn new(
-        stream: RequestStream<Receiving, Bytes>,
-        send_stream: Rc<SendStream>,
-        most: usize,
-    ) -> Self {
-        Self {
-            stream,
-            send_stream,
-            data: Bytes::new(),
-            left: None,
-            ended: false,
-            trailers: Ok(Headers::new()),
-            most,
-        }
+    pub(super) fn new(stream: Receiving, most: usize) -> Self {
+        Self { stream, data: BytesMut::new(), left: None, ended: false, trailers: Ok(Headers::new()), most }
     }
 
     /// The head says how long it is.
@@ -78,43 +63,44 @@ impl Incoming {
         self.trailers.as_ref().ok().filter(|trailers| !trailers.is_empty())
     }
 
-    /// Receives a piece behind what is here.
-    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
-        let received = ready!(self.stream.poll_recv_data(cx))?.map(|mut data| {
-            let length = data.remaining();
-            data.copy_to_bytes(length)
-        });
-        if let Some(data) = received {
-            self.hold(data);
-            return Poll::Ready(Ok(()));
-        }
-        let trailers = ready!(self.stream.poll_recv_trailers(cx))?;
-        self.ended = true;
-        if let (Ok(_), Some(fields)) = (&self.trailers, trailers) {
-            self.trailers = read_trailers(&fields);
-        }
-        if self.left.is_some_and(|left| left > 0) {
-            self.trailers = Err(ParseError::BodyLength);
+    /// Receives what has come behind what is here, as much as may be held: each datagram holds a small piece, and what
+    /// is given to the upstream costs by the piece.
+    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        ready!(self.poll_piece(cx))?;
+        while !self.ended && self.data.len() < self.most {
+            match self.poll_piece(cx) {
+                Poll::Ready(piece) => piece?,
+                Poll::Pending => break,
+            }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn hold(&mut self, data: Bytes) {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match ready!(self.stream.poll_piece(cx))? {
+            Some(Piece::Data(data)) => self.hold(&data),
+            Some(Piece::Fields(trailers)) if self.trailers.is_ok() => {
+                self.trailers = read_trailers(&trailers.fields);
+            }
+            Some(Piece::Fields(_)) => {}
+            None => {
+                self.ended = true;
+                if self.left.is_some_and(|left| left > 0) {
+                    self.trailers = Err(ParseError::BodyLength);
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn hold(&mut self, data: &Bytes) {
         let received = data.len() as u64;
-        self.send_stream.held.set(self.send_stream.held.get().saturating_sub(received));
         match &mut self.left {
             Some(left) if received > *left => self.trailers = Err(ParseError::BodyLength),
             Some(left) => *left -= received,
             None => {}
         }
-        if self.data.is_empty() {
-            self.data = data;
-            return;
-        }
-        let mut joined =
-            std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
-        joined.extend_from_slice(&data);
-        self.data = joined.freeze();
+        self.data.extend_from_slice(data);
     }
 
     pub(super) fn consume(&mut self, n: usize) {
@@ -124,7 +110,7 @@ impl Incoming {
     /// Throws away what comes; ready at the end.
     pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.ended {
-            self.data = Bytes::new();
+            self.data.clear();
             if ready!(self.poll_more(cx)).is_err() {
                 break;
             }
@@ -135,7 +121,7 @@ impl Incoming {
     /// Nothing more of it is wanted.
     pub(super) fn stop(&mut self) {
         if !self.ended {
-            self.stream.stop_sending(Code::H3_NO_ERROR);
+            self.stream.stop(Code::H3_NO_ERROR);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Whether the frames of a client's control stream may be what they are (RFC 9114, 7.2). The `h3` crate does not look at
-//! the values of most.
+//! Whether the frames of a client's control stream may be what they are (RFC 9114, 7.2).
 
+use super::code::Code;
 use super::frames::number;
-use h3::error::Code;
 
 pub(super) const CANCEL_PUSH: u64 = 0x3;
 pub(super) const SETTINGS: u64 = 0x4;
@@ -19,6 +18,8 @@ const SWITCHES: [u64; 2] = [0x8, 0x33];
 pub(super) struct Control {
     has_settings: bool,
     max_push_id: Option<u64>,
+    /// It has said that it asks nothing more.
+    pub(super) goaway: Option<u64>,
 }
 
 impl Control {
@@ -50,7 +51,13 @@ impl Control {
                     _ => Ok(()),
                 }
             }
-            GOAWAY => only(payload).map(drop),
+            GOAWAY => {
+                let id = only(payload)?;
+                match self.goaway.replace(id) {
+                    Some(before) if id > before => Err(Code::H3_ID_ERROR),
+                    _ => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }

@@ -1,34 +1,40 @@
-//! What passes of a client's stream to the `h3` crate: it would hold whole frames however long they are, and take empty
-//! ones, or a stream that ends within one, for the end of a body. Whenever a piece of a head comes, it would count all
-//! that came before, and each piece would keep the datagram that it came in.
+//! The frames of a client's stream. None is held that is longer than it may be, and a head is read when all of it is here,
+//! so that it does not keep the datagrams that it came in.
 
+use super::code::Code;
 use super::control::Control;
-use super::qpack;
+use super::qpack::{self, Received};
 use bytes::{Buf, Bytes, BytesMut};
-use h3::error::Code;
 use weir_net::multiplex::Verdict;
 
 const DATA: u64 = 0x0;
 const HEADERS: u64 = 0x1;
-/// Those that are known otherwise, or reserved since HTTP/2 has them: the crate says what is wrong with each.
+/// Those that are known otherwise, or reserved since HTTP/2 has them.
 const OTHERS: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 
 /// The longest HEADERS behind a body: of trailers the engine takes less.
 const MAX_TRAILERS_LEN: u64 = 32 * 1024;
 
-/// Frames on their way to the `h3` crate.
+/// What a frame of a request brings.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// The head, or trailers.
+    Fields(Box<Received>),
+    /// Some of the body.
+    Data(Bytes),
+}
+
+/// The frames of a stream.
 pub(super) struct Frames {
     at: At,
     of: Of,
     /// Received, and not looked at yet.
     rest: Bytes,
-    /// The beginning of a frame that passes when it is whole.
+    /// The beginning of a frame that is read when it is whole.
     begun: BytesMut,
     /// The longest frame, but for DATA.
     longest: u64,
-    /// Bytes of bodies that passed.
-    body: u64,
-    /// Bytes of other frames that came.
+    /// Bytes of frames that came, but for DATA.
     heads: usize,
 }
 
@@ -43,8 +49,7 @@ pub(super) enum Of {
 pub(super) struct Fields {
     /// Its head is here.
     has_head: bool,
-    /// Its path has a `#`.
-    has_fragment: bool,
+    has_trailers: bool,
 }
 
 enum At {
@@ -95,12 +100,11 @@ impl Frames {
             rest: Bytes::new(),
             begun: BytesMut::new(),
             longest,
-            body: 0,
             heads: 0,
         }
     }
 
-    /// What was received, once all before it has passed.
+    /// What was received, once all before it was taken.
     pub(super) fn receive(&mut self, bytes: Bytes) {
         self.rest = bytes;
     }
@@ -110,42 +114,39 @@ impl Frames {
         matches!(&self.at, At::Begin(prefix) if prefix.len == 0)
     }
 
-    /// Bytes of bodies that passed.
-    pub(super) fn body(&self) -> u64 {
-        self.body
-    }
-
-    /// Bytes of other frames that came.
+    /// Bytes of frames that came, but for DATA.
     pub(super) fn heads(&self) -> usize {
         self.heads
     }
 
-    /// Whether the path of the request has a `#`.
-    pub(super) fn has_fragment(&self) -> bool {
-        matches!(self.of, Of::Request(Fields { has_fragment: true, .. }))
+    /// What a control stream has said so far.
+    pub(super) fn control(&self) -> Option<&Control> {
+        match &self.of {
+            Of::Control(control) => Some(control),
+            Of::Request(_) => None,
+        }
     }
 
-    /// The next piece that passes.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Code> {
+    /// The next piece. Frames that bring none are taken on the way.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, Code> {
         while !self.rest.is_empty() {
-            let passed = match &mut self.at {
+            let piece = match &mut self.at {
                 At::Begin(prefix) => match prefix.push(self.rest.get_u8()) {
                     Some(frame) => self.begin(frame)?,
                     None => None,
                 },
                 At::Within { .. } => self.go_on()?,
             };
-            if passed.is_some() {
-                return Ok(passed);
+            if piece.is_some() {
+                return Ok(piece);
             }
         }
         Ok(None)
     }
 
-    /// A frame begins, of this type and length: what passes of that.
-    fn begin(&mut self, (kind, length): (u64, u64)) -> Result<Option<Bytes>, Code> {
+    /// A frame begins, of this type and length.
+    fn begin(&mut self, (kind, length): (u64, u64)) -> Result<Option<Piece>, Code> {
         let fate = match kind {
-            DATA if length == 0 => Fate::Skipped,
             DATA => Fate::Body,
             HEADERS => Fate::Head,
             kind if OTHERS.contains(&kind) => Fate::Head,
@@ -155,21 +156,18 @@ impl Frames {
         if fate == Fate::Head && length > self.longest {
             return Err(Code::H3_EXCESSIVE_LOAD);
         }
-        if fate == Fate::Head && length == 0 {
-            self.of.frame(kind, b"")?;
-        }
         if kind == HEADERS {
             self.longest = self.longest.min(MAX_TRAILERS_LEN);
         }
-        let next = match length {
-            0 => At::Begin(Prefix::default()),
-            left => At::Within { left, kind, fate },
-        };
-        let At::Begin(prefix) = std::mem::replace(&mut self.at, next) else { return Ok(None) };
-        Ok((fate != Fate::Skipped).then(|| Bytes::copy_from_slice(&prefix.bytes[..prefix.len])))
+        if length == 0 {
+            self.at = At::Begin(Prefix::default());
+            return if fate == Fate::Head { self.of.frame(kind, b"") } else { Ok(None) };
+        }
+        self.at = At::Within { left: length, kind, fate };
+        Ok(None)
     }
 
-    fn go_on(&mut self) -> Result<Option<Bytes>, Code> {
+    fn go_on(&mut self) -> Result<Option<Piece>, Code> {
         let At::Within { left, kind, fate } = &mut self.at else { return Ok(None) };
         let here = self.rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
         let (piece, kind, fate) = (self.rest.split_to(here), *kind, *fate);
@@ -179,18 +177,16 @@ impl Frames {
             self.at = At::Begin(Prefix::default());
         }
         match fate {
-            Fate::Body => self.body += here as u64,
+            Fate::Body => Ok(Some(Piece::Data(piece))),
+            Fate::Skipped => Ok(None),
             Fate::Head => {
                 self.heads += here;
-                let whole = self.gather(piece, is_whole);
-                if let Some(payload) = &whole {
-                    self.of.frame(kind, payload)?;
+                match self.gather(piece, is_whole) {
+                    Some(payload) => self.of.frame(kind, &payload),
+                    None => Ok(None),
                 }
-                return Ok(whole);
             }
-            Fate::Skipped => return Ok(None),
         }
-        Ok(Some(piece))
     }
 
     fn gather(&mut self, piece: Bytes, is_whole: bool) -> Option<Bytes> {
@@ -205,35 +201,35 @@ impl Frames {
 impl Of {
     /// A frame of this type begins.
     fn begin(&self, kind: u64) -> Result<(), Code> {
-        match self {
-            Self::Control(control) => control.begin(kind),
-            Self::Request(_) if kind != HEADERS && OTHERS.contains(&kind) => Err(Code::H3_FRAME_UNEXPECTED),
-            Self::Request(_) => Ok(()),
-        }
+        let is_fine = match self {
+            Self::Control(control) => return control.begin(kind),
+            Self::Request(fields) if kind == DATA => fields.has_head && !fields.has_trailers,
+            Self::Request(fields) if kind == HEADERS => !fields.has_trailers,
+            Self::Request(_) => !OTHERS.contains(&kind),
+        };
+        if is_fine { Ok(()) } else { Err(Code::H3_FRAME_UNEXPECTED) }
     }
 
     /// A frame that is whole, and neither DATA nor of an unknown type.
-    fn frame(&mut self, kind: u64, payload: &[u8]) -> Result<(), Code> {
+    fn frame(&mut self, kind: u64, payload: &[u8]) -> Result<Option<Piece>, Code> {
         match self {
-            Self::Control(control) => control.frame(kind, payload),
-            Self::Request(fields) => fields.read(payload),
+            Self::Control(control) => control.frame(kind, payload).map(|()| None),
+            Self::Request(fields) => fields.read(payload).map(|fields| Some(Piece::Fields(fields.into()))),
         }
     }
 }
 
 impl Fields {
-    /// Sees whether the head or the trailers may stand as they are.
-    fn read(&mut self, block: &[u8]) -> Result<(), Code> {
+    /// Reads the head or the trailers, if they may stand as they are.
+    fn read(&mut self, block: &[u8]) -> Result<Received, Code> {
         let is_trailers = std::mem::replace(&mut self.has_head, true);
-        match qpack::read(block, is_trailers).ok_or(Code::QPACK_DECOMPRESSION_FAILED)? {
+        self.has_trailers = is_trailers;
+        let received = qpack::read(block, is_trailers).ok_or(Code::QPACK_DECOMPRESSION_FAILED)?;
+        match received.verdict {
             Verdict::Malformed => Err(Code::H3_MESSAGE_ERROR),
             Verdict::OfConnection if is_trailers => Err(Code::H3_MESSAGE_ERROR),
             // In a head it is answered.
-            Verdict::OfConnection | Verdict::Fine => Ok(()),
-            Verdict::Fragment => {
-                self.has_fragment = true;
-                Ok(())
-            }
+            Verdict::OfConnection | Verdict::Fine | Verdict::Fragment => Ok(received),
         }
     }
 }
@@ -243,65 +239,74 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What passes of a stream that comes in pieces of this size, and whether it may end there.
-    fn passed(stream: &[u8], size: usize) -> Result<(Vec<u8>, bool), Code> {
-        let (mut frames, mut passed) = (Frames::new(Of::Request(Fields::default()), 4), Vec::new());
+    /// GET of `/` from `a`.
+    const GET: &[u8] = b"\x01\x08\0\0\xd1\xd7\xc1\x50\x01a";
+
+    /// What is in a stream that comes in pieces of this size, and whether it may end there: `H` for a head or trailers,
+    /// and the body.
+    fn read(stream: &[u8], size: usize) -> Result<(Vec<u8>, bool), Code> {
+        let (mut frames, mut read) = (Frames::new(Of::Request(Fields::default()), 8), Vec::new());
         for piece in stream.chunks(size) {
             frames.receive(Bytes::copy_from_slice(piece));
             while let Some(piece) = frames.next()? {
-                passed.extend_from_slice(&piece);
+                match piece {
+                    Piece::Fields(_) => read.push(b'H'),
+                    Piece::Data(data) => read.extend_from_slice(&data),
+                }
             }
         }
-        Ok((passed, frames.may_end()))
+        Ok((read, frames.may_end()))
+    }
+
+    fn after_head(stream: &[u8]) -> Vec<u8> {
+        [GET, stream].concat()
     }
 
     #[test]
-    fn what_the_crate_must_not_see_is_left_out_however_it_is_cut() {
-        let cases: [(&[u8], &[u8], bool); 7] = [
-            (b"\x01\x02\0\0\x00\x03cde", b"\x01\x02\0\0\x00\x03cde", true),
-            (b"\x00\x00\x00\x01a", b"\x00\x01a", true),
-            (b"\x21\x05skips\x00\x01a", b"\x00\x01a", true),
-            (b"\x40\x41\x03abc\x01\x02\0\0", b"\x01\x02\0\0", true),
-            (b"\x00\x05ab", b"\x00\x05ab", false),
-            (b"\x00\x40\x06abcdef", b"\x00\x40\x06abcdef", true),
-            (b"\x01", b"", false),
+    fn what_is_read_does_not_depend_on_how_it_is_cut() {
+        let cases: [(&[u8], &[u8], bool); 8] = [
+            (b"", b"H", true),
+            (b"\x00\x03cde\x01\x02\0\0", b"HcdeH", true),
+            (b"\x00\x00\x00\x01a", b"Ha", true),
+            (b"\x21\x05skips\x00\x01a", b"Ha", true),
+            (b"\x40\x41\x03abc\x01\x02\0\0", b"HH", true),
+            (b"\x00\x05ab", b"Hab", false),
+            (b"\x00\x40\x06abcdef", b"Habcdef", true),
+            (b"\x01", b"H", false),
         ];
         for (stream, expected, may_end) in cases {
+            let stream = after_head(stream);
             for size in 1..=stream.len() {
-                assert_eq!(passed(stream, size), Ok((expected.to_vec(), may_end)), "{stream:?} by {size}");
+                assert_eq!(read(&stream, size), Ok((expected.to_vec(), may_end)), "{stream:?} by {size}");
             }
         }
     }
 
     #[test]
-    fn a_head_passes_in_one_piece_however_it_is_cut() {
-        let (mut frames, mut pieces) = (Frames::new(Of::Request(Fields::default()), 100), Vec::new());
-        for byte in b"\x01\x05\0\0\xd1\xd7\xc1\x00\x02ab\x01\x02\0\0" {
-            frames.receive(Bytes::copy_from_slice(&[*byte]));
-            while let Some(piece) = frames.next().unwrap() {
-                pieces.push(piece);
-            }
+    fn frames_have_an_order() {
+        assert_eq!(read(b"\x00\x01a", 1), Err(Code::H3_FRAME_UNEXPECTED));
+        for frames in [&b"\x00\x01a"[..], b"\x01\x02\0\0"] {
+            let stream = after_head(&[b"\x01\x02\0\0", frames].concat());
+            assert_eq!(read(&stream, 1), Err(Code::H3_FRAME_UNEXPECTED), "{frames:?}");
         }
-        let expected: [&[u8]; 7] =
-            [b"\x01\x05", b"\0\0\xd1\xd7\xc1", b"\x00\x02", b"a", b"b", b"\x01\x02", b"\0\0"];
-        assert_eq!((pieces.as_slice(), frames.heads()), (expected.map(Bytes::from_static).as_slice(), 7));
     }
 
     #[test]
     fn a_head_that_is_too_long_is_refused_before_it_comes() {
-        assert_eq!(passed(b"\x01\x05", 1), Err(Code::H3_EXCESSIVE_LOAD));
-        assert_eq!(passed(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
-        assert!(passed(b"\x00\x05", 1).is_ok());
+        assert_eq!(read(b"\x01\x09", 1), Err(Code::H3_EXCESSIVE_LOAD));
+        assert_eq!(read(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
+        assert!(read(&after_head(b"\x00\x09"), 1).is_ok());
     }
 
     proptest! {
         /// Small numbers, so that there are frames of every kind.
         #[test]
-        fn what_passes_does_not_depend_on_how_it_is_cut(
+        fn nothing_depends_on_how_it_is_cut(
             stream in proptest::collection::vec(prop_oneof![3 => 0_u8..8, 1 => any::<u8>()], 0..200),
             size in 1_usize..50,
         ) {
-            prop_assert_eq!(passed(&stream, size), passed(&stream, 1));
+            let stream = after_head(&stream);
+            prop_assert_eq!(read(&stream, size), read(&stream, 1));
         }
     }
 }

@@ -1,14 +1,11 @@
-//! Streams of one direction that a client opens (RFC 9114, 6.2): its control stream, which the `h3` crate reads, and those
-//! of QPACK, which the crate accepts and never reads.
+//! Streams of one direction that a client opens (RFC 9114, 6.2): its control stream and those of QPACK.
 
+use super::code::{Code, close};
 use super::control::Control;
-use super::frames::number;
+use super::frames::{Frames, Of, number};
 use super::qpack::{self, Decoder};
-use super::quic::{close, lost};
 use bytes::Bytes;
-use h3::error::Code;
-use h3::quic::ConnectionErrorIncoming;
-use quinn::{ReadError, VarInt};
+use quinn::{ConnectionError, ReadError};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -17,6 +14,8 @@ use std::task::{Context, Poll, ready};
 const MAX_STREAMS: u32 = 100;
 /// The most that is read of one at a time.
 const CHUNK: usize = 4 * 1024;
+/// The longest frame of a control stream.
+const MAX_CONTROL_LEN: u64 = 16 * 1024;
 
 const CONTROL: u64 = 0;
 const PUSH: u64 = 1;
@@ -35,9 +34,6 @@ pub(super) struct OneWay {
     opened: [bool; 4],
 }
 
-/// A control stream, with what was read of it.
-pub(super) type ControlStream = (quinn::RecvStream, Bytes, Control);
-
 struct Stream {
     receive: quinn::RecvStream,
     carries: Carries,
@@ -46,13 +42,13 @@ struct Stream {
 enum Carries {
     /// It has to be seen what: so much of it is here.
     Unknown(Vec<u8>),
+    Control(Box<Frames>),
     Encoder,
     Decoder(Decoder),
 }
 
 /// What became of a stream.
 enum Outcome {
-    Control(Bytes),
     /// It is of no interest any longer.
     Over,
     /// Why the connection has to end.
@@ -70,13 +66,10 @@ impl OneWay {
         }
     }
 
-    /// Reads what is here of all. Ready with the control stream.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<ControlStream, ConnectionErrorIncoming>> {
+    /// Reads what is here of all.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionError> {
         while let Poll::Ready(accepted) = self.accepting.as_mut().poll(cx) {
-            let receive = accepted.map_err(lost)?;
+            let receive = accepted?;
             self.accepting = accept(self.quic.clone());
             self.left = self.left.saturating_sub(1);
             if self.left == 0 {
@@ -90,18 +83,20 @@ impl OneWay {
                 at += 1;
                 continue;
             };
-            let stream = self.streams.swap_remove(at);
-            match outcome {
-                Outcome::Control(begun) => {
-                    return Poll::Ready(Ok((stream.receive, begun, Control::default())));
-                }
-                Outcome::Over => {}
-                Outcome::Broken(code) => {
-                    close(&self.quic, code, b"a stream of one direction breaks the rules");
-                }
+            self.streams.swap_remove(at);
+            if let Outcome::Broken(code) = outcome {
+                close(&self.quic, code, b"a stream of one direction breaks the rules");
             }
         }
-        Poll::Pending
+        Ok(())
+    }
+
+    /// Whether the client has said that it asks nothing more.
+    pub(super) fn client_leaves(&self) -> bool {
+        self.streams.iter().any(|stream| match &stream.carries {
+            Carries::Control(frames) => frames.control().is_some_and(|control| control.goaway.is_some()),
+            _ => false,
+        })
     }
 }
 
@@ -135,6 +130,10 @@ impl Stream {
                 let rest = Bytes::copy_from_slice(rest);
                 self.begin(kind, rest, opened)
             }
+            Carries::Control(frames) => {
+                frames.receive(chunk);
+                frames.next().map(|_| None)
+            }
             Carries::Encoder => qpack::encoder(&chunk).map(|()| None),
             Carries::Decoder(decoder) => decoder.read(&chunk).map(|()| None),
         }
@@ -147,15 +146,16 @@ impl Stream {
             return Err(Code::H3_STREAM_CREATION_ERROR);
         }
         self.carries = match kind {
-            CONTROL => return Ok(Some(Outcome::Control(rest))),
+            CONTROL => {
+                Carries::Control(Box::new(Frames::new(Of::Control(Control::default()), MAX_CONTROL_LEN)))
+            }
             // Only servers push.
             PUSH => return Err(Code::H3_STREAM_CREATION_ERROR),
             ENCODER => Carries::Encoder,
             DECODER => Carries::Decoder(Decoder::default()),
             _ => {
-                let code = VarInt::from_u64(Code::H3_STREAM_CREATION_ERROR.value()).unwrap_or(VarInt::MAX);
                 // One that has ended already needs no stopping.
-                let _ = self.receive.stop(code);
+                let _ = self.receive.stop(Code::H3_STREAM_CREATION_ERROR.number());
                 return Ok(Some(Outcome::Over));
             }
         };
@@ -165,7 +165,9 @@ impl Stream {
     fn ended(&self) -> Outcome {
         match self.carries {
             Carries::Unknown(_) => Outcome::Over,
-            Carries::Encoder | Carries::Decoder(_) => Outcome::Broken(Code::H3_CLOSED_CRITICAL_STREAM),
+            Carries::Control(_) | Carries::Encoder | Carries::Decoder(_) => {
+                Outcome::Broken(Code::H3_CLOSED_CRITICAL_STREAM)
+            }
         }
     }
 }

@@ -1,77 +1,107 @@
 //! A request's head over HTTP/3, from its stream to the engine.
 
-use super::quic::{Connection, Stream, number};
+use super::code::Code;
+use super::frames::Piece;
+use super::qpack::Received;
+use super::receiving::{Failure, Receiving};
 use super::sending::SendStream;
 use super::stream::Http3;
 use crate::downstream::multiplex::InFlightGuard;
 use crate::error::RequestError;
 use crate::worker::Worker;
-use bytes::Bytes;
-use h3::error::{Code, StreamError};
-use h3::server::{RequestResolver, RequestStream};
 use http::header::{CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::task::Poll;
 use weir_http1::{Limits, ParseError, RequestHead, Version};
 use weir_net::multiplex::{self, Arrived, size};
 
-/// A stream whose head has not been read.
-pub(super) type Resolver = RequestResolver<Connection, Bytes>;
-/// A request and what follows its head.
-pub(super) type Resolved = (Request<()>, RequestStream<Stream, Bytes>);
+/// A request whose head was read, and whether its path has a `#`.
+pub(super) type Resolved = (Request<()>, bool);
+
+/// Why there is no request.
+enum Unresolved {
+    Failed(Failure),
+    /// The head is larger than it may be.
+    TooLarge,
+    /// It is larger than all that the connection may hold.
+    Refused,
+}
 
 /// Waits for the head. Returns `None` if it is invalid; then the client has got the error.
 pub(super) async fn resolve(
     worker: &Worker,
     in_flight: &mut InFlightGuard,
-    resolver: Resolver,
+    receiving: &mut Receiving,
     send_stream: &SendStream,
 ) -> Option<Resolved> {
-    let most = worker.options.http3.connection_header_list_size;
-    let mut resolving = pin!(resolver.resolve_request());
-    let resolved = poll_fn(|cx| match resolving.as_mut().poll(cx) {
-        Poll::Ready(resolved) => Poll::Ready(resolved.map_err(Some)),
-        Poll::Pending if in_flight.resize(send_stream.heads.get(), most) => Poll::Ready(Err(None)),
-        Poll::Pending => Poll::Pending,
-    });
-    let resolved = tokio::time::timeout(worker.options.client_header_timeout, resolved).await;
-    let error = match resolved {
-        Ok(Ok((request, stream))) if !in_flight.resize(size(&request), most) => {
-            return Some((request, stream));
-        }
-        Ok(Ok(_) | Err(None)) => {
-            send_stream.reset(number(Code::H3_REQUEST_REJECTED));
-            return None;
-        }
-        Ok(Err(Some(error))) => error,
-        Err(_) => {
-            send_stream.reset(number(Code::H3_REQUEST_INCOMPLETE));
-            return None;
-        }
+    let read = read_fields(worker, in_flight, receiving);
+    let Ok(read) = tokio::time::timeout(worker.options.client_header_timeout, read).await else {
+        send_stream.reset(Code::H3_REQUEST_INCOMPLETE);
+        return None;
     };
-    refused(worker, in_flight, send_stream, &error).await;
+    match read.and_then(|received| request(worker, in_flight, receiving, received)) {
+        Ok(resolved) => return Some(resolved),
+        Err(Unresolved::Refused) => send_stream.reset(Code::H3_REQUEST_REJECTED),
+        Err(Unresolved::TooLarge) => too_large(worker, in_flight, send_stream).await,
+        Err(Unresolved::Failed(failure)) => failed(in_flight, send_stream, failure),
+    }
     None
 }
 
-/// What came was no request. The `h3` crate has broken the stream off, or answered that its head is too large.
-async fn refused(worker: &Worker, in_flight: &InFlightGuard, send_stream: &SendStream, error: &StreamError) {
-    match error {
-        StreamError::RemoteTerminate { .. } if send_stream.refused.get().is_none() => {
-            in_flight.stats.resets.broken(1);
-        }
-        error => {
-            let client = in_flight.stats.connection.peer;
-            tracing::debug!(%client, "a request over HTTP/3 was refused: {error}");
-            let is_malformed = !matches!(error, StreamError::HeaderTooBig { .. });
-            in_flight.stats.resets.broken(is_malformed.into());
-        }
+async fn read_fields(
+    worker: &Worker,
+    in_flight: &mut InFlightGuard,
+    receiving: &mut Receiving,
+) -> Result<Received, Unresolved> {
+    let most = worker.options.http3.connection_header_list_size;
+    let piece = poll_fn(|cx| match receiving.poll_piece(cx) {
+        Poll::Ready(piece) => Poll::Ready(piece.map_err(Unresolved::Failed)),
+        Poll::Pending if in_flight.resize(receiving.heads(), most) => Poll::Ready(Err(Unresolved::Refused)),
+        Poll::Pending => Poll::Pending,
+    });
+    match piece.await? {
+        Some(Piece::Fields(received)) => Ok(*received),
+        // A body cannot come first.
+        Some(Piece::Data(_)) | None => Err(Unresolved::Failed(receiving.refuse(Code::H3_REQUEST_INCOMPLETE))),
     }
-    if !matches!(error, StreamError::HeaderTooBig { .. }) {
-        return send_stream.reset(number(Code::H3_REQUEST_CANCELLED));
+}
+
+fn request(
+    worker: &Worker,
+    in_flight: &mut InFlightGuard,
+    receiving: &mut Receiving,
+    received: Received,
+) -> Result<Resolved, Unresolved> {
+    let options = &worker.options.http3;
+    if received.size > options.max_header_list_size as usize {
+        return Err(Unresolved::TooLarge);
     }
+    let has_fragment = received.has_fragment();
+    let Some(request) = received.into_request() else {
+        return Err(Unresolved::Failed(receiving.refuse(Code::H3_MESSAGE_ERROR)));
+    };
+    match in_flight.resize(size(&request), options.connection_header_list_size) {
+        true => Err(Unresolved::Refused),
+        false => Ok((request, has_fragment)),
+    }
+}
+
+fn failed(in_flight: &InFlightGuard, send_stream: &SendStream, failure: Failure) {
+    if failure != Failure::Reset {
+        let client = in_flight.stats.connection.peer;
+        tracing::debug!(%client, "a request over HTTP/3 was refused: {failure}");
+    }
+    in_flight.stats.resets.broken(1);
+    // One that is refused has its error code already.
+    send_stream.reset(Code::H3_REQUEST_CANCELLED);
+}
+
+async fn too_large(worker: &Worker, in_flight: &InFlightGuard, send_stream: &SendStream) {
+    let client = in_flight.stats.connection.peer;
+    tracing::debug!(%client, "a request over HTTP/3 was refused: its head is too large");
+    send_stream.push_head(431, &HeaderMap::new());
     send_stream.end();
     // A client that does not take it is gone.
     let _ = tokio::time::timeout(worker.options.send_timeout, poll_fn(|cx| send_stream.poll_done(cx))).await;
@@ -80,23 +110,23 @@ async fn refused(worker: &Worker, in_flight: &InFlightGuard, send_stream: &SendS
 /// Fills the head with a request, and sees how its body is framed.
 pub(super) async fn read(
     head: &mut RequestHead,
-    parts: &Parts,
+    (parts, has_fragment): (&Parts, bool),
     client: &mut Http3,
     limits: &Limits,
 ) -> Result<(), RequestError> {
-    let read = read_message(head, parts, client, limits).await;
+    let read = read_message(head, (parts, has_fragment), client, limits).await;
     client.begin_exchange(head);
     read
 }
 
 async fn read_message(
     head: &mut RequestHead,
-    parts: &Parts,
+    (parts, has_fragment): (&Parts, bool),
     client: &mut Http3,
     limits: &Limits,
 ) -> Result<(), RequestError> {
     read_head(head, parts, limits).map_err(RequestError::Rejected)?;
-    if client.has_fragment() {
+    if has_fragment {
         return Err(RequestError::Rejected(ParseError::TargetFragment));
     }
     let is_over = !parts.headers.contains_key(CONTENT_LENGTH) && {
@@ -107,7 +137,7 @@ async fn read_message(
     multiplex::framing(head, &parts.headers, is_over).map_err(RequestError::Rejected)
 }
 
-/// What the `h3` crate leaves unchecked is refused here (RFC 9114, 4.2 and 4.3).
+/// What a head may not say is refused here (RFC 9114, 4.2 and 4.3).
 fn read_head(head: &mut RequestHead, parts: &Parts, limits: &Limits) -> Result<(), ParseError> {
     multiplex::read_request(head, &Arrived { parts, version: Version::Http3, line: None }, limits)?;
     let goes_somewhere = parts.uri.scheme().is_some() && parts.uri.path_and_query().is_some();

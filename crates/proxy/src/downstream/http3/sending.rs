@@ -1,35 +1,31 @@
 //! The sending side of a stream.
 
-use super::quic::{lost, of_connection};
-use bytes::{Buf, Bytes};
-use h3::error::Code;
-use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
+use super::code::Code;
+use super::qpack_encoder::{encode, encode_head, room};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderMap;
 use quinn::{VarInt, WriteError};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::Pin;
-use std::rc::Rc;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-/// The sending side of a stream. It queues what the `h3` crate writes, so that the crate's futures never wait; the
-/// caller must flush the queue before it lets the crate write more.
+/// Types of frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+/// The most bytes of a frame's type and length.
+const FRAME_HEAD: usize = 1 + 8;
+
+/// The sending side of a stream. What is written is queued, and goes on its way by [`SendStream::poll_sent`].
 pub(super) struct SendStream {
     stream: RefCell<quinn::SendStream>,
-    queue: RefCell<VecDeque<WriteBuf<Bytes>>>,
+    queue: RefCell<VecDeque<Bytes>>,
     /// What is queued waits for more, as it may have to be taken back.
     waits: Cell<bool>,
     /// What is queued is all.
     ends: Cell<bool>,
     stopped: RefCell<Stopped>,
-    /// Bytes of the request's body that the `h3` crate was given and has not handed on.
-    pub(super) held: Cell<u64>,
-    /// Bytes of its heads that came.
-    pub(super) heads: Cell<usize>,
-    /// Its path has a `#`.
-    pub(super) has_fragment: Cell<bool>,
-    /// The error code that the client got for an invalid request.
-    pub(super) refused: Cell<Option<Code>>,
 }
 
 /// Whether the client wants no more.
@@ -49,11 +45,43 @@ impl SendStream {
             waits: Cell::new(false),
             ends: Cell::new(false),
             stopped: RefCell::default(),
-            held: Cell::new(0),
-            heads: Cell::new(0),
-            has_fragment: Cell::new(false),
-            refused: Cell::new(None),
         }
+    }
+
+    /// Queues bytes as they are.
+    pub(super) fn push(&self, bytes: Bytes) {
+        self.queue.borrow_mut().push_back(bytes);
+    }
+
+    /// Queues the head of a response.
+    pub(super) fn push_head(&self, status: u16, fields: &HeaderMap) {
+        self.push_fields(|block| encode_head(block, status, fields), fields);
+    }
+
+    /// Queues the trailers of a response.
+    pub(super) fn push_trailers(&self, fields: &HeaderMap) {
+        self.push_fields(|block| encode(block, fields), fields);
+    }
+
+    fn push_fields(&self, write: impl FnOnce(&mut BytesMut), fields: &HeaderMap) {
+        let mut frame = BytesMut::with_capacity(FRAME_HEAD + room(fields));
+        frame.put_u8(HEADERS);
+        frame.put_u32(0);
+        let begin = frame.len();
+        write(&mut frame);
+        let length = frame.len() - begin;
+        // A number of four bytes, however small it is.
+        frame[begin - 4..begin].copy_from_slice(&(length as u32 | 0b10 << 30).to_be_bytes());
+        self.push(frame.freeze());
+    }
+
+    /// Queues a piece of a body.
+    pub(super) fn push_data(&self, data: &[u8]) {
+        let mut frame = BytesMut::with_capacity(FRAME_HEAD + data.len());
+        frame.put_u8(DATA);
+        put_number(&mut frame, data.len() as u64);
+        frame.extend_from_slice(data);
+        self.push(frame.freeze());
     }
 
     /// Has what is written from here on wait until [`SendStream::poll_sent`]. Nothing waits so far.
@@ -76,12 +104,9 @@ impl SendStream {
     pub(super) fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
         self.waits.set(false);
         let (mut stream, mut queue) = (self.stream.borrow_mut(), self.queue.borrow_mut());
-        while let Some(first) = queue.front_mut() {
-            while first.has_remaining() {
-                let n = ready!(Pin::new(&mut *stream).poll_write(cx, first.chunk()))?;
-                first.advance(n);
-            }
-            queue.pop_front();
+        while !queue.is_empty() {
+            let written = ready!(pin!(stream.write_chunks(queue.make_contiguous())).poll(cx))?;
+            queue.drain(..written.chunks);
         }
         if self.ends.replace(false) {
             // One that is closed already has ended.
@@ -117,61 +142,21 @@ impl SendStream {
     }
 
     /// Breaks it off.
-    pub(super) fn reset(&self, code: VarInt) {
+    pub(super) fn reset(&self, code: Code) {
         self.queue.borrow_mut().clear();
         // Whether that arrives is of no concern.
         *self.stopped.borrow_mut() = Stopped::Known(true);
         // One that is closed already cannot be broken off.
-        let _ = self.stream.borrow_mut().reset(code);
+        let _ = self.stream.borrow_mut().reset(code.number());
     }
 }
 
-/// The same for the `h3` crate.
-pub(super) struct Sending {
-    send_stream: Rc<SendStream>,
-    id: StreamId,
-}
-
-impl Sending {
-    pub(super) fn new(send_stream: Rc<SendStream>, id: StreamId) -> Self {
-        Self { send_stream, id }
-    }
-}
-
-impl quic::SendStream<Bytes> for Sending {
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        if self.send_stream.waits() {
-            return Poll::Ready(Ok(()));
-        }
-        match self.send_stream.poll_sent(cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(unwritten(error))),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
-        }
-    }
-
-    fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        self.send_stream.queue.borrow_mut().push_back(data.into());
-        Ok(())
-    }
-
-    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        self.send_stream.end();
-        self.poll_ready(cx)
-    }
-
-    fn reset(&mut self, code: u64) {
-        self.send_stream.reset(VarInt::from_u64(code).unwrap_or(VarInt::MAX));
-    }
-
-    fn send_id(&self) -> StreamId {
-        self.id
-    }
-}
-
-fn unwritten(error: WriteError) -> StreamErrorIncoming {
-    match error {
-        WriteError::Stopped(code) => StreamErrorIncoming::StreamTerminated { error_code: code.into_inner() },
-        WriteError::ConnectionLost(error) => of_connection(lost(error)),
-        error => StreamErrorIncoming::Unknown(Box::new(error)),
+/// Writes a number as QUIC does (RFC 9000, 16).
+pub(super) fn put_number(into: &mut impl BufMut, number: u64) {
+    match number {
+        0..0x40 => into.put_u8(number as u8),
+        0x40..0x4000 => into.put_u16(number as u16 | 0b01 << 14),
+        0x4000..0x4000_0000 => into.put_u32(number as u32 | 0b10 << 30),
+        _ => into.put_u64(number | 0b11 << 62),
     }
 }

@@ -1,8 +1,10 @@
 //! A client's HTTP/3 connection: accepts requests, and decides when the connection ends.
 
+use super::code::{Code, close};
 use super::endpoint::Arriving;
-use super::quic::{self, close};
-use super::request::{Resolver, read, resolve};
+use super::quic::{Accepted, Http3Connection};
+use super::receiving::Receiving;
+use super::request::{read, resolve};
 use super::sending::SendStream;
 use super::stream::Http3;
 use crate::downstream::handshake::{self, Ends};
@@ -11,10 +13,7 @@ use crate::error::RequestError;
 use crate::exchange::{Connection, Tls};
 use crate::pipeline::serve;
 use crate::worker::{ConnectionGuard, Worker};
-use bytes::Bytes;
-use h3::error::Code;
 use quinn::crypto::rustls::HandshakeData;
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -32,7 +31,7 @@ const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 const GIVEN_UP: &[u8] = b"too many requests were given up";
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
+pub(super) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     let _guard = ConnectionGuard::register(&worker).await;
     let number = worker.count_connection();
     let (peer, local) = (arriving.peer(), arriving.local());
@@ -72,29 +71,24 @@ fn agreed(quic: &quinn::Connection) -> Tls {
 
 async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<Connection>) {
     let options = &worker.options.http3;
-    // Compressed, a head is hardly longer than it is; so far the crate can say itself that it is too long.
-    let longest_head = 2 * u64::from(options.max_header_list_size);
-    let transport = quic::Connection::new(quic.clone(), longest_head);
-    let last = transport.last.clone();
-    let mut builder = h3::server::builder();
-    builder.max_field_section_size(options.max_header_list_size.into()).send_grease(false);
     let timeout = worker.options.client_header_timeout;
-    let Ok(Ok(http3)) = tokio::time::timeout(timeout, builder.build(transport)).await else { return };
+    let opening = Http3Connection::open(quic.clone(), options.max_header_list_size);
+    let Ok(Ok(http3)) = tokio::time::timeout(timeout, opening).await else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
     let stats = StreamStats::new(connection, options.max_resets);
     let worker = worker.clone();
-    let mut served = Served { worker, quic, http3, last, stats, deadline, idle: true, closing: false };
+    let mut served = Served { worker, quic, http3, stats, deadline, idle: true, closing: false };
     poll_fn(|cx| served.poll(cx)).await;
+    // One that has ended otherwise stays so.
+    close(&served.quic, Code::H3_NO_ERROR, b"");
 }
 
 /// One connection.
 struct Served {
     worker: Rc<Worker>,
     quic: quinn::Connection,
-    http3: h3::server::Connection<quic::Connection, Bytes>,
-    /// The stream that was accepted last.
-    last: Rc<RefCell<Option<Rc<SendStream>>>>,
+    http3: Http3Connection,
     stats: Rc<StreamStats>,
     /// The idle timeout of a client without requests in flight.
     deadline: Deadline,
@@ -118,14 +112,14 @@ impl Served {
         }
         self.judge();
         loop {
-            // Dropped where it waits, it has taken nothing.
-            let accepted = pin!(self.http3.accept()).poll(cx);
-            match accepted {
-                Poll::Ready(Ok(Some(resolver))) => self.accept(resolver),
-                Poll::Ready(Ok(None)) => return Poll::Ready(()),
+            match self.http3.poll_accept(cx) {
+                Poll::Ready(Ok(accepted)) => self.accept(accepted),
                 Poll::Ready(Err(error)) => {
                     let client = self.stats.connection.peer;
                     tracing::debug!(%client, "a connection over HTTP/3 ended: {error}");
+                    return Poll::Ready(());
+                }
+                Poll::Pending if self.http3.client_leaves() && self.stats.live() == 0 => {
                     return Poll::Ready(());
                 }
                 Poll::Pending => return self.watch(cx),
@@ -150,18 +144,18 @@ impl Served {
         }
     }
 
-    fn accept(&mut self, resolver: Resolver) {
-        let Some(send_stream) = self.last.borrow_mut().take() else { return };
+    fn accept(&mut self, (mut receiving, send_stream): Accepted) {
         if self.closing {
             if self.stats.resets.standing() > Standing::Good {
                 self.stats.resets.broken(1);
             }
             // GOAWAY has announced that later requests are not processed, so the client may retry them elsewhere.
-            return send_stream.reset(quic::number(Code::H3_REQUEST_REJECTED));
+            receiving.stop(Code::H3_REQUEST_REJECTED);
+            return send_stream.reset(Code::H3_REQUEST_REJECTED);
         }
         let (in_flight, requests) = self.stats.enter(0);
         let most = self.worker.options.keepalive_requests;
-        spawn_local(exchange(self.worker.clone(), in_flight, resolver, send_stream));
+        spawn_local(Box::pin(exchange(self.worker.clone(), in_flight, receiving, send_stream)));
         if most != 0 && requests >= most {
             self.close();
         }
@@ -172,11 +166,7 @@ impl Served {
         if std::mem::replace(&mut self.closing, true) {
             return;
         }
-        // The next request is the first that is not looked at: what the crate calls none names the last one.
-        let saying = pin!(self.http3.shutdown(1)).poll(&mut Context::from_waker(std::task::Waker::noop()));
-        if let Poll::Ready(Err(error)) = saying {
-            tracing::debug!("a connection over HTTP/3 could not be closed in order: {error}");
-        }
+        self.http3.say_goaway();
         self.idle = false;
     }
 
@@ -207,18 +197,17 @@ impl Served {
 async fn exchange(
     worker: Rc<Worker>,
     mut in_flight: InFlightGuard,
-    resolver: Resolver,
+    mut receiving: Receiving,
     send_stream: Rc<SendStream>,
 ) {
-    let Some((request, stream)) = resolve(&worker, &mut in_flight, resolver, &send_stream).await else {
-        return;
-    };
+    let resolved = resolve(&worker, &mut in_flight, &mut receiving, &send_stream).await;
+    let Some((request, has_fragment)) = resolved else { return };
     let options = &worker.options;
     let (parts, ()) = request.into_parts();
     let (mut head, response) = worker.heads();
     let held = (options.http3.body_preread_size as usize).min(buffer::SIZE);
-    let mut client = Http3::new(stream, send_stream, held, options.client_header_timeout);
-    let read = read(&mut head, &parts, &mut client, &options.request_limits).await;
+    let mut client = Http3::new(receiving, send_stream, held, options.client_header_timeout);
+    let read = read(&mut head, (&parts, has_fragment), &mut client, &options.request_limits).await;
     let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let bytes = bytes + head.method_str().len() + head.target().len();
     drop(parts);

@@ -1,20 +1,17 @@
 //! One HTTP/3 request stream as a client of the pipeline.
 
 use super::body::Incoming;
-use super::quic::{Stream, number};
-use super::sending::{SendStream, Sending};
+use super::code::Code;
+use super::receiving::Receiving;
+use super::sending::SendStream;
 use crate::client::Client;
 use crate::downstream::multiplex::{LINGER, SendTurns};
 use crate::error::RequestError;
-use bytes::Bytes;
-use h3::error::{Code, StreamError};
-use h3::server::RequestStream;
-use http::{HeaderMap, Response, StatusCode};
-use std::future::{Future, poll_fn};
+use http::HeaderMap;
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
 use weir_net::deadline::Deadline;
@@ -27,7 +24,6 @@ const PIECE: usize = 64 * 1024;
 /// A client that speaks HTTP/3, as one of its requests shows it.
 pub(super) struct Http3 {
     request: Incoming,
-    response: RequestStream<Sending, Bytes>,
     send_stream: Rc<SendStream>,
     framing: Framing,
     is_head: bool,
@@ -48,17 +44,15 @@ pub(super) struct Http3 {
 impl Http3 {
     /// The client of a request, of whose body so much may be held, and which has so long to show whether it has one.
     pub(super) fn new(
-        stream: RequestStream<Stream, Bytes>,
+        receiving: Receiving,
         send_stream: Rc<SendStream>,
         most: usize,
         timeout: Duration,
     ) -> Self {
-        let (response, request) = stream.split();
         let mut deadline = Deadline::default();
         deadline.set(Instant::now(), timeout);
         Self {
-            request: Incoming::new(request, send_stream.clone(), most),
-            response,
+            request: Incoming::new(receiving, most),
             send_stream,
             framing: Framing::None,
             is_head: false,
@@ -85,11 +79,6 @@ impl Http3 {
             Poll::Pending => Poll::Ready(Ok(())),
         })
         .await
-    }
-
-    /// Whether its path has a `#`.
-    pub(super) fn has_fragment(&self) -> bool {
-        self.send_stream.has_fragment.get()
     }
 
     /// Whether the whole request is here, without any body.
@@ -133,24 +122,9 @@ impl Http3 {
         }
     }
 
-    fn start(&mut self, status: u16, fields: HeaderMap) -> Result<(), StreamError> {
-        let mut response = Response::new(());
-        *response.headers_mut() = fields;
-        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        at_once(self.response.send_response(response))
-    }
-
     fn finish(&mut self) {
         self.ended = true;
         self.send_stream.end();
-    }
-}
-
-/// The outcome of what never waits: see [`SendStream`].
-fn at_once(future: impl Future<Output = Result<(), StreamError>>) -> Result<(), StreamError> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => done,
-        Poll::Pending => Ok(()),
     }
 }
 
@@ -188,8 +162,9 @@ impl Client for Http3 {
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
+            self.send_stream.push_head(100, &HeaderMap::new());
             // A client that is gone shows that when it is read from.
-            let _ = self.start(100, HeaderMap::new());
+            let _ = self.send_stream.poll_sent(cx);
         }
         let more = ready!(self.request.poll_more(cx));
         self.cancelled |= more.is_err() && !self.begun;
@@ -211,10 +186,8 @@ impl Client for Http3 {
             // Until some of it has to leave, another response can take its place.
             self.send_stream.wait();
         }
-        if let Err(error) = self.start(exchange.response.status, start.fields) {
-            tracing::debug!(request_id = exchange.id(), "a response over HTTP/3 could not begin: {error}");
-            self.abort();
-        } else if start.is_whole {
+        self.send_stream.push_head(exchange.response.status, &start.fields);
+        if start.is_whole {
             self.finish();
         } else {
             self.left = start.left;
@@ -229,12 +202,11 @@ impl Client for Http3 {
         if self.left.is_some_and(|left| data.len() as u64 > left) {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
         }
-        let is_whole = self.left == Some(data.len() as u64);
-        if std::mem::replace(&mut self.has_data, true) || is_whole || !self.send_stream.waits() {
+        if std::mem::replace(&mut self.has_data, true) || !self.send_stream.waits() {
             ready!(self.send_stream.poll_sent(cx)).map_err(io::Error::other)?;
         }
         let n = data.len().min(PIECE);
-        at_once(self.response.send_data(Bytes::copy_from_slice(&data[..n]))).map_err(io::Error::other)?;
+        self.send_stream.push_data(&data[..n]);
         self.left = self.left.map(|left| left - n as u64);
         if self.left == Some(0) {
             self.finish();
@@ -251,7 +223,7 @@ impl Client for Http3 {
         }
         if let Some(trailers) = trailers {
             let fields = write_fields(trailers, KnownSet::of(&[])).0;
-            at_once(self.response.send_trailers(fields)).map_err(io::Error::other)?;
+            self.send_stream.push_trailers(&fields);
         }
         self.finish();
         Ok(())
@@ -296,7 +268,7 @@ impl Client for Http3 {
     }
 
     fn abort(&mut self) {
-        self.send_stream.reset(number(Code::H3_INTERNAL_ERROR));
+        self.send_stream.reset(Code::H3_INTERNAL_ERROR);
         self.begun = true;
         self.ended = true;
     }
