@@ -48,6 +48,7 @@ fn a_shared_dictionary_is_that_of_all_workers_and_survives_reloads() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the thread is the test's own")]
 fn a_timer_runs_for_as_long_as_its_plugin_is_configured() {
     let configuration = file("http://127.0.0.1:1", "http://127.0.0.1:1");
     let gateway = gateway(&configuration).start();

@@ -29,9 +29,12 @@ struct RequestSlot {
 /// How a connection gives its client to a slot, and gets it back.
 #[derive(Default)]
 struct Handover {
-    waiting: Cell<Option<(Rc<Worker>, Box<Http1>, Rc<Connection>)>>,
+    waiting: Cell<Option<Waiting>>,
     served: Cell<Option<Served>>,
 }
+
+/// A client whose next request is to be served.
+type Waiting = (Rc<Worker>, Box<Http1>, Rc<Connection>);
 
 /// The client whose request was served, and when that ended; none, if the connection is to end too.
 type Served = (Box<Http1>, Option<Instant>);
