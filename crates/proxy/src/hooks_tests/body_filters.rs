@@ -460,3 +460,38 @@ fn a_grpc_call_is_filtered_and_keeps_its_trailers() {
         assert_eq!(trailers.unwrap()["grpc-status"], "0");
     });
 }
+
+/// The client expects no body where the status, or its own method, says that there is none. Its connection goes on.
+#[test]
+fn a_body_that_no_client_expects_is_left_out() {
+    let filtered = |exchange: &mut Exchange| {
+        exchange.response.status = 204;
+        upper(exchange);
+    };
+    let by_get = |exchange: &mut Exchange| {
+        exchange.set_method("GET");
+        Flow::Continue
+    };
+    let same: fn(&mut Exchange) -> Flow = |_| Flow::Continue;
+    let hooks: [(fn(&mut Exchange) -> Flow, fn(&mut Exchange), &str, u16); 4] = [
+        (same, |exchange| exchange.response.status = 204, "GET", 204),
+        (same, |exchange| exchange.response.status = 304, "GET", 304),
+        (same, filtered, "GET", 204),
+        (by_get, |_| {}, "HEAD", 200),
+    ];
+    for (access, response, method, status) in hooks {
+        for answer in [HI, CHUNKS, UNTIL_CLOSE] {
+            let upstream = answer_with(answer);
+            let bench =
+                Bench::of(vec![Scripted { access, response, ..idle() }], json!({ "port": upstream.port() }));
+            let mut stream = TcpStream::connect(bench.address()).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n");
+            stream.write_all(format!("{request}\r\n{request}Connection: close\r\n\r\n").as_bytes()).unwrap();
+            let mut responses = String::new();
+            stream.read_to_string(&mut responses).unwrap();
+            assert_eq!(responses.matches(&format!("HTTP/1.1 {status} ")).count(), 2, "{responses}");
+            assert!(!responses.to_lowercase().contains("\r\n\r\nhi"), "{responses}");
+        }
+    }
+}

@@ -34,16 +34,21 @@ pub(crate) struct ChangedBody {
 
 /// What the response hooks have asked for the body, if it has one.
 pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChanges> {
-    let mut changes = exchange.take_body_changes()?;
-    let ResponseHead { status, framing, headers, .. } = &mut exchange.response;
-    if !changes.filters.is_empty() || (changes.buffers && *framing == Framing::None) {
+    let ResponseHead { status, framing, .. } = exchange.response;
+    let is_bodiless = is_head || matches!(status, 204 | 304);
+    let Some(mut changes) = exchange.take_body_changes() else {
+        // A plugin has changed the status, or the method that the upstream was asked with.
+        let drops = is_bodiless && framing != Framing::None;
+        return drops.then(|| BodyChanges { drops, ..BodyChanges::default() });
+    };
+    if !changes.filters.is_empty() || (changes.buffers && framing == Framing::None) {
         // How long the body of a GET would be is known only once it is changed.
-        headers.remove("Content-Length");
+        exchange.response.headers.remove("Content-Length");
     }
-    if is_head || matches!(status, 204 | 304) {
-        changes.filters = BodyFilters::default();
+    if is_bodiless {
+        (changes.filters, changes.drops) = (BodyFilters::default(), true);
     }
-    (*framing != Framing::None).then_some(changes)
+    (framing != Framing::None).then_some(changes)
 }
 
 /// Takes the body into memory and has the plugins replace it, if they have asked for that, and says how it goes on.
