@@ -21,12 +21,12 @@ fn gateway(configuration: &str) -> Builder {
     Gateway::builder(configuration).binary(binary())
 }
 
-/// Of the profile and the dependencies that the tests have, so that little is left to build. Once for all tests.
+/// Of the whole workspace, because its features are those that `make test` has built with. Once for all tests.
 fn binary() -> PathBuf {
     static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--offline", "-p", "weir-gateway", "--example", "facilities", "--target-dir"])
+            .args(["build", "--offline", "--workspace", "--example", "facilities", "--target-dir"])
             .arg(target)
             .output()
             .unwrap();
