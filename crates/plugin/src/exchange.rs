@@ -126,7 +126,7 @@ impl Exchange {
     /// Names the consumer, and adds Kong's headers about it to the request.
     pub fn authenticate(&mut self, consumer: ConsumerIndex, credential: Credential<'_>) {
         self.engine.identify(consumer);
-        self.engine.credential = Some(credential.id);
+        self.engine.set_credential(Some(credential.id));
         self.engine.anonymous = false;
         self.name_consumer(Some(credential));
     }
@@ -134,7 +134,7 @@ impl Exchange {
     /// Lets the request pass as the anonymous consumer.
     pub fn authenticate_anonymous(&mut self, consumer: ConsumerIndex) {
         self.engine.identify(consumer);
-        self.engine.credential = None;
+        self.engine.set_credential(None);
         self.engine.anonymous = true;
         self.name_consumer(None);
     }

@@ -277,8 +277,13 @@ pub const fn define<P: Plugin>() -> Definition {
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
             let config = build.retained.get::<Vaults>().resolve(config, P::Config::schema());
+            // What a vault has may not be quoted.
+            let is_resolved = matches!(config, std::borrow::Cow::Owned(_));
             let config = P::Config::from_value(&config).map_err(|violations| {
-                let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
+                let lines = violations.iter().map(|v| match is_resolved {
+                    true => format!("{}: not valid once its references to vaults are resolved", v.path),
+                    false => format!("{}: {}", v.path, v.message),
+                });
                 lines.collect::<Vec<_>>().join("; ")
             })?;
             Ok(Arc::new(P::new(config, build)?))

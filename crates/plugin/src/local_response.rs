@@ -89,7 +89,7 @@ impl LocalResponse {
             }
         };
         let response = &mut exchange.response;
-        response.status = self.status;
+        response.status = final_status(self.status);
         response.headers.clear();
         if let Some(cached) = &self.cached_headers {
             response.headers.clone_from(cached);
@@ -105,6 +105,19 @@ impl LocalResponse {
         grpc_status::say(&mut response.headers, code, message.as_deref());
         Bytes::new()
     }
+}
+
+/// The status of a final response. Any other that a plugin sets becomes 500, because a client would take the next response
+/// for this one.
+pub fn final_status(status: u16) -> u16 {
+    if (200..=999).contains(&status) {
+        return status;
+    }
+    tracing::error!(
+        status,
+        "a plugin has set a status that is not of a final response; set one from 200 to 599"
+    );
+    500
 }
 
 /// The forms of Kong's error template.
@@ -182,5 +195,15 @@ impl fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::final_status;
+
+    #[test]
+    fn a_status_that_ends_no_response_becomes_500() {
+        assert_eq!([7, 103, 199, 200, 599, 999, 1000].map(final_status), [500, 500, 500, 200, 599, 999, 500]);
     }
 }

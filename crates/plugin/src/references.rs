@@ -101,6 +101,7 @@ impl Vaults {
             }
             (Kind::Map(kind), Json::Object(members)) => {
                 members.values_mut().for_each(|value| self.resolve_value(value, kind, field));
+                members.retain(|_, value| !value.is_null());
             }
             (_, Json::String(text)) if (field.secret || field.referenceable) && is_reference(text) => {
                 match self.get(text) {

@@ -95,9 +95,10 @@ fn paths(of_gateway: &[String], definitions: Definitions) -> Vec<ApiPath> {
     let path =
         |path: &String, owner: &str| ApiPath { path: path.clone(), owner: owner.to_owned(), method: None };
     let schemas: Vec<PluginSchema> = definitions.iter().map(|definition| definition.schema).collect();
-    let known: BTreeSet<&String> = of_gateway.iter().collect();
+    // Each of these once: the second is a plugin's.
+    let mut known: BTreeSet<&String> = of_gateway.iter().collect();
     let all = admin::paths(&schemas);
-    let of_entities = all.iter().filter(|path| !known.contains(path));
+    let of_entities = all.iter().filter(|path| !known.remove(path));
     let of_routes = definitions.iter().flat_map(|definition| {
         let owner = format!("plugin `{}`", definition.name);
         definition.admin_routes.iter().map(move |route| ApiPath {

@@ -151,23 +151,42 @@ impl ExchangeState {
     #[cold]
     fn earlier_consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
         let earlier = self.extras.as_ref()?.earlier_consumers.iter().rev();
-        earlier.copied().find(|(named_at, _)| priority < *named_at).map(|(_, consumer)| consumer)
+        earlier.copied().find(|(named_at, _)| priority < *named_at)?.1
     }
 
     /// The plugin that runs says who calls. Several may, one after another.
     pub fn identify(&mut self, consumer: ConsumerIndex) {
-        if let Some(before) = self.consumer.replace(consumer) {
-            let named_at = self.named_at;
-            self.extras().earlier_consumers.push((named_at, before));
-        }
-        self.named_at = self.running;
+        let before = self.consumer.replace(consumer);
+        self.keep_earlier(before);
     }
 
     /// The plugin that runs says that no consumer is known.
-    pub(crate) fn forget_consumer(&mut self) {
-        if let Some(before) = self.consumer.take() {
-            let named_at = std::mem::replace(&mut self.named_at, self.running);
+    pub fn forget_consumer(&mut self) {
+        let before = self.consumer.take();
+        self.keep_earlier(before);
+    }
+
+    /// What was said before of who calls, also that nobody is known, holds for the plugins that have run since.
+    fn keep_earlier(&mut self, before: Option<ConsumerIndex>) {
+        let named_at = std::mem::replace(&mut self.named_at, self.running);
+        let was_said = before.is_some()
+            || self.extras.as_ref().is_some_and(|extras| !extras.earlier_consumers.is_empty());
+        if was_said {
             self.extras().earlier_consumers.push((named_at, before));
+        }
+    }
+
+    /// Whether a plugin has named a consumer, who may be forgotten since.
+    pub fn is_anybody_named(&self) -> bool {
+        self.consumer.is_some()
+            || self.extras.as_ref().is_some_and(|extras| !extras.earlier_consumers.is_empty())
+    }
+
+    /// What proved who calls. It has no other text than its id.
+    pub(crate) fn set_credential(&mut self, id: Option<Uuid>) {
+        self.credential = id;
+        if let Some(extras) = &mut self.extras {
+            extras.credential = None;
         }
     }
 
@@ -179,9 +198,10 @@ impl ExchangeState {
     }
 
     /// All consumers that were named, in order, each with the priority of the plugin that did; none is known from now on.
-    pub fn take_consumers(&mut self) -> Vec<(i32, ConsumerIndex)> {
+    pub fn take_consumers(&mut self) -> Vec<(i32, Option<ConsumerIndex>)> {
+        let is_any = self.is_anybody_named();
         let earlier = self.extras.as_mut().map(|extras| std::mem::take(&mut extras.earlier_consumers));
-        let last = self.consumer.take().map(|consumer| (self.named_at, consumer));
+        let last = is_any.then(|| (self.named_at, self.consumer.take()));
         earlier.into_iter().flatten().chain(last).collect()
     }
 

@@ -114,6 +114,22 @@ mod tests {
     }
 
     #[test]
+    fn a_consumer_that_is_forgotten_was_known_to_those_before() {
+        let mut exchange = Gateway::new(&[]).exchange("GET /");
+        let (alice, bob) = (exchange.find_consumer(id(1)).unwrap(), exchange.find_consumer(id(2)).unwrap());
+        exchange.engine.running = 1500;
+        exchange.set_authenticated(Some(bob), Some("subject-1"));
+        exchange.engine.running = 1300;
+        exchange.set_authenticated(None, Some("subject-2"));
+        assert_eq!(exchange.engine.consumer_at(1400), Some(bob));
+        exchange.engine.running = 1200;
+        exchange.authenticate(alice, crate::Credential { id: id(7), identifier: None });
+        let at = [1600, 1400, 1250, 1100].map(|priority| exchange.engine.consumer_at(priority));
+        assert_eq!(at, [None, Some(bob), None, Some(alice)]);
+        assert_eq!(exchange.credential_text(), Some(id(7).to_string().into()));
+    }
+
+    #[test]
     fn the_protocol_is_the_routes_or_what_a_trusted_proxy_says() {
         let mut gateway = Gateway::new(&[]);
         let terminated = "GET /\nX-Forwarded-Proto: https";

@@ -55,7 +55,7 @@ pub(crate) struct Extras {
     caller: Vec<u8>,
     groups: Vec<String>,
     /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
-    pub(crate) earlier_consumers: Vec<(i32, ConsumerIndex)>,
+    pub(crate) earlier_consumers: Vec<(i32, Option<ConsumerIndex>)>,
     pub(crate) failed_tries: Vec<FailedTry>,
     /// What plugins have changed of how the service is reached.
     pub(crate) service: Option<ServiceOverride>,

@@ -76,7 +76,14 @@ fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {
     // The upstream also gets the path as it was sent.
     let sent = Some(exchange.request.path()).filter(|sent| *sent != exchange.path());
     parts.add_all(sent.into_iter().map(str::as_bytes));
-    parts.add_all(exchange.upstream_path().into_iter().chain(exchange.upstream_host()).map(str::as_bytes));
+    parts.add_all(exchange.upstream_path().into_iter().map(str::as_bytes));
+    parts.add_all(exchange.upstream_host().into_iter().map(str::as_bytes));
+    // Plugins of a higher priority may have sent it elsewhere.
+    let change = exchange.service_override();
+    let target = change.and_then(|change| change.target.as_ref());
+    parts.add_all(target.into_iter().map(|target| target.host.as_bytes()));
+    parts.add(&target.and_then(|target| target.port).unwrap_or_default().to_le_bytes());
+    parts.add(&[change.and_then(|change| change.tls).map_or(2, u8::from)]);
 }
 
 /// The parameters sorted by name; those with one name stay in their order.

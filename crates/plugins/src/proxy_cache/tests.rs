@@ -164,3 +164,21 @@ fn the_parts_of_a_key_do_not_run_into_each_other() {
     };
     assert_ne!(described(&[b"ab", b"c"]), described(&[b"a", b"bc"]));
 }
+
+#[test]
+fn requests_that_plugins_send_elsewhere_have_keys_of_their_own() {
+    let gateway = Gateway::new(PLUGINS);
+    let config = Config::from_value(&json!({ "strategy": "memory" })).unwrap();
+    let mut keys = std::collections::HashSet::new();
+    for at in 0..4 {
+        let mut exchange = gateway.exchange("GET /");
+        match at {
+            0 => {}
+            1 => exchange.set_target("a.test", 1).unwrap(),
+            2 => exchange.set_target("a.test", 2).unwrap(),
+            _ => exchange.set_upstream_tls(true),
+        }
+        keys.insert(super::key::parts(&config, &exchange));
+    }
+    assert_eq!(keys.len(), 4);
+}

@@ -16,8 +16,8 @@ impl Step {
     /// The configuration that applies to who calls. It is the same for all hooks of a request: what counts is the
     /// consumer that was known when it was this plugin's turn among the access hooks, whether it has one or not.
     pub(crate) fn configured(&self, exchange: &Exchange) -> Option<&Instance> {
-        match exchange.engine.consumer {
-            Some(_) if self.has_own() => match exchange.engine.consumer_at(self.priority) {
+        match exchange.engine.is_anybody_named() {
+            true if self.has_own() => match exchange.engine.consumer_at(self.priority) {
                 Some(consumer) => self.for_consumer(consumer, exchange),
                 None => self.for_nobody(),
             },
@@ -103,11 +103,15 @@ impl Chain {
         (Flow::Continue, until, None)
     }
 
-    /// Runs the response hooks.
+    /// Runs the response hooks. A status that one of them sets is that of a final response.
     pub(crate) fn response(&self, exchange: &mut Exchange) {
         for step in self.steps_of(Phases::RESPONSE) {
             if let Some(instance) = step.instance(exchange, Phases::RESPONSE) {
+                let status = exchange.response.status;
                 costs::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
+                if exchange.response.status != status {
+                    exchange.response.status = plugin::engine::final_status(exchange.response.status);
+                }
             }
         }
     }

@@ -80,7 +80,11 @@ async fn discard<C: Client, U: Upstream>(
 ) -> Result<(), RelayError> {
     let mut body = BufferedBody::default();
     changed.framing = Framing::Length(0);
-    changed.is_cut = !poll_fn(|cx| relay.poll_buffer(cx, &mut body, MAX_DISCARDED_LEN)).await?;
+    // What is not here yet is not waited for, and how it ends does not matter: the client gets none of it.
+    let mut whole = |cx: &mut std::task::Context<'_>| {
+        matches!(relay.poll_buffer(cx, &mut body, MAX_DISCARDED_LEN), std::task::Poll::Ready(Ok(true)))
+    };
+    changed.is_cut = !poll_fn(|cx| std::task::Poll::Ready(whole(cx))).await;
     if changed.is_cut {
         relay.exchange.engine.upstream_is_cut();
     }
@@ -123,6 +127,11 @@ impl OwnBody {
 pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_cached: bool) -> OwnBody {
     let mut own = OwnBody::unchanged(body);
     let Some(changes) = exchange.take_body_changes() else { return own };
+    if changes.drops && is_cached {
+        // It is the upstream's, if an earlier one.
+        exchange.response.headers.remove("Content-Length");
+        return OwnBody::unchanged(Bytes::new());
+    }
     if changes.buffers {
         (own.bytes, own.reservation) = replace_own(exchange, chain, own.bytes, is_cached);
         if own.reservation.is_none() {

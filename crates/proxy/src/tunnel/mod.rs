@@ -90,16 +90,17 @@ impl Tunnel {
 /// What an exchange takes from the configuration, by the ids of the entities.
 struct Released {
     route: Option<(u32, Uuid)>,
-    consumers: Vec<(i32, u32, Uuid)>,
+    consumers: Vec<(i32, Option<(u32, Uuid)>)>,
 }
 
 impl Released {
     fn new(worker: &Worker, exchange: &mut Exchange) -> Self {
         let route = exchange.engine.route.zip(exchange.route().map(|route| route.entity.id));
         let named = exchange.engine.take_consumers().into_iter();
-        let with_id = |(priority, ConsumerIndex(index)): (i32, ConsumerIndex)| {
-            (priority, index, exchange.snapshot.consumers[index as usize].entity.id)
+        let id = |ConsumerIndex(index): ConsumerIndex| {
+            (index, exchange.snapshot.consumers[index as usize].entity.id)
         };
+        let with_id = |(priority, named): (i32, Option<ConsumerIndex>)| (priority, named.map(id));
         let consumers = named.map(with_id).collect();
         exchange.set_snapshot(worker.no_routes());
         exchange.engine.route = None;
@@ -112,9 +113,13 @@ impl Released {
         exchange.engine.route =
             self.route.and_then(|(at, id)| find(&snapshot.routes, at, |route| route.entity.id == id));
         exchange.set_snapshot(snapshot.clone());
-        for (priority, at, id) in self.consumers {
+        for (priority, named) in self.consumers {
+            exchange.engine.running = priority;
+            let Some((at, id)) = named else {
+                exchange.engine.forget_consumer();
+                continue;
+            };
             if let Some(index) = find(&snapshot.consumers, at, |consumer| consumer.entity.id == id) {
-                exchange.engine.running = priority;
                 exchange.engine.identify(ConsumerIndex(index));
             }
         }

@@ -49,7 +49,9 @@ pub(super) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     };
     let trusted = worker.options.trusts_address(peer.ip());
     let (tls, ends) = (agreed(&quic), Ends { peer, client: peer, local });
-    if handshake::admit(&worker, tls.sni.as_deref(), ends).await == Admission::Refuse {
+    let admitted = handshake::admit(&worker, tls.sni.as_deref(), ends);
+    let admitted = tokio::time::timeout(worker.options.client_header_timeout, admitted).await;
+    if admitted != Ok(Admission::Admit) {
         return close(&quic, Code::H3_REQUEST_REJECTED, b"refused");
     }
     let connection = Connection::new(peer, local, number, Some(tls), trusted);
