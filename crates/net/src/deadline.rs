@@ -1,9 +1,10 @@
 //! One lazy timer per connection: setting a later deadline is only a store, and the timer re-arms itself when it fires.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
 /// The timeout of a connection's current operation.
@@ -46,7 +47,8 @@ impl Deadline {
             return Poll::Pending;
         }
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
-        while timer.as_mut().poll(cx).is_ready() {
+        // Whatever the task has left of its budget: without any, the timer would not take the waker.
+        while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
             if timer.deadline().into_std() >= at {
                 return Poll::Ready(());
             }
@@ -105,5 +107,27 @@ mod tests {
         }
         tokio::time::sleep(10 * MOMENT).await;
         assert_eq!([&first, &last].map(|wakes| wakes.0.load(Ordering::Relaxed)), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_has_used_its_budget_is_woken_too() {
+        let wakes = Arc::new(Wakes::default());
+        let (mut deadline, waker) = (Deadline::default(), wakes.clone().into());
+        deadline.set(Instant::now(), Duration::from_millis(500));
+        poll_fn(|cx| {
+            while Box::pin(tokio::task::consume_budget()).as_mut().poll(cx).is_ready() {}
+            assert!(deadline.poll(&mut Context::from_waker(&waker)).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        tokio::task::yield_now().await;
+        let before = wakes.0.load(Ordering::Relaxed);
+        assert!(deadline.poll(&mut Context::from_waker(&waker)).is_pending());
+        let woken = async {
+            while wakes.0.load(Ordering::Relaxed) == before {
+                tokio::time::sleep(MOMENT).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(20), woken).await.is_ok());
     }
 }

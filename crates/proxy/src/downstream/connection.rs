@@ -165,6 +165,8 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Box<Http1>, conne
             Some(end) => idle_since = end,
             None => break,
         }
+        // A client that pipelines lets the worker's other connections have their turn.
+        tokio::task::consume_budget().await;
     }
     if client.preface == Preface::Found {
         connection.requests.set(0);

@@ -30,6 +30,9 @@ impl BodyFilter for AtTheEnd {
     }
 }
 
+type AccessHook = fn(&mut Exchange) -> Flow;
+type ResponseHook = fn(&mut Exchange);
+
 fn upper(exchange: &mut Exchange) {
     exchange.filter_response_body(Each(|chunk| chunk.to_ascii_uppercase(), ""));
 }
@@ -472,8 +475,8 @@ fn a_body_that_no_client_expects_is_left_out() {
         exchange.set_method("GET");
         Flow::Continue
     };
-    let same: fn(&mut Exchange) -> Flow = |_| Flow::Continue;
-    let hooks: [(fn(&mut Exchange) -> Flow, fn(&mut Exchange), &str, u16); 4] = [
+    let same: AccessHook = |_| Flow::Continue;
+    let hooks: [(AccessHook, ResponseHook, &str, u16); 4] = [
         (same, |exchange| exchange.response.status = 204, "GET", 204),
         (same, |exchange| exchange.response.status = 304, "GET", 304),
         (same, filtered, "GET", 204),

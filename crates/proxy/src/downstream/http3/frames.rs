@@ -228,6 +228,7 @@ impl Fields {
         match received.verdict {
             Verdict::Malformed => Err(Code::H3_MESSAGE_ERROR),
             Verdict::OfConnection if is_trailers => Err(Code::H3_MESSAGE_ERROR),
+            _ if is_trailers && received.size == usize::MAX => Err(Code::H3_EXCESSIVE_LOAD),
             // In a head it is answered.
             Verdict::OfConnection | Verdict::Fine | Verdict::Fragment => Ok(received),
         }

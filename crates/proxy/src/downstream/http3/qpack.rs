@@ -5,6 +5,7 @@ use super::code::Code;
 use super::static_table::{Entry, entry};
 use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri};
+use weir_http1::Limits;
 use weir_net::multiplex::{Fields, Message, Name, Verdict, integer, text};
 
 /// What a field takes of the size of a head, beside its name and its value (RFC 9114, 4.2.2).
@@ -31,6 +32,8 @@ struct Reading {
     received: Received,
     /// Of fields that follow those of HTTP itself, if any do.
     fields: Option<Fields>,
+    /// How many of them came.
+    count: usize,
     /// Bytes of the block.
     bytes: usize,
 }
@@ -39,8 +42,9 @@ struct Reading {
 pub(super) fn read(block: &[u8], is_trailers: bool) -> Option<Received> {
     let mut rest = block;
     let insert_count = integer(&mut rest, 8)?;
+    let is_negative = rest.first()? & 0x80 != 0;
     integer(&mut rest, 7)?;
-    if insert_count != 0 {
+    if insert_count != 0 || is_negative {
         return None;
     }
     let mut reading = Reading::new(block.len(), is_trailers);
@@ -77,13 +81,13 @@ impl Reading {
             path: None,
             fields: HeaderMap::new(),
         };
-        Self { message: Message::new(is_trailers), received, fields: None, bytes }
+        Self { message: Message::new(is_trailers), received, fields: None, count: 0, bytes }
     }
 
     fn take(&mut self, kind: Name, name: &[u8], value: &[u8]) {
         let mut verdict = kind.verdict(value);
         let received = &mut self.received;
-        received.size += name.len() + value.len() + FIELD_BYTES;
+        received.size = received.size.saturating_add(name.len() + value.len() + FIELD_BYTES);
         let is_sound = match kind {
             _ if verdict == Verdict::Malformed => false,
             Name::Method => keep(&mut received.method, value),
@@ -93,8 +97,15 @@ impl Reading {
             // It opens tunnels that are not offered.
             Name::Protocol => false,
             _ => {
-                let room = || Fields::with_room(self.bytes / SMALL_FIELD, self.bytes);
-                self.fields.get_or_insert_with(room).append(name, value);
+                self.count += 1;
+                if self.count > Limits::MAX_FIELDS {
+                    // More are taken of no message, and `HeaderMap` panics if it gets too many.
+                    received.size = usize::MAX;
+                } else {
+                    let room = (self.bytes / SMALL_FIELD).min(Limits::MAX_FIELDS);
+                    let room = || Fields::with_room(room, self.bytes);
+                    self.fields.get_or_insert_with(room).append(name, value);
+                }
                 true
             }
         };
@@ -242,5 +253,16 @@ mod tests {
         for instructions in [&b"\x00"[..], b"\x01", b"\x80", b"\x44\x84"] {
             assert_eq!(Decoder::default().read(instructions), Err(Code::QPACK_DECODER_STREAM_ERROR));
         }
+    }
+
+    #[test]
+    fn a_head_may_have_any_number_of_names() {
+        let (mut block, letters) = (GET.to_vec(), b"0123456789abcdefghijklmnopqrst");
+        for number in 0..26_000 {
+            let name = [number / 900, number / 30 % 30, number % 30].map(|at| letters[at]);
+            block.extend_from_slice(&[&[0x23][..], &name, &[0]].concat());
+        }
+        let received = read(&block, false).unwrap();
+        assert_eq!((received.size, received.fields.len()), (usize::MAX, Limits::MAX_FIELDS));
     }
 }

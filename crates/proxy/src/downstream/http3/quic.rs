@@ -69,6 +69,8 @@ impl Http3Connection {
     /// Takes the stream of the next request. Whatever else the client says is read on the way.
     pub(super) fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Accepted, ConnectionError>> {
         self.one_way.poll(cx)?;
+        // What had to wait on the control stream: SETTINGS or GOAWAY, behind a full window.
+        let _ = self.control.poll_sent(cx);
         let (send, receive) = std::task::ready!(self.accepting.as_mut().poll(cx))?;
         self.accepting = accept(self.quic.clone());
         self.next = self.next.max(u64::from(send.id()) + NEXT_REQUEST);

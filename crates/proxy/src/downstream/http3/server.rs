@@ -121,10 +121,12 @@ impl Served {
                     tracing::debug!(%client, "a connection over HTTP/3 ended: {error}");
                     return Poll::Ready(());
                 }
-                Poll::Pending if self.http3.client_leaves() && self.stats.live() == 0 => {
-                    return Poll::Ready(());
+                Poll::Pending => {
+                    if self.http3.client_leaves() {
+                        self.close();
+                    }
+                    return self.watch(cx);
                 }
-                Poll::Pending => return self.watch(cx),
             }
         }
     }

@@ -152,6 +152,10 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        if transmit.destination.port() == 0 {
+            // The system refuses it (EINVAL), whereupon `quinn-udp` gives up GSO and ECN for all clients.
+            return Ok(());
+        }
         let Some(segment) = transmit.segment_size.filter(|_| transmit.contents.len() > MAX_SENT) else {
             return self.own.try_send(transmit);
         };
