@@ -166,7 +166,7 @@ impl ExchangeState {
         self.keep_earlier(before);
     }
 
-    /// What was said before of who calls, also that nobody is known, holds for the plugins that have run since.
+    /// An earlier consumer, or that there was none, holds for the plugins that have run since.
     fn keep_earlier(&mut self, before: Option<ConsumerIndex>) {
         let named_at = std::mem::replace(&mut self.named_at, self.running);
         let was_said = before.is_some()
