@@ -13,7 +13,7 @@ services:
 plugins:
 - name: key-auth
 - {name: request-transformer, config: {add: {headers: ['x-a:{{ b }}']}}}
-- name: correlation-id
+- {name: correlation-id, config: {echo_downstream: true}}
 - {name: file-log, config: {path: /dev/null}}
 consumers: [{username: alice, keyauth_credentials: [{key: k}]}]
 ";
@@ -98,7 +98,10 @@ fn what_cannot_be_shown_is_refused_with_the_reason() {
 #[test]
 fn answers_other_than_expected_are_reported_with_a_hint() {
     let out = tempfile::tempdir().unwrap();
-    let limited = CHAIN.replace("- name: correlation-id", "- {name: rate-limiting, config: {hour: 20}}");
+    let limited = CHAIN.replace(
+        "- {name: correlation-id, config: {echo_downstream: true}}",
+        "- {name: rate-limiting, config: {hour: 20}}",
+    );
     let failed = waterfall_of(&limited, out.path(), &["-H", "apikey: k"]);
     let printed = text(&failed.stderr);
     assert!(!failed.status.success());
