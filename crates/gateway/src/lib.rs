@@ -60,8 +60,8 @@ impl Gateway {
         self.plugins.sort_by_key(|plugin| std::cmp::Reverse(plugin.priority));
         // Configurations refer to plugins for as long as the process runs.
         let definitions = self.plugins.leak();
-        let done =
-            plugins::check(definitions).and_then(|()| commands::perform(Cli::parse().command, definitions));
+        let done = admin::plugin_conflicts::check(definitions)
+            .and_then(|()| commands::perform(Cli::parse().command, definitions));
         done.unwrap_or_else(|message| {
             // Nothing is left to do when even this cannot be written.
             let _ = writeln!(io::stderr(), "{message}");

@@ -1,7 +1,4 @@
 //! The plugins that this program was built with, and which of them the settings allow.
-mod conflicts;
-
-pub(crate) use conflicts::check;
 
 use weir_model::PluginSchema;
 use weir_plugin::Definition;

@@ -9,6 +9,7 @@ mod list;
 mod members;
 mod merge;
 mod node;
+pub(crate) mod plugin_conflicts;
 mod representation;
 mod request;
 mod request_body;

@@ -1,7 +1,7 @@
 //! Whether the plugins of a program go together. What they add to the configuration and to the Admin API must have names
 //! of its own; otherwise the program ends with a message before it does anything else.
-use super::Definitions;
-use crate::admin;
+use super::paths as paths_of_api;
+use crate::plugins::Definitions;
 use std::collections::BTreeSet;
 use weir_model::PluginSchema;
 use weir_model::entity::{CustomEntitySchema, EntityKind};
@@ -21,7 +21,7 @@ struct ApiPath {
 
 /// Everything that is wrong with the plugins of a program, a line each.
 pub(crate) fn check(definitions: Definitions) -> Result<(), String> {
-    let of_gateway = admin::paths(&[]);
+    let of_gateway = paths_of_api(&[]);
     let reserved: BTreeSet<&str> = of_gateway.iter().filter_map(|path| path.split('/').nth(1)).collect();
     let is_reserved = |definition: &&Definition| reserved.contains(definition.name);
     let names = definitions.iter().filter(is_reserved).map(|Definition { name, .. }| {
@@ -97,7 +97,7 @@ fn paths(of_gateway: &[String], definitions: Definitions) -> Vec<ApiPath> {
     let schemas: Vec<PluginSchema> = definitions.iter().map(|definition| definition.schema).collect();
     // Each of these once: the second is a plugin's.
     let mut known: BTreeSet<&String> = of_gateway.iter().collect();
-    let all = admin::paths(&schemas);
+    let all = paths_of_api(&schemas);
     let of_entities = all.iter().filter(|path| !known.remove(path));
     let of_routes = definitions.iter().flat_map(|definition| {
         let owner = format!("plugin `{}`", definition.name);
