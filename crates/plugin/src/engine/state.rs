@@ -37,6 +37,8 @@ pub struct ExchangeState {
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub takes_trailers: bool,
     /// The request's path.
     pub path: NormalPath,
     /// How much of it the route's path matched.
@@ -93,6 +95,7 @@ pub fn begin(
             body: None,
             body_is_whole: false,
             upgrade: None,
+            takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
             captures: None,
