@@ -282,7 +282,7 @@ fn the_record_of_a_session_has_its_tls_and_every_attempt() {
     assert!(tries.iter().all(|tried| tried["state"] == "failed" && tried["code"] == 502), "{record}");
     let mut ports: Vec<_> = tries.iter().map(|tried| tried["port"].as_u64().unwrap()).collect();
     ports.sort_unstable();
-    let mut expected = [dead.port().into(), other.port().into()];
+    let mut expected: [u64; 2] = [dead.port().into(), other.port().into()];
     expected.sort_unstable();
     assert_eq!(ports, expected);
 }

@@ -42,7 +42,7 @@ impl Scan {
     }
 
     /// The end of a complete response head in `input`. Its lines may end in LF alone, as those of old servers do: every
-    /// line is written anew, so nobody behind the gateway has to guess where one ends.
+    /// line is written anew, so that no client has to guess where one ends.
     pub(crate) fn response(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         let shown = input.len().min(5);
         if input[..shown] != b"HTTP/"[..shown] {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use weir_plugin::FailedTry;
 use weir_plugin::json_text::{Object, integer, raw};
 
-/// Writes the attempts that failed, then the one that did not, with when it began. `at` tells the nanoseconds since 1970
-/// of a moment.
+/// Writes the attempts that failed, then the one that did not, with when it began. `at` converts a moment to nanoseconds since
+/// 1970.
 pub(super) fn write(
     out: &mut Vec<u8>,
     failed: &[FailedTry],

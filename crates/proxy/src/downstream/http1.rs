@@ -52,7 +52,7 @@ pub(crate) struct Http1 {
     version: Version,
     head_request: bool,
     expects_continue: bool,
-    /// The client was told to go on with its body.
+    /// The client got a 100, and goes on with its body.
     continues: bool,
     /// What is left of the request's body is discarded behind the response.
     discards: bool,

@@ -60,7 +60,7 @@ pub(crate) fn to_options(exchange: &mut Exchange) -> Option<LocalResponse> {
 }
 
 /// Removes from an upstream's response what concerns its connection alone. Trailer stays for clients that take trailers,
-/// and the Upgrade of a 426 tells what to change to (RFC 9110, 15.5.22).
+/// and Upgrade in a 426, because it names what to change to (RFC 9110, 15.5.22).
 pub(crate) fn remove_hop_by_hop(exchange: &mut Exchange) {
     let takes_trailers = exchange.engine.takes_trailers;
     let response = &mut exchange.response;

@@ -9,7 +9,7 @@ const LEN: usize = 29;
 /// The date of one worker's responses.
 pub(crate) struct HttpDate {
     text: Cell<[u8; LEN]>,
-    /// When the second that it tells is over.
+    /// When its second is over.
     until: Cell<Option<Instant>>,
 }
 

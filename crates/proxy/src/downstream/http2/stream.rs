@@ -32,7 +32,7 @@ pub(super) struct Http2 {
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
-    /// The client was told to go on with its body.
+    /// The client got a 100, and goes on with its body.
     continues: bool,
     deadline: Deadline,
     /// It took its request back before it had a response.

@@ -30,7 +30,7 @@ pub(super) struct Http3 {
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
-    /// The client was told to go on with its body.
+    /// The client got a 100, and goes on with its body.
     continues: bool,
     /// What is left of the response's promised length.
     left: Option<u64>,
