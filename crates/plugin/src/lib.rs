@@ -21,6 +21,7 @@ mod count;
 mod dns;
 mod durations;
 pub mod engine;
+mod error_templates;
 mod exchange;
 mod extensions;
 mod fingerprint;
@@ -65,6 +66,7 @@ pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
 pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
+pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
     LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,

@@ -1,7 +1,7 @@
 //! The data plane's options, from the settings.
 use crate::settings::{
-    self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
-    TimedResponses, Trusted,
+    self, AccessLogFormat, Bytes, DnsRecord, ErrorContentType, HeaderBuffers, Headers, Listen, LogTarget,
+    Password, Settings, TimedResponses, Trusted,
 };
 use crate::start_error::StartError;
 use rustix::process::{Resource, getrlimit};
@@ -13,8 +13,9 @@ use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, ServerTimingMode};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, InternalEndpoints,
-    KeepAlive, Limits, MAX_PIPES, Options, RealIp, RequestDebug, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, ErrorTemplates, ErrorType, Http2Options, Http2UpstreamOptions,
+    Http3Options, InternalEndpoints, KeepAlive, Limits, MAX_PIPES, Options, PortMaps, RealIp, RequestDebug,
+    Traffic,
 };
 
 /// Settings that are read and checked, but have no effect in this version.
@@ -78,6 +79,8 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         cost_sampling: settings.cost_sampling,
         server_timing: server_timing(settings),
         request_debug: request_debug(settings),
+        error_templates: error_templates(settings),
+        port_maps: PortMaps::new(settings.port_maps.iter().map(|map| (map.own, map.public))),
         internal,
         ..Options::default()
     }
@@ -107,6 +110,23 @@ fn server_timing(settings: &Settings) -> ServerTiming {
 fn request_debug(settings: &Settings) -> Option<RequestDebug> {
     let token = settings.request_debug_token.as_ref().filter(|_| settings.request_debug);
     token.map(|Password(token)| RequestDebug { token: token.clone() })
+}
+
+/// Custom templates, in the order of [`ErrorType`].
+fn error_templates(settings: &Settings) -> ErrorTemplates {
+    let default_type = match settings.error_default_type {
+        ErrorContentType::Json => ErrorType::Json,
+        ErrorContentType::Plain => ErrorType::Plain,
+        ErrorContentType::Html => ErrorType::Html,
+        ErrorContentType::Xml => ErrorType::Xml,
+    };
+    let custom = [
+        &settings.error_template_json,
+        &settings.error_template_plain,
+        &settings.error_template_html,
+        &settings.error_template_xml,
+    ];
+    ErrorTemplates::new(default_type, custom.map(|file| file.as_ref().map(|file| file.0.as_str())))
 }
 
 fn http3(settings: &Settings) -> Http3Options {

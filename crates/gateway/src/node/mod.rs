@@ -73,7 +73,7 @@ impl Node {
         environment: Environment,
         definitions: Definitions,
     ) -> Result<Node, StartError> {
-        let Loaded { mut settings, given, warnings } = loaded;
+        let Loaded { mut settings, given, warnings, shown } = loaded;
         let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
@@ -100,7 +100,7 @@ impl Node {
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
-        let starting = Box::pin(Control::start(settings.clone(), source, own));
+        let starting = Box::pin(Control::start(settings.clone(), shown, source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);

@@ -7,8 +7,10 @@ use super::headers::{Headers, UpstreamHeaders};
 use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
 use super::value::*;
+use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_model::Uuid;
 use weir_proxy::Network;
 
 /// What is known of a setting before any value is given.
@@ -24,6 +26,8 @@ pub(crate) struct Declaration {
     pub(crate) doc: &'static [&'static str],
     /// Other names, as kong.conf's `nginx_*` directives.
     pub(crate) aliases: &'static [&'static str],
+    /// A value as `GET /` of the Admin API shows it.
+    pub(super) shown: fn(&str) -> Json,
 }
 
 macro_rules! settings {
@@ -40,6 +44,7 @@ macro_rules! settings {
             default: $default,
             doc: &[$($doc),+],
             aliases: &[$($alias),*],
+            shown: <$type as Value>::shown,
         } ),+];
 
         impl Settings {
@@ -56,6 +61,8 @@ settings! {
     /// The folder of this node, with its pid file and the socket of `weir reload`. Nodes must not share it.
     /// Without one: `/var/lib/weir` for root, otherwise `$XDG_STATE_HOME/weir` or `$HOME/.local/state/weir`.
     prefix: Option<PathBuf> = "";
+    /// The id of this node in monitoring. Without one, each start generates another.
+    node_id: Option<Uuid> = "";
     /// The declarative file to serve, as `--config`.
     declarative_config: Option<PathBuf> = "";
     /// The declarative configuration itself, in YAML or, where it starts with `{`, JSON; in place of
@@ -109,7 +116,11 @@ settings! {
     /// `ssl`, the gateway terminates TLS for routes of `tls`, and passes it through for those of `tls_passthrough`. See
     /// [Streams](streams.md).
     stream_listen: StreamListeners = "off";
-    /// Where the Admin API listens; with the flag `ssl` over TLS, with the certificate of `ssl_cert`. An address beyond
+    /// The ports by which clients reach listeners, where these have others, as behind a load balancer or in a
+    /// container: each pair is the public port and the listener's. Upstreams get the public port in
+    /// `X-Forwarded-Port`, and `destinations` of stream routes match it.
+    port_maps: Vec<PortMap> = "";
+    /// Where the Admin API listens; with the flag `ssl` over TLS, with the certificate of `admin_ssl_cert`. An address beyond
     /// loopback stays closed unless clients authenticate by `admin_auth` or, with `ssl`, `admin_ssl_client_ca`, or
     /// `admin_allow_insecure` is on. Only the node's own user can connect to a Unix socket (`mode=0600`), unless it has
     /// another mode.
@@ -121,9 +132,17 @@ settings! {
     admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback without authentication.
     admin_allow_insecure: bool = "off";
-    /// Where `/status`, `/status/ready` and `/metrics` are served; with the flag `ssl` over TLS, with the certificate
-    /// of `ssl_cert`.
+    /// The certificate of `admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    admin_ssl_cert: Option<PathBuf> = "";
+    /// The file of `admin_ssl_cert`'s private key, in PEM.
+    admin_ssl_cert_key: Option<KeyFile> = "";
+    /// Where `/status`, `/status/ready`, `/metrics`, and the targets and health of upstreams are served; with the flag
+    /// `ssl` over TLS, with the certificate of `status_ssl_cert`, and with `http2` over HTTP/2 too.
     status_listen: Listeners = "127.0.0.1:8007";
+    /// The certificate of `status_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    status_ssl_cert: Option<PathBuf> = "";
+    /// The file of `status_ssl_cert`'s private key, in PEM.
+    status_ssl_cert_key: Option<KeyFile> = "";
     /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
     log_level: LogLevel = "notice";
     /// The log of the node's own messages. Relative paths of logs start at `prefix`.
@@ -137,7 +156,7 @@ settings! {
     proxy_stream_access_log: SessionLog = "off";
     /// The log with a line for each request to the Admin API.
     admin_access_log: LogTarget = "off";
-    /// Which headers the gateway adds to responses.
+    /// Which headers the gateway adds to responses, those of the Admin API included. `off` alone adds none.
     headers: Headers = "server_tokens, latency_tokens, X-Kong-Request-Id";
     /// Which headers the gateway adds to requests for upstreams.
     headers_upstream: UpstreamHeaders = "X-Kong-Request-Id";
@@ -149,6 +168,18 @@ settings! {
     real_ip_header: RealIpHeader = "X-Real-IP";
     /// Uses the last address of `real_ip_header` that is not trusted, instead of the last one.
     real_ip_recursive: bool = "off";
+    /// The content type of errors of the proxy itself, such as 400 and 502, for clients that send neither `Accept` nor
+    /// `Content-Type`.
+    error_default_type: ErrorContentType = "text/plain";
+    /// A file with the body of errors for clients that accept HTML: its first `%s` becomes the message, its second the
+    /// request's id.
+    error_template_html: Option<TextFile> = "";
+    /// The same for clients that accept JSON.
+    error_template_json: Option<TextFile> = "";
+    /// The same for clients that accept XML.
+    error_template_xml: Option<TextFile> = "";
+    /// The same for clients that accept plain text.
+    error_template_plain: Option<TextFile> = "";
     /// Answers `Kong-Debug: 1` with the names of the route and the service.
     allow_debug_header: bool = "off";
     /// The cost of plugins is measured for one of so many requests, on average: see [what plugins cost](costs.md). 1

@@ -76,14 +76,23 @@ pub enum Lookup {
 }
 
 /// One address of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// Where to connect.
     pub ip: IpAddr,
     /// The port that an SRV record names; it overrides the configured one.
     pub port: Option<u16>,
-    /// The weight that an SRV record names, unless 0; it overrides the target's.
+    /// The weight that an SRV record names, at least 1; it overrides the target's.
     pub weight: Option<u16>,
+    /// The host that an SRV record names.
+    pub srv_name: Option<Arc<str>>,
+}
+
+impl Address {
+    /// One that comes without an SRV record.
+    fn plain(ip: IpAddr) -> Self {
+        Self { ip, port: None, weight: None, srv_name: None }
+    }
 }
 
 /// The addresses of a name, at least one.
@@ -93,6 +102,8 @@ pub struct Addresses {
     pub entries: Box<[Address]>,
     /// When the answer is due to be renewed. None: never.
     pub expires: Option<Instant>,
+    /// Of SRV records: the sums of the weights up to each entry.
+    turns: Option<Box<[u64]>>,
 }
 
 /// Why a name has no address.
@@ -168,6 +179,11 @@ impl Resolver {
         slot.answer().as_ref().map_or_else(|| Err(stopped()), |answer| answer.result.clone())
     }
 
+    /// What is known of a host name without waiting. Starts the renewal of an expired answer.
+    pub fn cached(&self, host: &str) -> Option<Arc<Addresses>> {
+        self.known(&self.cache.slot(&lowercase(host)))?.ok()
+    }
+
     /// The same where there is no resolver: of the text of an IP address.
     pub fn resolve_literal(host: &str) -> Result<Arc<Addresses>, ResolveError> {
         literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
@@ -205,9 +221,35 @@ fn lowercase(name: &str) -> Cow<'_, str> {
 }
 
 impl Addresses {
-    /// Where to connect, beginning with this one of them and going around. SRV records name their own ports.
-    pub fn sockets(&self, port: u16, first: usize) -> impl Iterator<Item = SocketAddr> {
-        let count = self.entries.len();
+    /// From the entries of an answer.
+    fn new(entries: Box<[Address]>, expires: Option<Instant>) -> Self {
+        let turns = entries.iter().all(|entry| entry.weight.is_some()).then(|| turns(&entries));
+        Self { entries, expires, turns }
+    }
+
+    /// Whether SRV records give the addresses weights.
+    pub fn are_weighted(&self) -> bool {
+        self.turns.is_some()
+    }
+
+    /// The host that an SRV record names for an address, if one does.
+    pub fn srv_name(&self, address: SocketAddr) -> Option<&Arc<str>> {
+        let is_it = |entry: &&Address| (entry.ip, entry.port) == (address.ip(), Some(address.port()));
+        self.entries.iter().find(is_it)?.srv_name.as_ref()
+    }
+
+    /// The entry whose turn it is: each has as many turns as its weight.
+    fn at(&self, turn: usize) -> usize {
+        let Some(turns) = &self.turns else { return turn };
+        let total = turns.last().copied().unwrap_or_default().max(1);
+        // Successive turns and random ones are spread alike (Fibonacci hashing).
+        let drawn = ((turn as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16) % total;
+        turns.partition_point(|sum| *sum <= drawn)
+    }
+
+    /// Where to connect, beginning with the one whose turn it is and going around. SRV records name their own ports.
+    pub fn sockets(&self, port: u16, turn: usize) -> impl Iterator<Item = SocketAddr> {
+        let (count, first) = (self.entries.len(), self.at(turn));
         let around = (0..count).map(move |turn| first.wrapping_add(turn) % count);
         around.map(move |index| {
             let entry = &self.entries[index];
@@ -216,7 +258,23 @@ impl Addresses {
     }
 
     fn fixed(ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        let entries = ips.into_iter().map(|ip| Address { ip, port: None, weight: None }).collect();
-        Self { entries, expires: None }
+        Self::new(ips.into_iter().map(Address::plain).collect(), None)
     }
+}
+
+/// What the weight of a record is multiplied by, so that it can be divided among the addresses of its host.
+const SHARES: u64 = 840;
+
+/// The sums of weights up to each entry. The addresses of one record share its weight.
+fn turns(entries: &[Address]) -> Box<[u64]> {
+    let is_same = |a: &Address, b: &Address| (&a.srv_name, a.port) == (&b.srv_name, b.port);
+    let share = |entry: &Address| {
+        let among = entries.iter().filter(|other| is_same(entry, other)).count() as u64;
+        u64::from(entry.weight.unwrap_or(1)) * SHARES / among
+    };
+    let sums = entries.iter().scan(0, |sum, entry| {
+        *sum += share(entry);
+        Some(*sum)
+    });
+    sums.collect()
 }

@@ -124,8 +124,7 @@ impl Asker {
         let lookup = self.client.lookup(name.clone(), kind).await.map_err(failure)?;
         let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
         let ttl = records.clone().map(|record| record.ttl).min().unwrap_or_default();
-        let entries: Vec<_> =
-            records.filter_map(ip).map(|ip| Address { ip, port: None, weight: None }).collect();
+        let entries: Vec<_> = records.filter_map(ip).map(Address::plain).collect();
         if entries.is_empty() { Err(ResolveError::NotFound) } else { Ok(Found { entries, ttl }) }
     }
 
@@ -141,8 +140,11 @@ impl Asker {
         {
             match self.host(srv, lookup.additionals()).await {
                 Ok(host) => {
-                    let weight = (srv.weight != 0).then_some(srv.weight);
-                    let entry = |address: Address| Address { ip: address.ip, port: Some(srv.port), weight };
+                    // As in Kong, a weight of 0 is the least there is.
+                    let (port, weight) = (Some(srv.port), Some(srv.weight.max(1)));
+                    let srv_name: Arc<str> = srv.target.to_ascii().trim_end_matches('.').into();
+                    let named = |ip| Address { ip, port, weight, srv_name: Some(srv_name.clone()) };
+                    let entry = |address: Address| named(address.ip);
                     found.entries.extend(host.entries.into_iter().map(entry));
                     found.ttl = found.ttl.min(ttl).min(host.ttl);
                 }
@@ -160,8 +162,7 @@ impl Asker {
                 additionals.iter().filter(|record| record.name == srv.target && record.record_type() == kind);
             let ttl = brought.clone().map(|record| record.ttl).min();
             if let Some(ttl) = ttl {
-                let entry = |ip| Address { ip, port: None, weight: None };
-                return Ok(Found { entries: brought.filter_map(ip).map(entry).collect(), ttl });
+                return Ok(Found { entries: brought.filter_map(ip).map(Address::plain).collect(), ttl });
             }
             match self.addresses(&srv.target, kind).await {
                 Ok(found) => return Ok(found),
@@ -206,7 +207,7 @@ impl Asker {
     fn success(&self, now: Instant, step: Lookup, found: Found) -> Answer {
         let ttl = Duration::from_secs(found.ttl.max(SHORTEST_TTL).into());
         let fresh_until = now + self.options.valid_ttl.unwrap_or(ttl);
-        let addresses = Addresses { entries: found.entries.into(), expires: Some(fresh_until) };
+        let addresses = Addresses::new(found.entries.into(), Some(fresh_until));
         Answer {
             result: Ok(Arc::new(addresses)),
             source: Some(step),

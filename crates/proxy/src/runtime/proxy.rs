@@ -287,7 +287,7 @@ fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)
     };
     let both = ports(Traffic::Quic).filter(|port| ports(Traffic::Http).any(|other| other == *port));
     let text = |port| format!("h3=\":{}\"; ma={}", announced.unwrap_or(port), max_age.as_secs());
-    both.map(|port| (port, text(port))).collect()
+    both.map(|port| options.port_maps.public(port)).map(|port| (port, text(port))).collect()
 }
 
 /// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.

@@ -4,11 +4,12 @@ use super::InternalEndpoints;
 use crate::listen::{Accepted, Listen, Network};
 use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use weir_http1::Limits;
 use weir_net::resolve::ResolverOptions;
 use weir_net::tls::TlsOptions;
+use weir_plugin::ErrorTemplates;
 use weir_upstream::http2::Http2UpstreamOptions;
 use weir_upstream::pool::KeepAlive;
 
@@ -69,6 +70,10 @@ pub struct Options {
     pub server_timing: ServerTiming,
     /// Whether requests may ask for their times.
     pub request_debug: Option<RequestDebug>,
+    /// How error responses are written.
+    pub error_templates: ErrorTemplates,
+    /// The public ports of listeners whose clients connect to another port.
+    pub port_maps: PortMaps,
     /// The paths that the node answers itself.
     pub internal: InternalEndpoints,
 }
@@ -104,6 +109,8 @@ impl Default for Options {
             cost_sampling: 64,
             server_timing: ServerTiming::default(),
             request_debug: None,
+            error_templates: ErrorTemplates::default(),
+            port_maps: PortMaps::default(),
             internal: InternalEndpoints::default(),
         }
     }
@@ -121,6 +128,27 @@ impl Options {
     /// The same of a peer at an address.
     pub(crate) fn trusts_address(&self, peer: IpAddr) -> bool {
         self.trusted_ips.iter().any(|network| network.contains(peer))
+    }
+}
+
+/// Kong's `port_maps`: the port that clients connect to, by the port that receives their connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortMaps(Vec<(u16, u16)>);
+
+impl PortMaps {
+    /// Pairs of a listener's port and its public port.
+    pub fn new(ports: impl IntoIterator<Item = (u16, u16)>) -> Self {
+        Self(ports.into_iter().collect())
+    }
+
+    /// The port that clients connect to.
+    pub(crate) fn public(&self, port: u16) -> u16 {
+        self.0.iter().find(|(own, _)| *own == port).map_or(port, |(_, public)| *public)
+    }
+
+    /// The address with that port.
+    pub(crate) fn public_address(&self, local: SocketAddr) -> SocketAddr {
+        SocketAddr::new(local.ip(), self.public(local.port()))
     }
 }
 

@@ -13,6 +13,7 @@ mod schemas;
 mod tags;
 
 pub(super) use endpoints::OTHER_PATHS;
+pub(super) use health::of_upstream as health_of_upstream;
 
 use super::response::ApiError;
 use crate::control::Control;
