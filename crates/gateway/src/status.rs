@@ -1,6 +1,7 @@
 //! The status API, for monitoring.
 use crate::admin;
 use crate::control::Control;
+use crate::dns_status;
 use crate::listener::{json_response, message};
 use crate::low_priority::spawn_low_priority;
 use crate::registry::ApplyError;
@@ -22,6 +23,7 @@ pub(crate) fn router(control: Arc<Control>) -> Router {
 pub(crate) fn shared() -> Router<Arc<Control>> {
     Router::new()
         .route("/status", get(status))
+        .route("/status/dns", get(dns_status::show))
         .route("/metrics", get(metrics))
         .fallback(|| async { message(StatusCode::NOT_FOUND, "Not found") })
         .method_not_allowed_fallback(|| async {

@@ -451,3 +451,12 @@ fn what_prometheus_counted_is_gone_once_it_is_disabled() {
     assert!(gateway.reload(&document(true)).status.success());
     assert!(!metrics().contains("kong_http_requests_total"), "{}", metrics());
 }
+
+#[test]
+fn timers_have_kongs_shape() {
+    let gateway = Gateway::start(SAMPLE);
+    let timers = get(&gateway, "/timers");
+    assert_eq!(timers["worker"], json!({ "id": 0, "count": 1 }));
+    assert_eq!((&timers["stats"]["timers"], &timers["stats"]["sys"]["running"]), (&json!({}), &json!(0)));
+    assert!(timers["stats"]["flamegraph"]["running"].is_string(), "{timers}");
+}

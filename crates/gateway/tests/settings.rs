@@ -151,3 +151,22 @@ fn the_nodes_own_listeners_take_the_proxy_protocol() {
     assert!(log.starts_with("203.0.113.7 "), "{log}");
     assert!(gateway.log().contains("there is no PROXY protocol header"), "{}", gateway.log());
 }
+
+#[test]
+fn plugins_read_longer_bodies_where_the_buffer_is_larger() {
+    let upstream = Upstream::echoing();
+    let plugin = "plugins:\n- {name: request-transformer, config: {add: {body: [\"added:yes\"]}}}\n";
+    let body = format!("{{\"long\":\"{}\"}}", "x".repeat(2 << 20));
+    for (size, is_changed) in [("8k", false), ("4m", true)] {
+        let gateway = Gateway::builder(&(one_route(upstream.address) + plugin))
+            .env("KONG_NGINX_HTTP_CLIENT_BODY_BUFFER_SIZE", size)
+            .start();
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let told = gateway.send(&(head + &body));
+        assert_eq!(told.text().contains("\"added\":\"yes\""), is_changed, "{size}");
+        assert!(!gateway.log().contains("without effect"), "{}", gateway.log());
+    }
+}

@@ -109,3 +109,21 @@ fn the_name_of_a_service_is_asked_for_in_handshakes() {
         .start();
     assert_eq!(gateway.get("/").status, 200, "{}", gateway.log());
 }
+
+#[test]
+fn the_status_tells_what_the_resolver_has_done() {
+    let upstream = Upstream::answering(&answer(0));
+    let names = NameServer::with_services(".test", vec![record(&upstream, 1, 1, "one.test")]);
+    let gateway = gateway(&names, OF_HOST).set("upstream_keepalive_pool_size", "0").start();
+    for _ in 0..3 {
+        assert_eq!(gateway.get("/").status, 200);
+    }
+    for status in [gateway.status("/status/dns"), gateway.admin("/status/dns")] {
+        let status = status.json();
+        assert_eq!(status["worker"], json!({ "id": 0, "count": 1 }));
+        let svc = &status["stats"]["svc.test|SRV"];
+        let counts = ["runs", "miss", "hit_lru", "query", "query_succ"].map(|name| svc[name].as_u64());
+        assert_eq!(counts, [Some(3), Some(1), Some(2), Some(1), Some(1)], "{status}");
+        assert!(svc["query_last_time"].is_u64(), "{status}");
+    }
+}

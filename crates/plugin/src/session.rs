@@ -3,8 +3,24 @@
 use super::engine::SessionState;
 use super::exchange::Source;
 use super::views::{Route, Service};
+use std::cell::Ref;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// An attempt to connect a session to its upstream.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionTry {
+    /// The address, where one was found.
+    pub address: Option<SocketAddr>,
+    /// The upstream's port.
+    pub port: u16,
+    /// When it began.
+    pub start: Instant,
+    /// When it ended.
+    pub end: Instant,
+    /// Whether there was no connection.
+    pub failed: bool,
+}
 
 /// One session, as the log and plugins see it.
 pub struct Session {
@@ -50,6 +66,17 @@ impl Session {
     /// When it began, by the wall clock.
     pub fn started_at(&self) -> SystemTime {
         self.engine.started.1
+    }
+
+    /// A moment of the session by the wall clock.
+    pub fn at(&self, moment: Instant) -> SystemTime {
+        let (start, started) = self.engine.started;
+        started + moment.saturating_duration_since(start)
+    }
+
+    /// The attempts to connect to the upstream, in turn. Only the last one may have succeeded.
+    pub fn tries(&self) -> Ref<'_, [SessionTry]> {
+        self.engine.tries()
     }
 
     /// The route that it took.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
-use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
 use weir_plugin::Background;
 use weir_proxy::access_log::AccessLog;
@@ -276,6 +276,11 @@ impl Control {
     /// Resolves a host as requests do.
     pub(crate) async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
         self.plane.proxy.resolve(host).await
+    }
+
+    /// What the resolver has done for each name.
+    pub(crate) fn dns_stats(&self) -> Vec<NameStats> {
+        self.plane.proxy.dns_stats()
     }
 
     /// The health of a target.

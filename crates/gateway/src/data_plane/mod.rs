@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
+use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, NodeId, Proxy, Retained, Snapshot};
 
@@ -83,6 +84,10 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
     if let Some(id) = settings.node_id {
         retained.provide(NodeId(id));
     }
+    retained.provide(Tracing {
+        instrumentations: settings.tracing_instrumentations.0,
+        sampling_rate: settings.tracing_sampling_rate.0,
+    });
     provide_counters(&retained, settings)?;
     Ok(Compiler {
         workers: settings.workers.0,

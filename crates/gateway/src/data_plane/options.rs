@@ -18,8 +18,8 @@ use weir_proxy::{
     Traffic,
 };
 
-/// Settings that are read and checked, but have no effect in this version.
-const IGNORED_SETTINGS: &[&str] = &["client_body_buffer_size"];
+/// Plugins can read bodies of this length whatever `client_body_buffer_size` is, because its default is Kong's 8k.
+const MIN_READABLE_BODY: u64 = 1024 * 1024;
 
 /// The backlog of a listener without `backlog=`, as in Kong.
 const BACKLOG: u32 = 16384;
@@ -46,6 +46,8 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         keepalive_requests: settings.keepalive_requests.into(),
         client_max_body_size: settings.client_max_body_size.0,
         request_limits: request_limits(settings.large_client_header_buffers),
+        client_body_buffer_size: usize::try_from(settings.client_body_buffer_size.0.max(MIN_READABLE_BODY))
+            .unwrap_or(usize::MAX),
         mem_bodies_size: settings.mem_bodies_size.0,
         upstream_keepalive: KeepAlive {
             pool_size: settings.upstream_keepalive_pool_size as usize,
@@ -80,6 +82,7 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         server_timing: server_timing(settings),
         request_debug: request_debug(settings),
         error_templates: error_templates(settings),
+        instrumentations: settings.tracing_instrumentations.0,
         port_maps: PortMaps::new(settings.port_maps.iter().map(|map| (map.own, map.public))),
         internal,
         ..Options::default()
@@ -311,13 +314,6 @@ fn resolver(settings: &Settings) -> ResolverOptions {
         not_found_ttl: settings.dns_not_found_ttl,
         ..ResolverOptions::default()
     }
-}
-
-/// A warning that names the given settings without effect.
-pub(crate) fn ignored_settings(given: &[&str]) -> Option<String> {
-    let names: Vec<_> = given.iter().copied().filter(|name| IGNORED_SETTINGS.contains(name)).collect();
-    (!names.is_empty())
-        .then(|| format!("settings accepted but without effect in this version: {}", names.join(", ")))
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod request_debug;
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::Control;
 use crate::control::reload::Reloader;
-use crate::data_plane::options::ignored_settings;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
@@ -82,10 +81,7 @@ impl Node {
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
-        warnings
-            .chain(ignored_settings(&given))
-            .chain(store::unused(&settings, &given))
-            .for_each(|warning| tracing::warn!("{warning}"));
+        warnings.chain(store::unused(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
         let source = Source { origin, environment, definitions, plugins: schemas };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

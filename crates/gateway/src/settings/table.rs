@@ -96,6 +96,27 @@ settings! {
     /// With `pg_ssl`: verifies that the server has a certificate for `pg_host` from one of
     /// `lua_ssl_trusted_certificate`. Implies `pg_ssl_required`.
     pg_ssl_verify: bool = "off";
+    /// The host of a read-only replica of PostgreSQL. A node reads all entities from it when it starts, or from the
+    /// server of `pg_host` if that fails; changes are read from and written to `pg_host`.
+    pg_ro_host: Option<String> = "";
+    /// The port of the replica; without one, `pg_port`.
+    pg_ro_port: Option<u16> = "";
+    /// The timeout for the replica; without one, `pg_timeout`.
+    pg_ro_timeout: Option<Milliseconds> = "";
+    /// The user for the replica; without one, `pg_user`.
+    pg_ro_user: Option<String> = "";
+    /// The password of `pg_ro_user`; without one, `pg_password`.
+    pg_ro_password: Option<Password> = "";
+    /// The database of the replica; without one, `pg_database`.
+    pg_ro_database: Option<String> = "";
+    /// The schema of the replica; without one, `pg_schema`.
+    pg_ro_schema: Option<String> = "";
+    /// Uses TLS for the replica if it supports it; without a value, `pg_ssl`.
+    pg_ro_ssl: Option<bool> = "";
+    /// With TLS: does not connect to a replica without; without a value, `pg_ssl_required`.
+    pg_ro_ssl_required: Option<bool> = "";
+    /// With TLS: verifies the replica's certificate; without a value, `pg_ssl_verify`.
+    pg_ro_ssl_verify: Option<bool> = "";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
@@ -202,7 +223,9 @@ settings! {
     /// the target (else 414) and each field (else 431) into one. Empty: 64k in all, 8k for the target. Over HTTP/2 and
     /// HTTP/3, all of a head is bounded by `http2_max_header_list_size` and `http3_max_header_list_size` instead.
     large_client_header_buffers: Option<HeaderBuffers> = "" | "nginx_http_large_client_header_buffers" | "nginx_proxy_large_client_header_buffers";
-    /// How much of a request body is held in memory at a time.
+    /// How long a request body may be for plugins to read it, if that is more than 1m; a longer one streams past them.
+    /// Bodies are buffered in memory alone, all of them together within `mem_bodies_size`. `request_buffering` holds up
+    /// to 64k of a body, whatever this is.
     client_body_buffer_size: Bytes = "8k" | "nginx_http_client_body_buffer_size" | "nginx_proxy_client_body_buffer_size";
     /// How much memory all bodies that plugins read may take together; 0 is no limit. When it is used up, requests
     /// whose bodies a plugin must read get 503: see [bodies in memory](deployment.md#bodies-in-memory).
@@ -331,6 +354,12 @@ settings! {
     /// certificate from one of `lua_ssl_trusted_certificate`. With `off` any certificate is accepted, as in Kong, so
     /// that an attacker on the network can read the logs and the tokens in their headers.
     log_tls_verify: bool = "on";
+    /// Which spans tracing plugins such as opentelemetry send: `request`, `balancer`, `router`, `dns_query`,
+    /// `plugin_rewrite`, `plugin_access`, `plugin_header_filter`, or `all`. With `off` they send those of `request` and
+    /// `balancer`. `http_client` and `db_query` have no spans.
+    tracing_instrumentations: TracingInstrumentations = "off" | "opentelemetry_tracing";
+    /// The fraction of traces that is sampled, from 0 to 1, unless a plugin has its own `sampling_rate`.
+    tracing_sampling_rate: Fraction = "0.01" | "opentelemetry_tracing_sampling_rate";
     /// How long requests in flight may take to finish when the node stops.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
     /// The plugins that a configuration may use; `bundled` is all those of the program.

@@ -2,9 +2,11 @@
 
 mod amounts;
 mod secrets;
+mod tracing;
 
 pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
+pub(crate) use tracing::{Fraction, TracingInstrumentations};
 
 use serde_json::Value as Json;
 use std::fmt;

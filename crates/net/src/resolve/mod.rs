@@ -7,8 +7,11 @@
 mod cache;
 mod hosts;
 mod query;
+mod stats;
 #[cfg(test)]
 mod tests;
+
+pub use stats::{LookupStats, NameStats, QueryStats};
 
 use cache::{Cache, Renewal, Slot};
 use hosts::Hosts;
@@ -63,7 +66,7 @@ impl Default for ResolverOptions {
 }
 
 /// One step of Kong's `dns_order`. `CNAME` is no step: aliases are followed in every one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lookup {
     /// The type of records that answered for this name last time.
     Last,
@@ -175,6 +178,7 @@ impl Resolver {
         if let Some(known) = self.known(&slot) {
             return known;
         }
+        slot.counters.miss();
         news.await;
         slot.answer().as_ref().map_or_else(|| Err(stopped()), |answer| answer.result.clone())
     }
@@ -182,6 +186,19 @@ impl Resolver {
     /// What is known of a host name without waiting. Starts the renewal of an expired answer.
     pub fn cached(&self, host: &str) -> Option<Arc<Addresses>> {
         self.known(&self.cache.slot(&lowercase(host)))?.ok()
+    }
+
+    /// What was done for each name that the cache holds, in the order of names.
+    pub fn stats(&self) -> Vec<NameStats> {
+        let of_slot = |slot: Arc<Slot>| NameStats {
+            name: slot.name.to_string(),
+            source: slot.answer().as_deref().and_then(|answer| answer.source),
+            lookups: slot.counters.lookups(),
+            queries: slot.counters.queries(),
+        };
+        let mut stats: Vec<_> = self.cache.slots().map(of_slot).collect();
+        stats.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        stats
     }
 
     /// The same where there is no resolver: of the text of an IP address.
@@ -194,12 +211,15 @@ impl Resolver {
         let now = Instant::now();
         let answer = slot.answer();
         if let Some(answer) = answer.as_deref().filter(|answer| now < answer.fresh_until) {
+            slot.counters.hit(false);
             return Some(answer.result.clone());
         }
         if slot.begin_renewal().is_some_and(|renewal| self.jobs.send(renewal).is_err()) {
             return Some(Err(stopped()));
         }
-        answer.as_deref().filter(|answer| now < answer.stale_until).map(|answer| answer.result.clone())
+        let stale = answer.as_deref().filter(|answer| now < answer.stale_until)?;
+        slot.counters.hit(true);
+        Some(stale.result.clone())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Queries the DNS, on the resolver's own thread.
 
-use super::cache::{Answer, Renewal};
+use super::cache::{Answer, Renewal, Slot};
 use super::{Address, Addresses, Lookup, ResolveError, ResolverOptions};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -89,22 +89,24 @@ impl Asker {
             return;
         }
         let last = slot.answer().as_deref().and_then(|answer| answer.source);
-        let asked = self.ask(&slot.name, last).await;
+        let asked = self.ask(slot, last).await;
         let answer = self.answer(asked, slot.answer().as_deref());
         renewal.complete(answer);
     }
 
     /// Tries the steps of the order. Reports a name as missing only if every step does.
-    async fn ask(&self, host: &str, last: Option<Lookup>) -> Result<(Lookup, Found), ResolveError> {
-        let name = Name::from_utf8(host).map_err(|_| ResolveError::InvalidName)?;
+    async fn ask(&self, slot: &Slot, last: Option<Lookup>) -> Result<(Lookup, Found), ResolveError> {
+        let name = Name::from_utf8(&slot.name).map_err(|_| ResolveError::InvalidName)?;
         let mut outcome = ResolveError::NotFound;
         for step in self.steps(last) {
+            let start = Instant::now();
             let found = match step {
                 Lookup::Srv => self.services(&name).await,
                 Lookup::A => self.addresses(&name, RecordType::A).await,
                 Lookup::Aaaa => self.addresses(&name, RecordType::AAAA).await,
                 Lookup::Last => continue,
             };
+            slot.counters.query(step, &found, start.elapsed());
             match found {
                 Ok(found) => return Ok((step, found)),
                 Err(ResolveError::NotFound) => {}

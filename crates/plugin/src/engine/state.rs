@@ -1,14 +1,16 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{BodyReservation, Configuration, Connection};
-use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
+use crate::session::SessionTry;
 use crate::views::Route;
-use std::cell::{Cell, OnceCell, RefCell};
+use crate::{Instrumentations, LocalResponse, TracedStep};
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -139,6 +141,21 @@ impl ExchangeState {
     /// An attempt to get a response of the upstream failed.
     pub fn try_failed(&mut self, failed: FailedTry) {
         self.extras().failed_tries.push(failed);
+    }
+
+    /// Records steps of the request from here on.
+    pub fn trace_steps(&mut self, instrumentations: Instrumentations) {
+        self.extras().instrumentations = Some(instrumentations);
+    }
+
+    /// What is recorded of the request, where anything is.
+    pub fn instrumentations(&self) -> Option<Instrumentations> {
+        self.extras.as_ref()?.instrumentations
+    }
+
+    /// Records a step.
+    pub fn step_done(&mut self, name: impl Into<Cow<'static, str>>, start: Instant, end: Instant) {
+        self.extras().steps.push(TracedStep { name: name.into(), start, end });
     }
 
     // ---- who calls ----
@@ -303,11 +320,22 @@ pub struct SessionState {
     pub route: Option<Arc<Route>>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
+    tries: RefCell<Vec<SessionTry>>,
 }
 
 impl SessionState {
     pub(crate) fn new() -> Self {
-        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None }
+        let tries = RefCell::default();
+        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None, tries }
+    }
+
+    /// Notes an attempt to connect to the upstream.
+    pub fn tried(&self, tried: SessionTry) {
+        self.tries.borrow_mut().push(tried);
+    }
+
+    pub(crate) fn tries(&self) -> Ref<'_, [SessionTry]> {
+        Ref::map(self.tries.borrow(), Vec::as_slice)
     }
 
     /// It has come to its end.

@@ -5,7 +5,7 @@ use super::{HeadAt, Trace, Zipkin, tags};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 use weir_plugin::entity::{Route, Service};
-use weir_plugin::{Exchange, Session, Version, without_port};
+use weir_plugin::{Exchange, Session, SessionTry, Version, without_port};
 
 const SERVER: &str = "SERVER";
 const CLIENT: &str = "CLIENT";
@@ -201,7 +201,7 @@ fn client<'a>(
     }
 }
 
-/// The span of the proxy, and that of the session.
+/// The attempts to connect to the upstream, the span of the proxy, and that of the session.
 pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
     let config = &zipkin.config;
     let start = session.started_at();
@@ -232,5 +232,25 @@ pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &T
     if config.phase_duration_flavor == "annotations" {
         proxy.annotations = vec![("kps", start)];
     }
-    vec![proxy, request]
+    let mut spans = attempts_of_session(zipkin, session, trace);
+    spans.extend([proxy, request]);
+    spans
+}
+
+fn attempts_of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
+    let (route, service) = (session.route().map(|route| &*route.entity), session.service());
+    let service = service.map(|service| &*service.entity);
+    let span = |(number, tried): (usize, &SessionTry)| {
+        let name = format!("stream (balancer try {number})");
+        let mut span = client(zipkin, (route, service), trace, name);
+        (span.remote.ip, span.remote.port) = (tried.address.map(|address| address.ip()), Some(tried.port));
+        span.tags.set("kong.balancer.try", number.to_string());
+        (span.start, span.end) = (microseconds(session.at(tried.start)), microseconds(session.at(tried.end)));
+        if tried.failed {
+            span.tags.set("error", "true");
+            span.tags.set("kong.balancer.state", "failed");
+        }
+        span
+    };
+    (1..).zip(session.tries().iter()).map(span).collect()
 }

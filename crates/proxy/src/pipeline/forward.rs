@@ -234,6 +234,11 @@ impl<'a> UpstreamCall<'a> {
         if let Some(times) = exchange.times() {
             times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), start.elapsed());
         }
+        if let Some(resolved) = attempt.resolved()
+            && exchange.engine.instrumentations().is_some_and(|on| on.dns_query)
+        {
+            exchange.engine.step_done("kong.dns", start, start + resolved.took);
+        }
         let failure = match opened {
             Some(Ok(Ok(opened))) => return Ok(opened),
             Some(Ok(Err(error))) => error.into(),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_net::dialer::NodeResolver;
-use weir_net::resolve::{Addresses, ResolveError, Resolver};
+use weir_net::resolve::{Addresses, NameStats, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use weir_plugin::Retained;
 use weir_plugin::{BodyMemoryUsage, engine::BodyMemory};
@@ -196,6 +196,11 @@ impl Proxy {
     /// The addresses of a host name or the text of an IP address, as requests would find them.
     pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
         self.node.resolver.resolve(host).await
+    }
+
+    /// What the resolver has done for each name.
+    pub fn dns_stats(&self) -> Vec<NameStats> {
+        self.node.resolver.stats()
     }
 
     /// What the node has served so far.

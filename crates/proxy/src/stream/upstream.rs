@@ -5,12 +5,12 @@ use super::{Refusal, StreamRoute};
 use crate::downstream::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
 use crate::worker::Worker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_plugin::without_port;
+use weir_plugin::{SessionTry, without_port};
 use weir_upstream::UpstreamError;
 use weir_upstream::balance::{Lease, Pick, PickContext};
 use weir_upstream::connect::{ConnectAttempt, secure};
@@ -39,11 +39,18 @@ pub(super) async fn connect(
             }
             picked => picked.map_err(Refusal::Upstream)?,
         };
-        let attempt = ConnectAttempt::new(worker.random());
+        let (attempt, start) = (ConnectAttempt::new(worker.random()), Instant::now());
         let opening = Box::pin(open(worker, (route, service), endpoint, (session, &attempt)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
             endpoint.record_outcome(attempt.get(), Outcome::Timeout);
             Err(UpstreamError::ConnectTimeout)
+        });
+        session.engine.tried(SessionTry {
+            address: attempt.get(),
+            port: endpoint.port,
+            start,
+            end: Instant::now(),
+            failed: opened.is_err(),
         });
         match opened {
             Ok(io) => {

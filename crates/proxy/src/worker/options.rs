@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_http1::Limits;
 use weir_net::resolve::ResolverOptions;
 use weir_net::tls::TlsOptions;
-use weir_plugin::ErrorTemplates;
+use weir_plugin::{ErrorTemplates, Instrumentations};
 use weir_upstream::http2::Http2UpstreamOptions;
 use weir_upstream::pool::KeepAlive;
 
@@ -34,6 +34,8 @@ pub struct Options {
     pub keepalive_requests: u64,
     /// The most bytes of a request's body; 0 is any number.
     pub client_max_body_size: u64,
+    /// The most bytes of a request's body that plugins read.
+    pub client_body_buffer_size: usize,
     /// The most bytes of memory for bodies that plugins read, all together; 0 is any number.
     pub mem_bodies_size: u64,
     /// What the head of a request may hold.
@@ -72,6 +74,8 @@ pub struct Options {
     pub request_debug: Option<RequestDebug>,
     /// How error responses are written.
     pub error_templates: ErrorTemplates,
+    /// What is recorded of requests for tracing plugins.
+    pub instrumentations: Instrumentations,
     /// The public ports of listeners whose clients connect to another port.
     pub port_maps: PortMaps,
     /// The paths that the node answers itself.
@@ -91,6 +95,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(75),
             keepalive_requests: 0,
             client_max_body_size: 0,
+            client_body_buffer_size: 1024 * 1024,
             mem_bodies_size: 256 * 1024 * 1024,
             request_limits: Limits::default(),
             limits: Limits::default(),
@@ -110,6 +115,7 @@ impl Default for Options {
             server_timing: ServerTiming::default(),
             request_debug: None,
             error_templates: ErrorTemplates::default(),
+            instrumentations: Instrumentations::default(),
             port_maps: PortMaps::default(),
             internal: InternalEndpoints::default(),
         }
