@@ -168,14 +168,16 @@ impl Resolver {
             return Ok(addresses);
         }
         let slot = self.cache.slot(&name);
-        if let Some(known) = self.known(&slot) {
+        if let Some((known, is_stale)) = self.known(&slot) {
+            slot.counters.hit(is_stale);
             return known;
         }
         let news = slot.news();
         tokio::pin!(news);
         news.as_mut().enable();
         // The answer may have come just before `news` began to listen.
-        if let Some(known) = self.known(&slot) {
+        if let Some((known, is_stale)) = self.known(&slot) {
+            slot.counters.hit(is_stale);
             return known;
         }
         slot.counters.miss();
@@ -185,7 +187,8 @@ impl Resolver {
 
     /// What is known of a host name without waiting. Starts the renewal of an expired answer.
     pub fn cached(&self, host: &str) -> Option<Arc<Addresses>> {
-        self.known(&self.cache.slot(&lowercase(host)))?.ok()
+        let (known, _) = self.known(&self.cache.slot(&lowercase(host)))?;
+        known.ok()
     }
 
     /// What was done for each name that the cache holds, in the order of names.
@@ -206,20 +209,18 @@ impl Resolver {
         literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
     }
 
-    /// The answer that is available without waiting. Starts the renewal of an expired one.
-    fn known(&self, slot: &Arc<Slot>) -> Option<Result<Arc<Addresses>, ResolveError>> {
+    /// The answer that is available without waiting, and whether it has expired. Starts the renewal of one that has.
+    fn known(&self, slot: &Arc<Slot>) -> Option<(Result<Arc<Addresses>, ResolveError>, bool)> {
         let now = Instant::now();
         let answer = slot.answer();
         if let Some(answer) = answer.as_deref().filter(|answer| now < answer.fresh_until) {
-            slot.counters.hit(false);
-            return Some(answer.result.clone());
+            return Some((answer.result.clone(), false));
         }
         if slot.begin_renewal().is_some_and(|renewal| self.jobs.send(renewal).is_err()) {
-            return Some(Err(stopped()));
+            return Some((Err(stopped()), false));
         }
         let stale = answer.as_deref().filter(|answer| now < answer.stale_until)?;
-        slot.counters.hit(true);
-        Some(stale.result.clone())
+        Some((stale.result.clone(), true))
     }
 }
 
