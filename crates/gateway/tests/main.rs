@@ -59,6 +59,8 @@ mod rate_limits;
 mod reload;
 mod request_debug;
 mod retries;
+mod settings;
+mod srv;
 mod stapling;
 mod start;
 mod streams;
