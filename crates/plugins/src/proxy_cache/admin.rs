@@ -23,7 +23,13 @@ pub(super) const ROUTES: &[AdminRoute] = &[
         "Remove a response that is kept",
         remove_by_plugin,
     ),
-    route(AdminMethod::Delete, "/proxy-cache", "purge", "Remove every response that is kept", remove_all),
+    route(
+        AdminMethod::Delete,
+        "/proxy-cache",
+        "purge",
+        "Remove every response that is kept, or those with a `tag` and a `prefix` of their path",
+        remove_all,
+    ),
 ];
 
 const fn route(
@@ -49,7 +55,7 @@ fn remove(request: &AdminRequest<'_>) -> AdminResponse {
 }
 
 fn remove_all(request: &AdminRequest<'_>) -> AdminResponse {
-    purge_all(request.retained);
+    purge_all(request.retained, request.argument("tag"), request.argument("prefix"));
     AdminResponse::no_content()
 }
 

@@ -62,116 +62,41 @@
 
 mod admin;
 mod capture;
+mod conditions;
+mod config;
+mod directives;
+mod freshness;
+mod in_flight;
 mod key;
+mod lookup;
 mod media_type;
-mod rules;
+mod ranges;
+mod resources;
+mod storable;
 mod store;
+mod stored;
+mod structured;
+mod subject;
 #[cfg(test)]
 mod tests;
+mod vary;
 
 pub(super) use store::usage;
 
-use capture::Capture;
+use config::Config;
+use lookup::{Instance, Outcome};
 use media_type::MediaType;
-use rules::{Directives, Plan};
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use store::{Cache, Joined, Lead, Stored, WAIT_TIMEOUT};
 use weir_plugin::{
-    AdminRoute, BuildContext, Bytes, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
-    LocalResponse, Phases, Plugin, Record, Resume, Streams, WantsBody,
+    AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Streams,
+    WantsBody,
 };
 
 /// Kong's name of the cache.
 const DICTIONARY: &str = "kong_db_cache";
 
-/// Which responses are cached, and for which requests.
-#[derive(Debug, Clone, Record)]
-#[record(hint("redis", "responses are kept in memory alone; leave it out"))]
-pub(super) struct Config {
-    /// Statuses of responses that are cached.
-    #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
-    pub response_code: Vec<u16>,
-    /// Methods of requests whose responses are cached.
-    #[field(default = ["GET", "HEAD"], one_of = ["HEAD", "GET", "POST", "PATCH", "PUT"])]
-    pub request_method: Vec<String>,
-    /// Media types of responses that are cached, with their parameters.
-    #[field(default = ["text/plain", "application/json"])]
-    pub content_type: Vec<String>,
-    /// How many seconds a response is fresh.
-    #[field(default = 300, gt = 0)]
-    pub cache_ttl: u32,
-    /// Where responses are stored.
-    #[field(one_of = ["memory"])]
-    pub strategy: String,
-    /// Respects `Cache-Control` and `Expires` of requests and responses.
-    #[field(default = false)]
-    pub cache_control: bool,
-    /// Ignores the case of paths.
-    #[field(default = false)]
-    pub ignore_uri_case: bool,
-    /// How many seconds a response is stored, even if it is fresh for a shorter time.
-    pub storage_ttl: Option<u32>,
-    /// Kong's memory store.
-    #[field(default = {})]
-    pub memory: Memory,
-    /// The query parameters that are part of the key; all if unset.
-    pub vary_query_params: Option<Vec<String>>,
-    /// The request headers that are part of the key.
-    pub vary_headers: Option<Vec<String>>,
-    /// The headers that clients get.
-    #[field(default = {})]
-    pub response_headers: ResponseHeaders,
-}
-
-/// The memory that responses are stored in.
-#[derive(Debug, Clone, Record)]
-pub(super) struct Memory {
-    /// Kong's name of the shared dictionary; it is part of the key.
-    #[field(default = "kong_db_cache")]
-    pub dictionary_name: String,
-}
-
-/// Headers about the cache.
-#[derive(Debug, Clone, Record)]
-pub(super) struct ResponseHeaders {
-    /// Whether to send `Age`.
-    #[field(default = true)]
-    pub age: bool,
-    /// Whether to send `X-Cache-Status`.
-    #[field(name = "X-Cache-Status", default = true)]
-    pub x_cache_status: bool,
-    /// Whether to send `X-Cache-Key`.
-    #[field(name = "X-Cache-Key", default = true)]
-    pub x_cache_key: bool,
-}
-
 /// One configured instance.
 pub(super) struct ProxyCache(Arc<Instance>);
-
-struct Instance {
-    config: Config,
-    types: Vec<MediaType>,
-    cache: Arc<Cache>,
-}
-
-/// The outcome of the lookup, for the response headers.
-struct Outcome {
-    status: Cell<&'static str>,
-    key: Option<Arc<str>>,
-    age: Option<u64>,
-}
-
-/// A request that the cache may answer.
-struct Wanted {
-    fingerprint: Fingerprint,
-    /// The parts of the key.
-    parts: Vec<u8>,
-    directives: Directives,
-    /// The status of the lookup if the request goes to the upstream.
-    status: &'static str,
-}
 
 impl Plugin for ProxyCache {
     const NAME: &'static str = "proxy-cache";
@@ -205,29 +130,12 @@ impl Hooks for ProxyCache {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let instance = &self.0;
-        let Some(mut wanted) = instance.wanted(exchange) else {
-            exchange.extensions.insert(Outcome { status: Cell::new("Bypass"), key: None, age: None });
-            return Flow::Continue;
-        };
-        let now = exchange.timing.start;
-        if let Some(stored) = instance.cache.find(wanted.fingerprint, exchange, now) {
-            if instance.accepts(&stored, &wanted.directives, now) {
-                return hit(&stored, exchange, now);
-            }
-            wanted.status = "Refresh";
-        }
-        if wanted.directives.only_if_cached {
-            let key = Some(key::text(&wanted.parts));
-            exchange.extensions.insert(Outcome { status: Cell::new(""), key, age: None });
-            return Flow::Respond(LocalResponse::raw(504, None, Bytes::new()));
-        }
-        instance.ask(exchange, wanted, None)
+        self.0.access(exchange)
     }
 
     fn response(&self, exchange: &mut Exchange) {
         let Some(outcome) = exchange.extensions.get::<Outcome>() else { return };
-        let (status, key, age) = (outcome.status.get(), outcome.key.clone(), outcome.age);
+        let (status, key, age) = (outcome.status.get(), outcome.key.borrow().clone(), outcome.age);
         let enabled = &self.0.config.response_headers;
         let all = exchange.header(Known::KongDebug).is_some();
         let headers = &mut exchange.response.headers;
@@ -241,108 +149,4 @@ impl Hooks for ProxyCache {
             headers.set("X-Cache-Key", key.as_bytes());
         }
     }
-}
-
-impl Instance {
-    /// The lookup for this request; none if it is not cacheable.
-    fn wanted(&self, exchange: &Exchange) -> Option<Wanted> {
-        let method = exchange.request.method_str();
-        let headers = &exchange.request.headers;
-        let is_cacheable = self.config.request_method.iter().any(|cacheable| cacheable == method)
-            && !headers.contains_known(Known::Upgrade)
-            && !headers
-                .get_known(Known::ContentType)
-                .is_some_and(|kind| kind.starts_with(b"application/grpc"))
-            && (!exchange.has_body() || self.reads_body(exchange));
-        if !is_cacheable {
-            return None;
-        }
-        let directives = match self.config.cache_control {
-            true => Directives::of(headers.get_all_known(Known::CacheControl)),
-            false => Directives::default(),
-        };
-        if directives.no_store || directives.no_cache {
-            return None;
-        }
-        let parts = key::parts(&self.config, exchange);
-        Some(Wanted { fingerprint: self.cache.key.of(&parts), parts, directives, status: "Miss" })
-    }
-
-    /// Whether the body was buffered; another plugin may have requested that, too.
-    fn reads_body(&self, exchange: &Exchange) -> bool {
-        !matches!(exchange.request.method_str(), "GET" | "HEAD") && exchange.body().is_some()
-    }
-
-    /// Whether a cached response may answer the request.
-    fn accepts(&self, stored: &Stored, asked: &Directives, now: Instant) -> bool {
-        let elapsed = now.saturating_duration_since(stored.since);
-        if self.config.cache_control {
-            stored.is_acceptable(elapsed, asked)
-        } else {
-            elapsed < Duration::from_secs(self.config.cache_ttl.into())
-        }
-    }
-
-    /// Sends the request to the upstream, or waits for a request with the same key that is in flight. If that one
-    /// fails, one of those that wait takes its place, once and within the same time limit.
-    fn ask(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, waited: Option<Instant>) -> Flow {
-        let headers = &exchange.request.headers;
-        // The response to these may be of no use to other requests.
-        let is_particular = headers.contains_known(Known::Range)
-            || ["If-None-Match", "If-Modified-Since"].iter().any(|name| headers.get(name).is_some());
-        let joined =
-            if is_particular { Joined::Alone } else { self.cache.join(wanted.fingerprint, Instant::now()) };
-        match joined {
-            Joined::Alone => self.fetch(exchange, &wanted, None),
-            Joined::Leads(lead) => self.fetch(exchange, &wanted, Some(lead)),
-            Joined::Follows(mut leader) => {
-                let instance = self.clone();
-                let until = waited.unwrap_or_else(|| Instant::now() + WAIT_TIMEOUT);
-                let again = Some(until).filter(|_| waited.is_none());
-                return Flow::Wait(Box::pin(async move {
-                    // No value is ever sent: the channel closes.
-                    let _ = tokio::time::timeout_at(until.into(), leader.changed()).await;
-                    let resume: Resume = Box::new(move |exchange| instance.waited(exchange, wanted, again));
-                    resume
-                }));
-            }
-        }
-        Flow::Continue
-    }
-
-    /// The other request has ended, with or without a response in the cache.
-    fn waited(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, again: Option<Instant>) -> Flow {
-        let now = Instant::now();
-        match self.cache.find(wanted.fingerprint, exchange, now) {
-            Some(stored) if self.accepts(&stored, &wanted.directives, now) => hit(&stored, exchange, now),
-            _ if again.is_some_and(|until| now < until) => self.ask(exchange, wanted, again),
-            _ => {
-                self.fetch(exchange, &wanted, None);
-                Flow::Continue
-            }
-        }
-    }
-
-    /// Sends the request to the upstream, and stores the response.
-    fn fetch(self: &Arc<Self>, exchange: &mut Exchange, wanted: &Wanted, lead: Option<Lead>) {
-        let key = key::text(&wanted.parts);
-        exchange.extensions.insert(Outcome {
-            status: Cell::new(wanted.status),
-            key: Some(key.clone()),
-            age: None,
-        });
-        let plan = Plan { instance: self.clone() };
-        exchange.observe_upstream(Capture::new(plan, self.cache.clone(), (wanted.fingerprint, key), lead));
-    }
-}
-
-/// Answers with a cached response.
-fn hit(stored: &Arc<Stored>, exchange: &mut Exchange, now: Instant) -> Flow {
-    let elapsed = now.saturating_duration_since(stored.since);
-    let age = Some(stored.term.age_before + elapsed.as_secs());
-    exchange.extensions.insert(Outcome { status: Cell::new("Hit"), key: Some(stored.key.clone()), age });
-    if rules::is_known_to_client(stored, &exchange.request) {
-        return Flow::Respond(rules::not_modified(stored));
-    }
-    Flow::Respond(LocalResponse::cached(stored.status, stored.headers.clone(), stored.body.clone()))
 }
