@@ -49,7 +49,7 @@ impl Capture {
             Framing::Length(length) => length as usize,
             _ => MAX_BODY_LEN,
         };
-        let Instance { config, types, cache } = &*self.instance;
+        let Instance { config, types, cache, .. } = &*self.instance;
         let terms = storable::check(config, types, exchange)?;
         let vary = vary::of(exchange)?;
         let mut headers = response.headers.clone();
@@ -124,7 +124,7 @@ impl Observer for Capture {
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
         };
-        self.instance.cache.insert(self.place.0, Arc::new(stored));
+        self.instance.store(self.place.0, Arc::new(stored), self.lead.take());
     }
 }
 
@@ -134,10 +134,7 @@ pub(super) struct Invalidation(pub(super) Arc<Instance>);
 impl Observer for Invalidation {
     fn head(&mut self, exchange: &Exchange) -> bool {
         if (200..400).contains(&exchange.response.status) {
-            let Instance { config, cache, .. } = &*self.0;
-            for resource in subject::changed(config, &cache.key, exchange) {
-                cache.invalidate(resource);
-            }
+            self.0.invalidate(exchange);
         }
         false
     }

@@ -14,8 +14,7 @@ const IF_NONE_MATCH: &str = "If-None-Match";
 const IF_MODIFIED_SINCE: &str = "If-Modified-Since";
 
 /// Headers of the stored response that a 304 does not replace, because they describe the stored body.
-const OF_THE_BODY: [&str; 5] =
-    ["Content-Encoding", "Content-Length", "Content-MD5", "Content-Range", "ETag"];
+const OF_THE_BODY: [&str; 5] = ["Content-Encoding", "Content-Length", "Content-MD5", "Content-Range", "ETag"];
 
 /// Whether the client has the response already.
 pub(super) fn is_known_to_client(stored: &Stored, request: &RequestHead) -> bool {

@@ -1,9 +1,11 @@
 //! The configuration of the plugin.
 
-use weir_plugin::Record;
+use crate::limits::Redis;
+use weir_plugin::{FieldError, Record};
 
 /// Which responses are cached, and for which requests.
 #[derive(Debug, Clone, Record)]
+#[record(check = violations)]
 pub(crate) struct Config {
     /// Statuses of responses that are cached.
     #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
@@ -18,7 +20,7 @@ pub(crate) struct Config {
     #[field(default = 300, gt = 0)]
     pub cache_ttl: u32,
     /// Where responses are stored.
-    #[field(one_of = ["memory"])]
+    #[field(one_of = ["memory", "redis"])]
     pub strategy: String,
     /// Respects `Cache-Control` and `Expires` of requests and responses.
     #[field(default = false)]
@@ -31,6 +33,8 @@ pub(crate) struct Config {
     /// Kong's memory store.
     #[field(default = {})]
     pub memory: Memory,
+    /// How to connect to Redis, for strategy `redis`.
+    pub redis: Option<Redis>,
     /// The query parameters that are part of the key; all if unset.
     pub vary_query_params: Option<Vec<String>>,
     /// The request headers that are part of the key.
@@ -38,6 +42,23 @@ pub(crate) struct Config {
     /// The headers that clients get.
     #[field(default = {})]
     pub response_headers: ResponseHeaders,
+}
+
+impl Config {
+    /// Whether several nodes share what is stored.
+    pub(super) fn is_shared(&self) -> bool {
+        self.strategy == "redis"
+    }
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    const CHOICE: &str = "strategy: redis";
+    match (&config.redis, config.is_shared()) {
+        (Some(redis), true) => redis.missing(CHOICE),
+        (None, true) => vec![FieldError::new("redis.host", format!("required with `{CHOICE}`"))],
+        (Some(_), false) => vec![FieldError::new("redis", format!("set `{CHOICE}`, or leave this out"))],
+        (None, false) => Vec::new(),
+    }
 }
 
 /// The memory that responses are stored in.

@@ -180,7 +180,10 @@ mod tests {
     #[test]
     fn a_targeted_field_counts_if_it_is_a_structured_one() {
         let found = targeted("foo, max-age=3600;x=1, no-cache=\"a\"").unwrap();
-        assert_eq!((found.max_age, &*found.unstored, found.no_cache), (Some(3600), &["a".to_owned()][..], false));
+        assert_eq!(
+            (found.max_age, &*found.unstored, found.no_cache),
+            (Some(3600), &["a".to_owned()][..], false)
+        );
         let wrong_type = targeted("max-age=\"10000\", private").unwrap();
         assert_eq!((wrong_type.max_age, wrong_type.private), (None, true));
         for ignored in ["", "max-age=1, &&&", "max-age =1", "max-age= 1", "Max-Age=1", "max-age=1,"] {

@@ -1,6 +1,7 @@
 //! How long a response is fresh, and what may be done with it when it no longer is (RFC 9111, 4.2; RFC 5861).
 
 use super::directives::{Directives, MAX_SECONDS, members, seconds};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 use weir_plugin::{Headers, Known};
 
@@ -22,7 +23,7 @@ pub(super) struct Term {
 }
 
 /// What a response allows once it is stale.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StaleUse {
     /// It must be validated before each use, even while it is fresh.
     pub(super) always_validate: bool,

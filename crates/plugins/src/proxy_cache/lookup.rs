@@ -9,6 +9,8 @@ use super::in_flight::{Joined, Lead, WAIT_TIMEOUT};
 use super::key::{self, Scope};
 use super::media_type::MediaType;
 use super::ranges;
+use super::redis::{Purge, RedisCache};
+use super::shared_lookup::AfterLookup;
 use super::storable::{self, Arrived};
 use super::store::Cache;
 use super::stored::Stored;
@@ -17,15 +19,15 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use weir_plugin::{
-    Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome,
-};
+use weir_plugin::{Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome};
 
 /// What all workers share of one configured instance.
 pub(super) struct Instance {
     pub(super) config: Config,
     pub(super) types: Vec<MediaType>,
     pub(super) cache: Arc<Cache>,
+    /// Where responses are stored instead, if nodes share them.
+    pub(super) redis: Option<Arc<RedisCache>>,
 }
 
 /// The outcome of the lookup, for the response headers.
@@ -43,11 +45,11 @@ impl Outcome {
 
 /// A request that the cache may answer.
 pub(super) struct Lookup {
-    fingerprint: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     /// The parts of the key.
-    parts: Vec<u8>,
-    /// Where a response is stored that may answer it although it is not for the same method or credentials.
-    shared: Option<Fingerprint>,
+    pub(super) parts: Vec<u8>,
+    /// The same of a response that may answer it although it is not for the same method or credentials.
+    pub(super) shared: Option<Vec<u8>>,
     directives: Directives,
     /// The status of the lookup if the request goes to the upstream.
     status: &'static str,
@@ -55,11 +57,20 @@ pub(super) struct Lookup {
 
 /// A response that is stored for a request.
 #[derive(Clone)]
-struct Found {
-    stored: Arc<Stored>,
-    fingerprint: Fingerprint,
+pub(super) struct Found {
+    pub(super) stored: Arc<Stored>,
+    pub(super) fingerprint: Fingerprint,
     /// It is the response to a GET, and the request is a HEAD.
-    is_of_get: bool,
+    pub(super) is_of_get: bool,
+}
+
+impl Found {
+    /// One that is stored for requests with other methods or credentials, if it may answer this one.
+    pub(super) fn shared(stored: Arc<Stored>, fingerprint: Fingerprint, exchange: &Exchange) -> Option<Self> {
+        let has_credentials = exchange.request.headers.contains_known(Known::Authorization);
+        let is_of_get = exchange.request.method_str() == "HEAD";
+        (stored.is_for_all || !has_credentials).then_some(Self { stored, fingerprint, is_of_get })
+    }
 }
 
 impl Instance {
@@ -72,6 +83,9 @@ impl Instance {
             }
             return Flow::Continue;
         };
+        if let Some(redis) = &self.redis {
+            return self.find_in_redis(redis, exchange, lookup, AfterLookup::Decide);
+        }
         let now = exchange.timing.start;
         let found = self.find(exchange, &lookup, now);
         self.decide(exchange, lookup, found, now)
@@ -98,7 +112,7 @@ impl Instance {
             return None;
         }
         let parts = key::parts(&self.config, exchange, Scope::Same);
-        let shared = self.shared_parts(exchange).map(|parts| self.cache.key.of(&parts));
+        let shared = self.shared_parts(exchange);
         let fingerprint = self.cache.key.of(&parts);
         Some(Lookup { fingerprint, parts, shared, directives, status: "Miss" })
     }
@@ -128,11 +142,9 @@ impl Instance {
         if let Some(stored) = self.cache.find(lookup.fingerprint, exchange, now) {
             return Some(Found { stored, fingerprint: lookup.fingerprint, is_of_get: false });
         }
-        let fingerprint = lookup.shared?;
-        let has_credentials = exchange.request.headers.contains_known(Known::Authorization);
+        let fingerprint = self.cache.key.of(lookup.shared.as_ref()?);
         let stored = self.cache.find(fingerprint, exchange, now)?;
-        let is_of_get = exchange.request.method_str() == "HEAD";
-        (stored.is_for_all || !has_credentials).then_some(Found { stored, fingerprint, is_of_get })
+        Found::shared(stored, fingerprint, exchange)
     }
 
     fn reuse(&self, stored: &Stored, asked: &Directives, now: Instant) -> Reuse {
@@ -144,7 +156,7 @@ impl Instance {
         }
     }
 
-    fn decide(
+    pub(super) fn decide(
         self: &Arc<Self>,
         exchange: &mut Exchange,
         mut lookup: Lookup,
@@ -230,8 +242,21 @@ impl Instance {
 
     /// The other request has ended, with or without a response in the cache.
     fn waited(self: &Arc<Self>, exchange: &mut Exchange, lookup: Lookup, again: Option<Instant>) -> Flow {
+        if let Some(redis) = &self.redis {
+            return self.find_in_redis(redis, exchange, lookup, AfterLookup::Waited(again));
+        }
         let now = Instant::now();
         let found = self.find(exchange, &lookup, now);
+        self.decide_after_waiting(exchange, lookup, found, (now, again))
+    }
+
+    pub(super) fn decide_after_waiting(
+        self: &Arc<Self>,
+        exchange: &mut Exchange,
+        lookup: Lookup,
+        found: Option<Found>,
+        (now, again): (Instant, Option<Instant>),
+    ) -> Flow {
         match &found {
             Some(found) if self.reuse(&found.stored, &lookup.directives, now) != Reuse::Validate => {
                 Flow::Respond(self.answer(exchange, found, now, "Hit"))
@@ -287,7 +312,8 @@ impl Instance {
         let before = found.stored;
         let arrived = Arrived::of(exchange);
         let mut headers = conditions::updated(&before.headers, arrived.headers, arrived.now);
-        let terms = storable::terms(&self.config, &Arrived { status: before.status, headers: &headers, ..arrived });
+        let terms =
+            storable::terms(&self.config, &Arrived { status: before.status, headers: &headers, ..arrived });
         let unstored = terms.as_ref().map_or(&[][..], |terms| &terms.unstored);
         let now = arrived.now;
         storable::strip(&mut headers, unstored, now);
@@ -296,7 +322,7 @@ impl Instance {
             None => before.confirmed(headers, before.term, false),
         });
         match terms {
-            Some(_) => self.cache.insert(found.fingerprint, found.stored.clone()),
+            Some(_) => self.store(found.fingerprint, found.stored.clone(), None),
             None => before.is_gone.store(true, Relaxed),
         }
         // A cookie is for this client alone.
@@ -304,6 +330,24 @@ impl Instance {
         let cookies: Vec<_> = cookies.map(<[u8]>::to_vec).collect();
         let answer = self.answer(exchange, &found, found.stored.since, "Refresh");
         cookies.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie))
+    }
+
+    /// Stores a response. Requests that wait for it go on once it is there.
+    pub(super) fn store(&self, fingerprint: Fingerprint, stored: Arc<Stored>, lead: Option<Lead>) {
+        match &self.redis {
+            Some(redis) => redis.put(&stored, lead),
+            None => self.cache.insert(fingerprint, stored),
+        }
+    }
+
+    /// Removes what the response to a request that changes something makes invalid.
+    pub(super) fn invalidate(&self, exchange: &Exchange) {
+        for resource in subject::changed(&self.config, &self.cache.key, exchange) {
+            self.cache.invalidate(resource.fingerprint);
+            if let (Some(redis), Some(name)) = (&self.redis, resource.name) {
+                redis.purge(Purge::Resource(name));
+            }
+        }
     }
 
     /// Has the upstream asked for a response whose stored one answers meanwhile, unless that happens already.

@@ -1,4 +1,4 @@
-//! Caches responses of the upstream in memory and answers later requests with them.
+//! Caches responses of the upstream, in memory or in Redis, and answers later requests with them.
 //!
 //! ```yaml
 //! plugins:
@@ -17,15 +17,38 @@
 //! subtype. Never cached are partial responses (206), those with `Set-Cookie` or `Vary: *`, incomplete ones, and those
 //! longer than 8 MiB.
 //!
-//! With `cache_control`, `Cache-Control` or `Expires` of the response sets how long it is fresh. It is not cached if it
-//! has `private`, `no-store` or `no-cache`, or neither header. Clients can send `no-store`, `no-cache`, `max-age`,
-//! `min-fresh`, `max-stale` and `only-if-cached`; without one that allows it, they never get a stale response. Without
-//! `cache_control` all of this is ignored.
+//! ## With `cache_control`
 //!
-//! `storage_ttl` keeps responses longer than they are fresh, for clients that accept stale ones; 0 keeps them as long
-//! as there is room.
+//! The plugin is then a shared cache as RFC 9111 describes it. Without `cache_control` it ignores all of this section, as
+//! Kong does by default.
 //!
-//! A request that changes a resource, such as a PUT to the same path, does not purge its response; use the Admin API.
+//! `Cache-Control` or `Expires` of the response sets how long it is fresh; `cache_ttl` does not count. A response that has
+//! neither is fresh for a tenth of the time since its `Last-Modified`, for a day at most, if its status allows that. It is not
+//! cached if it has `private` or `no-store`, or if it is not fresh and nothing lets the upstream confirm it. Headers that
+//! `private` or `no-cache` names are not stored. If there is a `CDN-Cache-Control` (RFC 9213), it counts instead of both.
+//!
+//! | directive of the response | effect |
+//! |---|---|
+//! | `no-cache` | the upstream confirms the response before each use |
+//! | `must-revalidate`, `proxy-revalidate`, `s-maxage` | no client gets it stale |
+//! | `stale-while-revalidate=SECONDS` | it is sent stale for so long, and the upstream is asked in the background |
+//! | `stale-if-error=SECONDS` | it is sent stale for so long if the upstream fails, or answers 500, 502, 503 or 504 |
+//! | `must-understand` | it is cached in spite of `no-store` if its status is one of the registered ones, and not otherwise |
+//! | `public`, `s-maxage`, `must-revalidate` | it answers requests with any `Authorization`, and without one |
+//!
+//! A stale response with an `ETag` or a `Last-Modified` is not fetched again: the upstream is asked with `If-None-Match` and
+//! `If-Modified-Since`, and its 304 makes the response fresh. Such responses are stored as long as there is room; others
+//! for as long as they may be sent.
+//!
+//! Clients can send `no-store`, `no-cache`, `max-age`, `min-fresh`, `max-stale`, `stale-if-error` and `only-if-cached`. A `Range`
+//! is served from a response that is stored whole (206, or 416), also with `If-Range`; several ranges get the whole. A
+//! response to GET answers HEAD.
+//!
+//! A successful response to a request with another method, such as PUT or DELETE, removes what is stored of that URI, for
+//! all consumers, and of the URIs in its `Location` and `Content-Location` if they have the same host. GET, HEAD,
+//! OPTIONS, TRACE, PROPFIND, REPORT, SEARCH, QUERY and the methods in `request_method` remove nothing.
+//!
+//! `storage_ttl` sets how long responses are stored, fresh or stale; 0 keeps them as long as there is room.
 //!
 //! ## Which requests get it
 //!
@@ -33,7 +56,8 @@
 //! query parameters (only those in `vary_query_params`, if set), headers in `vary_headers`, headers in the response's
 //! `Vary`, `Authorization`, and headers with which authentication plugins identify the consumer. If a request has a
 //! body, the body must be the same, too. If an upstream identifies its clients by a cookie, name it: `vary_headers:
-//! [Cookie]`.
+//! [Cookie]`. In headers that `Vary` names, blanks around commas do not matter, and in `Accept`, `Accept-Charset`,
+//! `Accept-Encoding` and `Accept-Language` neither do case and order.
 //!
 //! The cache stores the upstream's response before other plugins change it: the other plugins of a route see each
 //! response before it is sent, cached or not. A client that already has the response (`If-None-Match`,
@@ -47,18 +71,41 @@
 //!
 //! | header | value |
 //! |---|---|
-//! | `X-Cache-Status` | `Hit`; `Miss`: not in the cache; `Refresh`: the cached response is too old; `Bypass`: not cacheable |
+//! | `X-Cache-Status` | `Hit`; `Miss`: not in the cache; `Refresh`: the cached response is too old, so the upstream was asked; `Bypass`: not cacheable |
 //! | `X-Cache-Key` | the key of the response, for the Admin API |
 //! | `Age` | with a cached response: how many seconds ago the upstream made it |
 //!
-//! `response_headers` switches each of them; a request with `Kong-Debug` gets all of them.
+//! `response_headers` switches each of them; a request with `Kong-Debug` gets all of them. A cached response also has
+//! `X-Kong-Upstream-Latency`, `X-Kong-Proxy-Latency` and `X-Kong-Upstream-Status`, as one of the upstream does.
 //!
 //! ## Memory
 //!
 //! All instances of a node share 128 MiB; beyond that, responses that were not requested lately are evicted. The cache
 //! survives reloads, and each node has its own. Copies in progress count against the setting `mem_bodies_size`, of
-//! which they use at most half; without room for a copy, the response is not cached. [The Admin
-//! API](../admin-api.md#the-cache) shows and purges the cache.
+//! which they use at most half; without room for a copy, the response is not cached.
+//!
+//! ## Redis
+//!
+//! With `strategy: redis` the nodes share what they store, in Redis or Valkey:
+//!
+//! ```yaml
+//! plugins:
+//!   - name: proxy-cache
+//!     config:
+//!       strategy: redis
+//!       redis: { host: redis.example.com, timeout: 100 }
+//! ```
+//!
+//! A request waits for the server's reply, for at most `redis.timeout` milliseconds. While the server does not answer,
+//! requests go on without the cache, and the log says so once. A response is stored for a day at most, and not if
+//! it is longer than 1 MiB. Let Redis evict what is over its memory: `maxmemory-policy allkeys-lru`. The user needs GET,
+//! SET, DEL, EXISTS, SCAN, ZADD, ZRANGE, ZREMRANGEBYSCORE, PEXPIRE and SCRIPT LOAD on the keys `proxy-cache:*`.
+//!
+//! ## Purges
+//!
+//! [The Admin API](../admin-api.md#the-cache) shows what a node has in memory, and purges responses by key, by the
+//! beginning of their path, and by tag. The upstream names the tags of a response in `Surrogate-Key`, separated by spaces,
+//! or in `Cache-Tag`, separated by commas. A purge on any node removes what is in Redis, some time soon.
 
 mod admin;
 mod capture;
@@ -71,7 +118,10 @@ mod key;
 mod lookup;
 mod media_type;
 mod ranges;
+mod record;
+mod redis;
 mod resources;
+mod shared_lookup;
 mod storable;
 mod store;
 mod stored;
@@ -86,6 +136,7 @@ pub(super) use store::usage;
 use config::Config;
 use lookup::{Instance, Outcome};
 use media_type::MediaType;
+use redis::RedisCache;
 use std::sync::Arc;
 use weir_plugin::{
     AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Streams,
@@ -114,7 +165,8 @@ impl Plugin for ProxyCache {
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let types = config.content_type.iter().filter_map(|text| MediaType::parse(text.as_bytes())).collect();
-        Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), config })))
+        let redis = config.redis.as_ref().map(|redis| RedisCache::of(redis, build)).transpose()?;
+        Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), redis, config })))
     }
 }
 

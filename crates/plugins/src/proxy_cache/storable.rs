@@ -35,7 +35,8 @@ pub(super) struct Arrived<'r> {
 impl<'r> Arrived<'r> {
     /// The upstream's response of an exchange.
     pub(super) fn of(exchange: &'r Exchange) -> Self {
-        let delay = exchange.timing.upstream_start.map(|start| Instant::now().saturating_duration_since(start));
+        let delay =
+            exchange.timing.upstream_start.map(|start| Instant::now().saturating_duration_since(start));
         let (status, headers) = (exchange.response.status, &exchange.response.headers);
         Self { status, headers, now: SystemTime::now(), delay: delay.unwrap_or_default() }
     }
@@ -124,8 +125,7 @@ mod tests {
     use weir_plugin::Record;
 
     fn stored(status: u16, lines: &[(&str, &str)]) -> Option<Storable> {
-        let config =
-            Config::from_value(&json!({ "strategy": "memory", "cache_control": true })).unwrap();
+        let config = Config::from_value(&json!({ "strategy": "memory", "cache_control": true })).unwrap();
         let mut headers = Headers::new();
         lines.iter().for_each(|(name, value)| headers.append(name, value.as_bytes()));
         let now = httpdate::parse_http_date("Fri, 02 Jan 2026 00:00:00 GMT").unwrap();

@@ -150,7 +150,7 @@ impl Cache {
     /// Stores a response; it replaces one for the same requests.
     pub(super) fn insert(&self, fingerprint: Fingerprint, stored: Arc<Stored>) {
         let now = Instant::now();
-        self.resources.add(stored.subject.resource, fingerprint);
+        self.resources.add(stored.subject.resource.fingerprint, fingerprint);
         let mut shard = self.shard(fingerprint);
         let before = shard.slots.get(&fingerprint).map_or(0, Slot::bytes);
         let slot = shard.slots.entry(fingerprint).or_default();
@@ -212,7 +212,7 @@ impl Cache {
     fn forget(&self, fingerprint: Fingerprint, slot: &Slot) {
         slot.forget();
         for stored in &slot.variants {
-            self.resources.remove(stored.subject.resource, fingerprint);
+            self.resources.remove(stored.subject.resource.fingerprint, fingerprint);
         }
         self.count(slot.bytes(), 0);
     }
@@ -279,6 +279,6 @@ pub(super) fn purge_all(retained: &Retained, tag: Option<&str>, prefix: Option<&
     retained.get::<Cache>().remove(|stored| {
         let subject = &stored.subject;
         tag.is_none_or(|tag| subject.tags.iter().any(|known| known == tag))
-            && prefix.is_none_or(|prefix| subject.target.starts_with(prefix))
+            && prefix.is_none_or(|prefix| subject.path.starts_with(prefix))
     });
 }

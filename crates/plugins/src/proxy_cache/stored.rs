@@ -1,12 +1,13 @@
 //! One response that is stored.
 
 use super::freshness::Term;
+use super::subject::Resource;
 use super::vary::{self, Variant};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_plugin::{Bytes, Exchange, Fingerprint, Headers};
+use weir_plugin::{Bytes, Exchange, Headers};
 
 /// The approximate overhead of an entry in bytes.
 pub(super) const OVERHEAD: usize = 512;
@@ -35,10 +36,8 @@ pub(super) struct Stored {
 /// What a response is one of, for invalidations and purges.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Subject {
-    /// The host, path and query that it was requested by.
-    pub(super) resource: Fingerprint,
-    /// The path with the query.
-    pub(super) target: String,
+    pub(super) resource: Resource,
+    pub(super) path: String,
     /// What the upstream has called it by, in `Surrogate-Key` and `Cache-Tag`.
     pub(super) tags: Vec<String>,
 }
@@ -69,7 +68,8 @@ impl Stored {
         let headers = self.headers.iter().map(|field| field.name.len() + field.value.len() + 32);
         let varying =
             self.vary.iter().flat_map(|(name, values)| values.iter().map(|value| name.len() + value.len()));
-        let subject = self.subject.target.len() + self.subject.tags.iter().map(|tag| tag.len() + 32).sum::<usize>();
+        let subject =
+            self.subject.path.len() + self.subject.tags.iter().map(|tag| tag.len() + 32).sum::<usize>();
         OVERHEAD + self.body.len() + headers.sum::<usize>() + varying.sum::<usize>() + subject
     }
 

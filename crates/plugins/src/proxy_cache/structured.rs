@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn dictionaries_are_read_or_refused_whole() {
-        let text = br#"a, b=12;x=?0;y="1", c="q\"",  d=-1, e=1.5, f=tok/en, g=:YQ==:, h=(1 "2");z, i=?0, *j=@9"#;
+        let text =
+            br#"a, b=12;x=?0;y="1", c="q\"",  d=-1, e=1.5, f=tok/en, g=:YQ==:, h=(1 "2");z, i=?0, *j=@9"#;
         let found: Vec<_> = dictionary(text).unwrap();
         let item = |name: &str| &found.iter().find(|(known, _)| known == name).unwrap().1;
         assert_eq!((item("a"), item("b")), (&Item::True, &Item::Integer("12".into())));
@@ -165,8 +166,26 @@ mod tests {
         assert!("defghi".chars().all(|name| *item(&name.to_string()) == Item::Other));
         assert_eq!(dictionary(b""), Some(Vec::new()));
         for invalid in [
-            "a,", ",a", "A=1", "a=", "a =1", "a= 1", "a=1 2", "a=\"", "a=(1", "a=(1,2)", "a=?2", "a=:b", "a=&",
-            "a;", "a;b=", "a=1234567890123456", "a=1.", "a=1.2345", "\u{e4}", "a=\"\\x\"",
+            "a,",
+            ",a",
+            "A=1",
+            "a=",
+            "a =1",
+            "a= 1",
+            "a=1 2",
+            "a=\"",
+            "a=(1",
+            "a=(1,2)",
+            "a=?2",
+            "a=:b",
+            "a=&",
+            "a;",
+            "a;b=",
+            "a=1234567890123456",
+            "a=1.",
+            "a=1.2345",
+            "\u{e4}",
+            "a=\"\\x\"",
         ] {
             assert_eq!(dictionary(invalid.as_bytes()), None, "{invalid}");
         }

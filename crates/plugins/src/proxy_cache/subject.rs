@@ -2,7 +2,7 @@
 //! is purged.
 
 use super::config::Config;
-use super::key::Parts;
+use super::key::{self, Parts};
 use super::stored::Subject;
 use weir_plugin::{Exchange, Fingerprint, Fingerprinter, Headers, Known, normalize_path};
 
@@ -13,14 +13,27 @@ const MAX_TAG_LEN: usize = 256;
 /// Methods that change nothing.
 const SAFE: [&str; 8] = ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"];
 
+/// The host, path and query of a response.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Resource {
+    /// For this node.
+    pub(super) fingerprint: Fingerprint,
+    /// For all nodes, if they share responses.
+    pub(super) name: Option<String>,
+}
+
 /// The subject of the response in the exchange.
 pub(super) fn of(config: &Config, by: &Fingerprinter, exchange: &Exchange) -> Subject {
-    let mut target = exchange.path().to_owned();
-    if let Some(query) = exchange.query() {
-        target.extend(["?", query]);
-    }
     let resource = resource(config, by, exchange, (exchange.path(), exchange.query()));
-    Subject { resource, target, tags: tags(&exchange.response.headers) }
+    Subject { resource, path: path(config, exchange), tags: tags(&exchange.response.headers) }
+}
+
+/// The path that requests with the same key have in common.
+pub(super) fn path(config: &Config, exchange: &Exchange) -> String {
+    match config.ignore_uri_case {
+        true => exchange.path().to_lowercase(),
+        false => exchange.path().to_owned(),
+    }
 }
 
 /// The resource of this path and query, at the host of the request.
@@ -29,7 +42,7 @@ fn resource(
     by: &Fingerprinter,
     exchange: &Exchange,
     (path, query): (&str, Option<&str>),
-) -> Fingerprint {
+) -> Resource {
     let mut parts = Parts::default();
     parts.add(exchange.request.host().unwrap_or_default().to_ascii_lowercase().as_bytes());
     match config.ignore_uri_case {
@@ -37,7 +50,8 @@ fn resource(
         false => parts.add(path.as_bytes()),
     }
     parts.add_query(config, query);
-    by.of(&parts.0)
+    let name = config.is_shared().then(|| key::text(&parts.0).to_string());
+    Resource { fingerprint: by.of(&parts.0), name }
 }
 
 /// Whether a request with this method may change what it names.
@@ -47,7 +61,7 @@ pub(super) fn is_unsafe(method: &str) -> bool {
 
 /// The resources that a successful response to an unsafe request makes invalid: the request's own, and those that the
 /// response names, if they are of the same origin.
-pub(super) fn changed(config: &Config, by: &Fingerprinter, exchange: &Exchange) -> Vec<Fingerprint> {
+pub(super) fn changed(config: &Config, by: &Fingerprinter, exchange: &Exchange) -> Vec<Resource> {
     let own = resource(config, by, exchange, (exchange.path(), exchange.query()));
     let headers = &exchange.response.headers;
     let named = [headers.get_known(Known::Location), headers.get("Content-Location")];

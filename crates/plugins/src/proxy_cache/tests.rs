@@ -47,8 +47,9 @@ fn responses_leave_after_their_time_and_when_another_comes() {
     cache.insert(1, Arc::new(stored(now, 60, 7)));
     assert_eq!(cache.find(1, &exchange, now).unwrap().body.len(), 7, "not even what was at hand");
     assert_eq!(first.body.len(), 5);
-    let varied =
-        |value: &[u8]| Arc::new(Stored { vary: vec![("x-b".into(), vec![value.to_vec()])], ..stored(now, 60, 1) });
+    let varied = |value: &[u8]| {
+        Arc::new(Stored { vary: vec![("x-b".into(), vec![value.to_vec()])], ..stored(now, 60, 1) })
+    };
     cache.insert(3, varied(b"1"));
     cache.insert(3, varied(b"2"));
     assert!(!find(&cache, 3, &exchange, now));
@@ -84,8 +85,7 @@ fn memory_is_bounded_and_what_is_used_stays() {
     assert!(matches!(cache.join(spread(20_000), now), Joined::Follows(_)));
     drop(leads);
     assert!(matches!(cache.join(spread(20_000), now), Joined::Leads(_)));
-    let many =
-        |i: u8| Arc::new(Stored { vary: vec![("x-b".into(), vec![vec![i]])], ..stored(now, 60, 1) });
+    let many = |i: u8| Arc::new(Stored { vary: vec![("x-b".into(), vec![vec![i]])], ..stored(now, 60, 1) });
     (0..100).for_each(|i| cache.insert(spread(5_000), many(i)));
     let of = |i: u8| Gateway::new(PLUGINS).exchange(&format!("GET /\nx-b: {}", char::from(i)));
     let is_there = |i: u8| find(&cache, spread(5_000), &of(i), now);
@@ -109,7 +109,8 @@ fn no_request_keeps_the_others_waiting_for_ever() {
 fn the_parts_of_a_key_do_not_run_into_each_other() {
     let config =
         Config::from_value(&json!({ "strategy": "memory", "vary_headers": ["X-A", "X-B"] })).unwrap();
-    let key = |request: &str| super::key::parts(&config, &Gateway::new(PLUGINS).exchange(request), Scope::Same);
+    let key =
+        |request: &str| super::key::parts(&config, &Gateway::new(PLUGINS).exchange(request), Scope::Same);
     let requests = [
         "GET /",
         "GET /a",

@@ -24,7 +24,9 @@ pub(super) fn of(exchange: &Exchange) -> Option<Variant> {
 
 /// Whether a request with these headers gets this variant.
 pub(super) fn suits(variant: &Variant, headers: &Headers) -> bool {
-    variant.iter().all(|(name, values)| headers.get_all(name).eq(values) || means_the_same(name, values, headers))
+    variant
+        .iter()
+        .all(|(name, values)| headers.get_all(name).eq(values) || means_the_same(name, values, headers))
 }
 
 /// The slow way: values that were written otherwise.
