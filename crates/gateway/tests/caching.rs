@@ -1,7 +1,9 @@
 //! Kept responses where one request is not enough to tell: herds, reloads, the Admin API, and what is too much.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Message, PATIENCE, Peer, RedisServer, Upstream, document, eventually, service};
+use crate::harness::{
+    Gateway, Message, PATIENCE, Peer, RedisServer, Upstream, document, eventually, service,
+};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -300,7 +302,9 @@ fn while_redis_does_not_answer_requests_go_on_without_the_cache() {
     for _ in 0..5 {
         assert_eq!(get(&mut client, "/odd/1"), ("Miss".into(), "none".into()));
     }
-    eventually("it is logged", || gateway.log().contains("until it answers, requests go on without the cache"));
+    eventually("it is logged", || {
+        gateway.log().contains("until it answers, requests go on without the cache")
+    });
     redis.signal(Signal::CONT);
     eventually("the cache is used again", || get(&mut client, "/odd/1").0 == "Hit");
 }

@@ -21,6 +21,8 @@ type Place = (Fingerprint, Arc<str>);
 pub(super) struct Capture {
     instance: Arc<Instance>,
     place: Place,
+    /// The parts of the key under which all find it, if it may answer whoever asks.
+    shared: Option<Vec<u8>>,
     /// Other requests wait for the copy.
     lead: Option<Lead>,
     copy: Option<Copied>,
@@ -38,8 +40,13 @@ struct Copied {
 }
 
 impl Capture {
-    pub(super) fn new(instance: Arc<Instance>, place: Place, lead: Option<Lead>) -> Self {
-        Self { instance, place, lead, copy: None }
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        place: Place,
+        shared: Option<Vec<u8>>,
+        lead: Option<Lead>,
+    ) -> Self {
+        Self { instance, place, shared, lead, copy: None }
     }
 
     fn begin(&self, exchange: &Exchange) -> Option<Copied> {
@@ -62,14 +69,11 @@ impl Capture {
         Some(Copied { terms, subject, status: response.status, headers, vary, body, length })
     }
 
-    /// Where the copy goes: one that may answer whoever asks goes where all find it.
-    fn settle_place(&mut self, exchange: &Exchange, outcome: Option<&Outcome>) {
+    /// Has the copy go where all find it, if it may answer whoever asks.
+    fn settle_place(&mut self, outcome: Option<&Outcome>) {
         let is_for_all = self.copy.as_ref().is_some_and(|copy| copy.terms.is_for_all);
-        if !is_for_all || exchange.request.method_str() != "GET" {
-            return;
-        }
-        let Some(parts) = self.instance.shared_parts(exchange) else { return };
-        self.place = (self.instance.cache.key.of(&parts), key::text(&parts));
+        let Some(parts) = self.shared.as_ref().filter(|_| is_for_all) else { return };
+        self.place = (self.instance.cache.key.of(parts), key::text(parts));
         if let Some(outcome) = outcome {
             outcome.key.replace(Some(self.place.1.clone()));
         }
@@ -94,7 +98,7 @@ impl Observer for Capture {
             }
             self.give_up();
         }
-        self.settle_place(exchange, outcome);
+        self.settle_place(outcome);
         self.copy.is_some()
     }
 

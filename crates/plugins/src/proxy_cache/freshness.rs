@@ -15,6 +15,8 @@ const MAX_HEURISTIC: u64 = 86_400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Term {
     pub(super) lifetime: Duration,
+    /// For how long it had been stale when it came.
+    pub(super) overdue: Duration,
     /// None: as long as there is room.
     pub(super) stored_for: Option<Duration>,
     /// How old it is already, in seconds.
@@ -100,7 +102,7 @@ impl Term {
     }
 
     fn staleness(&self, elapsed: Duration) -> Duration {
-        elapsed.saturating_sub(self.lifetime)
+        elapsed.saturating_sub(self.lifetime) + self.overdue
     }
 }
 
@@ -153,7 +155,8 @@ mod tests {
 
     fn term(seconds: u64, said: &str) -> Term {
         let stale = StaleUse::of(&asked(said));
-        Term { lifetime: Duration::from_secs(seconds), stored_for: None, age_before: 0, stale }
+        let (lifetime, overdue) = (Duration::from_secs(seconds), Duration::ZERO);
+        Term { lifetime, overdue, stored_for: None, age_before: 0, stale }
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Instance {
     }
 
     /// The parts of the key under which responses for other methods or credentials are stored, if they are of use.
-    pub(super) fn shared_parts(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+    fn shared_parts(&self, exchange: &Exchange) -> Option<Vec<u8>> {
         let is_of_use = self.config.cache_control
             && match exchange.request.method_str() {
                 "GET" => exchange.request.headers.contains_known(Known::Authorization),
@@ -279,7 +279,8 @@ impl Instance {
     ) {
         let key = key::text(&lookup.parts);
         exchange.extensions.insert(Outcome::new(lookup.status, Some(key.clone()), None));
-        exchange.observe_upstream(Capture::new(self.clone(), (lookup.fingerprint, key), lead));
+        let shared = lookup.shared.filter(|_| exchange.request.method_str() == "GET");
+        exchange.observe_upstream(Capture::new(self.clone(), (lookup.fingerprint, key), shared, lead));
         if let Some(found) = found.filter(|_| self.config.cache_control) {
             self.validate(exchange, found, lookup.directives);
         }

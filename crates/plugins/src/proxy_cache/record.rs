@@ -38,6 +38,7 @@ struct Meta {
     headers: Vec<(String, String)>,
     timestamp: u64,
     lifetime: u64,
+    overdue: u64,
     stored_for: Option<u64>,
     age_before: u64,
     stale: StaleUse,
@@ -59,6 +60,7 @@ pub(super) fn write(stored: &Stored) -> Vec<u8> {
         headers: stored.headers.iter().map(|field| (text(field.name), text(field.value))).collect(),
         timestamp: stored.timestamp,
         lifetime: term.lifetime.as_secs(),
+        overdue: term.overdue.as_secs(),
         stored_for: term.stored_for.map(|time| time.as_secs()),
         age_before: term.age_before,
         stale: term.stale,
@@ -111,6 +113,7 @@ pub(super) fn read(record: Vec<u8>, (now, timestamp): (Instant, u64)) -> Option<
         timestamp: meta.timestamp,
         term: Term {
             lifetime: Duration::from_secs(meta.lifetime),
+            overdue: Duration::from_secs(meta.overdue),
             stored_for: meta.stored_for.map(Duration::from_secs),
             age_before: meta.age_before,
             stale: meta.stale,

@@ -60,7 +60,7 @@ pub(super) fn terms(config: &Config, arrived: &Arrived<'_>) -> Option<Storable> 
         let lifetime = Duration::from_secs(config.cache_ttl.into());
         let (age_before, stale) = (freshness::told_age(arrived.headers), StaleUse::default());
         let stored_for = bounded(storage.unwrap_or(lifetime));
-        let term = Term { lifetime, stored_for, age_before, stale };
+        let term = Term { lifetime, overdue: Duration::ZERO, stored_for, age_before, stale };
         return Some(Storable { term, is_for_all: false, unstored: Vec::new() });
     }
     let said = Directives::of_response(arrived.headers);
@@ -73,16 +73,18 @@ pub(super) fn terms(config: &Config, arrived: &Arrived<'_>) -> Option<Storable> 
     if fresh_for.is_none() && !(said.no_cache && is_validatable) {
         return None;
     }
-    let lifetime = Duration::from_secs(fresh_for.unwrap_or(0).saturating_sub(age_before));
+    let fresh_for = fresh_for.unwrap_or(0);
+    let lifetime = Duration::from_secs(fresh_for.saturating_sub(age_before));
+    let overdue = Duration::from_secs(age_before.saturating_sub(fresh_for));
     let stale = StaleUse::of(&said);
-    let stale_for = Duration::from_secs(stale.while_revalidate.max(stale.if_error));
+    let stale_for = Duration::from_secs(stale.while_revalidate.max(stale.if_error)).saturating_sub(overdue);
     let is_of_use = is_validatable || (!stale.always_validate && !(lifetime + stale_for).is_zero());
     let stored_for = match storage {
         Some(storage) => bounded(storage),
         // One that can be validated is of use as long as there is room.
         None => Some(lifetime + stale_for).filter(|_| !is_validatable),
     };
-    let term = Term { lifetime, stored_for, age_before, stale };
+    let term = Term { lifetime, overdue, stored_for, age_before, stale };
     is_of_use.then(|| Storable { term, is_for_all: said.is_for_all(), unstored: said.unstored })
 }
 
@@ -144,6 +146,7 @@ mod tests {
             (200, "max-age=0", None),
             (200, "max-age=0, stale-if-error=5", Some(0)),
             (200, "max-age=0, stale-if-error=5, must-revalidate", None),
+            (200, "max-age=0, stale-if-error=0", None),
             (200, "private, max-age=60", None),
             (200, "private=\"X-A\", max-age=60", Some(60)),
             (200, "no-cache, max-age=60", None),
