@@ -12,6 +12,7 @@ mod apisix;
 mod balancing;
 mod bodies;
 mod broken_off;
+mod cache_conformance;
 mod caching;
 mod capacity;
 mod compare;

@@ -1,6 +1,7 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
+mod background;
 mod local_response;
 mod proxy;
 
@@ -119,6 +120,7 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
     leave(worker, client, exchange, (chain, &mut outcome)).await;
+    background::start(worker, exchange);
 }
 
 /// What the request comes to, and whose hooks see it.
