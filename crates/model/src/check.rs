@@ -36,6 +36,7 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
+    found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         found.extend((schema.warnings)(&plugin.config).into_iter().map(|doubt| {
@@ -99,6 +100,19 @@ fn methods(document: &Document) -> Vec<EntityError> {
         }
     }
     found
+}
+
+/// Expressions with the old name of `net.dst.port`, which is read as that where an operator of numbers follows.
+fn net_port(document: &Document) -> Vec<EntityError> {
+    let is_compared = |rest: &str| rest.trim_start().starts_with(['=', '>', '<', '!']);
+    let has = |text: &String| {
+        text.match_indices("net.port").any(|(at, name)| is_compared(&text[at + name.len()..]))
+    };
+    let routes = (0..).zip(&document.routes).filter(|(_, route)| route.expression.as_ref().is_some_and(has));
+    let message = "the field 'net.port' of expressions is deprecated; write 'net.dst.port' instead";
+    routes
+        .map(|(index, _)| EntityError::new((Routes, index), "expression".to_owned(), message.to_owned()))
+        .collect()
 }
 
 fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {

@@ -40,6 +40,7 @@ pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use snapshot::{CompileError, Compiler, Snapshot};
 pub use weir_http1::Limits;
 pub use weir_plugin::{BodyMemoryUsage, LocalResponse, NodeId, NodeLog, NodeMessage, Retained};
+pub use weir_router::Flavor;
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{

@@ -65,7 +65,7 @@ fn configuration(control: &Control) -> Value {
     json!({
         "database": database(control),
         "role": "traditional",
-        "router_flavor": "traditional_compatible",
+        "router_flavor": settings.router_flavor.to_string(),
         "portal": false,
         "rbac": "off",
         "anonymous_reports": false,
