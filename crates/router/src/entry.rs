@@ -1,5 +1,5 @@
 //! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
-use super::expressions::{Expression, Request, required_protocols};
+use super::expressions::{Expression, Request, required_scheme};
 use super::hosts::{Host, HostPattern, NamePattern};
 use super::keys::Keys;
 use super::methods::Methods;
@@ -300,15 +300,8 @@ impl<'p> Compiler<'p> {
 
     /// The only scheme that requests may have, where protocols are a criterion.
     fn scheme(&self, subroute: &Subroute<'_>) -> Option<Scheme> {
-        if self.flavor != Flavor::Expressions {
-            return None;
-        }
-        let protocols = required_protocols(&subroute.route.protocols)?;
-        match (protocols.contains(&"http"), protocols.contains(&"https")) {
-            (true, false) => Some(Scheme::Http),
-            (false, true) => Some(Scheme::Https),
-            _ => None,
-        }
+        let is_criterion = self.flavor == Flavor::Expressions;
+        is_criterion.then(|| required_scheme(&subroute.route.protocols)).flatten()
     }
 
     fn patterns(&mut self, subroute: &Subroute<'_>, literals: &mut Literals) -> Box<[Pattern]> {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use weir_model::Uuid;
 use weir_model::entity::{IpPort, Protocol, Route};
-use weir_router::expressions::{Connection, Expression, required_protocols};
+use weir_router::expressions::{Connection, Expression};
 use weir_router::{Flavor, NamePattern, Patterns, RouteError, expression_priority, parse_sni};
 
 /// How a client speaks to a stream listener.
@@ -121,9 +121,6 @@ impl StreamRouter {
     }
 
     fn index(&mut self, rank: u32, route: &Route) {
-        if route.expression.is_some() {
-            return self.index_expression(rank, route);
-        }
         let has = |protocol| route.protocols.contains(&protocol);
         if has(Protocol::Tcp) {
             self.tcp.push(rank);
@@ -145,14 +142,6 @@ impl StreamRouter {
                 ranks.push(rank);
             }
         }
-    }
-
-    /// A route for TLS alone may take plain connections too, as in Kong.
-    fn index_expression(&mut self, rank: u32, route: &Route) {
-        let required = required_protocols(&route.protocols);
-        let takes = |protocol| required.as_ref().is_none_or(|required| required.contains(&protocol));
-        let lists = [("tcp", &mut self.tcp), ("udp", &mut self.udp), ("tls", &mut self.other_tls)];
-        lists.into_iter().filter(|(protocol, _)| takes(*protocol)).for_each(|(_, list)| list.push(rank));
     }
 
     /// The best route that matches: its position in the slice given to [`build`](Self::build).

@@ -23,6 +23,7 @@ pub use error::ExpressionError;
 pub use subject::Connection;
 pub(crate) use subject::Request;
 
+use crate::Scheme;
 use crate::keys::Keys;
 use crate::pattern::{Captures, Patterns};
 use crate::priority::Flavor;
@@ -130,20 +131,16 @@ impl Expression {
     }
 }
 
-/// The protocols that a route of this flavor serves, as `net.protocol` names them, where that is a criterion. It is none
-/// of a route for `https`, `tls` or `tls_passthrough` alone, so that other requests can be redirected.
-pub fn required_protocols(protocols: &[Protocol]) -> Option<Vec<&'static str>> {
-    if let [Protocol::Https | Protocol::Tls | Protocol::TlsPassthrough] = protocols {
-        return None;
+/// The only scheme that requests may have for a route of this flavor. A route for https alone takes requests in clear too, so
+/// that they can be redirected.
+pub(crate) fn required_scheme(protocols: &[Protocol]) -> Option<Scheme> {
+    let has = |one: [Protocol; 2]| protocols.iter().any(|protocol| one.contains(protocol));
+    let (http, https) = (has([Protocol::Http, Protocol::Grpc]), has([Protocol::Https, Protocol::Grpcs]));
+    match (http, https) {
+        (true, false) => Some(Scheme::Http),
+        (false, true) if protocols != [Protocol::Https] => Some(Scheme::Https),
+        _ => None,
     }
-    let named = |protocol: &Protocol| match protocol {
-        Protocol::Http | Protocol::Grpc => "http",
-        Protocol::Https | Protocol::Grpcs => "https",
-        Protocol::Tcp | Protocol::TlsPassthrough => "tcp",
-        Protocol::Tls => "tls",
-        Protocol::Udp => "udp",
-    };
-    Some(protocols.iter().map(named).collect())
 }
 
 /// Checks the types of an expression, and compiles its regexes.
