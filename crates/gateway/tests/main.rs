@@ -28,6 +28,7 @@ mod durability;
 mod example_plugin;
 mod expiry;
 mod explain;
+mod expressions;
 mod facilities;
 mod failures;
 mod forwarded;
