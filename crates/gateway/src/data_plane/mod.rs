@@ -4,7 +4,7 @@ pub(crate) mod options;
 use crate::configuration::{self, Configuration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
-use crate::settings::{KeyFile, Settings, trusted_certificate_files};
+use crate::settings::{KeyFile, Settings, configure_vaults, trusted_certificate_files};
 use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
     }
     let retained = Arc::new(Retained::default());
     provide_counters(&retained, settings)?;
+    configure_vaults(&retained.get(), settings);
     Ok(Compiler {
         workers: settings.workers.0,
         default_certificate,
@@ -132,6 +133,7 @@ pub(crate) fn compiled(
     let retained = Arc::new(Retained::default());
     if let Some(settings) = settings {
         provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+        configure_vaults(&retained.get(), settings);
     }
     let client_certificate = None;
     let compiler = Compiler {

@@ -12,6 +12,7 @@ mod source;
 mod table;
 mod trusted_certificates;
 mod value;
+mod vaults;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
@@ -22,6 +23,7 @@ pub(crate) use source::Problem;
 pub(crate) use table::Settings;
 pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
+pub(crate) use vaults::configure as configure_vaults;
 
 use source::{Given, Origin};
 use std::collections::BTreeMap;
@@ -79,6 +81,7 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     for Flag { written, name, value } in &sources.flags {
         given.flag(written, name, value, &mut problems);
     }
+    vaults::resolve(&mut given, &mut problems);
     let settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &settings {
         check(settings, &given, &mut problems, &mut warnings);
