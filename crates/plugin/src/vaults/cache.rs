@@ -10,6 +10,9 @@ use weir_model::SecretReference;
 /// How many secrets are asked for at the same time.
 const MAX_PARALLEL: usize = 8;
 
+/// How long vaults are asked for secrets that are needed together. What is left then is missing until the next rotation.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
 /// Secrets by their references, which have all options, and no key.
 #[derive(Default)]
 pub(super) struct Cache(Mutex<HashMap<SecretReference, Entry>>);
@@ -136,12 +139,17 @@ fn seconds(reference: &SecretReference, option: &str) -> Option<Duration> {
 
 /// Asks vaults for secrets, several at a time, on threads without a runtime, because some vaults start one.
 fn fetch_all(requests: &[(SecretReference, Arc<dyn Vault>)]) -> Vec<Fetched> {
+    let end = Instant::now() + MAX_WAIT;
+    let get = |(reference, vault): &(SecretReference, Arc<dyn Vault>)| match Instant::now() < end {
+        true => vault.get(reference),
+        false => Err("the vaults take too long".into()),
+    };
     let at_once = requests.len().div_ceil(MAX_PARALLEL).max(1);
     thread::scope(|scope| {
         let threads: Vec<_> = requests
             .chunks(at_once)
             .map(|some| {
-                let work = || some.iter().map(|(reference, vault)| vault.get(reference)).collect::<Vec<_>>();
+                let work = || some.iter().map(get).collect::<Vec<_>>();
                 let started = thread::Builder::new().name("weir-vaults".to_owned()).spawn_scoped(scope, work);
                 (some.len(), started.ok())
             })

@@ -53,8 +53,8 @@ pub trait Vault: Send + Sync {
     fn get(&self, reference: &SecretReference) -> Result<String, Cow<'static, str>>;
 }
 
-/// The options that references may give themselves. No others: whoever writes a reference could read other files, or have
-/// the token sent to another server.
+/// The options that a reference may set. It may not set others, because a client of the Admin API could have the token of
+/// the vault sent to another server.
 const OPTIONS_OF_REFERENCES: [&str; 4] = ["prefix", "ttl", "neg_ttl", "resurrect_ttl"];
 
 /// The vaults of a node by name, and what was read from them. `env`, `file` and `hcv` are there from the beginning.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_model::schema::{Record, Secret};
 use weir_model::{Document, Uuid};
 
-/// Has the name of what it is asked for, in a JSON object; of `none` when it is told so.
+/// Has the name of what it is asked for, in a JSON object. It has `none` only while `has_none` is set.
 #[derive(Default)]
 struct Fixed {
     has_none: AtomicBool,
