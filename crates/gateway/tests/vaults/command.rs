@@ -23,6 +23,12 @@ fn secrets_are_printed() {
 }
 
 #[test]
+fn settings_configure_the_vault() {
+    let output = get(&["env/my-secret", "--set", "vault_env_prefix=app-"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter3\n", "{output:?}");
+}
+
+#[test]
 fn the_vaults_of_a_file_are_known() {
     let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
     let text = "_format_version: '3.0'\nvaults:\n- {prefix: mine, name: env, config: {prefix: app_}}\n";

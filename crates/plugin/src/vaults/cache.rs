@@ -113,8 +113,9 @@ impl Entry {
             let lasts = seconds(reference, "resurrect_ttl")
                 .map(|more| seconds(reference, "ttl").unwrap_or_default() + more);
             if lasts.is_none_or(|lasts| now < self.read + lasts) {
+                let (vault, resource) = (&reference.vault, &reference.resource);
                 tracing::warn!(
-                    "the secret {reference:?} cannot be read again ({why}): the one read before is used"
+                    "the secret {vault}/{resource} cannot be read again ({why}): the one read before is used"
                 );
                 return false;
             }
