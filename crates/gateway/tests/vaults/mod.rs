@@ -4,7 +4,7 @@ mod command;
 mod hcv;
 mod settings;
 
-use crate::harness::{Builder, Gateway, Identity, Upstream, eventually, handshake};
+use crate::harness::{Builder, Gateway, Identity, Upstream, eventually, handshake, weir};
 use serde_json::{Value as Json, json};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
@@ -175,6 +175,26 @@ fn vaults_in_a_database_are_used_at_once() {
     collector.expect(&gateway, "hunter5");
     assert_eq!(gateway.ask_admin("DELETE", "/vaults/mine", "").status, 204);
     collector.expect(&gateway, "");
+}
+
+#[test]
+fn exports_show_references() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kong.yml");
+    let plugin = json!({ "name": "http-log", "config": { "http_endpoint": "http://a.test/", "headers": { "x": "{vault://mine/my-secret}" } } });
+    std::fs::write(&file, document(&plugin, json!([{ "prefix": "mine", "name": "env" }]))).unwrap();
+    let run = |command: &str, file: &str| {
+        let mut weir = weir();
+        weir.args(["config", command, file, "--set", "database=sqlite", "--prefix"])
+            .arg(folder.path().join("prefix"));
+        let output = weir.env("MY_SECRET", "hunter2").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("db_import", &file.display().to_string());
+    let exported = run("db_export", "-");
+    assert!(exported.contains("{vault://mine/my-secret}") && exported.contains("prefix: mine"), "{exported}");
+    assert!(!exported.contains("hunter"), "{exported}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct KeySet {
     pub updated_at: Option<i64>,
 }
 
-/// A key, as JWK or as PEM. `Debug` leaves out the key.
+/// A key, as JWK or as PEM.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = one_form)]
 #[record(check = jwk_is_a_key)]
@@ -60,6 +60,7 @@ pub struct PemPair {
     pub public_key: Option<String>,
 }
 
+/// Leaves out the key itself.
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key({} {})", self.kid, self.id)

@@ -7,8 +7,7 @@ use crate::node::{Node, Position, Value};
 use crate::schema::{Json, Reader, Record, RecordContext, RecordSchema, json, quoted, read_record};
 use uuid::Uuid;
 
-/// A vault with a configuration of its own: `{vault://PREFIX/…}` asks it. `Debug` leaves out the configuration, which may
-/// hold secrets.
+/// A vault with a configuration of its own: `{vault://PREFIX/…}` asks it.
 #[derive(Clone, PartialEq, Record)]
 pub struct Vault {
     #[field(auto)]
@@ -31,6 +30,7 @@ pub struct Vault {
     pub tags: Option<Vec<String>>,
 }
 
+/// Leaves out the configuration, which may hold secrets.
 impl std::fmt::Debug for Vault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Vault({} {})", self.prefix, self.id)

@@ -93,9 +93,10 @@ impl<'d> References<'d> {
                 self.keys.push(at);
             }
         }
+        let schemas = plugins.iter().map(|definition| (definition.name, definition.schema.config));
+        let schemas: HashMap<_, _> = schemas.collect();
         for (at, plugin) in document.plugins.iter().enumerate() {
-            let definition = plugins.iter().find(|definition| definition.name == plugin.name);
-            let Some(schema) = definition.map(|definition| definition.schema.config) else { continue };
+            let Some(schema) = schemas.get(&*plugin.name).copied() else { continue };
             let mut texts = Vec::new();
             in_record(&plugin.config, schema, &mut texts);
             if self.add(texts) {
