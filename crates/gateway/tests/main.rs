@@ -72,4 +72,5 @@ mod supabase;
 mod tls;
 mod unix_sockets;
 mod upstream_tls;
+mod vaults;
 mod websocket;
