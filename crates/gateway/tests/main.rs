@@ -14,6 +14,7 @@ mod bodies;
 mod broken_off;
 mod caching;
 mod capacity;
+mod commands;
 mod consumer_groups;
 mod control_listeners;
 mod costs;

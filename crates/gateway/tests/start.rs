@@ -19,13 +19,14 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
         .env("KONG_NGINX_SPROXY_PROXY_PROTOCOL", "on")
         .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
         .env("KONG_NGINX_DAEMON", "off")
+        .env("KONG_NGINX_PROXY_GZIP", "on")
         .env("KONG_LOG_LEVLE", "info")
         .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
         .env("KONG_PROXY_LISTEN", "0.0.0.0:1")
         .start();
     assert_ne!(gateway.proxy().port(), 1, "a flag wins over the environment");
     let log = gateway.log();
-    for variable in ["KONG_PG_RO_HOST", "KONG_NGINX_DAEMON"] {
+    for variable in ["KONG_PG_RO_HOST", "KONG_NGINX_PROXY_GZIP"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
     for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_NGINX_SPROXY_PROXY_PROTOCOL is ignored: write"]
@@ -40,6 +41,7 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     assert!(log.contains("KONG_LOG_LEVLE has no meaning here and is ignored: did you mean KONG_LOG_LEVEL?"));
     assert_eq!(log.matches("did you mean").count(), 1, "{log}");
     assert!(!log.contains("db.internal") && !log.contains("KONG_DATABASE"), "{log}");
+    assert!(!log.contains("KONG_NGINX_DAEMON"), "{log}");
 }
 
 #[test]
