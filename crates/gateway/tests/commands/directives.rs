@@ -57,11 +57,12 @@ fn upstreams_are_verified_by_default_where_nginx_would() {
         |path: &str, fields: &str| service(path, upstream.address, fields, "").replace("http://", "https://");
     let services = [https("/default", ""), https("/off", "tls_verify: false")];
     let configuration = document(&services, "");
-    let authority = authority.cert().display().to_string();
-    let other = Identity::new("other.test").cert().display().to_string();
+    let trusted = authority.cert().display().to_string();
+    let other = Identity::new("other.test");
+    let other = other.cert().display().to_string();
     for (block, trusted, status) in [
-        ("PROXY", Some(&authority), 200),
-        ("HTTP", Some(&authority), 200),
+        ("PROXY", Some(&trusted), 200),
+        ("HTTP", Some(&trusted), 200),
         ("PROXY", Some(&other), 502),
         ("HTTP", None, 502),
         // That of streams concerns them alone.

@@ -164,8 +164,9 @@ impl Foreground {
 
     /// Stops as Docker does, and returns the exit code with what else was printed.
     fn stop(mut self) -> (Option<i32>, String) {
-        let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::QUIT).unwrap();
+        // A shell may be in between.
+        let pid = self.start["pid"].as_u64().unwrap();
+        kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::QUIT).unwrap();
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
         let mut status = None;
@@ -179,6 +180,10 @@ impl Foreground {
 
 impl Drop for Foreground {
     fn drop(&mut self) {
+        let pid = self.start["pid"].as_u64().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        if let Some(pid) = pid.filter(|_| self.child.try_wait().is_ok_and(|ended| ended.is_none())) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
