@@ -5,6 +5,7 @@ mod program;
 pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
 pub(crate) use program::Program;
 
+use crate::commands::CompareArgs;
 use crate::settings::{self, Flag, Sources};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     },
     /// Explain how a request would be handled: its route, plugins and upstream. Nothing is sent.
     Explain(ExplainArgs),
+    /// Send the same requests to two gateways, and report how their responses differ.
+    Compare(CompareArgs),
     /// Make the running node read its declarative file again; fails with the errors if the file is invalid.
     Reload(ReloadArgs),
     /// Make the running node drain and stop; waits until it has.
@@ -364,7 +367,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn name_and_value(text: &str) -> Result<(String, String), String> {
+pub(crate) fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write it as name: value")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -1,5 +1,6 @@
 //! The subcommands: what each does is here or in a module of its own.
 mod check;
+mod compare;
 mod container;
 mod database;
 mod demo;
@@ -9,6 +10,7 @@ mod migrations;
 mod running_node;
 mod start;
 
+pub(crate) use compare::CompareArgs;
 pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs};
@@ -44,6 +46,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Health(args) => running_node::health(args, &context),
         Command::Check { files, settings } => check::check(files, settings, &context),
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
+        Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
         Command::Admin(AdminCommand::Token) => print(&settings::new_token()),

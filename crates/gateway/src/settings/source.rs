@@ -3,6 +3,7 @@ use super::directives::{Advice, advice};
 use super::kong_conf;
 use super::table::{Declaration, TABLE};
 use super::value::Value;
+use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -213,6 +214,12 @@ impl Given {
                 None
             }
         }
+    }
+
+    /// The value of a setting as the Admin API shows it.
+    pub(super) fn shown(&self, declaration: &Declaration) -> Json {
+        let text = self.values.get(declaration.name).map_or(declaration.default, |given| &given.text);
+        (declaration.shown)(text)
     }
 
     /// Where the value of a setting was given.
