@@ -15,6 +15,7 @@ mod broken_off;
 mod cache_conformance;
 mod caching;
 mod capacity;
+mod commands;
 mod compare;
 mod consumer_groups;
 mod control_listeners;

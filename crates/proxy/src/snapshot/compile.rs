@@ -56,6 +56,19 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// How upstreams are verified where their service does not say it: nginx's `proxy_ssl_verify` and its siblings.
+#[derive(Debug, Clone, Default)]
+pub struct UpstreamVerification {
+    /// Whether upstreams of requests must have a certificate from a trusted authority.
+    pub of_requests: bool,
+    /// Whether upstreams of stream sessions must.
+    pub of_sessions: bool,
+    /// The authorities, in place of [`Compiler::trusted_certificates`].
+    pub trusted_certificates: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
+    /// How many certificates may be between the upstream's and an authority's.
+    pub depth: Option<u8>,
+}
+
 /// Compiles documents for one node.
 pub struct Compiler {
     /// How many workers will run the snapshots.
@@ -66,7 +79,9 @@ pub struct Compiler {
     pub client_certificate: Option<Arc<CertifiedKey>>,
     /// What upstreams are verified against where a service names no certificates of its own.
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
-    /// Whether servers that plugins send logs and spans to are verified against these.
+    /// How upstreams are verified where their service does not say it.
+    pub upstream_verification: UpstreamVerification,
+    /// Whether servers that plugins send logs and spans to are verified against `trusted_certificates`.
     pub log_tls_verify: bool,
     /// Every plugin that there is.
     pub plugins: &'static [Definition],
