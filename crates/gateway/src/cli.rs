@@ -1,5 +1,5 @@
 //! The command line.
-use crate::commands::CompareArgs;
+use crate::commands::{CompareArgs, Rival};
 use crate::settings::{Flag, Sources};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -20,9 +20,13 @@ pub(crate) enum Command {
     Run(SettingsArgs),
     /// Check declarative files: every error as `file:line:column: message`.
     Check {
-        /// The files, YAML or JSON; `-` is the standard input.
+        /// The files, YAML or JSON; `-` is the standard input. A URL such as `http://kong:8001` is the Admin API of a Kong,
+        /// whose configuration is checked.
         #[arg(required = true)]
-        files: Vec<PathBuf>,
+        files: Vec<String>,
+        /// Say for each entity, field, plugin and setting whether it works as in this gateway; fails if something is missing here.
+        #[arg(long, value_name = "GATEWAY")]
+        against: Option<Rival>,
         #[command(flatten)]
         settings: CheckArgs,
     },

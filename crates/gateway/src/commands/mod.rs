@@ -1,11 +1,14 @@
 //! The subcommands: what each does is here or in a module of its own.
+mod against;
 mod check;
+mod client;
 mod compare;
 mod database;
 mod demo;
 mod echo;
 mod explain;
 
+pub(crate) use against::Rival;
 pub(crate) use compare::CompareArgs;
 
 use crate::cli::{AdminCommand, Command, SettingsArgs};
@@ -22,10 +25,10 @@ use std::process::ExitCode;
 pub(crate) fn perform(command: Command, definitions: Definitions) -> Result<ExitCode, String> {
     match command {
         Command::Run(args) => run(args, definitions),
-        Command::Check { files, settings } => {
-            let settings = load(settings.into())?.settings;
-            let good = check::check(files, &settings, definitions, &mut io::stdout(), &mut io::stderr())
-                .map_err(|error| error.to_string())?;
+        Command::Check { files, against, settings } => {
+            let settings = &load(settings.into())?.settings;
+            let question = check::Question { files, against, settings, definitions };
+            let good = check::check(question, &mut io::stdout(), &mut io::stderr())?;
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
