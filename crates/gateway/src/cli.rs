@@ -5,7 +5,7 @@ mod program;
 pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
 pub(crate) use program::Program;
 
-use crate::commands::CompareArgs;
+use crate::commands::{CompareArgs, Rival};
 use crate::settings::{self, Flag, Sources};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -52,8 +52,13 @@ pub(crate) enum Command {
     DockerStart(PrepareArgs),
     /// Check declarative files and kong.conf: every error as `file:line:column: message`.
     Check {
-        /// The files, YAML or JSON, or kong.conf; `-` is the standard input. Without any, `/etc/kong/kong.conf`.
+        /// The files, YAML or JSON, or kong.conf; `-` is the standard input. A URL such as `http://kong:8001` is the Admin API
+        /// of a Kong, whose configuration is checked. Without any, `/etc/kong/kong.conf`.
         files: Vec<PathBuf>,
+        /// Say for each entity, field, plugin and setting whether it works as in this gateway; fails if something is
+        /// missing here.
+        #[arg(long, value_name = "GATEWAY")]
+        against: Option<Rival>,
         #[command(flatten)]
         settings: CheckArgs,
     },

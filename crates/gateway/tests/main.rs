@@ -7,6 +7,7 @@ mod access_log;
 mod admin;
 mod admin_node;
 mod admin_safety;
+mod against;
 mod answers;
 mod apisix;
 mod balancing;

@@ -1,5 +1,7 @@
 //! The subcommands: what each does is here or in a module of its own.
+mod against;
 mod check;
+mod client;
 mod compare;
 mod container;
 mod database;
@@ -11,6 +13,7 @@ mod running_node;
 mod start;
 mod vault;
 
+pub(crate) use against::Rival;
 pub(crate) use compare::CompareArgs;
 pub(crate) use container::entrypoint;
 
@@ -45,7 +48,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Quit(args) => running_node::quit(args, &context),
         Command::Reload(args) => running_node::reload(args, &context),
         Command::Health(args) => running_node::health(args, &context),
-        Command::Check { files, settings } => check::check(files, settings, &context),
+        Command::Check { files, against, settings } => check::check(files, against, settings, &context),
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),

@@ -185,7 +185,7 @@ impl Control {
             Origin::Nowhere if self.registry.is_stored() => Some(
                 "the configuration is in a database, whose changes apply at once: there is nothing to reload",
             ),
-            Origin::Setting(_) | Origin::Nowhere => {
+            Origin::Setting(_) | Origin::AdminApi { .. } | Origin::Nowhere => {
                 Some("there is no file to reload: restart the node, or start it with `--config FILE`")
             }
         }

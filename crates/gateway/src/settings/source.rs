@@ -312,6 +312,11 @@ fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> St
     misspelt(name).map(|name| format!(": did you mean {}?", written(name))).unwrap_or_default()
 }
 
+/// Whether there is a setting of this name or alias; a name may end in `_file`.
+pub(crate) fn is_setting(name: &str) -> bool {
+    declaration(name).is_some() || name.strip_suffix("_file").is_some_and(|name| declaration(name).is_some())
+}
+
 /// The setting of a name or an alias.
 fn declaration(name: &str) -> Option<&'static Declaration> {
     TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
