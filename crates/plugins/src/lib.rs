@@ -8,12 +8,17 @@
 use weir_plugin::{Definition, Plugin};
 
 mod acl;
+mod api_breaker;
+mod apisix_cors;
+mod apisix_redirect;
 mod basic_auth;
 mod bot_detection;
+mod consumer_restriction;
 mod correlation_id;
 mod cors;
 #[cfg(test)]
 mod docs;
+mod fault_injection;
 mod file_log;
 mod forward_auth;
 mod hmac_auth;
@@ -21,27 +26,34 @@ mod http_log;
 mod ip_restriction;
 mod jwt;
 mod key_auth;
+mod limit_conn;
 mod limit_count;
+mod limit_req;
 pub mod limits;
 mod log_record;
 mod mtls_auth;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
+mod proxy_rewrite;
 mod rate_limiting;
 mod redirect;
+mod referer_restriction;
 mod request_id;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod response_ratelimiting;
+mod response_rewrite;
 mod response_transformer;
 mod shared;
 mod statsd;
 mod syslog;
 mod tcp_log;
 mod trace_context;
+mod ua_restriction;
 mod udp_log;
+mod uri_blocker;
 mod zipkin;
 
 /// The version of the bundled plugins: Kong's own have the version of Kong.
@@ -56,6 +68,11 @@ pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<zipkin::Zipkin>(),
     define::<request_id::RequestId>(),
+    define::<fault_injection::FaultInjection>(),
+    define::<apisix_cors::ApisixCors>(),
+    define::<ua_restriction::UaRestriction>(),
+    define::<referer_restriction::RefererRestriction>(),
+    define::<uri_blocker::UriBlocker>(),
     define::<bot_detection::BotDetection>(),
     define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
@@ -64,12 +81,19 @@ pub static PLUGINS: &[Definition] = &[
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
     define::<forward_auth::ForwardAuth>(),
+    define::<proxy_rewrite::ProxyRewrite>(),
+    define::<api_breaker::ApiBreaker>(),
+    define::<limit_conn::LimitConn>(),
     define::<limit_count::LimitCount>(),
+    define::<limit_req::LimitReq>(),
     define::<ip_restriction::IpRestriction>(),
     define::<request_size_limiting::RequestSizeLimiting>(),
+    define::<consumer_restriction::ConsumerRestriction>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<response_ratelimiting::ResponseRateLimiting>(),
+    define::<apisix_redirect::ApisixRedirect>(),
+    define::<response_rewrite::ResponseRewrite>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
