@@ -18,11 +18,14 @@ pub(crate) enum Kind {
     Credentials,
     GlobalRules,
     Ssls,
+    /// What is configured for all uses of a plugin. Its id is the plugin's name.
+    PluginMetadata,
 }
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 9] = [
+    pub(crate) const ALL: [Kind; 10] = [
+        Kind::PluginMetadata,
         Kind::Upstreams,
         Kind::Services,
         Kind::PluginConfigs,
@@ -46,6 +49,7 @@ impl Kind {
             Kind::Credentials => CREDENTIALS,
             Kind::GlobalRules => "global_rules",
             Kind::Ssls => "ssls",
+            Kind::PluginMetadata => "plugin_metadata",
         }
     }
 
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Credentials => "credential",
             Kind::GlobalRules => "global rule",
             Kind::Ssls => "ssl",
+            Kind::PluginMetadata => "plugin_metadata",
         }
     }
 
@@ -71,8 +76,11 @@ impl Kind {
 
     /// Whether clients choose the ids of its objects, so that none is generated.
     pub(crate) fn is_named(self) -> bool {
-        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs};
-        matches!(self, Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs)
+        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs, PluginMetadata};
+        matches!(
+            self,
+            Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs | PluginMetadata
+        )
     }
 
     /// The field that holds an object's id.
@@ -207,11 +215,20 @@ impl Objects for Entities {
 
 /// The objects that refer to this one.
 pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e ApisixObject)> {
+    if named.kind == Kind::PluginMetadata {
+        return using(entities, &named.id);
+    }
     let fields = naming_fields(named.kind).iter();
     let objects = fields.flat_map(|(kind, field)| {
         all(entities, *kind).filter(move |(_, object)| names(&object.value, field, &named.id))
     });
     objects.collect()
+}
+
+/// The objects with this plugin.
+fn using<'e>(entities: &'e Entities, plugin: &str) -> Vec<(Key, &'e ApisixObject)> {
+    let objects = Kind::ALL.into_iter().flat_map(|kind| all(entities, kind));
+    objects.filter(|(_, object)| object.value["plugins"].get(plugin).is_some()).collect()
 }
 
 /// The kinds of objects that refer to those of a kind, and the field that does.

@@ -150,7 +150,7 @@ fn wanted(request: &Request<Bytes>, place: ObjectPath) -> Result<Write, ApiRespo
         Method::DELETE => Ok(Write::Delete(key.ok_or_else(missing)?)),
         Method::POST if kind.is_named() => Err(ApiResponse::unsupported("POST", kind.singular())),
         Method::POST => Ok(Write::Post(kind, written.ok_or_else(|| nothing("configurations"))?)),
-        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials) => {
+        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials | Kind::PluginMetadata) => {
             Err(ApiResponse::unsupported("PATCH", kind.singular()))
         }
         Method::PATCH => {

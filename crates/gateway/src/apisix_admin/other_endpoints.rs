@@ -5,10 +5,9 @@ use axum::http::{Method, Request};
 use serde_json::json;
 
 /// The names of such kinds, and why they are not supported.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 2] = [
     ("protos", "no plugin here reads protobuf"),
     ("secrets", "write the secret itself where it is needed, or name an environment variable in apisix.yaml"),
-    ("plugin_metadata", "plugins here have no settings beside their configurations"),
 ];
 /// Routes of connections, which APISIX too refuses as long as it proxies requests alone.
 const STREAM_ROUTES: &str = "stream_routes";

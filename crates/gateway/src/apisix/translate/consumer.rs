@@ -35,7 +35,7 @@ pub(super) fn translate(
     let id = into.add(EntityKind::Consumers, CONSUMER, json!({ "username": consumer.username }))?;
     let mut own = consumer.plugins.unwrap_or_default();
     credentials(into, &mut own, id)?;
-    plugins::check(&own, value, into.plugins)?;
+    plugins::check(into, &own, value)?;
     if let Some(group) = &consumer.group_id {
         let group = named(objects, Kind::ConsumerGroups, group)?.0.uuid(GROUP);
         let member = json!({ "consumer": id, "consumer_group": group });
@@ -46,7 +46,7 @@ pub(super) fn translate(
 
 pub(super) fn translate_group(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
     let set: PluginSet = fill(value)?;
-    plugins::check(&set.plugins, value, into.plugins)?;
+    plugins::check(into, &set.plugins, value)?;
     let id = into.add(EntityKind::ConsumerGroups, GROUP, json!({ "name": into.key.tag() }))?;
     plugins::translate(into, "", &set.plugins, &[("consumer_group", id)])
 }

@@ -2,7 +2,7 @@
 use super::schema::{Consumer, Credential, Node, PluginSet, Route, Service, Ssl, Upstream, read};
 use super::{Invalid, Json, Kind, upstream};
 use serde_json::json;
-use weir_model::schema::{Direction, Record};
+use weir_model::schema::{Direction, Record, RecordSchema};
 
 /// The schema of a kind of objects.
 pub(crate) fn schema_of(kind: Kind) -> Json {
@@ -14,12 +14,18 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
         Kind::Credentials => described::<Credential>(),
         Kind::Ssls => described::<Ssl>(),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
+        Kind::PluginMetadata => json!({ "type": "object" }),
     }
 }
 
 /// The schema of a record.
-pub(super) fn described<T: Record>() -> Json {
-    let mut schema = T::SCHEMA.to_json_schema(Direction::Request);
+fn described<T: Record>() -> Json {
+    of_record(T::SCHEMA)
+}
+
+/// The same, of the record's declaration.
+pub(super) fn of_record(record: &RecordSchema) -> Json {
+    let mut schema = record.to_json_schema(Direction::Request);
     tell_apart(&mut schema);
     schema
 }
@@ -50,6 +56,7 @@ pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
         Kind::Credentials => read::<Credential>(value).map(drop),
         Kind::Ssls => read::<Ssl>(value).map(drop),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),
+        Kind::PluginMetadata => Ok(()),
     }
 }
 

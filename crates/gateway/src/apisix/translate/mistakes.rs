@@ -32,6 +32,7 @@ pub(crate) fn mistakes(
         Kind::Credentials => fields::<Credential>(&node),
         Kind::Ssls => fields::<Ssl>(&node),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
+        Kind::PluginMetadata => Vec::new(),
     });
     found.extend(match kind {
         Kind::Upstreams => nodes(&node, ""),

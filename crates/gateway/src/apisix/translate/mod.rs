@@ -38,7 +38,7 @@ pub(crate) fn translate(
     objects: &dyn Objects,
     plugins: &[PluginSchema],
 ) -> Result<Translated, Invalid> {
-    let mut into = Entities { key, written, plugins, found: Vec::new() };
+    let mut into = Entities { key, written, objects, plugins, found: Vec::new() };
     let mut value = written.clone();
     match key.kind {
         Kind::Upstreams => upstream::translate(&mut into, &mut value)?,
@@ -50,15 +50,21 @@ pub(crate) fn translate(
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {
             let set: PluginSet = fill(&mut value)?;
-            plugins::check(&set.plugins, &mut value, plugins)?;
+            plugins::check(&into, &set.plugins, &mut value)?;
         }
+        Kind::PluginMetadata => metadata(key, plugins)?,
         Kind::GlobalRules => {
             let set: PluginSet = fill(&mut value)?;
-            plugins::check(&set.plugins, &mut value, plugins)?;
+            plugins::check(&into, &set.plugins, &mut value)?;
             plugins::translate(&mut into, "", &set.plugins, &[])?;
         }
     }
     Ok(Translated { value, entities: into.found })
+}
+
+/// What is configured for all uses of a plugin is only kept; the objects that use the plugin depend on it.
+fn metadata(key: &Key, plugins: &[PluginSchema]) -> Result<(), Invalid> {
+    if plugins::is_known(&key.id, plugins) { Ok(()) } else { Err(Invalid("invalid plugin name".to_owned())) }
 }
 
 /// Reads an object, and fills its defaults in.
@@ -83,6 +89,7 @@ fn fill_in(value: &mut Json, defaults: &Json) {
 struct Entities<'t> {
     key: &'t Key,
     written: &'t Json,
+    objects: &'t dyn Objects,
     plugins: &'t [PluginSchema],
     found: Vec<Entity>,
 }

@@ -25,7 +25,7 @@ pub(super) fn translate(
 ) -> Result<(), Invalid> {
     let route: Route = fill(value)?;
     let own_plugins = route.plugins.clone().unwrap_or_default();
-    plugins::check(&own_plugins, value, into.plugins)?;
+    plugins::check(into, &own_plugins, value)?;
     let service =
         route.service_id.as_ref().map(|id| Through::find(id, objects)).transpose()?.unwrap_or_default();
     let own = own_destination(into, &route, objects)?;

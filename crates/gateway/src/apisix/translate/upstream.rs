@@ -35,7 +35,7 @@ pub(super) fn translate_service(
 ) -> Result<(), Invalid> {
     let service: Service = fill(value)?;
     let set = service.plugins.unwrap_or_default();
-    plugins::check(&set, value, into.plugins)?;
+    plugins::check(into, &set, value)?;
     let destination = match (&service.upstream, &service.upstream_id) {
         (Some(upstream), _) => own(into, upstream, None)?,
         (None, Some(id)) => shared(into, id, objects, None)?,

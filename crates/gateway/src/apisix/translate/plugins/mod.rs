@@ -1,42 +1,18 @@
 //! Plugins of APISIX as plugins of ours: for some, fields have other names; the others are the same.
-use super::json_schema::{Described, described as schema_of};
+mod adapted;
+mod known;
+mod list;
+
+use super::json_schema::{self, Described};
 use super::schema::{Plugins, invalid};
-use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, consumer, fill_in, mistakes};
+use known::retain_known;
+use list::{Configuration, Row, find, rows};
 use serde_json::json;
 use weir_model::entity::EntityKind;
-use weir_model::find_plugin;
 use weir_model::node::{Entry, Value};
-use weir_model::schema::{Direction, FieldError, Record, did_you_mean, quoted};
+use weir_model::schema::{FieldError, Record, did_you_mean, quoted};
 use weir_model::{ConfigError, PluginSchema, Uuid};
-
-/// Requires a key.
-#[derive(Clone, Record)]
-struct KeyAuth {
-    #[field(default = "apikey", matches = header_name)]
-    header: String,
-    #[field(default = "apikey")]
-    query: String,
-    #[field(default = false)]
-    hide_credentials: bool,
-    anonymous_consumer: Option<String>,
-    realm: Option<String>,
-}
-
-/// Requires a name and a password.
-#[derive(Clone, Record)]
-struct BasicAuth {
-    #[field(default = false)]
-    hide_credentials: bool,
-    anonymous_consumer: Option<String>,
-    realm: Option<String>,
-}
-
-/// Counts requests.
-#[derive(Clone, Record)]
-struct Prometheus {
-    #[field(default = false)]
-    prefer_name: bool,
-}
 
 /// Options that every plugin has.
 #[derive(Clone, Record)]
@@ -45,38 +21,21 @@ struct Meta {
     disable: bool,
 }
 
-/// One plugin's configuration, in APISIX's terms and in ours.
-struct Adapted {
-    theirs: Json,
-    ours: Json,
-    enabled: bool,
-}
-
 /// The supported plugins, in the order in which APISIX runs them.
 pub(crate) fn described(schemas: &[PluginSchema]) -> Vec<Described> {
-    let ours = |name: &'static str, priority: i32| {
-        let schema = find_plugin(schemas, name)?.config.to_json_schema(Direction::Request);
-        Some(Described { name, priority, schema, consumer_schema: None })
+    let described = |row: &Row| {
+        let schema = row.schema(row.plugin(schemas)?);
+        let consumer_schema = row.credential.map(|credential| json_schema::of_record(credential.schema));
+        Some(Described { name: row.name, priority: row.priority, schema, consumer_schema })
     };
-    let theirs =
-        |name, priority, schema, consumer_schema| Some(Described { name, priority, schema, consumer_schema });
-    let all = [
-        ours("request-id", 12_015),
-        theirs("basic-auth", 2_520, schema_of::<BasicAuth>(), Some(schema_of::<consumer::BasicAuth>())),
-        theirs("key-auth", 2_500, schema_of::<KeyAuth>(), Some(schema_of::<consumer::KeyAuth>())),
-        ours("limit-count", 1_002),
-        theirs("prometheus", 500, schema_of::<Prometheus>(), None),
-    ];
-    let available =
-        |plugin: &Described| find_plugin(schemas, plugin.name).is_some_and(|schema| schema.available);
-    all.into_iter().flatten().filter(available).collect()
+    rows().iter().filter_map(described).collect()
 }
 
 /// Checks the plugins of an object, and fills their defaults in.
-pub(super) fn check(set: &Plugins, value: &mut Json, schemas: &[PluginSchema]) -> Result<(), Invalid> {
+pub(super) fn check(into: &Entities<'_>, set: &Plugins, value: &mut Json) -> Result<(), Invalid> {
     for (name, written) in set {
-        let adapted = adapt(name, written, schemas)?;
-        fill_in(&mut value["plugins"][name], &adapted.theirs);
+        let plugin = Configured::read(into, name, written)?;
+        fill_in(&mut value["plugins"][name], &plugin.configuration.theirs);
     }
     Ok(())
 }
@@ -89,11 +48,12 @@ pub(super) fn translate(
     scope: &[(&str, Uuid)],
 ) -> Result<(), Invalid> {
     for (name, written) in set {
-        let Adapted { mut ours, enabled, .. } = adapt(name, written, into.plugins)?;
+        let Configured { row, configuration: Configuration { mut ours, .. }, enabled } =
+            Configured::read(into, name, written)?;
         if name == "limit-count" && ours["group"].is_null() {
             ours["group"] = into.key.tag().into();
         }
-        let mut entity = json!({ "name": name, "config": ours, "enabled": enabled });
+        let mut entity = json!({ "name": row.ours, "config": ours, "enabled": enabled });
         for (field, id) in scope {
             entity[*field] = json!({ "id": id });
         }
@@ -102,11 +62,42 @@ pub(super) fn translate(
     Ok(())
 }
 
-/// The names of the supported plugins.
-const NAMES: [&str; 5] = ["basic-auth", "key-auth", "limit-count", "prometheus", "request-id"];
+/// One plugin of an object.
+struct Configured {
+    row: &'static Row,
+    configuration: Configuration,
+    enabled: bool,
+}
+
+impl Configured {
+    fn read(into: &Entities<'_>, name: &str, written: &Json) -> Result<Configured, Invalid> {
+        let row = find(name).ok_or_else(|| unknown(name))?;
+        let plugin = row.plugin(into.plugins).ok_or_else(|| unknown(name))?;
+        let mut written = written.clone();
+        let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
+        let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
+        let metadata = metadata(into.objects, name);
+        let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
+        Ok(Configured { row, configuration, enabled: !meta.is_some_and(|meta| meta.disable) })
+    }
+}
+
+/// What is configured for all uses of a plugin.
+fn metadata<'o>(objects: &'o dyn Objects, name: &str) -> Option<&'o Json> {
+    objects.value(&Key::new(Kind::PluginMetadata, name).ok()?)
+}
+
+/// Whether there is a plugin of this name.
+pub(super) fn is_known(name: &str, schemas: &[PluginSchema]) -> bool {
+    find(name).is_some_and(|row| row.plugin(schemas).is_some())
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    rows().iter().map(|row| row.name)
+}
 
 fn unknown(name: &str) -> Invalid {
-    Invalid(format!("unknown plugin [{name}]; there are {}", NAMES.join(", ")))
+    Invalid(format!("unknown plugin [{name}]; there are {}", names().collect::<Vec<_>>().join(", ")))
 }
 
 /// All errors of one plugin of an object in a file. With `is_consumer`, some plugins are credentials.
@@ -117,86 +108,36 @@ pub(super) fn mistakes_of(
 ) -> Vec<ConfigError> {
     let (name, mut config) = (entry.key.as_ref(), entry.node.clone());
     let path = format!("plugins.{}", quoted(name));
-    let schema = find_plugin(schemas, name).filter(|schema| schema.available && NAMES.contains(&name));
-    let Some(schema) = schema else {
-        let hint = did_you_mean(name, NAMES);
-        let message = format!("no such plugin; available: {}{hint}", NAMES.join(", "));
+    let row = find(name).and_then(|row| Some((row, row.plugin(schemas)?)));
+    let Some((row, plugin)) = row else {
+        let hint = did_you_mean(name, names());
+        let message = format!("no such plugin; available: {}{hint}", names().collect::<Vec<_>>().join(", "));
         return vec![ConfigError { at: entry.at, path, message }];
     };
     let meta = match &mut config.value {
         Value::Map(members) => members.extract_if(.., |member| member.key == "_meta").next(),
         _ => None,
     };
-    let found = match (name, is_consumer) {
-        ("key-auth", true) => mistakes::fields::<consumer::KeyAuth>(&config),
-        ("basic-auth", true) => mistakes::fields::<consumer::BasicAuth>(&config),
-        ("key-auth", false) => mistakes::fields::<KeyAuth>(&config),
-        ("basic-auth", false) => mistakes::fields::<BasicAuth>(&config),
-        ("prometheus", _) => mistakes::fields::<Prometheus>(&config),
-        _ => schema.problems(&config),
+    let found = match row.credential.filter(|_| is_consumer) {
+        Some(credential) => {
+            retain_known(&mut config, credential.schema);
+            (credential.mistakes)(&config)
+        }
+        None => {
+            retain_known(&mut config, row.fields(plugin));
+            row.mistakes(plugin, &config)
+        }
     };
     let of_meta = meta.map(|meta| mistakes::fields::<Meta>(&meta.node)).unwrap_or_default();
     mistakes::below(&path, found).chain(mistakes::below(&format!("{path}._meta"), of_meta)).collect()
 }
 
-fn adapt(name: &str, written: &Json, schemas: &[PluginSchema]) -> Result<Adapted, Invalid> {
-    let Some(schema) = find_plugin(schemas, name).filter(|schema| schema.available) else {
-        return Err(unknown(name));
-    };
-    let mut written = written.clone();
-    let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
-    let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
-    let (theirs, ours) = match name {
-        "limit-count" | "request-id" => {
-            let config = schema.check(&written).map_err(|found| refused(name, &found))?;
-            (config.clone(), config)
-        }
-        "key-auth" => key_auth(&read(name, &written)?),
-        "basic-auth" => basic_auth(&read(name, &written)?),
-        "prometheus" => prometheus(&read(name, &written)?),
-        _ => return Err(unknown(name)),
-    };
-    Ok(Adapted { theirs, ours, enabled: !meta.is_some_and(|meta| meta.disable) })
-}
-
+/// Reads a record of a plugin. As in APISIX, members that it does not know have no effect.
 pub(super) fn read<T: Record>(name: &str, written: &Json) -> Result<T, Invalid> {
-    T::from_value(written).map_err(|found| refused(name, &found))
+    T::from_value(&known::known_members(written, T::SCHEMA)).map_err(|found| refused(name, &found))
 }
 
 fn refused(name: &str, found: &[FieldError]) -> Invalid {
     let reason = invalid(found);
     Invalid(format!("failed to check the configuration of plugin {name} err: {}", reason.reason()))
-}
-
-fn key_auth(theirs: &KeyAuth) -> (Json, Json) {
-    let mut names = vec![&theirs.header];
-    names.extend((theirs.query != theirs.header).then_some(&theirs.query));
-    let ours = json!({
-        "key_names": names,
-        "hide_credentials": theirs.hide_credentials,
-        "anonymous": theirs.anonymous_consumer,
-        "realm": theirs.realm,
-    });
-    (theirs.to_value(), ours)
-}
-
-fn basic_auth(theirs: &BasicAuth) -> (Json, Json) {
-    let mut ours = json!({
-        "hide_credentials": theirs.hide_credentials,
-        "anonymous": theirs.anonymous_consumer,
-    });
-    if let Some(realm) = &theirs.realm {
-        ours["realm"] = realm.as_str().into();
-    }
-    (theirs.to_value(), ours)
-}
-
-fn prometheus(theirs: &Prometheus) -> (Json, Json) {
-    let ours = json!({
-        "per_consumer": true,
-        "status_code_metrics": true,
-        "latency_metrics": true,
-        "bandwidth_metrics": true,
-    });
-    (theirs.to_value(), ours)
 }
