@@ -245,9 +245,9 @@ fn a_standalone_file_is_checked() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(check(STANDALONE.replace("UPSTREAM", "a.test:80").as_str()), (true, String::new()));
-    let (good, errors) = check("routes:\n  - uri: /a\n    vars: [[arg_a, ==, b]]\n#END\n");
+    let (good, errors) = check("routes:\n  - uri: /a\n    script: x\n#END\n");
     assert!(
-        !good && errors.contains("apisix.yaml:3:5: routes[0].vars: is not available here; leave it out"),
+        !good && errors.contains("apisix.yaml:3:5: routes[0].script: is not available here; leave it out"),
         "{errors}"
     );
 }

@@ -25,6 +25,7 @@ mod hmac_auth;
 mod http_log;
 mod ip_restriction;
 mod jwt;
+mod jwt_auth;
 mod key_auth;
 mod limit_conn;
 mod limit_count;
@@ -43,6 +44,7 @@ mod request_id;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
+mod request_validation;
 mod response_ratelimiting;
 mod response_rewrite;
 mod response_transformer;
@@ -77,6 +79,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<jwt::Jwt>(),
+    define::<jwt_auth::JwtAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
@@ -87,8 +90,9 @@ pub static PLUGINS: &[Definition] = &[
     define::<limit_count::LimitCount>(),
     define::<limit_req::LimitReq>(),
     define::<ip_restriction::IpRestriction>(),
-    define::<request_size_limiting::RequestSizeLimiting>(),
     define::<consumer_restriction::ConsumerRestriction>(),
+    define::<request_validation::RequestValidation>(),
+    define::<request_size_limiting::RequestSizeLimiting>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<response_ratelimiting::ResponseRateLimiting>(),

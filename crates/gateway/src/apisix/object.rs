@@ -18,13 +18,14 @@ pub(crate) enum Kind {
     Credentials,
     GlobalRules,
     Ssls,
+    StreamRoutes,
     /// What is configured for all uses of a plugin. Its id is the plugin's name.
     PluginMetadata,
 }
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 10] = [
+    pub(crate) const ALL: [Kind; 11] = [
         Kind::PluginMetadata,
         Kind::Upstreams,
         Kind::Services,
@@ -35,6 +36,7 @@ impl Kind {
         Kind::Credentials,
         Kind::GlobalRules,
         Kind::Ssls,
+        Kind::StreamRoutes,
     ];
 
     /// The name in paths and in `apisix.yaml`.
@@ -49,6 +51,7 @@ impl Kind {
             Kind::Credentials => CREDENTIALS,
             Kind::GlobalRules => "global_rules",
             Kind::Ssls => "ssls",
+            Kind::StreamRoutes => "stream_routes",
             Kind::PluginMetadata => "plugin_metadata",
         }
     }
@@ -65,6 +68,7 @@ impl Kind {
             Kind::Credentials => "credential",
             Kind::GlobalRules => "global rule",
             Kind::Ssls => "ssl",
+            Kind::StreamRoutes => "stream route",
             Kind::PluginMetadata => "plugin_metadata",
         }
     }
@@ -234,8 +238,12 @@ fn using<'e>(entities: &'e Entities, plugin: &str) -> Vec<(Key, &'e ApisixObject
 /// The kinds of objects that refer to those of a kind, and the field that does.
 fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
     match kind {
-        Kind::Upstreams => &[(Kind::Services, "upstream_id"), (Kind::Routes, "upstream_id")],
-        Kind::Services => &[(Kind::Routes, "service_id")],
+        Kind::Upstreams => &[
+            (Kind::Services, "upstream_id"),
+            (Kind::Routes, "upstream_id"),
+            (Kind::StreamRoutes, "upstream_id"),
+        ],
+        Kind::Services => &[(Kind::Routes, "service_id"), (Kind::StreamRoutes, "service_id")],
         Kind::PluginConfigs => &[(Kind::Routes, "plugin_config_id")],
         Kind::ConsumerGroups => &[(Kind::Consumers, "group_id")],
         _ => &[],

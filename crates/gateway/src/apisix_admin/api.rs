@@ -3,9 +3,10 @@ use super::list::{item, list, path, shown};
 use super::request::{ObjectPath, argument, body, cookie, header, no_ttl, segments};
 use super::response::{ApiResponse, typed};
 use super::write::{Write, WriteContext, decide};
-use super::{other_endpoints, schemas};
+use super::{other_endpoints, schemas, validate};
 use crate::admin::warning;
-use crate::apisix::object::{Invalid, Kind, id_text, stored};
+use crate::apisix::object::{Invalid, Key, Kind, id_text, stored};
+use crate::apisix::translate::without_effect;
 use crate::control::Control;
 use crate::logger::AUDIT;
 use crate::low_priority::spawn_low_priority;
@@ -83,6 +84,7 @@ impl Api {
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
                 return schemas::plugins(request, rest, self.control.plugins());
             }
+            ["configs", "validate"] => return validate::answer(request, self.control.plugins()),
             ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
             [name, rest @ ..] if other_endpoints::has(name) => {
                 return other_endpoints::answer(request, name, rest);
@@ -90,6 +92,9 @@ impl Api {
             _ => {}
         }
         let place = ObjectPath::find(&segments)?;
+        if place.kind == Kind::StreamRoutes && self.control.settings().stream_listen.0.is_empty() {
+            return Err(other_endpoints::streams_are_off());
+        }
         // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
         if !place.below.is_empty() && *request.method() != Method::PATCH {
             return Err(ApiResponse::not_found());
@@ -133,7 +138,8 @@ impl Api {
             None => put(&written),
         };
         answer.revision = Some(written.revision.0);
-        answer.warnings = warning::of(written.entities(), self.control.plugins());
+        answer.warnings = without_effect_of(&written);
+        answer.warnings.extend(warning::of(written.entities(), self.control.plugins()));
         Ok(answer)
     }
 }
@@ -179,6 +185,15 @@ fn unnamed(kind: Kind) -> ApiResponse {
         Kind::Consumers => Invalid::configuration("property \"username\" is required").into(),
         _ => ApiResponse::bad(format!("missing {} id", kind.singular())),
     }
+}
+
+/// What of the object that was put has no effect.
+fn without_effect_of(written: &CommittedWrite) -> Vec<String> {
+    let objects = written.changes.iter().filter_map(|change| match &change.entity {
+        Some(Entity::ApisixObjects(object)) => Some(without_effect(Key::of(object)?.kind, &object.value)),
+        _ => None,
+    });
+    objects.flatten().collect()
 }
 
 /// The answer to an object that was put.

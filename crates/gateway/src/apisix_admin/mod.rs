@@ -13,6 +13,7 @@ mod other_endpoints;
 mod request;
 mod response;
 mod schemas;
+mod validate;
 mod write;
 
 pub(crate) use listeners::ApisixListeners;

@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 18] = [
     "api-breaker",
     "apisix-cors",
     "apisix-redirect",
     "consumer-restriction",
     "fault-injection",
     "forward-auth",
+    "jwt-auth",
     "limit-conn",
     "limit-count",
     "limit-req",
@@ -22,6 +23,7 @@ const OTHERS: [&str; 16] = [
     "proxy-rewrite",
     "referer-restriction",
     "request-id",
+    "request-validation",
     "response-rewrite",
     "ua-restriction",
     "uri-blocker",

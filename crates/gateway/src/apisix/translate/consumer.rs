@@ -26,6 +26,27 @@ pub(super) struct BasicAuth {
     password: String,
 }
 
+/// A consumer's credential for jwt-auth.
+#[derive(Clone, Record)]
+pub(super) struct JwtAuth {
+    key: String,
+    #[field(secret)]
+    secret: Option<String>,
+    public_key: Option<String>,
+    #[field(default = "HS256", one_of = [
+        "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384",
+        "PS512", "EdDSA",
+    ])]
+    algorithm: String,
+    /// For how many seconds tokens last that APISIX signs; it signs none any more.
+    #[field(default = 86400, between = [1, 2147483646])]
+    exp: u32,
+    #[field(default = false)]
+    base64_secret: bool,
+    #[field(default = 0, between = [0, 86400])]
+    lifetime_grace_period: u32,
+}
+
 pub(super) fn translate(
     into: &mut Entities<'_>,
     value: &mut Json,
@@ -75,6 +96,19 @@ fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Re
         let BasicAuth { username, password } = plugins::read("basic-auth", &written)?;
         let entity = json!({ "username": username, "password": password, "consumer": consumer });
         into.add_of_plugin("basicauth_credentials", "basic-auth", entity)?;
+    }
+    if let Some(written) = set.remove("jwt-auth") {
+        let credential: JwtAuth = plugins::read("jwt-auth", &written)?;
+        let entity = json!({
+            "key": credential.key,
+            "secret": credential.secret,
+            "base64_secret": credential.base64_secret,
+            "public_key": credential.public_key,
+            "algorithm": credential.algorithm,
+            "lifetime_grace_period": credential.lifetime_grace_period,
+            "consumer": consumer,
+        });
+        into.add_of_plugin("jwt_auth_credentials", "jwt-auth", entity)?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The objects and plugins that can be expressed here, as JSON Schemas.
-use super::schema::{Consumer, Credential, Node, PluginSet, Route, Service, Ssl, Upstream, read};
+use super::schema::{
+    Consumer, Credential, Node, PluginSet, Route, Service, Ssl, StreamRoute, Upstream, read,
+};
 use super::{Invalid, Json, Kind, upstream};
 use serde_json::json;
 use weir_model::schema::{Direction, Record, RecordSchema};
@@ -13,6 +15,7 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
         Kind::Consumers => described::<Consumer>(),
         Kind::Credentials => described::<Credential>(),
         Kind::Ssls => described::<Ssl>(),
+        Kind::StreamRoutes => described::<StreamRoute>(),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
         Kind::PluginMetadata => json!({ "type": "object" }),
     }
@@ -55,6 +58,7 @@ pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
         Kind::Consumers => read::<Consumer>(value).map(drop),
         Kind::Credentials => read::<Credential>(value).map(drop),
         Kind::Ssls => read::<Ssl>(value).map(drop),
+        Kind::StreamRoutes => own_nodes(read::<StreamRoute>(value)?.upstream),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),
         Kind::PluginMetadata => Ok(()),
     }

@@ -7,6 +7,7 @@ mod plugins;
 mod route;
 mod schema;
 mod ssl;
+mod stream;
 mod upstream;
 
 pub(crate) use json_schema::{Described, schema_of, validate};
@@ -47,6 +48,7 @@ pub(crate) fn translate(
         Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
+        Kind::StreamRoutes => stream::translate(&mut into, &mut value, objects)?,
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {
             let set: PluginSet = fill(&mut value)?;
@@ -60,6 +62,15 @@ pub(crate) fn translate(
         }
     }
     Ok(Translated { value, entities: into.found })
+}
+
+/// What of an object is kept and has no effect here.
+pub(crate) fn without_effect(kind: Kind, value: &Json) -> Vec<String> {
+    match kind {
+        Kind::Upstreams => upstream::without_effect(value),
+        Kind::Routes | Kind::Services | Kind::StreamRoutes => upstream::without_effect(&value["upstream"]),
+        _ => Vec::new(),
+    }
 }
 
 /// What is configured for all uses of a plugin is only kept; the objects that use the plugin depend on it.
@@ -105,6 +116,11 @@ impl Entities<'_> {
         let unknown = || Invalid(format!("unknown plugin [{plugin}]"));
         let kind = find_kind(self.plugins, kind).ok_or_else(unknown)?;
         self.add(kind, plugin, entity).map(drop)
+    }
+
+    /// Takes the service back that was added last, where another one stands for it.
+    fn forget_service(&mut self) {
+        self.found.pop_if(|entity| entity.kind() == EntityKind::Services);
     }
 
     fn add_as(&mut self, kind: EntityKind, id: Uuid, mut entity: Json) -> Result<Uuid, Invalid> {

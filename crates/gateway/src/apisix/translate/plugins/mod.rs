@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Entry, Value};
 use weir_model::schema::{FieldError, Record, did_you_mean, quoted};
-use weir_model::{ConfigError, PluginSchema, Uuid};
+use weir_model::{ConfigError, PluginSchema, Streams, Uuid};
 
 /// Options that every plugin has.
 #[derive(Clone, Record)]
@@ -48,16 +48,27 @@ pub(super) fn translate(
     scope: &[(&str, Uuid)],
 ) -> Result<(), Invalid> {
     for (name, written) in set {
-        let Configured { row, configuration: Configuration { mut ours, .. }, enabled } =
-            Configured::read(into, name, written)?;
-        if name == "limit-count" && ours["group"].is_null() {
-            ours["group"] = into.key.tag().into();
-        }
-        let mut entity = json!({ "name": row.ours, "config": ours, "enabled": enabled });
+        let mut entity = Configured::read(into, name, written)?.entity(into);
         for (field, id) in scope {
             entity[*field] = json!({ "id": id });
         }
         into.add(EntityKind::Plugins, &format!("{part}plugins/{name}"), entity)?;
+    }
+    Ok(())
+}
+
+/// Adds the plugins of a stream route.
+pub(super) fn translate_stream(into: &mut Entities<'_>, set: &Plugins, route: Uuid) -> Result<(), Invalid> {
+    for (name, written) in set {
+        let plugin = Configured::read(into, name, written)?;
+        let streams = plugin.row.plugin(into.plugins).map_or(Streams::Never, |plugin| plugin.streams);
+        if !matches!(streams, Streams::IfNamed | Streams::ByDefault) {
+            return Err(Invalid(format!("plugin [{name}] does not run for stream routes")));
+        }
+        let mut entity = plugin.entity(into);
+        entity["protocols"] = json!(["tcp", "tls", "udp"]);
+        entity["route"] = json!({ "id": route });
+        into.add(EntityKind::Plugins, &format!("plugins/{name}"), entity)?;
     }
     Ok(())
 }
@@ -79,6 +90,15 @@ impl Configured {
         let metadata = metadata(into.objects, name);
         let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
         Ok(Configured { row, configuration, enabled: !meta.is_some_and(|meta| meta.disable) })
+    }
+
+    /// The entity, without its scope.
+    fn entity(self, into: &Entities<'_>) -> Json {
+        let Configured { row, configuration: Configuration { mut ours, .. }, enabled } = self;
+        if row.name == "limit-count" && ours["group"].is_null() {
+            ours["group"] = into.key.tag().into();
+        }
+        json!({ "name": row.ours, "config": ours, "enabled": enabled })
     }
 }
 
