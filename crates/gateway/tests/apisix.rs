@@ -90,6 +90,7 @@ fn check(gateway: &Gateway, name: &str, step: &Json) {
 fn cases() {
     let upstream = Upstream::answering(OK);
     let cases = include_str!("cases/apisix.json").replace("UPSTREAM", &upstream.address.to_string());
+    let cases = cases.replace("X-API-KEY: KEY", &format!("X-API-KEY: {KEY}"));
     let cases: Vec<Json> = serde_json::from_str(&cases).unwrap();
     assert!(cases.len() > 8);
     for case in cases {

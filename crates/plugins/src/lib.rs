@@ -20,9 +20,11 @@ mod cors;
 mod docs;
 mod fault_injection;
 mod file_log;
+mod file_logger;
 mod forward_auth;
 mod hmac_auth;
 mod http_log;
+mod http_logger;
 mod ip_restriction;
 mod jwt;
 mod jwt_auth;
@@ -36,6 +38,7 @@ mod mtls_auth;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
+mod proxy_mirror;
 mod proxy_rewrite;
 mod rate_limiting;
 mod redirect;
@@ -98,6 +101,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<response_ratelimiting::ResponseRateLimiting>(),
     define::<apisix_redirect::ApisixRedirect>(),
     define::<response_rewrite::ResponseRewrite>(),
+    define::<proxy_mirror::ProxyMirror>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
@@ -106,6 +110,8 @@ pub static PLUGINS: &[Definition] = &[
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),
     define::<statsd::Statsd>(),
+    define::<file_logger::FileLogger>(),
+    define::<http_logger::HttpLogger>(),
     define::<file_log::FileLog>(),
     define::<udp_log::UdpLog>(),
     define::<tcp_log::TcpLog>(),

@@ -21,11 +21,13 @@ pub(crate) enum Kind {
     StreamRoutes,
     /// What is configured for all uses of a plugin. Its id is the plugin's name.
     PluginMetadata,
+    /// What is said of everything together. It is in no list.
+    Configs,
 }
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 11] = [
+    pub(crate) const ALL: [Kind; 12] = [
         Kind::PluginMetadata,
         Kind::Upstreams,
         Kind::Services,
@@ -37,6 +39,7 @@ impl Kind {
         Kind::GlobalRules,
         Kind::Ssls,
         Kind::StreamRoutes,
+        Kind::Configs,
     ];
 
     /// The name in paths and in `apisix.yaml`.
@@ -53,6 +56,7 @@ impl Kind {
             Kind::Ssls => "ssls",
             Kind::StreamRoutes => "stream_routes",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Configs => "configs",
         }
     }
 
@@ -70,7 +74,13 @@ impl Kind {
             Kind::Ssls => "ssl",
             Kind::StreamRoutes => "stream route",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Configs => "configs",
         }
+    }
+
+    /// Whether its objects can be listed by its name.
+    pub(crate) fn is_listed(self) -> bool {
+        !matches!(self, Kind::Credentials | Kind::Configs)
     }
 
     /// The kind of this name.

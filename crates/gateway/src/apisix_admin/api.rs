@@ -3,21 +3,22 @@ use super::list::{item, list, path, shown};
 use super::request::{ObjectPath, argument, body, cookie, header, no_ttl, segments};
 use super::response::{ApiResponse, typed};
 use super::write::{Write, WriteContext, decide};
-use super::{other_endpoints, schemas, validate};
+use super::{configs, other_endpoints, schemas, validate};
 use crate::admin::warning;
 use crate::apisix::object::{Invalid, Key, Kind, id_text, stored};
 use crate::apisix::translate::without_effect;
 use crate::control::Control;
 use crate::logger::AUDIT;
 use crate::low_priority::spawn_low_priority;
-use crate::registry::CommittedWrite;
+use crate::registry::{ApplyError, CommittedWrite};
 use crate::settings::AdminKey;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, StatusCode};
 use serde_json::{Value as Json, json};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_model::Entities;
 use weir_model::entity::Entity;
 
 /// The longest body of a request, as APISIX's.
@@ -84,6 +85,7 @@ impl Api {
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
                 return schemas::plugins(request, rest, self.control.plugins());
             }
+            ["configs"] => return configs::answer(self, request).await,
             ["configs", "validate"] => return validate::answer(request, self.control.plugins()),
             ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
             [name, rest @ ..] if other_endpoints::has(name) => {
@@ -105,6 +107,28 @@ impl Api {
         self.write(request, wanted(request, place)?).await
     }
 
+    /// The entities as they are now.
+    pub(super) fn entities(&self) -> RwLockReadGuard<'_, Entities> {
+        self.control.registry().entities()
+    }
+
+    /// Decides a write, and stores it.
+    pub(super) async fn commit(&self, write: Write) -> Result<CommittedWrite, ApiResponse> {
+        let registry = self.control.registry();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let context = WriteContext {
+            now: i64::try_from(now).unwrap_or(i64::MAX),
+            index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
+            plugins: self.control.plugins().to_vec(),
+        };
+        Ok(registry.write(move |entities| decide(entities, write.clone(), &context)).await?)
+    }
+
+    /// Waits until a write is active.
+    pub(super) async fn wait_active(&self, written: &CommittedWrite) -> Result<(), ApplyError> {
+        self.control.registry().wait_active(written.revision).await
+    }
+
     fn read(&self, request: &Request<Bytes>, place: &ObjectPath) -> Result<ApiResponse, ApiResponse> {
         let entities = self.control.registry().entities();
         let Some(id) = &place.id else { return list(&entities, request, place) };
@@ -113,17 +137,10 @@ impl Api {
     }
 
     async fn write(&self, request: &Request<Bytes>, write: Write) -> Result<ApiResponse, ApiResponse> {
-        let registry = self.control.registry();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let context = WriteContext {
-            now: i64::try_from(now).unwrap_or(i64::MAX),
-            index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
-            plugins: self.control.plugins().to_vec(),
-        };
         let deleted = if let Write::Delete(key) = &write { Some(key.clone()) } else { None };
-        let written = registry.write(move |entities| decide(entities, write.clone(), &context)).await?;
+        let written = self.commit(write).await?;
         if waits(request) {
-            let applied = registry.wait_active(written.revision).await;
+            let applied = self.wait_active(&written).await;
             applied.map_err(|error| {
                 let mut answer = ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
                 answer.revision = Some(written.revision.0);

@@ -5,6 +5,7 @@
 //! request ─► api: key, path ─► write: the object, and those that refer to it ─► translate ─► registry
 //! ```
 mod api;
+mod configs;
 mod list;
 mod listeners;
 mod metrics;

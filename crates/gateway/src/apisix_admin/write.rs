@@ -1,5 +1,9 @@
 //! A client's write → the changes of entities: the object, the entities derived from it, and those derived from objects
 //! that refer to it. Pure, so that it can be decided again after a conflict.
+mod configs;
+
+pub(crate) use configs::{Configs, kinds, state_key, version_field};
+
 use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;
 use crate::depth::{self, is_deeper};
@@ -27,6 +31,8 @@ pub(crate) enum Write {
     Patch(Key, Vec<String>, Json),
     /// Delete the object.
     Delete(Key),
+    /// Replace everything.
+    Replace(Configs),
 }
 
 /// Why a write fails.
@@ -94,6 +100,7 @@ pub(crate) fn decide(
             put(entities, &key, stamped(&key, value, Some(before), context)?, context)
         }
         Write::Delete(key) => delete(entities, &key, context),
+        Write::Replace(configs) => configs::decide(entities, &configs, context),
     }
 }
 

@@ -8,18 +8,21 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 21] = [
     "api-breaker",
     "apisix-cors",
     "apisix-redirect",
     "consumer-restriction",
     "fault-injection",
+    "file-logger",
     "forward-auth",
+    "http-logger",
     "jwt-auth",
     "limit-conn",
     "limit-count",
     "limit-req",
     "mtls-auth",
+    "proxy-mirror",
     "proxy-rewrite",
     "referer-restriction",
     "request-id",

@@ -1,6 +1,7 @@
 //! Parts that several plugins use. The larger ones have folders of their own beside this one: `limits`, `log_record` and
 //! `trace_context`.
 
+pub(crate) mod apisix_record;
 pub(crate) mod authentication;
 pub(crate) mod counters;
 pub(crate) mod datagrams;

@@ -1,6 +1,7 @@
 //! Variables of a request and its response, with APISIX's (and nginx's) names, and texts that contain them.
 
 use std::borrow::Cow;
+use std::time::UNIX_EPOCH;
 use weir_plugin::form;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Exchange, Known};
@@ -27,13 +28,20 @@ pub(crate) enum Variable {
     ServiceId,
     Status,
     UpstreamStatus,
+    UpstreamAddr,
+    BytesSent,
+    RequestLength,
+    RequestTime,
+    UpstreamResponseTime,
+    TimeIso8601,
+    Msec,
     Header(String),
     ResponseHeader(String),
     Argument(String),
     Cookie(String),
 }
 
-static NAMES: [(&str, Variable); 22] = [
+static NAMES: [(&str, Variable); 29] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("server_addr", Variable::ServerAddr),
@@ -56,6 +64,13 @@ static NAMES: [(&str, Variable); 22] = [
     ("status", Variable::Status),
     ("upstream_status", Variable::UpstreamStatus),
     ("document_uri", Variable::Uri),
+    ("upstream_addr", Variable::UpstreamAddr),
+    ("bytes_sent", Variable::BytesSent),
+    ("request_length", Variable::RequestLength),
+    ("request_time", Variable::RequestTime),
+    ("upstream_response_time", Variable::UpstreamResponseTime),
+    ("time_iso8601", Variable::TimeIso8601),
+    ("msec", Variable::Msec),
 ];
 
 /// Makes the variable of a family from the rest of its name.
@@ -124,11 +139,29 @@ impl Variable {
             }
             Variable::Status => text(exchange.response.status.to_string()),
             Variable::UpstreamStatus => text(exchange.service_status()?.to_string()),
+            Variable::UpstreamAddr => text(exchange.upstream_address()?.to_string()),
+            Variable::BytesSent => text(exchange.bytes_out.to_string()),
+            Variable::RequestLength => text(exchange.bytes_in.to_string()),
+            Variable::RequestTime
+            | Variable::UpstreamResponseTime
+            | Variable::TimeIso8601
+            | Variable::Msec => text(self.of_time(exchange)?),
             Variable::Header(name) => exchange.request.headers.get(name).map(Cow::Borrowed),
             Variable::ResponseHeader(name) => exchange.response.headers.get(name).map(Cow::Borrowed),
             Variable::Argument(name) => argument(exchange.query().unwrap_or_default(), name),
             Variable::Cookie(name) => cookie(exchange, name),
         }
+    }
+
+    fn of_time(&self, exchange: &Exchange) -> Option<String> {
+        let now = || exchange.ended_at().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let latencies = exchange.latencies();
+        Some(match self {
+            Variable::TimeIso8601 => iso8601(now().as_secs()),
+            Variable::Msec => format!("{:.3}", now().as_secs_f64()),
+            Variable::RequestTime => format!("{:.3}", latencies.request.as_secs_f64()),
+            _ => format!("{:.3}", (latencies.proxy? + latencies.receive.unwrap_or_default()).as_secs_f64()),
+        })
     }
 
     fn of_route<'e>(&self, exchange: &'e Exchange) -> Option<Cow<'e, str>> {
@@ -138,6 +171,21 @@ impl Variable {
             _ => route_id(exchange),
         }
     }
+}
+
+/// A time in seconds since 1970 as `2026-01-31T23:59:59+00:00`.
+fn iso8601(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that a leap day is the last one; the 719,468 days before 1970 make whole eras.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}+00:00")
 }
 
 /// The id of the route; of a route of APISIX, the id that it has there.
@@ -273,6 +321,19 @@ fn name_after(dollar: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use weir_plugin::testing::Gateway;
+
+    #[test]
+    fn times_are_dates() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00+00:00"),
+            (951_782_399, "2000-02-28T23:59:59+00:00"),
+            (951_782_400, "2000-02-29T00:00:00+00:00"),
+            (1_709_251_200, "2024-03-01T00:00:00+00:00"),
+            (4_102_444_799, "2099-12-31T23:59:59+00:00"),
+        ] {
+            assert_eq!(iso8601(seconds), expected);
+        }
+    }
 
     #[test]
     fn texts_have_the_values_of_the_request() {

@@ -17,7 +17,7 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
         Kind::Ssls => described::<Ssl>(),
         Kind::StreamRoutes => described::<StreamRoute>(),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
-        Kind::PluginMetadata => json!({ "type": "object" }),
+        Kind::PluginMetadata | Kind::Configs => json!({ "type": "object" }),
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
         Kind::Ssls => read::<Ssl>(value).map(drop),
         Kind::StreamRoutes => own_nodes(read::<StreamRoute>(value)?.upstream),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),
-        Kind::PluginMetadata => Ok(()),
+        Kind::PluginMetadata | Kind::Configs => Ok(()),
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn mistakes(
         Kind::Ssls => fields::<Ssl>(&node),
         Kind::StreamRoutes => fields::<StreamRoute>(&node),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
-        Kind::PluginMetadata => Vec::new(),
+        Kind::PluginMetadata | Kind::Configs => Vec::new(),
     });
     found.extend(match kind {
         Kind::Upstreams => nodes(&node, ""),

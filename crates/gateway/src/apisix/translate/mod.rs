@@ -55,6 +55,7 @@ pub(crate) fn translate(
             plugins::check(&into, &set.plugins, &mut value)?;
         }
         Kind::PluginMetadata => metadata(key, plugins)?,
+        Kind::Configs => {}
         Kind::GlobalRules => {
             let set: PluginSet = fill(&mut value)?;
             plugins::check(&into, &set.plugins, &mut value)?;

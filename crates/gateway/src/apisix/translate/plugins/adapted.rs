@@ -151,53 +151,6 @@ impl Adapted for ForwardAuth {
     }
 }
 
-/// Writes a record of each request to a file.
-#[derive(Clone, Record)]
-pub(super) struct FileLogger {
-    path: String,
-}
-
-impl Adapted for FileLogger {
-    fn ours(&self, _: &Json) -> Result<Json, Invalid> {
-        Ok(json!({ "path": self.path }))
-    }
-}
-
-/// Sends a record of each request to a server.
-#[derive(Clone, Record)]
-pub(super) struct HttpLogger {
-    #[field(matches = url)]
-    uri: String,
-    #[field(secret, len_min = 0)]
-    auth_header: Option<String>,
-    #[field(default = 3, between = [1, 86400])]
-    timeout: u32,
-    #[field(default = 0, between = [0, 1_000_000])]
-    max_retry_count: u32,
-    #[field(default = 1, between = [0, 86400])]
-    retry_delay: u32,
-    #[field(default = 5, between = [1, 3600])]
-    inactive_timeout: u32,
-    #[field(default = 1000, between = [1, 1_000_000])]
-    batch_max_size: u32,
-}
-
-impl Adapted for HttpLogger {
-    fn ours(&self, _: &Json) -> Result<Json, Invalid> {
-        let authorization = self.auth_header.as_deref().filter(|value| !value.is_empty());
-        Ok(json!({
-            "http_endpoint": self.uri,
-            "headers": authorization.map(|value| json!({ "Authorization": value })),
-            "timeout": u64::from(self.timeout) * 1_000,
-            "queue": {
-                "max_batch_size": self.batch_max_size,
-                "max_coalescing_delay": self.inactive_timeout,
-                "max_retry_time": self.max_retry_count * self.retry_delay.max(1),
-            },
-        }))
-    }
-}
-
 /// Traces requests, and sends spans to Zipkin.
 #[derive(Clone, Record)]
 pub(super) struct Zipkin {

@@ -1,7 +1,6 @@
 //! The supported plugins of APISIX, and what serves each of them here.
 use super::adapted::{
-    Adapted, BasicAuth, FileLogger, ForwardAuth, HttpLogger, IpRestriction, KeyAuth, OpenTelemetry,
-    Prometheus, Zipkin,
+    Adapted, BasicAuth, ForwardAuth, IpRestriction, KeyAuth, OpenTelemetry, Prometheus, Zipkin,
 };
 use super::known::known_members;
 use super::{consumer, refused};
@@ -69,7 +68,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 25] = [
+static ROWS: [Row; 26] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -85,6 +84,7 @@ static ROWS: [Row; 25] = [
     with_credential::<consumer::KeyAuth>(adapted::<KeyAuth>("key-auth", 2_500, "key-auth")),
     same("consumer-restriction", 2_400, "consumer-restriction"),
     adapted::<ForwardAuth>("forward-auth", 2_002, "forward-auth"),
+    same("proxy-mirror", 1_010, "proxy-mirror"),
     same("proxy-rewrite", 1_008, "proxy-rewrite"),
     same("api-breaker", 1_005, "api-breaker"),
     same("limit-conn", 1_003, "limit-conn"),
@@ -93,8 +93,8 @@ static ROWS: [Row; 25] = [
     same("redirect", 900, "apisix-redirect"),
     same("response-rewrite", 899, "response-rewrite"),
     adapted::<Prometheus>("prometheus", 500, "prometheus"),
-    adapted::<HttpLogger>("http-logger", 410, "http-log"),
-    adapted::<FileLogger>("file-logger", 399, "file-log"),
+    same("http-logger", 410, "http-logger"),
+    same("file-logger", 399, "file-logger"),
 ];
 
 /// All of them.
@@ -140,7 +140,12 @@ impl Row {
         match self.fields {
             Fields::Same => {
                 let config = plugin.check(&written).map_err(|found| refused(self.name, &found))?;
-                Ok(Configuration { theirs: config.clone(), ours: config })
+                let mut ours = config.clone();
+                // The metadata of a logger has the format of those that have none of their own.
+                if ours.get("log_format").is_some_and(Json::is_null) {
+                    ours["log_format"] = metadata["log_format"].clone();
+                }
+                Ok(Configuration { theirs: config, ours })
             }
             Fields::Adapted { adapt, .. } => adapt(self.name, &written, metadata),
         }
