@@ -13,6 +13,7 @@ mod apisix_cors;
 mod apisix_redirect;
 mod basic_auth;
 mod bot_detection;
+mod conditional;
 mod consumer_restriction;
 mod correlation_id;
 mod cors;
@@ -22,6 +23,7 @@ mod fault_injection;
 mod file_log;
 mod file_logger;
 mod forward_auth;
+mod gzip;
 mod hmac_auth;
 mod http_log;
 mod http_logger;
@@ -65,7 +67,9 @@ mod zipkin;
 pub const KONG_VERSION: &str = "3.9.1";
 
 const fn define<P: Plugin>() -> Definition {
-    Definition { version: KONG_VERSION, ..weir_plugin::define::<P>() }
+    let plain = weir_plugin::define::<P>();
+    let schema = plain.schema.with_reader(conditional::read::<P>);
+    Definition { version: KONG_VERSION, schema, build: conditional::build::<P>, ..plain }
 }
 
 /// Every bundled plugin: the only list of them.
@@ -101,6 +105,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<response_ratelimiting::ResponseRateLimiting>(),
     define::<apisix_redirect::ApisixRedirect>(),
     define::<response_rewrite::ResponseRewrite>(),
+    define::<gzip::Gzip>(),
     define::<proxy_mirror::ProxyMirror>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),

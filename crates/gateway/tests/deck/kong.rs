@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 22] = [
     "api-breaker",
     "apisix-cors",
     "apisix-redirect",
@@ -16,6 +16,7 @@ const OTHERS: [&str; 21] = [
     "fault-injection",
     "file-logger",
     "forward-auth",
+    "gzip",
     "http-logger",
     "jwt-auth",
     "limit-conn",

@@ -68,7 +68,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 26] = [
+static ROWS: [Row; 27] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -90,6 +90,7 @@ static ROWS: [Row; 26] = [
     same("limit-conn", 1_003, "limit-conn"),
     same("limit-count", 1_002, "limit-count"),
     same("limit-req", 1_001, "limit-req"),
+    same("gzip", 995, "gzip"),
     same("redirect", 900, "apisix-redirect"),
     same("response-rewrite", 899, "response-rewrite"),
     adapted::<Prometheus>("prometheus", 500, "prometheus"),

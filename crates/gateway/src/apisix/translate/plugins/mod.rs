@@ -19,6 +19,8 @@ use weir_model::{ConfigError, PluginSchema, Streams, Uuid};
 struct Meta {
     #[field(default = false)]
     disable: bool,
+    /// The condition under which the plugin runs.
+    filter: Option<Json>,
 }
 
 /// The supported plugins, in the order in which APISIX runs them.
@@ -78,6 +80,7 @@ struct Configured {
     row: &'static Row,
     configuration: Configuration,
     enabled: bool,
+    filter: Option<Json>,
 }
 
 impl Configured {
@@ -89,14 +92,18 @@ impl Configured {
         let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
         let metadata = metadata(into.objects, name);
         let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
-        Ok(Configured { row, configuration, enabled: !meta.is_some_and(|meta| meta.disable) })
+        let enabled = !meta.as_ref().is_some_and(|meta| meta.disable);
+        Ok(Configured { row, configuration, enabled, filter: meta.and_then(|meta| meta.filter) })
     }
 
     /// The entity, without its scope.
     fn entity(self, into: &Entities<'_>) -> Json {
-        let Configured { row, configuration: Configuration { mut ours, .. }, enabled } = self;
+        let Configured { row, configuration: Configuration { mut ours, .. }, enabled, filter } = self;
         if row.name == "limit-count" && ours["group"].is_null() {
             ours["group"] = into.key.tag().into();
+        }
+        if let Some(filter) = filter {
+            ours["_meta"] = json!({ "filter": filter });
         }
         json!({ "name": row.ours, "config": ours, "enabled": enabled })
     }
