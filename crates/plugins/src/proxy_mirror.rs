@@ -128,6 +128,6 @@ fn headers(exchange: &Exchange) -> HeaderMap {
         Some((HeaderName::from_bytes(field.name).ok()?, HeaderValue::from_bytes(field.value).ok()?))
     });
     let mut headers = HeaderMap::new();
-    copied.for_each(|(name, value)| drop(headers.append(name, value)));
+    headers.extend(copied);
     headers
 }
