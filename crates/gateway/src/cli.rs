@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Import configurations into the database, and export them.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Read secrets that configurations refer to.
+    #[command(subcommand)]
+    Vault(VaultCommand),
     /// Print the manual of all settings.
     Settings,
     /// Print the version.
@@ -61,6 +64,17 @@ pub(crate) enum Command {
 pub(crate) enum AdminCommand {
     /// Generate a token for the Admin API: print it, and its hash for the setting `admin_auth`.
     Token,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VaultCommand {
+    /// Print the secret that a reference leads to.
+    Get {
+        /// The reference: `{vault://env/my-secret}`, or `env/my-secret` in short.
+        reference: Option<String>,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
 }
 
 #[derive(Debug, Subcommand)]

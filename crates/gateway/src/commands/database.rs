@@ -100,7 +100,8 @@ fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String> {
     folder.and_then(Prefix::take).map(Some).map_err(|error| error.to_string())
 }
 
-fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, String> {
+/// Waits for work that needs a runtime.
+pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
 }

@@ -5,10 +5,11 @@ mod database;
 mod demo;
 mod echo;
 mod explain;
+mod vault;
 
 pub(crate) use compare::CompareArgs;
 
-use crate::cli::{AdminCommand, Command, SettingsArgs};
+use crate::cli::{AdminCommand, Command, SettingsArgs, VaultCommand};
 use crate::configuration::process_environment;
 use crate::node::Node;
 use crate::node::command_socket::{self, Request};
@@ -43,6 +44,10 @@ pub(crate) fn perform(command: Command, definitions: Definitions) -> Result<Exit
         Command::Config(command) => {
             let settings = load(command.store().clone().into())?.settings;
             print(&database::transfer(command, &settings, definitions)?)
+        }
+        Command::Vault(VaultCommand::Get { reference, settings }) => {
+            let reference = reference.ok_or(vault::NO_REFERENCE)?;
+            print(&vault::get(&reference, &load(settings)?.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
         Command::Version => print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -12,6 +12,7 @@ mod source;
 mod table;
 mod trusted_certificates;
 mod value;
+mod vaults;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
@@ -22,6 +23,7 @@ pub(crate) use source::Problem;
 pub(crate) use table::Settings;
 pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
+pub(crate) use vaults::configure as configure_vaults;
 
 use serde_json::{Map, Value as Json};
 use source::{Given, Origin};
@@ -83,15 +85,16 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     for Flag { written, name, value } in &sources.flags {
         given.flag(written, name, value, &mut problems);
     }
+    // References are shown, and not what they lead to.
+    let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
+    vaults::resolve(&mut given, &mut problems);
     let mut settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &mut settings {
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
     }
-    let shown = |declaration: &Declaration| (declaration.name.to_owned(), given.shown(declaration));
     match settings {
         Some(settings) if problems.is_empty() => {
-            let shown = TABLE.iter().map(shown).collect();
             Ok(Loaded { settings, given: given.names(), warnings, shown })
         }
         _ => Err(problems),
@@ -131,9 +134,6 @@ fn short_of_memory(settings: &Settings) -> Option<String> {
 
 /// Checks rules across settings.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
-    if settings.router_flavor == RouterFlavor::Traditional {
-        warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
-    }
     if settings.declarative_config.is_some() && settings.declarative_config_string.is_some() {
         problems.push(Problem {
             origin: given.origin("declarative_config_string"),
