@@ -1,6 +1,6 @@
 //! Consumers and their credentials.
 use super::schema::{Consumer, Credential, PluginSet, Plugins};
-use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins, references};
 use serde_json::json;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
@@ -87,6 +87,9 @@ pub(super) fn translate_credential(into: &mut Entities<'_>, value: &mut Json) ->
 
 /// Takes the credentials out of a consumer's plugins.
 fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Result<(), Invalid> {
+    for name in ["key-auth", "basic-auth", "jwt-auth"] {
+        set.get(name).map_or(Ok(()), references::none_in)?;
+    }
     if let Some(written) = set.remove("key-auth") {
         let KeyAuth { key } = plugins::read("key-auth", &written)?;
         let entity = json!({ "key": key, "consumer": consumer });

@@ -4,6 +4,7 @@ mod consumer;
 mod json_schema;
 mod mistakes;
 mod plugins;
+mod references;
 mod route;
 mod schema;
 mod ssl;

@@ -5,7 +5,7 @@ mod list;
 
 use super::json_schema::{self, Described};
 use super::schema::{Plugins, invalid};
-use super::{Entities, Invalid, Json, Key, Kind, Objects, consumer, fill_in, mistakes};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, consumer, fill_in, mistakes, references};
 use known::retain_known;
 use list::{Configuration, Row, find, rows};
 use serde_json::json;
@@ -91,6 +91,7 @@ impl Configured {
         let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
         let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
         let metadata = metadata(into.objects, name);
+        let written = references::translated(&written)?;
         let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
         let enabled = !meta.as_ref().is_some_and(|meta| meta.disable);
         Ok(Configured { row, configuration, enabled, filter: meta.and_then(|meta| meta.filter) })
