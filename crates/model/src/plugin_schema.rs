@@ -72,6 +72,12 @@ impl PluginSchema {
         }
     }
 
+    /// The same plugin, whose configurations are read by this function.
+    pub const fn with_reader(mut self, read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>) -> Self {
+        self.read = read;
+        self
+    }
+
     /// The same plugin, which may not be configured for one consumer.
     pub const fn without_consumer(mut self) -> Self {
         self.for_consumers = false;

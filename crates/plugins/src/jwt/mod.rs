@@ -78,15 +78,15 @@
 //! `error="invalid_token"` if there was a token. With `anonymous`, such requests pass as that consumer instead.
 
 mod cache;
-mod claims;
+pub(crate) mod claims;
 mod credential;
 mod jwk;
 mod jwks;
-mod key;
+pub(crate) mod key;
 mod pss;
 mod roca;
 mod secrets;
-mod token;
+pub(crate) mod token;
 mod verify;
 
 use crate::shared::authentication::{Consumers, Fallback};
