@@ -21,7 +21,7 @@ use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Pl
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 301, between = [200, 599])]
+    #[field(default = 301, between = [100, 599])]
     pub status_code: u16,
     /// The URL to redirect to.
     #[field(matches = url)]

@@ -38,7 +38,7 @@ use weir_plugin::{
 #[record(check = violations)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 503, between = [200, 599])]
+    #[field(default = 503, between = [100, 599])]
     pub status_code: u16,
     /// The message, wrapped in JSON.
     pub message: Option<String>,

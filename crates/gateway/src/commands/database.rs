@@ -1,12 +1,13 @@
 //! The commands on the database: `weir migrations` and `weir config`.
-use crate::cli::{ConfigCommand, MigrationsCommand};
+use crate::cli::{ConfigCommand, ExportTarget, MigrationsCommand};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::{Definitions, schemas};
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
 use crate::store::migrations::{self, Task};
-use crate::store::{self, Store, StoreError, transfer};
+use crate::store::transfer::{self, Unset};
+use crate::store::{self, Store, StoreError};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};
@@ -36,7 +37,7 @@ pub(crate) fn transfer(
 ) -> Result<String, String> {
     match command {
         ConfigCommand::DbImport { file, .. } => import(file, settings, definitions),
-        ConfigCommand::DbExport { file, .. } => export(&file, settings, definitions),
+        ConfigCommand::DbExport { file, target, .. } => export(&file, target, settings, definitions),
     }
 }
 
@@ -54,7 +55,12 @@ fn import(file: PathBuf, settings: &Settings, definitions: Definitions) -> Resul
     Ok(format!("{}: {count} entities imported\n", source.origin))
 }
 
-fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+fn export(
+    file: &Path,
+    target: ExportTarget,
+    settings: &Settings,
+    definitions: Definitions,
+) -> Result<String, String> {
     let (plugins, _) = schemas(definitions, &settings.plugins);
     let loaded = wait_for(async {
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
@@ -63,7 +69,15 @@ fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<
     let mut entities = Entities::from_iter(loaded.entities);
     entities.expire(now().as_secs().cast_signed());
     let entities: Vec<_> = entities.iter().cloned().collect();
-    let text = transfer::export(&entities, &plugins);
+    let text = match target {
+        ExportTarget::Weir => transfer::export(&entities, &plugins, Unset::LeftOut),
+        ExportTarget::Kong => {
+            let (text, left_out) = transfer::export_for_kong(&entities, &plugins);
+            let said = left_out.iter().map(|line| format!("left out, because Kong 3.9 lacks it: {line}\n"));
+            io::stderr().write_all(said.collect::<String>().as_bytes()).map_err(|error| error.to_string())?;
+            text
+        }
+    };
     if file == Path::new("-") {
         return Ok(text);
     }

@@ -1,9 +1,11 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
+use crate::admin::kong_words::WrittenEntity;
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
 use crate::admin::response::{ApiError, json_response};
+use crate::admin::snis;
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
@@ -29,9 +31,20 @@ fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
 
 pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     match kind_of(&name, control.plugins()) {
+        None if name == "tags" => json_response(StatusCode::OK, &of_tags()),
         Some(kind) => json_response(StatusCode::OK, &kind.schema().to_json()),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
+}
+
+/// Of what `/tags` lists.
+fn of_tags() -> Value {
+    let text = |description: &str| json!({ "type": "string", "required": true, "description": description });
+    json!({ "fields": [
+        { "tag": text("The tag.") },
+        { "entity_name": text("The collection of the entity that has it.") },
+        { "entity_id": { "type": "string", "required": true, "uuid": true, "description": "The id of the entity." } },
+    ] })
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
@@ -80,10 +93,14 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Api
         let plugin = written.get("name").and_then(Value::as_str).and_then(|name| find_plugin(plugins, name));
         form::typed(kind, &mut written, plugin);
     }
+    snis::check(kind, &mut written)?;
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
     let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
-    Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(ApiError::Schema)
+    let members = written.into();
+    let read = Entity::read(kind, &members, &[], reading);
+    let written = WrittenEntity { kind, members: &members, plugins };
+    read.map(drop).map_err(|errors| ApiError::Schema(written.violations(&errors)))
 }
 
 /// Finds entities by name, and accepts any id, because a client may validate before it creates the other entity. Takes
