@@ -1,7 +1,7 @@
 //! What the Admin API tells of the node: its schemas, its tags, its targets' health, its whole configuration.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Message, Peer};
+use crate::harness::{Gateway, Identity, Message, Peer};
 use serde_json::{Value, json};
 
 const SAMPLE: &str = r#"
@@ -270,11 +270,11 @@ fn a_configuration_that_is_wrong_is_refused_entity_by_entity() {
     assert_eq!((&told[0]["entity_type"], &told[0]["entity_name"]), (&json!("service"), &json!("s")));
     assert_eq!(told[0]["errors"][0]["field"], "retries");
     assert_eq!(told[1]["entity_id"], "5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4");
-    assert_eq!(told[1]["errors"][0]["field"], "paths");
+    assert_eq!(told[1]["errors"][0]["field"], "paths.1");
     let many = json!({ "_format_version": "3.0", "services": vec![1; 1_000] }).to_string();
     let many = send(&gateway, "POST", "/config?flatten_errors=1", "application/json", &many).json();
     assert_eq!(many["flattened_errors"].as_array().unwrap().len(), 100);
-    assert!(many["message"].as_str().unwrap().ends_with("; and 900 more"));
+    assert!(many["hint"].as_str().unwrap().ends_with("; and 900 more"));
     let deep = send(&gateway, "POST", "/config", "text/yaml", wrong).json();
     assert!(deep["fields"]["services"][0]["retries"].is_string(), "{deep}");
     for (content_type, body, status) in [
@@ -350,4 +350,65 @@ fn what_tools_tolerate_to_be_absent_is_absent() {
     }
     let answer = send(&gateway, "DELETE", "/endpoints", "application/json", "");
     assert_eq!((answer.status, answer.json()), (405, json!({ "message": "Method not allowed" })));
+}
+
+#[test]
+fn a_configuration_is_read_as_kong_reads_it() {
+    let gateway = Gateway::start(SAMPLE);
+    let load = |text: &str| send(&gateway, "POST", "/config", "text/yaml", text);
+    let answer = load("{_format_version: \"3.0\", services: [{name: braces, host: a.test},],}");
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert!(
+        get(&gateway, "/config")["config"].as_str().unwrap().contains("path: null"),
+        "unset fields are shown"
+    );
+    let broken = load("{\"_format_version\": \"3.0\", \"services\": [}");
+    assert!(broken.status == 400 && broken.text().contains("not valid JSON"), "{}", broken.text());
+    let identity = Identity::new("client.test");
+    let nested = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: one\n  url: https://a.test\n  client_certificate: {{cert: {cert}, key: \
+         {key}}}\n- name: two\n  url: https://a.test\n  client_certificate: {{cert: {cert}, key: {key}}}\n",
+        cert = identity.cert_yaml(),
+        key = identity.key_yaml()
+    );
+    assert_eq!(load(&nested).status, 201);
+    let certificates = get(&gateway, "/certificates")["data"].clone();
+    assert_eq!(certificates.as_array().unwrap().len(), 1, "{certificates}");
+    for name in ["one", "two"] {
+        assert_eq!(
+            get(&gateway, &format!("/services/{name}"))["client_certificate"]["id"],
+            certificates[0]["id"]
+        );
+    }
+}
+
+#[test]
+fn a_repeated_target_is_one_target() {
+    let targets = "targets: [{target: a.test, weight: 1}, {target: \"a.test:8000\", weight: 2}]";
+    let gateway = Gateway::start(&format!("_format_version: \"3.0\"\nupstreams:\n- name: u\n  {targets}\n"));
+    let listed = get(&gateway, "/upstreams/u/targets")["data"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!((&listed[0]["target"], &listed[0]["weight"]), (&json!("a.test:8000"), &json!(2)));
+}
+
+#[test]
+fn an_upstream_that_is_made_anew_keeps_the_health_of_its_targets() {
+    let gateway = Gateway::empty().start();
+    let call = |method: &str, path: &str, body: Value| {
+        let answer = send(&gateway, method, path, "application/json", &body.to_string());
+        assert!(answer.status < 300, "{method} {path}: {}", answer.text());
+    };
+    let make = || {
+        let checks = json!({ "passive": { "unhealthy": { "http_failures": 1 } } });
+        call("POST", "/upstreams?wait=true", json!({ "name": "u", "healthchecks": checks }));
+        call("POST", "/upstreams/u/targets?wait=true", json!({ "target": "127.0.0.1:1" }));
+    };
+    let health = || get(&gateway, "/upstreams/u/health")["data"][0]["health"].clone();
+    make();
+    assert_eq!(health(), "HEALTHY");
+    call("PUT", "/upstreams/u/targets/127.0.0.1:1/unhealthy", json!({}));
+    assert_eq!(health(), "UNHEALTHY");
+    call("DELETE", "/upstreams/u?wait=true", json!({}));
+    make();
+    assert_eq!(health(), "UNHEALTHY");
 }

@@ -27,10 +27,12 @@
 
 mod echo;
 
+use crate::shared::interim_status;
 use echo::Node;
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
+    Record, WantsBody,
 };
 
 /// The response.
@@ -80,6 +82,10 @@ impl Plugin for RequestTermination {
     const PRIORITY: i32 = 2;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
+
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        interim_status::warnings(config)
+    }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self { config, node: Node::new(build) })

@@ -15,9 +15,9 @@ use std::time::Duration;
 use weir_model::check::protocols_match;
 use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
 use weir_model::find_plugin;
+use weir_model::rule::expires;
 use weir_model::schema::{FieldError, Json, JsonMap, Kind, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
-use weir_model::rule::expires;
 use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
@@ -71,15 +71,24 @@ impl Edit {
         match resolved.kind {
             EntityKind::Targets => {
                 let old = resolved.found.map(members).unwrap_or_default();
-                for (name, value) in old.into_iter().filter(|(name, _)| KEPT_OF_TARGETS.contains(&name.as_str())) {
+                for (name, value) in
+                    old.into_iter().filter(|(name, _)| KEPT_OF_TARGETS.contains(&name.as_str()))
+                {
                     written.entry(name).or_insert(value);
                 }
             }
-            EntityKind::Certificates => drop(written.entry("snis").or_insert_with(|| Json::Array(Vec::new()))),
+            // A `ttl` counts from the write: what a client has read is what was left of it.
+            EntityKind::Custom(kind) if resolved.found.is_some() => {
+                if kind.schema().ttl.is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) {
+                    written.remove("created_at");
+                }
+            }
+            EntityKind::Certificates => {
+                drop(written.entry("snis").or_insert_with(|| Json::Array(Vec::new())))
+            }
             _ => {}
         }
     }
-
 
     fn update(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
         let found = resolved.existing()?;

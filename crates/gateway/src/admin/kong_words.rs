@@ -35,7 +35,9 @@ impl<'w> WrittenEntity<'w> {
         if let Some(words) = self.uniqueness(error) {
             return vec![Violation { message: words, is_entity: true, path: String::new(), ..plain }];
         }
-        let Some(located) = self.locate(&error.path).filter(|_| !plain.is_fixed()) else { return vec![plain] };
+        let Some(located) = self.locate(&error.path).filter(|_| !plain.is_fixed()) else {
+            return vec![plain];
+        };
         let hint = Some(error.message.clone());
         if let Some((message, is_entity)) = located.words(&error.message) {
             let path = if is_entity { String::new() } else { error.path.clone() };
@@ -53,9 +55,7 @@ impl<'w> WrittenEntity<'w> {
         let Located { field, value, .. } = self.locate(&error.path).filter(|_| is_twice)?;
         let shown = value.as_str().filter(|_| !field.is_confidential()).map(quoted)?;
         let (kind, name) = (self.kind.as_str(), field.name);
-        Some(format!(
-            "uniqueness violation: '{kind}' entity with {name} set to '{shown}' already declared"
-        ))
+        Some(format!("uniqueness violation: '{kind}' entity with {name} set to '{shown}' already declared"))
     }
 
     /// The field at a path, and its value.
@@ -161,17 +161,19 @@ impl Located<'_> {
     fn text(&self, text: &str, ours: &str) -> Option<Words> {
         let field = self.field;
         let is_element = matches!(field.kind, Kind::Array(_) | Kind::Map(_));
-        let length = if is_element { text.is_empty().then(|| too_short(1)) } else { self.length(text.len(), 1) };
-        let names = || field.one_of.iter().filter_map(|literal| literal.to_json().as_str().map(str::to_owned));
+        let length =
+            if is_element { text.is_empty().then(|| too_short(1)) } else { self.length(text.len(), 1) };
+        let names =
+            || field.one_of.iter().filter_map(|literal| literal.to_json().as_str().map(str::to_owned));
         let is_allowed = field.one_of.is_empty() || names().any(|name| name == text);
         let of_kong = || names().filter(|name| !field.extension_values.contains(&name.as_str()));
-        let words = length
-            .or_else(|| (!is_allowed).then(|| expected_one_of(of_kong())))
-            .or_else(|| Some(format!("should start with: {}", field.starts_with.filter(|it| !text.starts_with(it))?)));
+        let words = length.or_else(|| (!is_allowed).then(|| expected_one_of(of_kong()))).or_else(|| {
+            Some(format!("should start with: {}", field.starts_with.filter(|it| !text.starts_with(it))?))
+        });
         match words {
             Some(words) => Some((words, false)),
             None if field.is_confidential() => None,
-            None => of_rule(field.rule?, text, ours),
+            None => field.check?(text).err().and_then(|_| of_rule(field.rule?, text, ours)),
         }
     }
 }
@@ -276,11 +278,17 @@ fn route_path(text: &str, ours: &str) -> Option<String> {
 
 fn has_port(text: &str) -> bool {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
-    port.is_some_and(|(host, port)| !host.is_empty() && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
+    port.is_some_and(|(host, port)| {
+        !host.is_empty() && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 fn host(text: &str) -> String {
-    if has_port(text) { "must not have a port".to_owned() } else { format!("invalid value: {}", quoted(text)) }
+    if has_port(text) {
+        "must not have a port".to_owned()
+    } else {
+        format!("invalid value: {}", quoted(text))
+    }
 }
 
 fn wildcard_host(text: &str) -> String {
@@ -319,7 +327,8 @@ fn authority(text: &str, ours: &str) -> Words {
     if text.matches("-----BEGIN CERTIFICATE-----").count() > 1 {
         ("please submit only one certificate at a time".to_owned(), true)
     } else if ours.contains("CA:TRUE") {
-        let words = "certificate does not appear to be a CA because it is missing the \"CA\" basic constraint";
+        let words =
+            "certificate does not appear to be a CA because it is missing the \"CA\" basic constraint";
         (words.to_owned(), true)
     } else {
         (format!("invalid certificate: {ours}"), false)

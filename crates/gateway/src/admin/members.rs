@@ -102,8 +102,7 @@ impl Membership {
 
     /// What the body names: one, or a list.
     fn texts(self, body: &JsonMap) -> Result<Vec<&str>, ApiError> {
-        let wrong =
-            |field: &str, message: String| Err(ApiError::violation(field, message));
+        let wrong = |field: &str, message: String| Err(ApiError::violation(field, message));
         if let Some(other) = body.keys().find(|name| *name != self.argument) {
             return wrong("", format!("unknown field `{other}`; there is `{}`", self.argument));
         }

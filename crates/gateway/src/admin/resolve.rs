@@ -49,7 +49,8 @@ impl<'e> ResolvedPath<'e> {
 /// Adds server names to those that are written.
 fn add_names(members: &mut JsonMap, names: &Json) {
     let written = members.entry("snis").or_insert_with(|| Json::Array(Vec::new()));
-    let added: Vec<_> = names.as_array().into_iter().flatten().filter(|name| !has(written, name)).cloned().collect();
+    let added: Vec<_> =
+        names.as_array().into_iter().flatten().filter(|name| !has(written, name)).cloned().collect();
     match written {
         Json::Array(written) => written.extend(added),
         Json::Null => *written = added.into(),

@@ -5,8 +5,8 @@ use super::violations::Violation;
 use crate::registry::Op;
 use std::collections::BTreeSet;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Json, JsonMap};
 use weir_model::rule::wildcard_host as server_name;
+use weir_model::schema::{Json, JsonMap};
 use weir_model::{Entities, Uuid};
 
 /// Takes the names out of the members of a certificate; none if it has no `snis`.

@@ -34,10 +34,12 @@ impl Violation {
         if message.starts_with("required: ") {
             return at(path.clone(), REQUIRED, "");
         }
-        if let Some((name, hint)) = message.strip_prefix("unknown field `").and_then(|it| it.split_once('`')) {
+        if let Some((name, hint)) = message.strip_prefix("unknown field `").and_then(|it| it.split_once('`'))
+        {
             return at(named(name), UNKNOWN, hint);
         }
-        let unsupported = message.strip_prefix('`').and_then(|rest| rest.split_once("` is not supported yet"));
+        let unsupported =
+            message.strip_prefix('`').and_then(|rest| rest.split_once("` is not supported yet"));
         if let Some((name, _)) = unsupported {
             return at(named(name), UNKNOWN, "not supported yet; leave it out");
         }
@@ -115,12 +117,15 @@ fn hint(violations: &[Violation]) -> Option<String> {
 /// The lines of Kong's message: first those on the entity, then those on its fields, two levels deep.
 fn lines(fields: &Json) -> Vec<String> {
     let members = members(fields);
-    let of_entity = members.iter().filter(|(name, _)| name == ENTITY).flat_map(|(_, list)| self::members(list));
+    let of_entity =
+        members.iter().filter(|(name, _)| name == ENTITY).flat_map(|(_, list)| self::members(list));
     let mut lines: Vec<_> = of_entity.map(|(_, message)| lua_table(message, 0)).collect();
     for (name, errors) in members.iter().filter(|(name, _)| name != ENTITY) {
         match errors {
             Json::Object(_) | Json::Array(_) => lines.extend(
-                self::members(errors).iter().map(|(below, error)| format!("{name}.{below}: {}", lua_table(error, 0))),
+                self::members(errors)
+                    .iter()
+                    .map(|(below, error)| format!("{name}.{below}: {}", lua_table(error, 0))),
             ),
             message => lines.push(format!("{name}: {}", lua_table(message, 0))),
         }
@@ -222,7 +227,10 @@ mod tests {
     #[test]
     fn one_violation_is_not_counted() {
         let one = of(&[("host", "required: set `host`")]);
-        assert_eq!((one.message.as_str(), one.hint), ("schema violation (host: required field missing)", None));
+        assert_eq!(
+            (one.message.as_str(), one.hint),
+            ("schema violation (host: required field missing)", None)
+        );
         let one = of(&[("config", "unknown field `garbage`; there are: a, b")]);
         assert_eq!(one.message, "schema violation (config.garbage: unknown field)");
     }

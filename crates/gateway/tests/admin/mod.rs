@@ -31,6 +31,7 @@ files! {
     declarative,
     errors,
     flattened_errors,
+    messages,
     methods,
     pages,
     plugins,

@@ -9,7 +9,9 @@ use crate::entity_reader::{COMMENT_FIELDS, EntityReader, RawEntity};
 use crate::node::{Node, Position, Value};
 use crate::other_plugins::IGNORED_PLUGIN;
 use crate::plugin_schema::{EntityKinds, PluginSchema, custom_hint, find_plugin};
-use crate::schema::{Choice, ConfigError, Reader, Record, RecordContext, path_text, quoted, read_record, readable};
+use crate::schema::{
+    Choice, ConfigError, Reader, Record, RecordContext, path_text, quoted, read_record, readable,
+};
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -133,7 +135,8 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             let next = self.document.targets.len();
             let at = *self.targets.entry((target.upstream, target.target.clone())).or_insert(next);
             if let Some(earlier) = self.document.targets.get_mut(at) {
-                let message = format!("the target `{}` is here twice; this one counts", quoted(&target.target));
+                let message =
+                    format!("the target `{}` is here twice; this one counts", quoted(&target.target));
                 let path = self.entities.reader.path_of("target");
                 self.warnings.push(ConfigError { at: item.node.position_of("target"), path, message });
                 *earlier = target.clone();

@@ -5,7 +5,8 @@ use serde_json::json;
 impl RecordSchema {
     /// What `/schemas/NAME` answers: an ordered array of single-member objects.
     pub fn to_json(&self) -> Json {
-        let mut described = json!({ "fields": self.fields.iter().filter(|it| !it.extension).map(field).collect::<Vec<_>>() });
+        let mut described =
+            json!({ "fields": self.fields.iter().filter(|it| !it.extension).map(field).collect::<Vec<_>>() });
         if !self.old_names.is_empty() {
             described["shorthand_fields"] = old_names::described(self).into();
         }

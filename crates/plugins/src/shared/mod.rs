@@ -4,6 +4,7 @@
 pub(crate) mod authentication;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
+pub(crate) mod interim_status;
 pub(crate) mod members;
 pub(crate) mod multipart;
 pub(crate) mod random_id;

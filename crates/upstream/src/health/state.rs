@@ -221,17 +221,16 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
 #[derive(Default)]
 pub struct TargetStates(Mutex<ByUpstream>);
 
-type ByUpstream = HashMap<Box<str>, Targets>;
+type ByUpstream = HashMap<Box<str>, HashMap<Box<str>, Retained>>;
 
-/// The state of one upstream's targets.
-#[derive(Default)]
-struct Targets {
-    states: HashMap<Box<str>, Arc<TargetState>>,
-    /// Since when there is no such upstream.
+/// The state of a target, which may be gone.
+struct Retained {
+    state: Arc<TargetState>,
+    /// Since when there is no such target.
     gone: Option<Instant>,
 }
 
-/// How long the state of a deleted upstream is kept, as in Kong, because tools delete and make anew.
+/// How long the state of a deleted target is kept, as in Kong, because tools delete and make anew.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 impl TargetStates {
@@ -242,14 +241,14 @@ impl TargetStates {
     /// The state of one target.
     pub fn of(&self, upstream: &str, target: &str) -> Arc<TargetState> {
         let mut all = self.lock();
-        if let Some(state) = all.get(upstream).and_then(|targets| targets.states.get(target)) {
-            return state.clone();
+        if let Some(known) = all.get(upstream).and_then(|targets| targets.get(target)) {
+            return known.state.clone();
         }
-        let states = &mut all.entry(upstream.into()).or_default().states;
-        states.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
+        let fresh = || Retained { state: Arc::new(TargetState::of(target)), gone: None };
+        all.entry(upstream.into()).or_default().entry(target.into()).or_insert_with(fresh).state.clone()
     }
 
-    /// Removes targets that no longer exist or are no longer monitored; those of an upstream that is gone, a while later.
+    /// Removes targets that are no longer monitored, and a while later those that no longer exist.
     pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
@@ -261,14 +260,15 @@ impl TargetStates {
         }
         let upstreams: HashMap<&str, &Upstream> =
             document.upstreams.iter().map(|upstream| (upstream.name.as_str(), &**upstream)).collect();
-        all.retain(|name, targets| match upstreams.get(&**name) {
-            Some(upstream) => {
-                targets.gone = None;
-                let named = named.get(&upstream.id);
-                targets.states.retain(|target, _| named.is_some_and(|named| named.contains(&**target)));
-                is_watched(upstream)
-            }
-            None => targets.gone.get_or_insert_with(Instant::now).elapsed() < KEPT_FOR,
+        all.retain(|name, targets| {
+            let upstream = upstreams.get(&**name);
+            let named = upstream.and_then(|upstream| named.get(&upstream.id));
+            targets.retain(|target, known| {
+                let is_there = named.is_some_and(|named| named.contains(&**target));
+                known.gone = known.gone.filter(|_| !is_there);
+                is_there || known.gone.get_or_insert_with(Instant::now).elapsed() < KEPT_FOR
+            });
+            upstream.map_or(!targets.is_empty(), |upstream| is_watched(upstream))
         });
     }
 }

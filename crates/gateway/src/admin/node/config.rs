@@ -73,7 +73,8 @@ pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
         return LoadError::Database.answer(false, control.plugins());
     }
     let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
-    match spawn_low_priority("weir-config", move || export(&entities, control.plugins(), Unset::Shown)).await {
+    match spawn_low_priority("weir-config", move || export(&entities, control.plugins(), Unset::Shown)).await
+    {
         Ok(text) => json_response(StatusCode::OK, &json!({ "config": text })),
         Err(_) => failed(),
     }

@@ -138,7 +138,8 @@ fn place_of<'r>(path: &str, root: &'r Value, kinds: &EntityKinds) -> Option<Plac
 fn client_certificate<'r>(of: &Place<'r>, below: &str) -> Option<Place<'r>> {
     const FIELD: &str = "client_certificate";
     let below = below.strip_prefix(FIELD)?;
-    let entity = of.entity.get(FIELD).filter(|it| it.is_object() && (below.is_empty() || below.starts_with('.')))?;
+    let entity =
+        of.entity.get(FIELD).filter(|it| it.is_object() && (below.is_empty() || below.starts_with('.')))?;
     Some(Place { kind: EntityKind::Certificates, entity, path: format!("{}.{FIELD}", of.path), parent: None })
 }
 
@@ -171,9 +172,11 @@ impl InvalidEntity<'_> {
         let tags = entity.get("tags").and_then(Value::as_array);
         let tags = tags.filter(|tags| tags.iter().all(Value::is_string)).map(|tags| json!(tags));
         let name = entity.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
-        for (field, value) in
-            [("entity_id", id(entity).map(Value::from)), ("entity_name", name.map(Value::from)), ("entity_tags", tags)]
-        {
+        for (field, value) in [
+            ("entity_id", id(entity).map(Value::from)),
+            ("entity_name", name.map(Value::from)),
+            ("entity_tags", tags),
+        ] {
             if let Some(value) = value {
                 told[field] = value;
             }
@@ -310,8 +313,7 @@ mod tests {
         let root = json!({ "services": [{ "host": "a" }, { "host": "a:80" }] });
         let problems = [problem("services[1].host", "no"), problem("services[1]", "bad"), problem("x", "y")];
         let body = response_body(&problems, &root, false, &[]);
-        let expected =
-            r#"declarative config is invalid: {services={[2]={["@entity"]={"bad"},host="must not have a port"}},x="y"}"#;
+        let expected = r#"declarative config is invalid: {services={[2]={["@entity"]={"bad"},host="must not have a port"}},x="y"}"#;
         assert_eq!(body["message"], expected);
     }
 

@@ -71,7 +71,11 @@ struct AddressHealth {
 }
 
 /// Resolves all names at once.
-async fn standings(control: &Arc<Control>, upstream: &Arc<Upstream>, targets: Vec<Arc<Target>>) -> Vec<Standing> {
+async fn standings(
+    control: &Arc<Control>,
+    upstream: &Arc<Upstream>,
+    targets: Vec<Arc<Target>>,
+) -> Vec<Standing> {
     let used = are_used(upstream);
     let asked = targets.into_iter().map(|target| {
         let (control, entity, upstream) = (control.clone(), target.clone(), upstream.clone());
@@ -220,7 +224,8 @@ async fn set(
     let address = names.next().and_then(address);
     let stored = Target::with_port(wanted);
     let is_wanted = |target: &Arc<Target>| {
-        [target.target.as_str(), &target.id.to_string()].contains(&wanted) || stored.as_ref() == Some(&target.target)
+        [target.target.as_str(), &target.id.to_string()].contains(&wanted)
+            || stored.as_ref() == Some(&target.target)
     };
     let target = targets.into_iter().find(is_wanted).ok_or(ApiError::NotFound)?;
     if !are_used(&upstream) {
