@@ -116,6 +116,13 @@ fn entities_are_validated_without_being_made() {
             (200, Some("schema validation successful"))
         );
     }
+    let identity = Identity::new("a.test");
+    let read = |file| std::fs::read_to_string(file).unwrap();
+    let (cert, key) = (read(identity.cert()), read(identity.key()));
+    for (names, status) in [(["a.test", "*.b.test"], 200), (["a.test", "a b"], 400)] {
+        let certificate = json!({ "cert": cert, "key": key, "snis": names });
+        assert_eq!(validate("certificates", certificate).status, status, "{names:?}");
+    }
     let refused = validate("services", json!({ "retries": -1 }));
     let body = refused.json();
     assert_eq!((refused.status, &body["code"], &body["name"]), (400, &json!(2), &json!("schema violation")));

@@ -129,7 +129,7 @@ fn the_file_is_its_users_alone_whatever_the_umask_and_no_link_is_followed() {
 fn a_file_for_kong_lacks_what_kong_lacks() {
     let database = Database::in_sqlite();
     let file = "_format_version: \"3.0\"\nservices:\n- {name: db, host: db.test, protocol: tcp, proxy_protocol: v2}\n\
-                consumer_groups:\n- {name: gold}\nplugins:\n- {name: forward-auth, config: {uri: \"http://a.test\"}}\n\
+                consumer_groups:\n- {name: gold}\nplugins:\n- {name: forward-auth, config: {url: \"http://a.test\"}}\n\
                 - name: rate-limiting\n  config: {minute: 5, window_type: sliding, policy: redis, redis: {cluster_nodes: [{ip: \
                 10.0.0.1}]}}\n- {name: zipkin, config: {header_type: instana}}\n";
     fs::write(database.folder.path().join("kong.yml"), file).unwrap();

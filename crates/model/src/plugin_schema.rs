@@ -200,7 +200,7 @@ impl PluginSchema {
         let mut description = json::kind(&config);
         description["required"] = true.into();
         fields.push(serde_json::json!({ "config": description }));
-        serde_json::json!({ "fields": fields, "entity_checks": [] })
+        serde_json::json!({ "fields": fields })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kong's words for what is wrong with an entity, because programs compare them. They follow from the declaration of the
 //! field and from the value that is written; our own message becomes the hint.
-mod checks;
+pub(crate) mod checks;
 mod rules;
 
 use super::violations::{Violation, steps};

@@ -221,17 +221,36 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
 #[derive(Default)]
 pub struct TargetStates(Mutex<ByUpstream>);
 
-type ByUpstream = HashMap<Box<str>, HashMap<Box<str>, Retained>>;
+type ByUpstream = HashMap<Box<str>, Targets>;
 
-/// The state of a target, which may be gone.
-struct Retained {
-    state: Arc<TargetState>,
-    /// Since when there is no such target.
-    gone: Option<Instant>,
+/// The state of one upstream's targets.
+#[derive(Default)]
+struct Targets {
+    states: HashMap<Box<str>, Arc<TargetState>>,
+    /// The id of the upstream, while there is one.
+    id: Option<Uuid>,
+    /// When the upstream was deleted, or replaced by another of its name.
+    deleted: Option<Instant>,
 }
 
-/// How long the state of a deleted target is kept, as in Kong, because tools delete and make anew.
+/// How long the state of a deleted upstream's targets is kept, as in Kong, because tools delete and make anew.
 const KEPT_FOR: Duration = Duration::from_secs(10);
+
+impl Targets {
+    /// Removes what is not needed with this upstream and these targets; returns whether anything is.
+    fn keep(&mut self, upstream: Option<&Upstream>, named: Option<&HashSet<&str>>) -> bool {
+        let id = upstream.map(|upstream| upstream.id);
+        if self.id.is_some() && self.id != id {
+            self.deleted = Some(Instant::now());
+        }
+        self.id = id;
+        self.deleted = self.deleted.filter(|deleted| deleted.elapsed() < KEPT_FOR);
+        if self.deleted.is_none() {
+            self.states.retain(|target, _| named.is_some_and(|named| named.contains(&**target)));
+        }
+        upstream.map_or(self.deleted.is_some(), is_watched)
+    }
+}
 
 impl TargetStates {
     fn lock(&self) -> MutexGuard<'_, ByUpstream> {
@@ -241,14 +260,14 @@ impl TargetStates {
     /// The state of one target.
     pub fn of(&self, upstream: &str, target: &str) -> Arc<TargetState> {
         let mut all = self.lock();
-        if let Some(known) = all.get(upstream).and_then(|targets| targets.get(target)) {
-            return known.state.clone();
+        if let Some(state) = all.get(upstream).and_then(|targets| targets.states.get(target)) {
+            return state.clone();
         }
-        let fresh = || Retained { state: Arc::new(TargetState::of(target)), gone: None };
-        all.entry(upstream.into()).or_default().entry(target.into()).or_insert_with(fresh).state.clone()
+        let states = &mut all.entry(upstream.into()).or_default().states;
+        states.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
     }
 
-    /// Removes targets that are no longer monitored, and a while later those that no longer exist.
+    /// Removes targets that no longer exist or are no longer monitored; those of a deleted upstream, a while later.
     pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
@@ -261,14 +280,8 @@ impl TargetStates {
         let upstreams: HashMap<&str, &Upstream> =
             document.upstreams.iter().map(|upstream| (upstream.name.as_str(), &**upstream)).collect();
         all.retain(|name, targets| {
-            let upstream = upstreams.get(&**name);
-            let named = upstream.and_then(|upstream| named.get(&upstream.id));
-            targets.retain(|target, known| {
-                let is_there = named.is_some_and(|named| named.contains(&**target));
-                known.gone = known.gone.filter(|_| !is_there);
-                is_there || known.gone.get_or_insert_with(Instant::now).elapsed() < KEPT_FOR
-            });
-            upstream.map_or(!targets.is_empty(), |upstream| is_watched(upstream))
+            let upstream = upstreams.get(&**name).copied();
+            targets.keep(upstream, upstream.and_then(|upstream| named.get(&upstream.id)))
         });
     }
 }

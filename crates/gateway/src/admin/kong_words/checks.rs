@@ -1,5 +1,6 @@
 //! Kong's words for rules across the fields of an entity.
 use super::{Violation, WrittenEntity};
+use serde_json::json;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json, quoted};
 
@@ -62,6 +63,12 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         }
         _ => None,
     }
+}
+
+/// Those of a plugin, as `/schemas/plugins/NAME` shows them.
+pub(crate) fn of_plugin(name: &str) -> Json {
+    let checks = AT_LEAST_ONE.iter().filter(|(_, plugin, _)| *plugin == name);
+    checks.map(|(_, _, fields)| json!({ "at_least_one_of": fields })).collect()
 }
 
 fn at_least_one(written: &WrittenEntity<'_>, message: &str) -> Option<String> {

@@ -252,7 +252,7 @@ mod tests {
         let problems = [
             ("services[0].retries", "too many"),
             ("services[0].routes[0].paths[0]", "no slash"),
-            ("services[0].routes[0]", "matches nothing; set something"),
+            ("services[0].routes[0].hosts", "no such host; write another"),
             ("services[0].routes[0].sources[1].ip", "no address"),
             ("_format_version", "unknown"),
         ];
@@ -275,7 +275,7 @@ mod tests {
                     "errors": [
                         { "type": "field", "field": "sources.2.ip", "message": "invalid ip or cidr range: 'x'" },
                         { "type": "field", "field": "paths.1", "message": slash },
-                        { "type": "entity", "message": "matches nothing" },
+                        { "type": "field", "field": "hosts", "message": "no such host" },
                     ],
                 }),
             ]

@@ -1,7 +1,7 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
-use crate::admin::kong_words::WrittenEntity;
+use crate::admin::kong_words::{WrittenEntity, checks};
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
 use crate::admin::response::{ApiError, json_response};
@@ -48,7 +48,11 @@ fn of_tags() -> Value {
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
-    plugin(&control, &name, PluginSchema::to_json)
+    plugin(&control, &name, |plugin| {
+        let mut schema = plugin.to_json();
+        schema["entity_checks"] = checks::of_plugin(plugin.name);
+        schema
+    })
 }
 
 /// As Kong before 2.0: the configuration alone.
