@@ -37,6 +37,8 @@ pub struct ExchangeState {
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub takes_trailers: bool,
     /// The request's path.
     pub path: NormalPath,
     /// How much of it the route's path matched.
@@ -93,6 +95,7 @@ pub fn begin(
             body: None,
             body_is_whole: false,
             upgrade: None,
+            takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
             captures: None,
@@ -301,13 +304,18 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
 pub struct SessionState {
     /// The route that it took.
     pub route: Option<Arc<Route>>,
+    /// The attempts to reach the upstream that failed.
+    pub failed_tries: Vec<FailedTry>,
+    /// The address that was reached, and when it was asked.
+    pub upstream: Option<(SocketAddr, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
 }
 
 impl SessionState {
     pub(crate) fn new() -> Self {
-        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None }
+        let started = (Instant::now(), SystemTime::now());
+        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
     }
 
     /// It has come to its end.
