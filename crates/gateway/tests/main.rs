@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
 mod admin;
+mod admin_compatibility;
 mod admin_node;
 mod admin_safety;
 mod answers;
@@ -59,6 +60,8 @@ mod rate_limits;
 mod reload;
 mod request_debug;
 mod retries;
+mod settings;
+mod srv;
 mod stapling;
 mod start;
 mod streams;

@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
+use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
-use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
+use weir_proxy::{CompileError, Compiler, NodeId, Proxy, Retained, Snapshot};
 
 /// The running proxy and its compiler.
 pub(crate) struct DataPlane {
@@ -80,6 +81,13 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
     }
     let retained = Arc::new(Retained::default());
+    if let Some(id) = settings.node_id {
+        retained.provide(NodeId(id));
+    }
+    retained.provide(Tracing {
+        instrumentations: settings.tracing_instrumentations.0,
+        sampling_rate: settings.tracing_sampling_rate.0,
+    });
     provide_counters(&retained, settings)?;
     Ok(Compiler {
         workers: settings.workers.0,
@@ -101,7 +109,7 @@ fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), Star
 }
 
 /// The files of a certificate and its key.
-fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
+pub(crate) fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
     cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
 }
 
