@@ -61,33 +61,8 @@ impl Edit {
         self.conditions.allow(resolved.found, entities)?;
         let mut written = self.written(resolved.kind, None);
         resolved.fill(&mut written);
-        self.keep_old(&mut written, resolved);
+        keep_old(&mut written, resolved);
         self.put(written, resolved, !self.skip_hash, entities)
-    }
-
-    /// What stays of an entity that is replaced: a target keeps its weight and the time of its creation unless others are
-    /// written; a certificate loses the server names that are not written.
-    fn keep_old(&self, written: &mut JsonMap, resolved: &ResolvedPath<'_>) {
-        match resolved.kind {
-            EntityKind::Targets => {
-                let old = resolved.found.map(members).unwrap_or_default();
-                for (name, value) in
-                    old.into_iter().filter(|(name, _)| KEPT_OF_TARGETS.contains(&name.as_str()))
-                {
-                    written.entry(name).or_insert(value);
-                }
-            }
-            // A `ttl` counts from the write: what a client has read is what was left of it.
-            EntityKind::Custom(kind) if resolved.found.is_some() => {
-                if kind.schema().ttl.is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) {
-                    written.remove("created_at");
-                }
-            }
-            EntityKind::Certificates => {
-                drop(written.entry("snis").or_insert_with(|| Json::Array(Vec::new())))
-            }
-            _ => {}
-        }
     }
 
     fn update(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
@@ -181,8 +156,30 @@ impl Edit {
     }
 }
 
-/// The fields of a target that stay unless they are written.
-const KEPT_OF_TARGETS: [&str; 2] = ["weight", "created_at"];
+/// Adds what stays of an entity that is replaced. A target keeps its weight and the time of its creation unless others are
+/// written; a certificate loses the server names that are not written.
+fn keep_old(written: &mut JsonMap, resolved: &ResolvedPath<'_>) {
+    match resolved.kind {
+        EntityKind::Targets => {
+            let mut old = resolved.found.map(members).unwrap_or_default();
+            for field in ["weight", "created_at"] {
+                if let Some(value) = old.remove(field) {
+                    written.entry(field).or_insert(value);
+                }
+            }
+        }
+        // A `ttl` counts from the write, because what a client has read is what was left of it.
+        EntityKind::Custom(kind) if resolved.found.is_some() => {
+            if kind.schema().ttl.is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) {
+                written.remove("created_at");
+            }
+        }
+        EntityKind::Certificates => {
+            written.entry("snis").or_insert_with(|| Json::Array(Vec::new()));
+        }
+        _ => {}
+    }
+}
 
 /// The id of an entity cannot change.
 fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {

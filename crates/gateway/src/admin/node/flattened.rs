@@ -96,7 +96,7 @@ impl<'r> Flattened<'r> {
         let mut indices: HashMap<*const Value, usize> = HashMap::new();
         for error in errors {
             let Some(place) = place_of(&error.path, root, kinds) else {
-                found.rest.push(Violation::of(&error));
+                found.rest.push(outside(&error));
                 continue;
             };
             let below = error.path.get(place.path.len()..).unwrap_or_default().trim_start_matches('.');
@@ -109,6 +109,16 @@ impl<'r> Flattened<'r> {
             }
         }
         found
+    }
+}
+
+/// An error outside any entity.
+fn outside(error: &FieldError) -> Violation {
+    match Violation::of(error) {
+        violation if violation.message.starts_with("expected a list") => {
+            Violation { message: "expected an array".to_owned(), ..violation }
+        }
+        violation => violation,
     }
 }
 
