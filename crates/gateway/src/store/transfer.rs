@@ -160,6 +160,12 @@ fn written(entity: &Entity, plugins: &[PluginSchema], unset: Unset) -> Value {
             *reference = id.take();
         }
     }
+    if let (Entity::Routes(route), Value::Object(members)) = (entity, &mut value)
+        && route.expression.is_none()
+    {
+        // Kong knows them where `router_flavor` is `expressions` alone.
+        ["expression", "priority"].iter().for_each(|field| drop(members.remove(*field)));
+    }
     literal(&mut value);
     value
 }

@@ -47,7 +47,9 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         (EntityKind::Plugins, "") if message.contains("cannot be for one") => {
             Some(vec![at_field("consumer", "value must be null".to_owned())])
         }
-        (EntityKind::Routes, "") => Some(vec![of_entity("", unmatched(written)?)]),
+        (EntityKind::Routes, "") if message.starts_with("the route matches nothing") => {
+            Some(vec![of_entity("", unmatched(written)?)])
+        }
         (EntityKind::Routes, "snis") if message.starts_with("needs protocols") => {
             let words =
                 "'snis' can only be set when 'protocols' is 'grpcs', 'https', 'tls' or 'tls_passthrough'";

@@ -2,6 +2,7 @@
 use crate::admin::edit::no_ids;
 use crate::admin::form;
 use crate::admin::kong_words::{WrittenEntity, checks};
+use crate::admin::representation::EXPRESSION_FIELDS;
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
 use crate::admin::response::{ApiError, json_response};
@@ -9,6 +10,7 @@ use crate::admin::snis;
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
+use crate::settings::RouterFlavor;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -32,7 +34,7 @@ fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
 pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     match kind_of(&name, control.plugins()) {
         None if name == "tags" => json_response(StatusCode::OK, &of_tags()),
-        Some(kind) => json_response(StatusCode::OK, &kind.schema().to_json()),
+        Some(kind) => json_response(StatusCode::OK, &schema(kind, control.settings().router_flavor)),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
 }
@@ -45,6 +47,19 @@ fn of_tags() -> Value {
         { "entity_name": text("The collection of the entity that has it.") },
         { "entity_id": { "type": "string", "required": true, "uuid": true, "description": "The id of the entity." } },
     ] })
+}
+
+/// The schema of a kind. Routes have expressions in one flavor alone.
+fn schema(kind: EntityKind, flavor: RouterFlavor) -> Value {
+    let mut schema = kind.schema().to_json();
+    let is_hidden = |field: &Value| EXPRESSION_FIELDS.iter().any(|name| field.get(name).is_some());
+    if kind == EntityKind::Routes && flavor != RouterFlavor::Expressions {
+        schema["fields"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|fields| fields.retain(|field| !is_hidden(field)));
+    }
+    schema
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
@@ -104,7 +119,12 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Api
     let members = written.into();
     let read = Entity::read(kind, &members, &[], reading);
     let written = WrittenEntity { kind, members: &members, plugins };
-    read.map(drop).map_err(|errors| ApiError::Schema(written.violations(&errors)))
+    let entity = read.map_err(|errors| ApiError::Schema(written.violations(&errors)))?;
+    // Expressions are compiled by the router, which alone knows what is wrong with one.
+    match entity {
+        Entity::Routes(_) => control.check(&entity).map_err(ApiError::of_entity),
+        _ => Ok(()),
+    }
 }
 
 /// Finds entities by name, and accepts any id, because a client may validate before it creates the other entity. Takes
