@@ -7,7 +7,7 @@ use super::violations::{Violation, steps};
 use crate::admin::tree::Step;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, FieldSchema, Json, Kind, Literal, RecordSchema, quoted};
-use weir_model::{PluginSchema, find_plugin};
+use weir_model::{PluginSchema, config_schema};
 
 /// An entity as it is written.
 #[derive(Clone, Copy)]
@@ -68,9 +68,10 @@ impl<'w> WrittenEntity<'w> {
     fn locate(&self, path: &str) -> Option<Located<'w>> {
         let (mut schema, mut value) = (self.kind.schema(), self.members);
         let mut steps = steps(path).into_iter().peekable();
-        if self.kind == EntityKind::Plugins && steps.next_if_eq(&Step::Name("config")).is_some() {
-            let name = self.members.get("name")?.as_str()?;
-            (schema, value) = (find_plugin(self.plugins, name)?.config, value.get("config")?);
+        let name = self.members.get("name").and_then(Json::as_str);
+        let config = name.and_then(|name| config_schema(self.plugins, self.kind, name));
+        if let Some(config) = config.filter(|_| steps.next_if_eq(&Step::Name("config")).is_some()) {
+            (schema, value) = (config, value.get("config")?);
         }
         let mut located: Option<Located<'w>> = None;
         for step in steps {

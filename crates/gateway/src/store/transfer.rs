@@ -109,7 +109,7 @@ fn read(kind: EntityKind, value: &Value, plugins: &[PluginSchema]) -> Option<Ent
     Entity::read(kind, value, &[], ReadOptions { plugins, references: &(), hash_passwords: false }).ok()
 }
 
-/// What becomes of fields without a value.
+/// How fields without a value are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unset {
     /// They are null, as Kong shows them.

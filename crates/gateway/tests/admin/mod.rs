@@ -31,6 +31,7 @@ files! {
     declarative,
     errors,
     flattened_errors,
+    keys,
     messages,
     methods,
     pages,
@@ -40,6 +41,7 @@ files! {
     services,
     streams,
     upstreams,
+    vaults,
     warnings,
 }
 

@@ -173,7 +173,7 @@ impl InvalidEntity<'_> {
         let Place { kind, entity, .. } = self.at;
         let mut errors = Vec::new();
         flatten(&Violations::of(&self.violations(plugins)).fields, "", &mut errors);
-        let mut told = json!({
+        let mut described = json!({
             "entity_type": kind.as_str().trim_end_matches('s'),
             "entity": self.own_fields(kinds),
             "errors": errors,
@@ -188,10 +188,10 @@ impl InvalidEntity<'_> {
             ("entity_tags", tags),
         ] {
             if let Some(value) = value {
-                told[field] = value;
+                described[field] = value;
             }
         }
-        told
+        described
     }
 
     /// The entity without those nested in it, and without what is secret; with the ids of those that it is nested in, or
