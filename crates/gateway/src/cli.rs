@@ -7,7 +7,7 @@ pub(crate) use program::Program;
 
 use crate::commands::{CompareArgs, Rival};
 use crate::settings::{self, Flag, Sources};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -183,9 +183,19 @@ pub(crate) enum ConfigCommand {
         /// The file; `-` is the standard output.
         #[arg(default_value = "kong.yml")]
         file: PathBuf,
+        /// Who is to read the file; what Kong 3.9 lacks is left out for it, and named on the standard error.
+        #[arg(long = "for", value_name = "GATEWAY", value_enum, default_value = "weir")]
+        target: ExportTarget,
         #[command(flatten)]
         store: StoreArgs,
     },
+}
+
+/// The gateway that an exported file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTarget {
+    Weir,
+    Kong,
 }
 
 impl MigrationsCommand {

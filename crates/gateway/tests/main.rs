@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
 mod admin;
+mod admin_compatibility;
 mod admin_node;
 mod admin_safety;
 mod against;

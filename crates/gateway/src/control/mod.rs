@@ -293,8 +293,8 @@ impl Control {
     }
 
     /// The health of a target.
-    pub(crate) fn target_health(&self, target: &Target) -> TargetStatus {
-        health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
+    pub(crate) fn target_health(&self, upstream: &Upstream, target: &Target) -> TargetStatus {
+        health::standing(&self.plane.compiler.retained.get(), &upstream.name, &target.target)
     }
 
     /// Sets the health of an address of a target, or of all its current addresses.

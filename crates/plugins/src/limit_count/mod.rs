@@ -183,6 +183,7 @@ struct Instance {
 impl Plugin for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
+    const EXTENSION: bool = true;
     const FOR_CONSUMER_GROUPS: bool = true;
     const SHARED_BY: Option<&'static str> = Some("group");
     type Config = Config;

@@ -8,6 +8,7 @@ pub(crate) mod datagrams;
 pub(crate) mod expression;
 pub(crate) mod header_operations;
 pub(crate) mod limits_of_apisix;
+pub(crate) mod interim_status;
 pub(crate) mod members;
 pub(crate) mod multipart;
 pub(crate) mod random_id;
