@@ -1,7 +1,7 @@
 //! The gateway's own answers, as clients of Kong know them, and what it adds to those of upstreams.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Message, Upstream, document, service};
+use crate::harness::{Gateway, Message, Upstream, document, nobody, one_route, service};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: mine\r\n\r\nhi";
 const NO_ROUTE: &str = "no Route matched with those values";
@@ -109,6 +109,7 @@ fn the_headers_setting_chooses_what_is_added() {
     for (setting, proxied, answered) in [
         ("off", &[][..], &[][..]),
         ("X-Kong-Upstream-Status", &["X-Kong-Upstream-Status"][..], &[][..]),
+        ("off, X-Kong-Upstream-Status", &["X-Kong-Upstream-Status"][..], &[][..]),
         ("server_tokens", &["Via"][..], &["Server"][..]),
         (
             "latency_tokens, X-Kong-Request-Id",
@@ -237,4 +238,63 @@ fn options_go_as_far_as_they_may() {
     }
     let trace = client.send("TRACE /open HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n").response();
     assert_eq!(trace.status, 405);
+}
+
+#[test]
+fn errors_of_the_proxy_itself_have_the_default_type() {
+    const MESSAGE: &str = "An invalid response was received from the upstream server";
+    for (default, headers, form) in [
+        ("", "", "text/plain"),
+        ("application/json", "", "application/json"),
+        ("text/html", "", "text/html"),
+        ("application/xml", "", "application/xml"),
+        ("", "Content-Type: application/json\r\n", "application/json"),
+        ("", "Accept: text/html;q=0.1, application/xml;q=0.5\r\n", "application/xml"),
+        ("application/xml", "Accept: */*\r\n", "application/json"),
+    ] {
+        let settings = [("error_default_type", default)];
+        let set = settings.into_iter().filter(|(_, value)| !value.is_empty());
+        let builder = Gateway::builder(&one_route(nobody()));
+        let gateway = set.fold(builder, |builder, (key, value)| builder.set(key, value)).start();
+        let response = gateway.get_with("/", headers);
+        assert_eq!(response.status, 502);
+        let content_type = format!("{form}; charset=utf-8");
+        assert_eq!(response.header("content-type"), Some(&*content_type), "{default} {headers}");
+        assert!(response.text().contains(MESSAGE), "{}", response.text());
+        if form == "text/plain" {
+            let id = response.header("x-kong-request-id").unwrap();
+            assert_eq!(response.text(), format!("{MESSAGE}\nrequest_id: {id}\n"));
+        }
+    }
+}
+
+#[test]
+fn templates_of_errors_can_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let gateway = Gateway::builder(&one_route(nobody()))
+        .set("error_template_html", &template("html", "<b style=\"width: 100%\">%s</b>"))
+        .set("error_template_json", &template("json", "{\"error\":\"%s\",\"id\":\"%s\"}"))
+        .set("error_template_xml", &template("xml", "<e>%s</e>"))
+        .set("error_template_plain", &template("plain", "100%% gone: %s\n"))
+        .start();
+    const MESSAGE: &str = "An invalid response was received from the upstream server";
+    for (accept, body) in [
+        ("", format!("100% gone: {MESSAGE}\n")),
+        ("Accept: text/html\r\n", format!("<b style=\"width: 100%\">{MESSAGE}</b>")),
+        ("Accept: application/xml\r\n", format!("<e>{MESSAGE}</e>")),
+    ] {
+        assert_eq!(gateway.get_with("/", accept).text(), body);
+    }
+    let json = gateway.get_with("/", "Accept: application/json\r\n");
+    assert_eq!(
+        (json.json()["error"].as_str(), json.json()["id"].as_str()),
+        (Some(MESSAGE), json.header("x-kong-request-id"))
+    );
+    let (_, said) = Gateway::builder(&one_route(nobody())).set("error_template_html", "/no/file.html").fail();
+    assert!(said.contains("error_template_html: /no/file.html cannot be read"), "{said}");
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -331,20 +331,63 @@ fn a_zipkin_server_gets_the_spans_of_a_session() {
     let upstream = Upstream::start(|mut peer, _| {
         let _ = peer.try_send(b"bye");
     });
-    let document = format!(
-        "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{}\n  routes:\n  - name: all\n    \
-         protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: zipkin\n  protocols: [tcp]\n  \
-         config: {{http_endpoint: \"http://{}/\", sample_ratio: 1, queue: {{max_batch_size: 2, \
-         max_coalescing_delay: 3600}}}}\n",
-        upstream.address, collector.address
-    );
-    let gateway = Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start();
-    let mut text = String::new();
-    TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
-    let spans = spans.recv_timeout(PATIENCE).unwrap();
-    let [proxy, session] = &spans.as_array().unwrap()[..] else { panic!("{spans}") };
+    let gateway = |address: SocketAddr, spans: usize| {
+        let document = format!(
+            "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{address}\n  retries: 1\n  routes:\n  - name: \
+             all\n    protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: zipkin\n  protocols: [tcp]\n  \
+             config: {{http_endpoint: \"http://{}/\", sample_ratio: 1, queue: {{max_batch_size: {spans}, \
+             max_coalescing_delay: 3600}}}}\n",
+            collector.address
+        );
+        Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start()
+    };
+    let connect = |gateway: &Gateway| {
+        let mut text = String::new();
+        TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
+        spans.recv_timeout(PATIENCE).unwrap()
+    };
+    let told = connect(&gateway(upstream.address, 3));
+    let [attempt, proxy, session] = &told.as_array().unwrap()[..] else { panic!("{told}") };
     assert_eq!((&proxy["name"], &session["name"]), (&"stream (proxy)".into(), &"stream".into()));
     assert_eq!((&proxy["parentId"], &proxy["traceId"]), (&session["id"], &session["traceId"]));
     assert_eq!(proxy["remoteEndpoint"]["serviceName"], "raw");
     assert_eq!(session["remoteEndpoint"]["ipv4"], "127.0.0.1");
+    assert_eq!((&attempt["name"], &attempt["parentId"]), (&"stream (balancer try 1)".into(), &session["id"]));
+    assert_eq!(attempt["remoteEndpoint"]["port"], upstream.address.port());
+    assert_eq!(attempt["tags"]["error"], serde_json::Value::Null);
+    let told = connect(&gateway(nobody(), 4));
+    for number in [1, 2] {
+        let failed = &told[number - 1];
+        assert_eq!(failed["name"], format!("stream (balancer try {number})"));
+        assert_eq!(failed["tags"]["kong.balancer.state"], "failed");
+    }
+}
+
+#[test]
+fn records_have_the_correlation_id_and_the_status_of_each_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+    let services = [
+        service("/there", upstream.address, "", ""),
+        service("/away", nobody(), "retries: 1", ""),
+        service("/missing", nobody(), "retries: 0", ""),
+    ];
+    let plugins = format!(
+        "plugins:\n- {{name: correlation-id, config: {{header_name: X-Id}}}}\n\
+         - {{name: file-log, config: {{path: {}}}}}\n",
+        path.display()
+    );
+    let gateway = Gateway::start(&document(&services, &plugins));
+    let paths = [("/there", "201"), ("/away", "502, 502"), ("/missing", "502")];
+    for (path, _) in paths {
+        gateway.get_with(path, &format!("X-Id: of{path}\r\n"));
+    }
+    let lines = || fs::read_to_string(&path).unwrap_or_default();
+    eventually("the lines are there", || lines().matches('\n').count() == paths.len());
+    for (line, (path, statuses)) in lines().lines().zip(paths) {
+        let record = json(line);
+        assert_eq!(record["upstream_status"], statuses, "{path}");
+        assert_eq!(record["correlation_id"], format!("of{path}"));
+    }
 }

@@ -83,14 +83,21 @@ impl Pool {
         Self { keep_alive, idle: RefCell::default() }
     }
 
-    /// A live idle connection to the endpoint, the most recently used.
-    pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+    /// A live idle connection to the endpoint, the most recently used; if an address is given, one to that.
+    pub fn take(
+        &self,
+        endpoint: u32,
+        server_name: Option<&str>,
+        address: Option<SocketAddr>,
+    ) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
         let stack = idle.get_mut(endpoint)?;
         let mut at = stack.len();
         while at > 0 {
             at -= 1;
-            if stack[at].upstream.server_name.as_deref() == server_name {
+            let upstream = &stack[at].upstream;
+            let leads_there = address.is_none() || upstream.address == address;
+            if leads_there && upstream.server_name.as_deref() == server_name {
                 let mut found = stack.remove(at).upstream;
                 if !found.wire.io.is_stale() {
                     return Some(found);

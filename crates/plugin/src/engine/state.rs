@@ -1,13 +1,14 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{BodyReservation, Configuration, Connection};
-use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
 use crate::views::Route;
+use crate::{Instrumentations, LocalResponse, TracedStep};
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -142,6 +143,21 @@ impl ExchangeState {
     /// An attempt to get a response of the upstream failed.
     pub fn try_failed(&mut self, failed: FailedTry) {
         self.extras().failed_tries.push(failed);
+    }
+
+    /// Records steps of the request from here on.
+    pub fn trace_steps(&mut self, instrumentations: Instrumentations) {
+        self.extras().instrumentations = Some(instrumentations);
+    }
+
+    /// What is recorded of the request, where anything is.
+    pub fn instrumentations(&self) -> Option<Instrumentations> {
+        self.extras.as_ref()?.instrumentations
+    }
+
+    /// Records a step.
+    pub fn step_done(&mut self, name: impl Into<Cow<'static, str>>, start: Instant, end: Instant) {
+        self.extras().steps.push(TracedStep { name: name.into(), start, end });
     }
 
     // ---- who calls ----
@@ -306,8 +322,8 @@ pub struct SessionState {
     pub route: Option<Arc<Route>>,
     /// The attempts to reach the upstream that failed.
     pub failed_tries: Vec<FailedTry>,
-    /// The address that was reached, and when it was asked.
-    pub upstream: Option<(SocketAddr, Instant)>,
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub upstream: Option<(SocketAddr, Instant, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
 }

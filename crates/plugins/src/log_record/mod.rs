@@ -9,6 +9,7 @@ mod tries;
 
 pub(super) use custom::{CustomFields, constant};
 
+use crate::correlation_id::CorrelationIdOf;
 use headers::headers;
 use std::io::Write;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","upstream_uri":"#);
     upstream_uri(out, exchange);
     raw(out, r#","upstream_status":""#);
-    exchange.upstream_status().into_iter().for_each(|status| integer(out, status.into()));
+    upstream_statuses(out, exchange);
     raw(out, r#"","response":{"status":"#);
     integer(out, exchange.response.status.into());
     raw(out, r#","headers""#);
@@ -101,12 +102,30 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     error(out, exchange);
     workspace(out);
     let mut object = Object::resume(out);
+    if let Some(CorrelationIdOf(id)) = exchange.extensions.get() {
+        object.text("correlation_id", id);
+    }
     if let Some(TraceIds(ids)) = exchange.extensions.get().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
         ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
         inner.close();
     }
     object.close();
+}
+
+/// The status of each attempt in turn, as nginx lists them: what the upstream sent, or the error that took its place.
+fn upstream_statuses(out: &mut Vec<u8>, exchange: &Exchange) {
+    let failed = exchange.failed_tries().iter().map(|tried| tried.code);
+    // An attempt that another one did not follow is not among the failed ones, if there was a connection.
+    let unanswered =
+        || exchange.upstream_address().map(|_| exchange.response.status).filter(|status| *status >= 500);
+    let last = exchange.upstream_status().or_else(unanswered);
+    for (at, status) in failed.chain(last).enumerate() {
+        if at > 0 {
+            raw(out, ", ");
+        }
+        integer(out, status.into());
+    }
 }
 
 fn workspace(out: &mut Vec<u8>) {

@@ -28,7 +28,8 @@
 //! `khs` and `khf` (header filter), `kbs` and `kbf` (body filter). With `phase_duration_flavor: tags`, their durations
 //! are tags instead, such as `kong.access.duration_ms`. Access ends when the request is sent to the upstream.
 //!
-//! A session of a stream listener has spans named `stream` and `stream (proxy)`.
+//! A session of a stream listener has spans named `stream`, `stream (proxy)` and, for each attempt to reach the upstream,
+//! `stream (balancer try 1)`.
 //!
 //! The certificate of an `https` server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
 //! `off`. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is dropped.

@@ -47,6 +47,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     } else {
         (Io::Plain(socket), None, false)
     };
+    let local = worker.options.port_maps.public_address(local);
     let mut connection = Connection::new(peer, local, number, tls, trusted);
     if listener.proxy_protocol {
         let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);

@@ -29,6 +29,7 @@ use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead, Version};
 use weir_plugin::Flow;
+use weir_plugin::Instrumentations;
 use weir_plugin::LocalResponse;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
@@ -222,6 +223,9 @@ fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Res
     {
         debug.watch(exchange);
     }
+    if worker.options.instrumentations.has_steps() {
+        trace(worker.options.instrumentations, exchange);
+    }
     normalize(exchange);
     Ok(())
 }
@@ -238,13 +242,26 @@ fn remove_hop_by_hop(exchange: &mut Exchange, framing: Framing) {
     }
 }
 
+/// Records the steps of a request for tracing plugins.
+#[cold]
+fn trace(instrumentations: Instrumentations, exchange: &mut Exchange) {
+    exchange.engine.trace_steps(instrumentations);
+    if instrumentations.has_plugins() {
+        exchange.watch.begin();
+    }
+}
+
 /// The route, found by what rewrite hooks have left.
 fn routed<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Result<&'s CompiledRoute, LocalResponse> {
+    let start = exchange.engine.instrumentations().filter(|on| on.router).map(|_| Instant::now());
     let found = if exchange.times().is_some() {
         request_debug::time_router(exchange, |exchange| route(exchange, snapshot))
     } else {
         route(exchange, snapshot)
     };
+    if let Some(start) = start {
+        exchange.engine.step_done("kong.router", start, Instant::now());
+    }
     found.ok_or_else(|| RequestError::NoRoute.answer())
 }
 

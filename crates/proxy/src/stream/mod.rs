@@ -211,7 +211,7 @@ fn take_route(worker: &Worker, session: &mut Session) -> Result<Arc<StreamRoute>
     let query = Query {
         transport: session.transport,
         source: session.client,
-        destination: session.local,
+        destination: worker.options.port_maps.public_address(session.local),
         sni: session.sni.as_deref(),
     };
     let snapshot = worker.snapshot();

@@ -7,7 +7,7 @@ mod options;
 mod pipes;
 
 pub use internal_endpoints::{InternalEndpoints, InternalHandler, InternalRequest, RequestOrigin};
-pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, RealIp};
+pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, PortMaps, RealIp};
 pub use pipes::MAX_PIPES;
 pub(crate) use pipes::{Pipe, Pipes};
 

@@ -30,12 +30,12 @@ pub(super) async fn send<C: Client>(
     }
     // A cached response carries its own length, if it is known.
     let is_cached = answer.cached_headers.is_some();
-    let body = answer.write(exchange);
+    let body = answer.write(exchange, &worker.options.error_templates);
     let own = match chain {
         None => OwnBody::unchanged(body),
         Some(chain) => {
             chain.response(exchange);
-            response_body::change_own(exchange, chain, body, is_cached)
+            response_body::change_own(worker, exchange, chain, (body, is_cached))
         }
     };
     respond::decorate_own(worker, exchange);
