@@ -84,7 +84,7 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
     let enabled = get(&gateway, "/plugins/enabled")["enabled_plugins"].clone();
     assert!(enabled.as_array().unwrap().contains(&json!("key-auth")), "{enabled}");
     for (path, message) in [
-        ("/schemas/vaults", "No entity named 'vaults'"),
+        ("/schemas/licenses", "No entity named 'licenses'"),
         ("/schemas/plugins/teleport", "No plugin named 'teleport'"),
         ("/plugins/schema/teleport", "No plugin named 'teleport'"),
     ] {
@@ -122,7 +122,7 @@ fn entities_are_validated_without_being_made() {
     assert_eq!(body["fields"]["host"], "required field missing");
     assert!(body["fields"]["retries"].is_string(), "{body}");
     assert_eq!(validate("plugins", json!({ "name": "teleport" })).status, 400);
-    assert_eq!(validate("vaults", json!({})).status, 404);
+    assert_eq!(validate("licenses", json!({})).status, 404);
     let long = validate("services", json!({ "host": "a", "tags": vec![1; 300_000], "x".repeat(1 << 20): 1 }));
     assert_eq!(long.status, 400);
     assert!(long.body.len() < 50_000, "{} bytes", long.body.len());
@@ -336,15 +336,7 @@ fn every_endpoint_is_listed() {
 #[test]
 fn what_tools_tolerate_to_be_absent_is_absent() {
     let gateway = Gateway::start(SAMPLE);
-    for path in [
-        "/vaults",
-        "/keys",
-        "/consumer_group_consumers",
-        "/licenses",
-        "/filter-chains",
-        "/workspaces",
-        "/targets",
-    ] {
+    for path in ["/consumer_group_consumers", "/licenses", "/filter-chains", "/workspaces", "/targets"] {
         let answer = gateway.admin(path);
         assert_eq!((answer.status, answer.json()), (404, json!({ "message": "Not found" })), "{path}");
     }

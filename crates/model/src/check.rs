@@ -194,6 +194,7 @@ fn ids(document: &Document, found: &mut Vec<EntityError>) {
     unique_ids!(consumer_groups: ConsumerGroups, consumer_group_consumers: ConsumerGroupConsumers);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
     unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
+    unique_ids!(vaults: Vaults, key_sets: KeySets, keys: Keys);
     for (kind, list) in document.custom.iter() {
         unique(Custom(kind), "id", list.iter().map(|entity| Some(entity.id())), twice("id"), found);
     }
@@ -240,6 +241,14 @@ fn names(document: &Document, found: &mut Vec<EntityError>) {
     let authorities = d.ca_certificates.iter().map(|c| Some(c.cert.trim()));
     let describe = |_: &&str| "the same certificate is here twice; remove one".to_owned();
     unique(CaCertificates, "cert", authorities, describe, found);
+    let prefixes = d.vaults.iter().map(|vault| Some(vault.prefix.as_str()));
+    unique(Vaults, "prefix", prefixes, twice("prefix of a vault"), found);
+    unique(KeySets, "name", d.key_sets.iter().map(|set| set.name.as_deref()), twice("key set"), found);
+    unique(Keys, "name", d.keys.iter().map(|key| key.name.as_deref()), twice("key name"), found);
+    let keys = d.keys.iter().map(|key| Some((key.set, key.kid.as_str())));
+    let describe =
+        |(_, kid): &(_, &str)| format!("the key `{kid}` is here twice in the same set; remove one");
+    unique(Keys, "kid", keys, describe, found);
 }
 
 /// What must be unique among the entities that plugins declare, as the Admin API has it.

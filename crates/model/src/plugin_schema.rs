@@ -1,6 +1,6 @@
 //! What the model knows about a plugin: its name and the schema of its configuration.
 use crate::document::Document;
-use crate::entity::{CustomEntitySchema, CustomKind, EntityKind, Plugin, Protocol};
+use crate::entity::{CustomEntitySchema, CustomKind, EntityKind, Plugin, Protocol, find_vault};
 use crate::entity_error::EntityWarning;
 use crate::node::{Node, Position, Value};
 use crate::schema::{
@@ -202,6 +202,19 @@ fn read<C: Record>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
 /// The plugin of this name.
 pub fn find_plugin<'p>(plugins: &'p [PluginSchema], name: &str) -> Option<&'p PluginSchema> {
     plugins.iter().find(|plugin| plugin.name == name)
+}
+
+/// The schema of `config` of an entity of a kind and a name, where the name decides on it.
+pub fn config_schema(
+    plugins: &[PluginSchema],
+    kind: EntityKind,
+    name: &str,
+) -> Option<&'static RecordSchema> {
+    match kind {
+        EntityKind::Plugins => find_plugin(plugins, name).map(|plugin| plugin.config),
+        EntityKind::Vaults => find_vault(name).map(|vault| vault.config),
+        _ => None,
+    }
 }
 
 /// The kind of entity of this name, built-in or declared by a plugin.

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
 use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
-use weir_model::find_plugin;
-use weir_model::schema::{FieldError, Json, JsonMap, Kind, References, quoted};
-use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
+use weir_model::schema::{FieldError, Json, JsonMap, Kind, RecordSchema, References, quoted};
+use weir_model::{Entities, PluginSchema, ReadOptions, Uuid, config_schema};
 use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
@@ -75,7 +74,7 @@ impl Edit {
             // A `ttl` counts from now.
             written.remove("created_at");
         }
-        merge(&mut written, change, resolved.kind.schema(), self.plugin_of(found));
+        merge(&mut written, change, resolved.kind.schema(), self.config_schema(found));
         written.insert("id".to_owned(), found.id().to_string().into());
         let ops = self.put(written, resolved, hash, entities)?;
         if !has_password {
@@ -106,18 +105,20 @@ impl Edit {
         let mut written = self.body.members.clone();
         if self.body.untyped {
             let named = written.get("name").and_then(Json::as_str);
-            let plugin = named.and_then(|name| find_plugin(self.control.plugins(), name));
-            let plugin = plugin.or_else(|| self.plugin_of(found?));
-            form::typed(kind, &mut written, plugin);
+            let schema = named.and_then(|name| config_schema(self.control.plugins(), kind, name));
+            form::typed(kind, &mut written, schema.or_else(|| self.config_schema(found?)));
         }
         written
     }
 
-    fn plugin_of(&self, entity: &Entity) -> Option<&PluginSchema> {
-        match entity {
-            Entity::Plugins(plugin) => find_plugin(self.control.plugins(), &plugin.name),
-            _ => None,
-        }
+    /// What declares the `config` of an entity.
+    fn config_schema(&self, entity: &Entity) -> Option<&'static RecordSchema> {
+        let name = match entity {
+            Entity::Plugins(plugin) => &plugin.name,
+            Entity::Vaults(vault) => &vault.name,
+            _ => return None,
+        };
+        config_schema(self.control.plugins(), entity.kind(), name)
     }
 
     /// Puts an entity, and the entities that are written with it.

@@ -1,7 +1,6 @@
 //! Form arguments, such as `config.minute=5` and `paths[]=/a`, as JSON. Forms have no types, so these come from the
 //! declarations of the fields.
 use super::tree::{Padding, Step, insert_at};
-use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
 
@@ -57,13 +56,12 @@ fn element(part: &str) -> Option<(&str, Option<usize>)> {
     Some((before, index.parse::<usize>().ok().and_then(|index| index.checked_sub(1))))
 }
 
-/// Converts the members of an entity to the types of their fields; `plugin` declares its `config`.
-pub(super) fn typed(kind: EntityKind, members: &mut JsonMap, plugin: Option<&PluginSchema>) {
+/// Converts the members of an entity to the types of their fields; `config_schema` declares its `config`, where the name of
+/// a plugin or a vault decides on that.
+pub(super) fn typed(kind: EntityKind, members: &mut JsonMap, config_schema: Option<&RecordSchema>) {
     type_members(kind.schema(), members);
-    if let (EntityKind::Plugins, Some(plugin), Some(Json::Object(config))) =
-        (kind, plugin, members.get_mut("config"))
-    {
-        type_members(plugin.config, config);
+    if let (Some(config_schema), Some(Json::Object(config))) = (config_schema, members.get_mut("config")) {
+        type_members(config_schema, config);
     }
 }
 

@@ -124,6 +124,7 @@ fn plane() -> Arc<Plane> {
         default_certificate: default_certificate(None).unwrap(),
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        upstream_verification: Default::default(),
         log_tls_verify: true,
         router_flavor: weir_router::Flavor::default(),
         plugins: weir_plugins::PLUGINS,

@@ -31,6 +31,7 @@ files! {
     declarative,
     errors,
     flattened_errors,
+    keys,
     methods,
     pages,
     plugins,
@@ -39,6 +40,7 @@ files! {
     services,
     streams,
     upstreams,
+    vaults,
     warnings,
 }
 

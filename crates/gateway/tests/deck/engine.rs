@@ -46,6 +46,9 @@ pub(crate) const COLLECTIONS: &[Collection] = &[
     collection("routes", "/routes", "/routes/{id}", 2),
     collection("targets", "/upstreams/{upstream}/targets", "/upstreams/{upstream}/targets/{id}", 2),
     collection(MEMBERS, "/consumer_groups/{group}", "/consumer_groups/{consumer_group}/consumers", 2),
+    collection("vaults", "/vaults", "/vaults/{id}", 0),
+    collection("key_sets", "/key-sets", "/key-sets/{id}", 0),
+    collection("keys", "/keys", "/keys/{id}", 1),
     collection("plugins", "/plugins", "/plugins/{id}", 3),
 ];
 const LEVELS: usize = 4;

@@ -98,7 +98,7 @@ fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
     add("auto", field.auto.then_some(Json::Bool(true)));
     add("unique", field.unique.then_some(Json::Bool(true)));
     add("encrypted", field.secret.then_some(Json::Bool(true)));
-    add("referenceable", (field.secret || field.referenceable).then_some(Json::Bool(true)));
+    add("referenceable", field.takes_references().then_some(Json::Bool(true)));
     add("len_min", field.len_min.map(Json::from));
     add("len_max", field.len_max.map(Json::from));
     members

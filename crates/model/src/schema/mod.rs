@@ -122,7 +122,8 @@ pub struct FieldSchema {
     pub hint: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
-    /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret.
+    /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret. Ask
+    /// [`takes_references`](Self::takes_references).
     pub referenceable: bool,
     /// Filled in when not given.
     pub auto: bool,
@@ -165,6 +166,11 @@ impl FieldSchema {
     /// Whether no message may quote its value: it is a secret, or a text that is made up where none is given, as keys are.
     pub fn is_confidential(&self) -> bool {
         self.secret || self.auto && matches!(self.kind, Kind::String)
+    }
+
+    /// Whether a reference to a secret that a vault keeps may stand in its place.
+    pub fn takes_references(&self) -> bool {
+        self.secret || self.referenceable
     }
 
     /// The rules as they hold for the elements of this list, or the values of this map.
@@ -272,7 +278,16 @@ pub trait Record: FieldType {
 
     /// Reads and checks JSON, filling in defaults.
     fn from_value(value: &Json) -> Result<Self, Vec<FieldError>> {
-        let mut reader = Reader::new(&());
+        Self::read_value(value, Reader::new(&()))
+    }
+
+    /// The same, where secrets stand in the place of references to them: no rule holds for their texts.
+    fn from_resolved(value: &Json) -> Result<Self, Vec<FieldError>> {
+        Self::read_value(value, Reader::new(&()).of_resolved())
+    }
+
+    #[doc(hidden)]
+    fn read_value(value: &Json, mut reader: Reader<'_>) -> Result<Self, Vec<FieldError>> {
         let record = read_record(&Node::from(value), &RecordContext::NONE, &mut reader);
         reader.finish(record)
     }

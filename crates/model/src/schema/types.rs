@@ -140,6 +140,9 @@ impl FieldType for String {
             reader.report(node.at, format!("expected a string, got {}{hint}", shown(node, field)));
             return None;
         };
+        if !reader.checks(text, field) {
+            return Some(text.to_owned());
+        }
         match text_rules(text, node, field, reader.is_early()) {
             Ok(()) => Some(text.to_owned()),
             Err(message) => {

@@ -70,12 +70,16 @@ impl Slot {
 impl Certificates {
     /// Parses every certificate and indexes every SNI of the document. All errors are returned at once.
     pub fn build(document: &Document, default: Arc<CertifiedKey>) -> Result<Self, Vec<TlsError>> {
-        Self::only(default).rebuild(document)
+        Self::only(default).rebuild(document, |_| false)
     }
 
     /// As [`build`](Self::build), with the same default certificate, but parses only what has changed since: checking
-    /// an RSA key takes about a millisecond.
-    pub fn rebuild(&self, document: &Document) -> Result<Self, Vec<TlsError>> {
+    /// an RSA key takes about a millisecond. Certificates that `may_fail` are left out if they cannot be used.
+    pub fn rebuild(
+        &self,
+        document: &Document,
+        may_fail: impl Fn(Uuid) -> bool,
+    ) -> Result<Self, Vec<TlsError>> {
         let mut built = self.none();
         let mut errors = Vec::new();
         let mut refused = HashSet::new();
@@ -83,6 +87,13 @@ impl Certificates {
             match self.pair_of(certificate) {
                 Ok(pair) => {
                     built.by_id.insert(certificate.id, (certificate.clone(), pair));
+                }
+                Err(_) if may_fail(certificate.id) => {
+                    tracing::error!(
+                        id = %certificate.id,
+                        "the certificate is left out: what it refers to is no certificate with its key"
+                    );
+                    refused.insert(certificate.id);
                 }
                 Err(error) => {
                     refused.insert(certificate.id);

@@ -14,6 +14,7 @@ mod stream_router;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unusable;
 pub(crate) mod upstreams;
 mod users;
 mod watched;
@@ -35,7 +36,7 @@ use weir_upstream::endpoint::Endpoint;
 use weir_upstream::health::MonitoredUpstream;
 use weir_upstream::retry_budget::RetryBudget;
 
-pub use compile::{CompileError, Compiler};
+pub use compile::{CompileError, Compiler, UpstreamVerification};
 pub(crate) use stream_route::{StreamRoute, Streams};
 pub(crate) use stream_router::{Query, StreamRouter, Transport};
 

@@ -15,10 +15,10 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::sync::Arc;
-use weir_model::entity::{Entity, EntityKind};
+use weir_model::entity::{Entity, EntityKind, find_vault};
 use weir_model::find_plugin;
 use weir_model::schema::References;
-use weir_model::{EntityKinds, PluginSchema, ReadOptions, Uuid, find_kind};
+use weir_model::{EntityKinds, PluginSchema, ReadOptions, Uuid, config_schema, find_kind};
 
 /// The kinds of entities that Kong has; its tools do not know the others.
 pub(super) fn kinds(plugins: &[PluginSchema]) -> Vec<EntityKind> {
@@ -61,6 +61,13 @@ pub(super) async fn of_plugin_config(
     plugin(&control, &name, |plugin| plugin.config.to_json())
 }
 
+pub(super) async fn of_vault(PathParam(name): PathParam) -> Response {
+    match find_vault(&name) {
+        Some(vault) => json_response(StatusCode::OK, &vault.to_json()),
+        None => message(StatusCode::NOT_FOUND, &format!("No vault named '{name}'")),
+    }
+}
+
 fn plugin(control: &Control, name: &str, schema: fn(&PluginSchema) -> Value) -> Response {
     match find_plugin(control.plugins(), name).filter(|plugin| plugin.available) {
         Some(plugin) => json_response(StatusCode::OK, &schema(plugin)),
@@ -76,11 +83,24 @@ pub(super) async fn enabled_plugins(State(control): State<Arc<Control>>) -> Resp
 
 /// Whether an entity would be accepted on its own, without the rules across entities.
 pub(super) async fn validate(call: ApiRequest) -> Result<Response, ApiError> {
-    // Next to `/schemas/plugins/NAME`, plugins have a path of their own.
-    let name = call.ids.first().map_or("plugins", String::as_str);
-    let Some(kind) = kind_of(name, call.control.plugins()) else {
-        return Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")));
-    };
+    let name = call.ids.first().map_or("", String::as_str);
+    match kind_of(name, call.control.plugins()) {
+        Some(kind) => validate_as(kind, call).await,
+        None => Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'"))),
+    }
+}
+
+/// The same of plugins, whose path is next to `/schemas/plugins/NAME`.
+pub(super) async fn validate_plugin(call: ApiRequest) -> Result<Response, ApiError> {
+    validate_as(EntityKind::Plugins, call).await
+}
+
+/// The same of vaults, whose path is next to `/schemas/vaults/NAME`.
+pub(super) async fn validate_vault(call: ApiRequest) -> Result<Response, ApiError> {
+    validate_as(EntityKind::Vaults, call).await
+}
+
+async fn validate_as(kind: EntityKind, call: ApiRequest) -> Result<Response, ApiError> {
     let (control, body) = (call.control, call.body);
     // A long configuration takes long to read, and only the client waits for the response.
     let accepted = spawn_low_priority("weir-validate", move || accept(control, kind, body)).await;
@@ -92,8 +112,9 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Api
     let plugins = control.plugins();
     let mut written = body.members;
     if body.untyped {
-        let plugin = written.get("name").and_then(Value::as_str).and_then(|name| find_plugin(plugins, name));
-        form::typed(kind, &mut written, plugin);
+        let name = written.get("name").and_then(Value::as_str);
+        let config_schema = name.and_then(|name| config_schema(plugins, kind, name));
+        form::typed(kind, &mut written, config_schema);
     }
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
