@@ -55,7 +55,8 @@ fn malformed_requests_are_refused_and_none_of_their_bytes_forwarded() {
         assert!(client.is_closed(), "{}", case.name);
         if case.status != 200 {
             assert_eq!(response.header("x-kong-request-id").map(str::len), Some(32), "{}", case.name);
-            assert!(response.json()["message"].is_string(), "{}: {}", case.name, response.text());
+            let has_id = response.text().contains("request_id");
+            assert!(has_id, "{}: {}", case.name, response.text());
         }
     }
     let seen = seen.lock().unwrap();

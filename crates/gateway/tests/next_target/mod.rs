@@ -149,7 +149,8 @@ fn what_is_no_response_is_not_asked_for_again() {
     let cases: Vec<_> = Sent::all().into_iter().filter(|case| !case.is_retried()).collect();
     assert!(cases.len() >= 10, "{} cases", cases.len());
     beside(&cases, |case, gateway, asked| {
-        let mut statuses = [0; 2].map(|_| send(&mut gateway.connect(), "GET", None).status);
+        let mut client = gateway.connect();
+        let mut statuses = [0; 2].map(|_| send(&mut client, "GET", None).status);
         statuses.sort_unstable();
         assert_eq!(statuses, [200, 502], "{}", case.name);
         assert_eq!(asked.map(|asked| asked.load(Ordering::SeqCst)), [1, 1], "{}", case.name);
