@@ -86,7 +86,7 @@ pub use phases::Phases;
 pub use record::Record;
 pub use references::{SecretError, SecretReference, Vault, Vaults, is_reference};
 pub use retained::{NodeId, Retained};
-pub use session::{Session, SessionTry};
+pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };

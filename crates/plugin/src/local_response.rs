@@ -98,8 +98,8 @@ impl LocalResponse {
             }
         };
         let response = &mut exchange.response;
+        response.clear();
         response.status = final_status(self.status);
-        response.headers.clear();
         if let Some(cached) = &self.cached_headers {
             response.headers.clone_from(cached);
         }

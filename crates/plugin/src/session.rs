@@ -1,25 +1,18 @@
 //! One session: a connection of a stream listener, or what one client sends as datagrams.
 
 use super::engine::SessionState;
-use super::exchange::Source;
+use super::exchange::{FailedTry, Source};
 use super::views::{Route, Service};
-use std::cell::Ref;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-/// An attempt to connect a session to its upstream.
-#[derive(Debug, Clone, Copy)]
-pub struct SessionTry {
-    /// The address, where one was found.
-    pub address: Option<SocketAddr>,
-    /// The upstream's port.
-    pub port: u16,
-    /// When it began.
-    pub start: Instant,
-    /// When it ended.
-    pub end: Instant,
-    /// Whether there was no connection.
-    pub failed: bool,
+/// The TLS that a client and a stream listener have agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionTls {
+    /// Such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub cipher: String,
 }
 
 /// One session, as the log and plugins see it.
@@ -30,6 +23,8 @@ pub struct Session {
     pub local: SocketAddr,
     /// The server name that the client asked for.
     pub sni: Option<String>,
+    /// The client's TLS, if it ends here.
+    pub tls: Option<SessionTls>,
     /// How it went, in nginx's numbers: 200, or as a response to a request would say.
     pub status: u16,
     /// Who ended it: the upstream, or the gateway itself.
@@ -50,6 +45,7 @@ impl Session {
             client: canonical(client),
             local: canonical(local),
             sni: None,
+            tls: None,
             status: 500,
             source: Source::Kong,
             received: 0,
@@ -68,15 +64,20 @@ impl Session {
         self.engine.started.1
     }
 
-    /// A moment of the session by the wall clock.
-    pub fn at(&self, moment: Instant) -> SystemTime {
-        let (start, started) = self.engine.started;
-        started + moment.saturating_duration_since(start)
+    /// A moment of it, by the wall clock.
+    pub fn time_of(&self, moment: Instant) -> SystemTime {
+        let (start, started_at) = self.engine.started;
+        started_at + moment.saturating_duration_since(start)
     }
 
-    /// The attempts to connect to the upstream, in turn. Only the last one may have succeeded.
-    pub fn tries(&self) -> Ref<'_, [SessionTry]> {
-        self.engine.tries()
+    /// The attempts to reach the upstream that failed.
+    pub fn failed_tries(&self) -> &[FailedTry] {
+        &self.engine.failed_tries
+    }
+
+    /// The address that was reached, and when it was asked.
+    pub fn upstream(&self) -> Option<(SocketAddr, Instant)> {
+        self.engine.upstream
     }
 
     /// The route that it took.

@@ -42,6 +42,8 @@ pub struct UpstreamConnection {
     pub requests: u32,
     /// Interim responses to the current request.
     pub interim: u32,
+    /// Whether bytes behind an interim response are here.
+    pub has_more: bool,
     /// Set while it carries a request to a target whose requests are counted.
     pub lease: Option<Lease>,
 }
@@ -50,7 +52,8 @@ impl UpstreamConnection {
     /// One that was just opened.
     pub fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
         let address = io.peer();
-        Self { wire: Wire::new(io), endpoint, address, server_name, requests: 0, interim: 0, lease: None }
+        let (wire, requests, interim, has_more) = (Wire::new(io), 0, 0, false);
+        Self { wire, endpoint, address, server_name, requests, interim, has_more, lease: None }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
-use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
+use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
 use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, NodeId, Proxy, Retained, Snapshot};
@@ -127,6 +127,13 @@ pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configurat
     compiled(source, Some(settings)).map(|(configuration, _)| configuration)
 }
 
+/// Verification against the authorities that the system trusts.
+pub(crate) fn verify_by_system() -> Verify {
+    let files = trusted_certificate_files(&["system".to_owned()]);
+    let pems = files.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    Verify { roots: pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect(), depth: None }
+}
+
 /// The same, with the snapshot.
 pub(crate) fn compiled(
     source: &Source,
@@ -134,9 +141,7 @@ pub(crate) fn compiled(
 ) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
-    let system = trusted_certificate_files(&["system".to_owned()]);
-    let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
+    let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
     if let Some(settings) = settings {
         provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;

@@ -6,11 +6,10 @@ use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
-use crate::session::SessionTry;
 use crate::views::Route;
 use crate::{Instrumentations, LocalResponse, TracedStep};
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +38,8 @@ pub struct ExchangeState {
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub takes_trailers: bool,
     /// The request's path.
     pub path: NormalPath,
     /// How much of it the route's path matched.
@@ -95,6 +96,7 @@ pub fn begin(
             body: None,
             body_is_whole: false,
             upgrade: None,
+            takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
             captures: None,
@@ -318,24 +320,18 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
 pub struct SessionState {
     /// The route that it took.
     pub route: Option<Arc<Route>>,
+    /// The attempts to reach the upstream that failed.
+    pub failed_tries: Vec<FailedTry>,
+    /// The address that was reached, and when it was asked.
+    pub upstream: Option<(SocketAddr, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
-    tries: RefCell<Vec<SessionTry>>,
 }
 
 impl SessionState {
     pub(crate) fn new() -> Self {
-        let tries = RefCell::default();
-        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None, tries }
-    }
-
-    /// Notes an attempt to connect to the upstream.
-    pub fn tried(&self, tried: SessionTry) {
-        self.tries.borrow_mut().push(tried);
-    }
-
-    pub(crate) fn tries(&self) -> Ref<'_, [SessionTry]> {
-        Ref::map(self.tries.borrow(), Vec::as_slice)
+        let started = (Instant::now(), SystemTime::now());
+        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
     }
 
     /// It has come to its end.

@@ -14,8 +14,9 @@
 //! A client names the trace of its request in the headers of one of the formats `w3c`, `b3` (in one header or several),
 //! `jaeger`, `ot`, `datadog`, `aws`, `gcp` and `instana`; otherwise a new trace begins. By default the upstream gets
 //! the headers of the client's format. If the client says that its trace is not sampled, Weir does not sample it; of the
-//! other traces, `sampling_rate` is the fraction that is sampled, chosen by trace id. If unset it is the node's
-//! `tracing_sampling_rate`, 0.01 by default.
+//! other traces, `sampling_rate` is the fraction that is sampled, chosen by the first eight bytes of the trace id as Kong
+//! chooses, so that all gateways on the way of a request agree. If unset it is the node's `tracing_sampling_rate`, 0.01 by
+//! default.
 //!
 //! `propagation` says which formats are read (`extract`), which headers the upstream does not get (`clear`), and which
 //! formats the upstream gets (`inject`: `preserve` is the client's format, or `default_format`, which is required with
@@ -71,7 +72,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-use super::trace_context::{Context, Onward, Propagation, Traces};
+use super::trace_context::{Context, Onward, Propagation, TraceId, Traces};
 use logs::Logs;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -235,12 +236,20 @@ impl Hooks for OpenTelemetry {
 impl OpenTelemetry {
     /// Begins a span of the trace that was found, or of a new one.
     fn begin(&self, found: Option<&Context>) -> Trace {
-        let trace = found.and_then(|found| found.trace).map_or_else(|| fastrand::u128(1..), |trace| trace.id);
-        // Ids are random in their last digits at least.
-        let is_chosen = (trace as u32 as f64) < self.rate * f64::from(u32::MAX) || self.rate >= 1.0;
-        let sampled = is_chosen && found.and_then(|found| found.sampled) != Some(false);
+        let new = || TraceId { id: fastrand::u128(1..), bytes: 16 };
+        let id = found.and_then(|found| found.trace).unwrap_or_else(new);
+        let trace = id.id;
+        let sampled = is_chosen(id, self.rate) && found.and_then(|found| found.sampled) != Some(false);
         let root = fastrand::u64(1..);
         let onward = Onward { trace, span: fastrand::u64(1..), parent: root, sampled };
         Trace { onward, root, parent: found.and_then(|found| found.span.or(found.parent)) }
     }
+}
+
+/// Whether a trace is of the fraction that is sampled. By Kong's rule, so that all gateways on a request's way decide alike:
+/// the first eight bytes of its id are a number, the least significant byte first.
+fn is_chosen(trace: TraceId, rate: f64) -> bool {
+    let shift = if trace.bytes <= 8 { 0 } else { 64 };
+    let number = ((trace.id >> shift) as u64).swap_bytes();
+    rate >= 1.0 || (number as f64) < rate * 2f64.powi(64)
 }

@@ -224,7 +224,7 @@ impl Hooks for Zipkin {
     fn response(&self, exchange: &mut Exchange) {
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| {
             // The request was answered before the access hook ran.
-            let trace = self.begin(None);
+            let trace = self.begin_late(exchange);
             exchange.extensions.insert(trace);
             trace
         });
@@ -238,7 +238,7 @@ impl Hooks for Zipkin {
 
     fn log(&self, exchange: &Exchange) {
         let Some(queue) = &self.queue else { return };
-        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
+        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin_late(exchange));
         if trace.sampled {
             spans::of_request(self, exchange, &trace)
                 .into_iter()
@@ -258,11 +258,16 @@ impl Hooks for Zipkin {
 }
 
 impl Zipkin {
+    /// Begins a span for a request that the access hook has not seen.
+    fn begin_late(&self, exchange: &Exchange) -> Trace {
+        self.begin(self.traces.extract(&exchange.request.headers).as_ref())
+    }
+
     /// Begins a span of the trace that was found, or of a new one.
     fn begin(&self, found: Option<&Context>) -> Trace {
         let sampled = found.and_then(|found| found.sampled);
         let known = found.and_then(|found| found.trace);
-        let short = known.is_none() && self.config.traceid_byte_count == 8;
+        let short = known.map_or(self.config.traceid_byte_count == 8, |known| known.bytes <= 8);
         let new = || if short { fastrand::u64(1..).into() } else { fastrand::u128(1..) };
         let (span, parent) = match found {
             Some(found) if found.shares_span => (found.span, found.parent),

@@ -5,7 +5,7 @@ use super::{HeadAt, Trace, Zipkin, tags};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 use weir_plugin::entity::{Route, Service};
-use weir_plugin::{Exchange, Session, SessionTry, Version, without_port};
+use weir_plugin::{Exchange, Session, Version, without_port};
 
 const SERVER: &str = "SERVER";
 const CLIENT: &str = "CLIENT";
@@ -238,19 +238,29 @@ pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &T
 }
 
 fn attempts_of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
-    let (route, service) = (session.route().map(|route| &*route.entity), session.service());
-    let service = service.map(|service| &*service.entity);
-    let span = |(number, tried): (usize, &SessionTry)| {
+    let route = session.route();
+    let service = route.and_then(|route| route.service.as_deref()).map(|service| &*service.entity);
+    let at = |moment| microseconds(session.time_of(moment));
+    let begin = |number: usize, (address, port): (Option<SocketAddr>, u16)| {
         let name = format!("stream (balancer try {number})");
-        let mut span = client(zipkin, (route, service), trace, name);
-        (span.remote.ip, span.remote.port) = (tried.address.map(|address| address.ip()), Some(tried.port));
+        let mut span = client(zipkin, (route.map(|route| &*route.entity), service), trace, name);
+        (span.remote.ip, span.remote.port) = (address.map(|address| address.ip()), Some(port));
         span.tags.set("kong.balancer.try", number.to_string());
-        (span.start, span.end) = (microseconds(session.at(tried.start)), microseconds(session.at(tried.end)));
-        if tried.failed {
-            span.tags.set("error", "true");
-            span.tags.set("kong.balancer.state", "failed");
-        }
         span
     };
-    (1..).zip(session.tries().iter()).map(span).collect()
+    let failed = session.failed_tries();
+    let mut spans = Vec::new();
+    for (tried, number) in failed.iter().zip(1..) {
+        let mut span = begin(number, (tried.address, tried.port));
+        (span.start, span.end) = (at(tried.start), at(tried.end));
+        span.tags.set("error", "true");
+        span.tags.set("kong.balancer.state", "failed");
+        spans.push(span);
+    }
+    if let Some((address, start)) = session.upstream() {
+        let mut span = begin(failed.len() + 1, (Some(address), address.port()));
+        (span.start, span.end) = (at(start), microseconds(session.started_at() + session.duration()));
+        spans.push(span);
+    }
+    spans
 }

@@ -290,6 +290,7 @@ impl<'a> UpstreamCall<'a> {
             read_ahead: self.route.response_buffering,
             upload: Upload::new(self.seen.get()),
             awaited: Awaited::Response,
+            has_interim: false,
             lost: false,
         };
         match poll_fn(|cx| relay.poll_response(cx)).await {
