@@ -1,4 +1,5 @@
 //! The command line.
+use crate::commands::CompareArgs;
 use crate::settings::{Flag, Sources};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     },
     /// Explain how a request would be handled: its route, plugins and upstream. Nothing is sent.
     Explain(ExplainArgs),
+    /// Send the same requests to two gateways, and report how their responses differ.
+    Compare(CompareArgs),
     /// Make the running node read its declarative file again; fails with the errors if the file is invalid.
     Reload(NodeArgs),
     /// Make the running node drain and stop; waits until it has.
@@ -220,7 +223,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn name_and_value(text: &str) -> Result<(String, String), String> {
+pub(crate) fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write it as name: value")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::Service;
 use weir_net::dialer::Dialer;
 
-/// The longest response body.
+/// The longest response body, unless a client has another limit.
 const MAX_BODY_LEN: usize = 1024 * 1024;
 
 /// The default idle timeout of connections.
@@ -24,7 +24,10 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// A client for HTTP/1.1, plaintext and TLS, with a connection pool. Clones share the pool.
 #[derive(Clone)]
-pub struct HttpClient(Client<Connector, Full<Bytes>>);
+pub struct HttpClient {
+    client: Client<Connector, Full<Bytes>>,
+    max_body_len: usize,
+}
 
 /// Why there is no response.
 #[derive(Debug)]
@@ -32,7 +35,10 @@ pub enum HttpError {
     /// It took too long.
     Timeout,
     /// The body is longer than the limit.
-    TooLarge,
+    TooLarge {
+        /// The limit, in bytes.
+        max: usize,
+    },
     /// The connection failed.
     Failed(String),
 }
@@ -41,7 +47,7 @@ impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => f.write_str("the server took too long"),
-            Self::TooLarge => write!(f, "the response is longer than {MAX_BODY_LEN} bytes"),
+            Self::TooLarge { max } => write!(f, "the response is longer than {max} bytes"),
             Self::Failed(why) => f.write_str(why),
         }
     }
@@ -59,7 +65,12 @@ impl HttpClient {
     pub fn keeping(dialer: Dialer, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
-        Self(builder.build(Connector(dialer)))
+        Self { client: builder.build(Connector(dialer)), max_body_len: MAX_BODY_LEN }
+    }
+
+    /// The same client, with this limit of response bodies, in bytes.
+    pub fn with_max_body_len(self, max_body_len: usize) -> Self {
+        Self { max_body_len, ..self }
     }
 
     /// Sends a request to its absolute URL, and reads the whole response. Redirects are not followed.
@@ -69,11 +80,12 @@ impl HttpClient {
         timeout: Duration,
     ) -> Result<Response<Bytes>, HttpError> {
         let asked = async {
-            let response = self.0.request(request.map(Full::new)).await;
+            let max = self.max_body_len;
+            let response = self.client.request(request.map(Full::new)).await;
             let (head, body) = response.map_err(|error| failed(&error))?.into_parts();
-            match Limited::new(body, MAX_BODY_LEN).collect().await {
+            match Limited::new(body, max).collect().await {
                 Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
-                Err(error) if error.is::<LengthLimitError>() => Err(HttpError::TooLarge),
+                Err(error) if error.is::<LengthLimitError>() => Err(HttpError::TooLarge { max }),
                 Err(error) => Err(failed(&*error)),
             }
         };

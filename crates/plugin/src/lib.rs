@@ -21,6 +21,7 @@ mod count;
 mod dns;
 mod durations;
 pub mod engine;
+mod error_templates;
 mod exchange;
 mod extensions;
 mod fingerprint;
@@ -28,6 +29,7 @@ pub mod form;
 mod grpc_client;
 mod handshake;
 mod http_client;
+mod instrumentations;
 pub mod json_text;
 mod local_response;
 mod metrics;
@@ -65,6 +67,7 @@ pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
 pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
+pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
     LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
@@ -75,6 +78,7 @@ pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprint
 pub use grpc_client::{CallError, GrpcClient};
 pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
+pub use instrumentations::{Instrumentations, TracedStep, Tracing};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
@@ -82,7 +86,7 @@ pub use phases::Phases;
 pub use record::Record;
 pub use references::{SecretError, SecretReference, Vault, Vaults, is_reference};
 pub use retained::{NodeId, Retained};
-pub use session::Session;
+pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };

@@ -1,9 +1,12 @@
 //! The subcommands: what each does is here or in a module of its own.
 mod check;
+mod compare;
 mod database;
 mod demo;
 mod echo;
 mod explain;
+
+pub(crate) use compare::CompareArgs;
 
 use crate::cli::{AdminCommand, Command, SettingsArgs};
 use crate::configuration::process_environment;
@@ -26,6 +29,7 @@ pub(crate) fn perform(command: Command, definitions: Definitions) -> Result<Exit
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
+        Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Reload(args) => ask(args.into(), Request::Reload),
         Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?, definitions),

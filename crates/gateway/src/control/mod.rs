@@ -6,6 +6,7 @@ pub(crate) mod reload;
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
+use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
 use crate::plugins::Definitions;
@@ -13,6 +14,7 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::store::{self, Loaded, Store};
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
-use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
 use weir_plugin::Background;
 use weir_proxy::CompileError;
@@ -49,6 +51,10 @@ pub(crate) struct Control {
     draining: AtomicBool,
     /// Identifies this process in monitoring.
     node_id: String,
+    /// The settings as the Admin API shows them.
+    shown_settings: Map<String, Json>,
+    /// What the Admin API has served.
+    admin_counts: Arc<ServedCounts>,
     started: SystemTime,
 }
 
@@ -71,6 +77,7 @@ impl Control {
     /// Reads the configuration from its file or store, and starts to serve it.
     pub(crate) async fn start(
         settings: Settings,
+        shown_settings: Map<String, Json>,
         source: Source,
         own: InternalEndpoints,
     ) -> Result<(Control, Vec<String>), StartError> {
@@ -108,6 +115,8 @@ impl Control {
             ignored_fields: Mutex::new(ignored_fields),
             draining: AtomicBool::new(false),
             node_id,
+            shown_settings,
+            admin_counts: Arc::default(),
             started: SystemTime::now(),
         };
         Ok((control, warnings))
@@ -136,6 +145,16 @@ impl Control {
     /// The settings of the node.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The settings as the Admin API shows them, without secrets.
+    pub(crate) fn shown_settings(&self) -> &Map<String, Json> {
+        &self.shown_settings
+    }
+
+    /// What the Admin API has served.
+    pub(crate) fn admin_counts(&self) -> Arc<ServedCounts> {
+        self.admin_counts.clone()
     }
 
     /// Reads the declarative file again and applies it; returns when every worker serves it.
@@ -258,6 +277,11 @@ impl Control {
     /// Resolves a host as requests do.
     pub(crate) async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
         self.plane.proxy.resolve(host).await
+    }
+
+    /// What the resolver has done for each name.
+    pub(crate) fn dns_stats(&self) -> Vec<NameStats> {
+        self.plane.proxy.dns_stats()
     }
 
     /// The health of a target.

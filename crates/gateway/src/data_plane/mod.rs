@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
-use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
+use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
+use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
-use weir_proxy::{CompileError, Compiler, Flavor, Proxy, Retained, Snapshot};
+use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot};
 
 /// The running proxy and its compiler.
 pub(crate) struct DataPlane {
@@ -80,6 +81,13 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
     }
     let retained = Arc::new(Retained::default());
+    if let Some(id) = settings.node_id {
+        retained.provide(NodeId(id));
+    }
+    retained.provide(Tracing {
+        instrumentations: settings.tracing_instrumentations.0,
+        sampling_rate: settings.tracing_sampling_rate.0,
+    });
     provide_counters(&retained, settings)?;
     Ok(Compiler {
         workers: settings.workers.0,
@@ -116,7 +124,7 @@ fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), Star
 }
 
 /// The files of a certificate and its key.
-fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
+pub(crate) fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
     cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
 }
 
@@ -134,6 +142,13 @@ pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configurat
     compiled(source, Some(settings)).map(|(configuration, _)| configuration)
 }
 
+/// Verification against the authorities that the system trusts.
+pub(crate) fn verify_by_system() -> Verify {
+    let files = trusted_certificate_files(&["system".to_owned()]);
+    let pems = files.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    Verify { roots: pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect(), depth: None }
+}
+
 /// The same, with the snapshot.
 pub(crate) fn compiled(
     source: &Source,
@@ -141,9 +156,7 @@ pub(crate) fn compiled(
 ) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
-    let system = trusted_certificate_files(&["system".to_owned()]);
-    let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
+    let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
     if let Some(settings) = settings {
         provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;

@@ -1,13 +1,14 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{BodyReservation, Configuration, Connection};
-use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
 use crate::views::Route;
+use crate::{Instrumentations, LocalResponse, TracedStep};
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -38,6 +39,8 @@ pub struct ExchangeState {
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub takes_trailers: bool,
     /// The request's path.
     pub path: NormalPath,
     /// How much of it the route's path matched.
@@ -96,6 +99,7 @@ pub fn begin(
             body: None,
             body_is_whole: false,
             upgrade: None,
+            takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
             path_handling: PathHandling::V0,
@@ -143,6 +147,21 @@ impl ExchangeState {
     /// An attempt to get a response of the upstream failed.
     pub fn try_failed(&mut self, failed: FailedTry) {
         self.extras().failed_tries.push(failed);
+    }
+
+    /// Records steps of the request from here on.
+    pub fn trace_steps(&mut self, instrumentations: Instrumentations) {
+        self.extras().instrumentations = Some(instrumentations);
+    }
+
+    /// What is recorded of the request, where anything is.
+    pub fn instrumentations(&self) -> Option<Instrumentations> {
+        self.extras.as_ref()?.instrumentations
+    }
+
+    /// Records a step.
+    pub fn step_done(&mut self, name: impl Into<Cow<'static, str>>, start: Instant, end: Instant) {
+        self.extras().steps.push(TracedStep { name: name.into(), start, end });
     }
 
     // ---- who calls ----
@@ -311,13 +330,18 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
 pub struct SessionState {
     /// The route that it took.
     pub route: Option<Arc<Route>>,
+    /// The attempts to reach the upstream that failed.
+    pub failed_tries: Vec<FailedTry>,
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub upstream: Option<(SocketAddr, Instant, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
 }
 
 impl SessionState {
     pub(crate) fn new() -> Self {
-        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None }
+        let started = (Instant::now(), SystemTime::now());
+        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
     }
 
     /// It has come to its end.

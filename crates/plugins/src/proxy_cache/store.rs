@@ -336,10 +336,10 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The size of the cache in bytes, and its limit.
-pub(crate) fn usage(retained: &Retained) -> (usize, usize) {
+/// Reads the size of the cache in bytes, and its limit.
+pub(crate) fn usage(retained: &Retained) -> impl Fn() -> (usize, usize) + Send + Sync + use<> {
     let cache = retained.get::<Cache>();
-    (cache.bytes(), cache.most)
+    move || (cache.bytes(), cache.most)
 }
 
 /// The cached response under a key, as JSON.

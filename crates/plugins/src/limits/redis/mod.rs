@@ -91,8 +91,8 @@ impl RedisStore {
         let connector = &self.connector;
         let linked = Arc::new(match &self.servers {
             Servers::One(server) => Linked::One(connector.link(server).await?),
-            Servers::Sentinels { master, sentinels } => {
-                Linked::One(connector.link_to_master(master, sentinels).await?)
+            Servers::Sentinels { master, sentinels, role } => {
+                Linked::One(connector.link_by_sentinels(master, sentinels, *role).await?)
             }
             Servers::Cluster(nodes) => Linked::Cluster(Cluster::discover(connector, nodes).await?),
         });

@@ -19,7 +19,7 @@ use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::Framing;
+use weir_http1::{Framing, Known};
 use weir_plugin::LocalResponse;
 use weir_plugin::engine::{self, grpc_status};
 use weir_upstream::pool::UpstreamConnection;
@@ -43,6 +43,9 @@ pub(super) async fn ask<'s, C: Client>(
         Ok(framing) => framing,
         Err(failure) => return Outcome::Local(failure.answer()),
     };
+    if framing != Framing::Chunked {
+        exchange.request.headers.remove_known(Known::Trailer);
+    }
     let method = exchange.request.method;
     exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
@@ -138,7 +141,7 @@ async fn pass_on<C: Client, U: Upstream>(
     }
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
-    exchange.response.headers.remove_hop_by_hop();
+    respond::remove_hop_by_hop(exchange);
     engine::upstream_answers(exchange);
     call.route.chain.response(exchange);
     let changes = response_body::changes(exchange, client.is_head());
@@ -192,6 +195,7 @@ fn relay<'a, C, U>(
         read_ahead: call.route.response_buffering,
         upload,
         awaited: Awaited::Response,
+        has_interim: false,
         lost: false,
     }
 }
