@@ -16,6 +16,7 @@ mod configuration;
 mod control;
 mod data_plane;
 mod depth;
+mod dns_status;
 mod listener;
 mod logger;
 mod low_priority;

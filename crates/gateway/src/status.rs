@@ -1,5 +1,7 @@
 //! The status API, for monitoring.
+use crate::admin;
 use crate::control::Control;
+use crate::dns_status;
 use crate::listener::{json_response, message};
 use crate::low_priority::spawn_low_priority;
 use crate::registry::ApplyError;
@@ -10,16 +12,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Everything that the status listener serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    shared().route("/status/ready", get(ready)).with_state(control)
+    shared().route("/status/ready", get(ready)).merge(admin::upstreams()).with_state(control)
 }
 
 /// The paths that the Admin API serves too.
 pub(crate) fn shared() -> Router<Arc<Control>> {
     Router::new()
         .route("/status", get(status))
+        .route("/status/dns", get(dns_status::show))
         .route("/metrics", get(metrics))
         .fallback(|| async { message(StatusCode::NOT_FOUND, "Not found") })
         .method_not_allowed_fallback(|| async {
@@ -34,26 +38,30 @@ async fn status(State(control): State<Arc<Control>>) -> Response {
 /// The status in Kong's form. Counts that only nginx has are 0.
 fn status_body(control: &Control) -> Value {
     let (totals, registry) = (control.totals(), control.registry());
+    let admin = control.admin_counts();
+    let [accepted, active, requests] =
+        [&admin.connections, &admin.open, &admin.requests].map(|count| count.load(Ordering::Relaxed));
+    let accepted = totals.accepted + accepted;
     let mut body = json!({
         "server": {
-            "connections_accepted": totals.accepted,
-            "connections_handled": totals.accepted,
-            "connections_active": totals.connections,
+            "connections_accepted": accepted,
+            "connections_handled": accepted,
+            "connections_active": totals.connections as u64 + active,
             "connections_reading": 0,
             "connections_writing": 0,
             "connections_waiting": 0,
-            "total_requests": totals.requests,
+            "total_requests": totals.requests + requests,
         },
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
-        "configuration_hash": control.config_hash(),
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
     if let Some(ApplyError { revision, reason }) = registry.apply_error() {
         body["revision"]["failed"] = revision.0.into();
         body["revision"]["error"] = reason.into();
     }
-    if registry.is_stored() {
-        body["database"] = json!({ "reachable": registry.is_reachable() });
+    match registry.is_stored() {
+        true => body["database"] = json!({ "reachable": registry.is_reachable() }),
+        false => body["configuration_hash"] = control.config_hash().into(),
     }
     body
 }

@@ -1,7 +1,7 @@
 //! What the Admin API tells of the node: its schemas, its tags, its targets' health, its whole configuration.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Message, Peer};
+use crate::harness::{Gateway, Message, Peer, eventually};
 use serde_json::{Value, json};
 
 const SAMPLE: &str = r#"
@@ -166,7 +166,7 @@ fn targets_that_nobody_checks_are_shown_and_cannot_be_marked() {
     assert_eq!(first["data"]["addresses"][0]["ip"], "10.0.0.1");
     assert!(first["upstream"]["id"].is_string());
     assert_eq!(
-        get(&gateway, "/upstreams/orders.test/health?balancer_health=1")["data"]["health"],
+        get(&gateway, "/upstreams/orders.test/health?balancer_health=1")["data"]["balancer_health"],
         "HEALTHCHECKS_OFF"
     );
     for (path, status) in [
@@ -231,7 +231,7 @@ fn a_configuration_with_what_has_no_effect_is_loaded_with_a_warning() {
     assert_eq!(load(SAMPLE).header("x-weir-warning"), None);
     let answer = load("_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [/], path_handling: v1}\n");
     assert_eq!(answer.status, 201);
-    let warning = "3:40: routes[0].path_handling: without effect in this version: paths are joined as by v0 (route `r`)";
+    let warning = "3:40: routes[0].path_handling: without effect in this version: paths are joined as by v0, unless router_flavor is traditional (route `r`)";
     assert_eq!(answer.header("x-weir-warning"), Some(warning));
     let route = |index: usize| format!("- {{name: r-{index}, paths: [/], path_handling: v1}}\n");
     let many: String = (0..1000).map(route).collect();
@@ -342,4 +342,113 @@ fn what_tools_tolerate_to_be_absent_is_absent() {
     }
     let answer = send(&gateway, "DELETE", "/endpoints", "application/json", "");
     assert_eq!((answer.status, answer.json()), (405, json!({ "message": "Method not allowed" })));
+}
+
+#[test]
+fn every_answer_of_the_admin_api_tells_how_long_it_took() {
+    let hash = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let (open, guarded) = (Gateway::start(SAMPLE), Gateway::builder(SAMPLE).set("admin_auth", hash).start());
+    for (gateway, path, status) in [
+        (&open, "/", 200),
+        (&open, "/services", 200),
+        (&open, "/services/none", 404),
+        (&open, "/nothing", 404),
+        (&guarded, "/", 401),
+    ] {
+        let answer = gateway.admin(path);
+        assert_eq!(answer.status, status, "{path}");
+        let latency = answer.header("x-kong-admin-latency").expect(path);
+        assert!(latency.parse::<u64>().is_ok(), "{latency}");
+        assert!(answer.header("server").is_some_and(|server| server.starts_with("weir/")), "{path}");
+    }
+    for (headers, latency, server) in
+        [("off", false, false), ("server_tokens", false, true), ("off, X-Kong-Admin-Latency", true, false)]
+    {
+        let gateway = Gateway::builder(SAMPLE).set("headers", headers).start();
+        let answer = gateway.admin("/");
+        let present = ["x-kong-admin-latency", "server"].map(|name| answer.header(name).is_some());
+        assert_eq!(present, [latency, server], "{headers}");
+    }
+}
+
+#[test]
+fn the_status_listener_serves_targets_and_health_for_reading() {
+    let gateway = Gateway::start(SAMPLE);
+    let target = gateway.admin("/upstreams/orders.test/targets").json()["data"][0]["id"].clone();
+    let target = target.as_str().unwrap();
+    for path in ["targets", "targets/all", &format!("targets/{target}"), "targets/10.0.0.1:80", "health"] {
+        let path = format!("/upstreams/orders.test/{path}");
+        let (own, admin) = (gateway.status(&path), gateway.admin(&path));
+        assert_eq!((own.status, own.json()), (200, admin.json()), "{path}");
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+            let answer = Peer::connect(gateway.status_address()).send(request).response();
+            assert_eq!(
+                (answer.status, answer.json()),
+                (405, json!({ "message": "Method not allowed" })),
+                "{method}"
+            );
+        }
+    }
+    assert_eq!(gateway.status("/upstreams/none/targets").status, 404);
+    assert_eq!(gateway.status("/upstreams").status, 404);
+}
+
+#[test]
+fn the_status_counts_the_admin_api_too() {
+    let gateway = Gateway::start(SAMPLE);
+    let server = |answer: Message| {
+        let server = answer.json()["server"].clone();
+        (server["connections_accepted"].as_u64().unwrap(), server["total_requests"].as_u64().unwrap())
+    };
+    assert_eq!(server(gateway.status("/status")), (0, 0));
+    assert_eq!(server(gateway.admin("/status")), (1, 1));
+    gateway.admin("/services");
+    assert_eq!(server(gateway.status("/status")), (2, 2));
+}
+
+#[test]
+fn a_stored_configuration_has_no_hash() {
+    let gateway = Gateway::empty().start();
+    let status = gateway.status("/status").json();
+    assert!(
+        status.get("configuration_hash").is_none() && status["database"]["reachable"] == true,
+        "{status}"
+    );
+}
+
+#[test]
+fn what_prometheus_counted_is_gone_once_it_is_disabled() {
+    let document = |enabled: bool| {
+        format!(
+            "{SAMPLE}- {{name: prometheus, enabled: {enabled}, config: {{status_code_metrics: true, upstream_health_metrics: true}}}}\n\
+             - {{name: request-termination}}\n"
+        )
+    };
+    let gateway = Gateway::builder(&document(true)).set("stream_listen", "127.0.0.1:0").start();
+    assert_eq!(gateway.get("/orders").status, 503);
+    let metrics = || gateway.status("/metrics").text().to_owned();
+    eventually("the request is counted", || metrics().contains("kong_http_requests_total{"));
+    let text = metrics();
+    assert!(text.contains("\nkong_nginx_metric_errors_total 0\n"), "{text}");
+    for subsystem in ["http", "stream"] {
+        let line = format!(
+            "kong_upstream_target_health{{upstream=\"orders.test\",target=\"10.0.0.1:80\",address=\"10.0.0.1:80\",\
+             state=\"healthchecks_off\",subsystem=\"{subsystem}\"}} 1"
+        );
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+    assert!(gateway.reload(&document(false)).status.success());
+    assert!(!metrics().contains("kong_http_requests_total"), "{}", metrics());
+    assert!(gateway.reload(&document(true)).status.success());
+    assert!(!metrics().contains("kong_http_requests_total"), "{}", metrics());
+}
+
+#[test]
+fn timers_have_kongs_shape() {
+    let gateway = Gateway::start(SAMPLE);
+    let timers = get(&gateway, "/timers");
+    assert_eq!(timers["worker"], json!({ "id": 0, "count": 1 }));
+    assert_eq!((&timers["stats"]["timers"], &timers["stats"]["sys"]["running"]), (&json!({}), &json!(0)));
+    assert!(timers["stats"]["flamegraph"]["running"].is_string(), "{timers}");
 }

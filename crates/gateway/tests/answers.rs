@@ -1,7 +1,7 @@
 //! The gateway's own answers, as clients of Kong know them, and what it adds to those of upstreams.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Message, Upstream, document, service};
+use crate::harness::{Gateway, Message, Upstream, document, nobody, one_route, service};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: mine\r\n\r\nhi";
 const NO_ROUTE: &str = "no Route matched with those values";
@@ -109,6 +109,7 @@ fn the_headers_setting_chooses_what_is_added() {
     for (setting, proxied, answered) in [
         ("off", &[][..], &[][..]),
         ("X-Kong-Upstream-Status", &["X-Kong-Upstream-Status"][..], &[][..]),
+        ("off, X-Kong-Upstream-Status", &["X-Kong-Upstream-Status"][..], &[][..]),
         ("server_tokens", &["Via"][..], &["Server"][..]),
         (
             "latency_tokens, X-Kong-Request-Id",
@@ -189,4 +190,105 @@ fn an_answer_to_head_has_the_head_of_one_to_get() {
     let head = client.send("HEAD /nowhere HTTP/1.1\r\nHost: a\r\n\r\n").response_to("HEAD");
     let get = client.send("GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n").response();
     assert_eq!((head.status, head.header("content-length")), (404, get.header("content-length")));
+}
+
+/// The method of an OPTIONS request, the fields that say how far it may go, and what becomes of them: the value that
+/// reaches the upstream, or nothing where the gateway answers.
+const HOPS: &[(&str, &str, Result<Option<&str>, ()>)] = &[
+    ("OPTIONS *", "", Err(())),
+    ("OPTIONS *", "Max-Forwards: 5\r\n", Err(())),
+    ("OPTIONS /open", "", Ok(None)),
+    ("OPTIONS /open", "Max-Forwards: 0\r\n", Err(())),
+    ("OPTIONS /open", "Max-Forwards: 00\r\n", Err(())),
+    ("OPTIONS /open", "Max-Forwards: 1\r\n", Ok(Some("0"))),
+    ("OPTIONS /open", "Max-Forwards: 10\r\n", Ok(Some("9"))),
+    ("OPTIONS /open", "max-forwards: many\r\n", Ok(Some("many"))),
+    ("OPTIONS /open", "Max-Forwards: -1\r\n", Ok(Some("-1"))),
+    ("GET /open", "Max-Forwards: 0\r\n", Ok(Some("0"))),
+];
+
+#[test]
+fn options_go_as_far_as_they_may() {
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::start(&document(&[service("/open", upstream.address, "", "")], ""));
+    let mut client = gateway.connect();
+    for (line, fields, forwarded) in HOPS {
+        client.send(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let response = client.response();
+        assert_eq!(response.status, 200, "{line} {fields}");
+        let Ok(value) = forwarded else {
+            assert_eq!(
+                (response.text(), response.header("content-length")),
+                ("", Some("0")),
+                "{line} {fields}"
+            );
+            continue;
+        };
+        let lines = response.text().lines();
+        let seen = lines
+            .filter_map(|line| line.split_once(": "))
+            .find(|(name, _)| name.eq_ignore_ascii_case("max-forwards"));
+        assert_eq!(seen.map(|(_, value)| value), *value, "{line} {fields}");
+    }
+    let trace = client.send("TRACE /open HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n").response();
+    assert_eq!(trace.status, 405);
+}
+
+#[test]
+fn errors_of_the_proxy_itself_have_the_default_type() {
+    const MESSAGE: &str = "An invalid response was received from the upstream server";
+    for (default, headers, form) in [
+        ("", "", "text/plain"),
+        ("application/json", "", "application/json"),
+        ("text/html", "", "text/html"),
+        ("application/xml", "", "application/xml"),
+        ("", "Content-Type: application/json\r\n", "application/json"),
+        ("", "Accept: text/html;q=0.1, application/xml;q=0.5\r\n", "application/xml"),
+        ("application/xml", "Accept: */*\r\n", "application/json"),
+    ] {
+        let settings = [("error_default_type", default)];
+        let set = settings.into_iter().filter(|(_, value)| !value.is_empty());
+        let builder = Gateway::builder(&one_route(nobody()));
+        let gateway = set.fold(builder, |builder, (key, value)| builder.set(key, value)).start();
+        let response = gateway.get_with("/", headers);
+        assert_eq!(response.status, 502);
+        let content_type = format!("{form}; charset=utf-8");
+        assert_eq!(response.header("content-type"), Some(&*content_type), "{default} {headers}");
+        assert!(response.text().contains(MESSAGE), "{}", response.text());
+        if form == "text/plain" {
+            let id = response.header("x-kong-request-id").unwrap();
+            assert_eq!(response.text(), format!("{MESSAGE}\nrequest_id: {id}\n"));
+        }
+    }
+}
+
+#[test]
+fn templates_of_errors_can_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let gateway = Gateway::builder(&one_route(nobody()))
+        .set("error_template_html", &template("html", "<b style=\"width: 100%\">%s</b>"))
+        .set("error_template_json", &template("json", "{\"error\":\"%s\",\"id\":\"%s\"}"))
+        .set("error_template_xml", &template("xml", "<e>%s</e>"))
+        .set("error_template_plain", &template("plain", "100%% gone: %s\n"))
+        .start();
+    const MESSAGE: &str = "An invalid response was received from the upstream server";
+    for (accept, body) in [
+        ("", format!("100% gone: {MESSAGE}\n")),
+        ("Accept: text/html\r\n", format!("<b style=\"width: 100%\">{MESSAGE}</b>")),
+        ("Accept: application/xml\r\n", format!("<e>{MESSAGE}</e>")),
+    ] {
+        assert_eq!(gateway.get_with("/", accept).text(), body);
+    }
+    let json = gateway.get_with("/", "Accept: application/json\r\n");
+    assert_eq!(
+        (json.json()["error"].as_str(), json.json()["id"].as_str()),
+        (Some(MESSAGE), json.header("x-kong-request-id"))
+    );
+    let (_, said) = Gateway::builder(&one_route(nobody())).set("error_template_html", "/no/file.html").fail();
+    assert!(said.contains("error_template_html: /no/file.html cannot be read"), "{said}");
 }

@@ -4,6 +4,7 @@
 
 use crate::harness::{Gateway, Head, PATIENCE, Peer, Upstream, document, service, unescape};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
@@ -180,9 +181,14 @@ struct Answered {
     name: String,
     method: String,
     response: String,
+    #[serde(default)]
+    interim: Vec<u16>,
     status: u16,
+    reason: Option<String>,
     body: String,
     length: Option<String>,
+    #[serde(default)]
+    head: BTreeMap<String, String>,
     #[serde(default)]
     trailers: Vec<String>,
 }
@@ -204,7 +210,15 @@ fn responses_with_and_without_a_body_leave_the_connection_in_step() {
     let mut client = gateway.connect();
     for (index, case) in table.case.iter().enumerate() {
         client.send(format!("{} /held HTTP/1.1\r\nHost: a\r\nCase: {index}\r\n\r\n", case.method));
+        let interim: Vec<_> = case.interim.iter().map(|_| client.response().status).collect();
+        assert_eq!(interim, case.interim, "{}", case.name);
         let response = client.response_to(&case.method);
+        let reason = response.head.start.splitn(3, ' ').nth(2);
+        assert!(case.reason.is_none() || reason == case.reason.as_deref(), "{}: {reason:?}", case.name);
+        assert!(response.header("date").is_some_and(|date| date.ends_with(" GMT")), "{}", case.name);
+        for (name, value) in &case.head {
+            assert_eq!(response.head.all(name).join(", "), *value, "{}: {name}", case.name);
+        }
         assert_eq!((response.status, response.text()), (case.status, case.body.as_str()), "{}", case.name);
         assert_eq!(response.header("content-length"), case.length.as_deref(), "{}", case.name);
         let trailers: Vec<_> = response.trailers.iter().map(|(name, _)| name).collect();
@@ -235,6 +249,49 @@ fn trailers_pass_both_ways() {
         assert_eq!(request.body, b"yo");
         assert_eq!(request.trailers, [("Digest".to_owned(), "up".to_owned())]);
     }
+}
+
+/// Who says `TE: trailers` is told which ones come, and so is the upstream.
+#[test]
+fn trailers_are_announced_to_those_who_take_them() {
+    let (seen, requests) = mpsc::channel();
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            let _ = seen.send(request);
+            peer.send(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Digest, Content-Length, X-Consumer-ID\r\n\r\n\
+                 2\r\nhi\r\n0\r\nDigest: down\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+    let gateway = gateway(&upstream);
+    for path in ["/held", "/streamed"] {
+        for (says, te, trailer) in [
+            ("TE: trailers\r\nConnection: TE\r\n", Some("trailers"), Some("Digest")),
+            ("TE: gzip;q=0.5, Trailers\r\n", Some("trailers"), Some("Digest")),
+            ("TE: gzip\r\n", None, None),
+            ("", None, None),
+        ] {
+            let mut client = gateway.connect();
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\n{says}Trailer: Digest, Host\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 2\r\nyo\r\n0\r\nDigest: up\r\nKeep-Alive: 5\r\n\r\n"
+            ));
+            let response = client.response();
+            assert_eq!((response.text(), response.header("trailer")), ("hi", trailer), "{path} {says}");
+            assert_eq!(response.trailers, [("Digest".to_owned(), "down".to_owned())]);
+            let request = requests.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((request.header("te"), request.header("connection")), (te, te.map(|_| "TE")));
+            assert_eq!(request.header("trailer"), Some("Digest"));
+            assert_eq!(request.trailers, [("Digest".to_owned(), "up".to_owned())]);
+        }
+    }
+    // What has no chunks has no trailers.
+    let mut client = gateway.connect();
+    client
+        .send("POST /held HTTP/1.1\r\nHost: a\r\nTrailer: Digest\r\nContent-Length: 2\r\n\r\nyo")
+        .response();
+    assert_eq!(requests.recv_timeout(PATIENCE).unwrap().header("trailer"), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The listeners of the node's own APIs: slow clients, many clients, and clients that speak plainly where TLS is spoken.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Builder, Gateway, Identity, Peer, Upstream, eventually, one_route};
+use crate::harness::{Builder, Gateway, Identity, Peer, Upstream, curl, eventually, handshake, one_route};
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -315,4 +315,45 @@ fn plain_http_where_tls_is_spoken_is_answered_in_clear() {
             .expect("curl runs");
         assert_ne!(String::from_utf8(curl.stdout).unwrap(), "000", "{address}: TLS is spoken");
     }
+}
+
+#[test]
+fn each_api_has_its_own_certificate_and_http2_where_it_is_asked_for() {
+    let [admin, status] = ["admin.test", "status.test"].map(Identity::new);
+    let gateway = Gateway::builder(EMPTY)
+        .set("admin_listen", "127.0.0.1:0, 127.0.0.1:0 ssl")
+        .set("status_listen", "127.0.0.1:0 http2 ssl, 127.0.0.1:0 http2")
+        .set("admin_ssl_cert", &admin.cert().display().to_string())
+        .set("admin_ssl_cert_key", &admin.key().display().to_string())
+        .set("status_ssl_cert", &status.cert().display().to_string())
+        .set("status_ssl_cert_key", &status.key().display().to_string())
+        .start();
+    let (admin, status) = (gateway.admin_addresses()[1], gateway.status_address());
+    assert!(handshake(admin, &[]).contains("subject=CN=admin.test"));
+    assert!(handshake(status, &[]).contains("subject=CN=status.test"));
+    for (arguments, address, version) in
+        [(&["--http2"][..], status, "2"), (&["--http1.1"], status, "1.1"), (&["--http2"], admin, "1.1")]
+    {
+        let url = format!("https://{address}/status");
+        let more = ["-sk", "-w", "%{http_code} %{http_version}", "-o", "/dev/null", &url];
+        assert_eq!(curl(&[arguments, &more].concat()), format!("200 {version}"), "{arguments:?} {address}");
+    }
+    // A response that is longer than a window, and requests one after the other.
+    let url = format!("https://{status}/metrics");
+    let twice = curl(&[
+        "-sk",
+        "--http2",
+        "-w",
+        "%{http_code} %{num_connects}\n",
+        "-o",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+        &url,
+        &url,
+    ]);
+    assert_eq!(twice, "200 1\n200 0\n");
+    assert!(gateway.log().contains("`http2` has no effect without `ssl`"), "{}", gateway.log());
+    let (_, said) = Gateway::builder(EMPTY).set("admin_ssl_cert", "/no/cert.pem").fail();
+    assert!(said.contains("admin_ssl_cert: give `admin_ssl_cert_key` with it"), "{said}");
 }

@@ -18,7 +18,7 @@ struct Table {
     refused: Vec<Sent>,
 }
 
-/// What an upstream sends after a request, and whether it closes then.
+/// What an upstream sends after a request, whether it closes then, and what the client gets.
 #[derive(Deserialize)]
 struct Sent {
     name: String,
@@ -26,6 +26,9 @@ struct Sent {
     then: Then,
     #[serde(default = "bad_gateway")]
     status: u16,
+    /// How many interim responses come before the gateway's answer.
+    #[serde(default)]
+    interim: usize,
 }
 
 fn bad_gateway() -> u16 {
@@ -84,11 +87,15 @@ fn what_is_no_response_is_answered_for_and_its_connection_left() {
                 client.send(format!(
                     "POST / HTTP/1.1\r\nHost: a\r\nCase: {index}\r\nContent-Length: 2\r\n\r\nhi"
                 ));
+                (0..case.interim).for_each(|_| drop(client.response()));
                 let response = client.response();
                 let message = if case.status == 504 { SLOW } else { INVALID };
                 assert_eq!(response.status, case.status, "{}", case.name);
                 assert_eq!(response.json()["message"], message.1, "{}", case.name);
-                assert!(response.header("x-kong-response-latency").is_some(), "{}", case.name);
+                for name in ["x-kong-upstream-latency", "x-kong-proxy-latency"] {
+                    assert!(response.header(name).is_some(), "{}: {name}", case.name);
+                }
+                assert_eq!(response.header("x-kong-response-latency"), None, "{}", case.name);
                 client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
                 assert_eq!(client.response().text(), "hi", "{}: the client's connection goes on", case.name);
             });
@@ -236,7 +243,12 @@ fn a_response_head_beyond_bounds_is_no_response() {
     });
     let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], ""));
     for how in ["large", "many", "interim"] {
-        let response = gateway.get_with("/", &format!("How: {how}\r\n"));
+        let mut client = gateway.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nHow: {how}\r\n\r\n"));
+        let mut response = client.response();
+        while response.status < 200 {
+            response = client.response();
+        }
         assert_eq!(
             (response.status, response.json()["message"].as_str()),
             (INVALID.0, Some(INVALID.1)),

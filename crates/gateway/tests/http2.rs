@@ -128,6 +128,28 @@ fn bodies_and_trailers_pass_both_ways() {
     });
 }
 
+#[test]
+fn trailers_are_announced_both_ways() {
+    let upstream = Upstream::start(|mut peer, _| {
+        let request = peer.request().unwrap();
+        assert_eq!((request.header("te"), request.header("trailer")), (Some("trailers"), Some("x-sum")));
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Done\r\n\r\n0\r\nX-Done: yes\r\n\r\n");
+    });
+    let gateway = gateway(&one_route(upstream.address)).start();
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let request = Request::post("http://localhost/").header("te", "trailers").header("trailer", "x-sum");
+        let (response, mut body) = start(&requests, request.body(()).unwrap(), false).await.unwrap();
+        body.send_data("hi".into(), false).unwrap();
+        body.send_trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())])).unwrap();
+        let (response, trailers) = read(response.await.unwrap()).await.unwrap();
+        assert_eq!(
+            (&response.headers()["trailer"], &trailers.unwrap()["x-done"]),
+            (&"X-Done".parse().unwrap(), &"yes".parse().unwrap())
+        );
+    });
+}
+
 /// The status of a request with these trailers, and the names of those that the upstream got.
 async fn ask_with_trailers(requests: &SendRequest<Bytes>, fields: HeaderMap) -> (u16, String) {
     let request = Request::post("http://localhost/").body(()).unwrap();

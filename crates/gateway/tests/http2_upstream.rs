@@ -31,6 +31,15 @@ async fn answer(mut respond: h2::server::SendResponse<Bytes>) {
 }
 
 #[test]
+fn trailers_are_taken_for_those_who_take_them() {
+    let upstream = Http2Upstream::echoing();
+    let gateway = builder(upstream.address).start();
+    let taken = gateway.get_with("/", "TE: trailers\r\nConnection: TE\r\n");
+    assert!(taken.text().contains("te: trailers"), "{}", taken.text());
+    assert!(!gateway.get("/").text().contains("te: "));
+}
+
+#[test]
 fn heads_are_translated_for_clients_of_either_version() {
     let upstream = Http2Upstream::echoing();
     let gateway = builder(upstream.address).start();

@@ -1,12 +1,12 @@
 //! Log plugins, and who gets what they tell.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Identity, Upstream, document, eventually, service};
+use crate::harness::{Gateway, Identity, Upstream, document, eventually, nobody, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -248,6 +248,75 @@ fn sessions_are_told_of_too() {
     let record = json(&fs::read_to_string(&path).unwrap());
     assert_eq!((&record["session"]["sent"], &record["session"]["status"]), (&3.into(), &200.into()));
     assert_eq!((&record["service"]["name"], &record["route"]["name"]), (&"raw".into(), &"all".into()));
+    let [only] = &record["tries"].as_array().unwrap()[..] else { panic!("{record}") };
+    assert_eq!((&only["ip"], &only["port"]), (&"127.0.0.1".into(), &upstream.address.port().into()));
+    assert!(only["balancer_start"].as_u64().unwrap() >= record["started_at"].as_u64().unwrap(), "{record}");
+    assert_eq!((only.get("state"), record["session"].get("tls")), (None, None));
+}
+
+#[test]
+fn the_record_of_a_session_has_its_tls_and_every_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let (dead, other) = (nobody(), nobody());
+    let document = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: raw\n  host: pair\n  protocol: tcp\n  retries: 1\n  routes:\n  - \
+         name: all\n    protocols: [tls]\n    snis: [a.test]\nupstreams:\n- name: pair\n  targets: [{{target: \"{dead}\"}}, \
+         {{target: \"{other}\"}}]\nplugins:\n- name: file-log\n  protocols: [tls]\n  config: {{path: {}}}\n",
+        path.display()
+    );
+    let gateway = Gateway::builder(&document).set("stream_listen", "127.0.0.1:0 ssl").start();
+    let address = gateway.stream(0).to_string();
+    let openssl = Command::new("openssl")
+        .args(["s_client", "-connect", &address, "-servername", "a.test", "-tls1_3"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl runs");
+    assert!(String::from_utf8_lossy(&openssl.stdout).contains("TLSv1.3"));
+    eventually("the line is there", || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
+    let record = json(&fs::read_to_string(&path).unwrap());
+    let tls = &record["session"]["tls"];
+    assert_eq!((&tls["version"], &tls["client_verify"]), (&"TLSv1.3".into(), &"NONE".into()), "{record}");
+    assert!(tls["cipher"].as_str().unwrap().starts_with("TLS_"), "{record}");
+    let tries = record["tries"].as_array().unwrap();
+    assert!(tries.iter().all(|tried| tried["state"] == "failed" && tried["code"] == 502), "{record}");
+    let mut ports: Vec<_> = tries.iter().map(|tried| tried["port"].as_u64().unwrap()).collect();
+    ports.sort_unstable();
+    let mut expected: [u64; 2] = [dead.port().into(), other.port().into()];
+    expected.sort_unstable();
+    assert_eq!(ports, expected);
+}
+
+/// Requests that match no route belong to the trace of their client too.
+#[test]
+fn zipkin_keeps_the_trace_of_a_request_without_a_route() {
+    let (told, spans) = mpsc::channel();
+    let collector = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            told.send(request.json()).unwrap();
+            peer.send("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let document = format!(
+        "_format_version: \"3.0\"\nplugins:\n- name: zipkin\n  config: {{http_endpoint: \"http://{}/\", sample_ratio: 0, \
+         queue: {{max_batch_size: 2, max_coalescing_delay: 3600}}}}\n",
+        collector.address
+    );
+    let gateway = Gateway::start(&document);
+    let (long, short, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "463ac35c9f6413ad", "00f067aa0ba902b7");
+    for (headers, trace) in [
+        (format!("b3: {long}-{span}-1\r\n"), long),
+        (format!("X-B3-TraceId: {short}\r\nX-B3-SpanId: {span}\r\nX-B3-Sampled: 1\r\n"), short),
+        (format!("traceparent: 00-{long}-{span}-01\r\n"), long),
+        (format!("uber-trace-id: {long}:{span}:0:1\r\n"), long),
+        (format!("ot-tracer-traceid: {long}\r\not-tracer-spanid: {span}\r\not-tracer-sampled: 1\r\n"), long),
+    ] {
+        assert_eq!(gateway.get_with("/nowhere", &headers).status, 404);
+        let spans = spans.recv_timeout(PATIENCE).unwrap();
+        let [proxy, request] = &spans.as_array().unwrap()[..] else { panic!("{spans}") };
+        assert_eq!((&proxy["traceId"], &request["traceId"]), (&trace.into(), &trace.into()), "{headers}");
+        assert!([&request["id"], &request["parentId"]].contains(&&span.into()), "{headers}: {spans}");
+    }
 }
 
 #[test]
@@ -262,20 +331,63 @@ fn a_zipkin_server_gets_the_spans_of_a_session() {
     let upstream = Upstream::start(|mut peer, _| {
         let _ = peer.try_send(b"bye");
     });
-    let document = format!(
-        "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{}\n  routes:\n  - name: all\n    \
-         protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: zipkin\n  protocols: [tcp]\n  \
-         config: {{http_endpoint: \"http://{}/\", sample_ratio: 1, queue: {{max_batch_size: 2, \
-         max_coalescing_delay: 3600}}}}\n",
-        upstream.address, collector.address
-    );
-    let gateway = Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start();
-    let mut text = String::new();
-    TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
-    let spans = spans.recv_timeout(PATIENCE).unwrap();
-    let [proxy, session] = &spans.as_array().unwrap()[..] else { panic!("{spans}") };
+    let gateway = |address: SocketAddr, spans: usize| {
+        let document = format!(
+            "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{address}\n  retries: 1\n  routes:\n  - name: \
+             all\n    protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: zipkin\n  protocols: [tcp]\n  \
+             config: {{http_endpoint: \"http://{}/\", sample_ratio: 1, queue: {{max_batch_size: {spans}, \
+             max_coalescing_delay: 3600}}}}\n",
+            collector.address
+        );
+        Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start()
+    };
+    let connect = |gateway: &Gateway| {
+        let mut text = String::new();
+        TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
+        spans.recv_timeout(PATIENCE).unwrap()
+    };
+    let told = connect(&gateway(upstream.address, 3));
+    let [attempt, proxy, session] = &told.as_array().unwrap()[..] else { panic!("{told}") };
     assert_eq!((&proxy["name"], &session["name"]), (&"stream (proxy)".into(), &"stream".into()));
     assert_eq!((&proxy["parentId"], &proxy["traceId"]), (&session["id"], &session["traceId"]));
     assert_eq!(proxy["remoteEndpoint"]["serviceName"], "raw");
     assert_eq!(session["remoteEndpoint"]["ipv4"], "127.0.0.1");
+    assert_eq!((&attempt["name"], &attempt["parentId"]), (&"stream (balancer try 1)".into(), &session["id"]));
+    assert_eq!(attempt["remoteEndpoint"]["port"], upstream.address.port());
+    assert_eq!(attempt["tags"]["error"], serde_json::Value::Null);
+    let told = connect(&gateway(nobody(), 4));
+    for number in [1, 2] {
+        let failed = &told[number - 1];
+        assert_eq!(failed["name"], format!("stream (balancer try {number})"));
+        assert_eq!(failed["tags"]["kong.balancer.state"], "failed");
+    }
+}
+
+#[test]
+fn records_have_the_correlation_id_and_the_status_of_each_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+    let services = [
+        service("/there", upstream.address, "", ""),
+        service("/away", nobody(), "retries: 1", ""),
+        service("/missing", nobody(), "retries: 0", ""),
+    ];
+    let plugins = format!(
+        "plugins:\n- {{name: correlation-id, config: {{header_name: X-Id}}}}\n\
+         - {{name: file-log, config: {{path: {}}}}}\n",
+        path.display()
+    );
+    let gateway = Gateway::start(&document(&services, &plugins));
+    let paths = [("/there", "201"), ("/away", "502, 502"), ("/missing", "502")];
+    for (path, _) in paths {
+        gateway.get_with(path, &format!("X-Id: of{path}\r\n"));
+    }
+    let lines = || fs::read_to_string(&path).unwrap_or_default();
+    eventually("the lines are there", || lines().matches('\n').count() == paths.len());
+    for (line, (path, statuses)) in lines().lines().zip(paths) {
+        let record = json(line);
+        assert_eq!(record["upstream_status"], statuses, "{path}");
+        assert_eq!(record["correlation_id"], format!("of{path}"));
+    }
 }

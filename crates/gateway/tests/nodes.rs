@@ -51,6 +51,29 @@ fn what_one_node_is_told_all_serve() {
     }
 }
 
+#[test]
+fn a_node_begins_with_what_a_replica_holds() {
+    let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
+    // What the server does not have shows where the node has read it.
+    let [replica] = Gateway::sharing(port, "replica");
+    assert_eq!(route(&replica, "there", &upstream), 200);
+    let [server] = Gateway::sharing(port, "replicated");
+    assert_eq!([route(&server, "before", &upstream), route(&server, "since", &upstream)], [200, 200]);
+    let node = |more: &[(&str, &str)]| {
+        let mut settings = PostgresServer::settings(port, "replicated");
+        settings.extend(more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        let [node] = Gateway::sharing_by(&settings);
+        node
+    };
+    let fast = node(&[("pg_ro_host", "127.0.0.1"), ("pg_ro_schema", "replica")]);
+    eventually("it has the changes of the server", || fast.get("/since").status == 200);
+    assert_eq!([fast.get("/there").status, fast.get("/before").status], [200, 404]);
+    let away = crate::harness::nobody().port().to_string();
+    let slow = node(&[("pg_ro_host", "127.0.0.1"), ("pg_ro_port", &away)]);
+    assert_eq!([slow.get("/before").status, slow.get("/since").status], [200, 200]);
+    assert!(slow.log().contains("the entities are read from PostgreSQL at 127.0.0.1"), "{}", slow.log());
+}
+
 const PLUGIN: &str = "/plugins/10000000-0000-4000-8000-000000000001?wait=true";
 
 #[test]

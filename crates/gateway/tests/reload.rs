@@ -146,6 +146,8 @@ fn a_drain_tells_clients_that_their_connection_ends() {
     assert_eq!(gateway.exit().code(), Some(0));
 }
 
+const GRPC_CHECKS: &str = "healthchecks: {active: {type: grpc}}";
+
 #[test]
 fn fields_without_effect_are_named_once_for_as_long_as_they_are_declared() {
     let upstream = |name: &str, fields: &str| {
@@ -153,11 +155,10 @@ fn fields_without_effect_are_named_once_for_as_long_as_they_are_declared() {
             "_format_version: \"3.0\"\nservices:\n- {{host: {name}}}\nupstreams:\n- {{name: {name}, {fields}}}\n"
         )
     };
-    let gateway = Gateway::start(&upstream("a", "use_srv_name: true"));
+    let gateway = Gateway::start(&upstream("a", GRPC_CHECKS));
     let named = |name: &str| {
-        let line =
-            "upstreams[0].use_srv_name: without effect in this version: the Host header is the target's";
-        format!("kong.yml:5:27: {line} (upstream `{name}`)")
+        let line = "upstreams[0].healthchecks.active.type: without effect in this version: targets are probed as by tcp";
+        format!("kong.yml:5:43: {line} (upstream `{name}`)")
     };
     assert!(gateway.log().contains(&named("a")), "{}", gateway.log());
     let warnings = |configuration: &str| {
@@ -166,14 +167,12 @@ fn fields_without_effect_are_named_once_for_as_long_as_they_are_declared() {
         String::from_utf8(output.stderr).unwrap()
     };
     let warns = |configuration: &str| warnings(configuration).contains("without effect in this version");
-    let further_down = upstream("a", "use_srv_name: true").replace("services:", "\nservices:");
+    let further_down = upstream("a", GRPC_CHECKS).replace("services:", "\nservices:");
     assert!(!warns(&further_down));
-    let said = warnings(&upstream("b", "use_srv_name: true"));
+    let said = warnings(&upstream("b", GRPC_CHECKS));
     assert!(said.contains(&named("b")), "{said}");
-    let grpc = "healthchecks: {active: {type: grpc}}";
-    assert!(warns(&upstream("b", grpc)));
     assert!(!warns(&upstream("b", "hash_on: none")));
-    assert!(warns(&upstream("b", grpc)));
+    assert!(warns(&upstream("b", GRPC_CHECKS)));
 }
 
 #[test]

@@ -149,6 +149,33 @@ fn a_client_that_sends_on_regardless_can_still_read_the_early_answer() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
+/// Behind a plugin's answer the rest of a body is thrown away, and the connection goes on.
+#[test]
+fn the_body_of_a_request_that_a_plugin_refuses_is_discarded() {
+    const SIZED: &str =
+        "plugins: [{name: request-size-limiting, config: {allowed_payload_size: 1, size_unit: kilobytes}}]";
+    let (upstream, seen) = recorder();
+    let address = upstream.address;
+    let services = [service("/sized", address, "", SIZED), service("/open", address, "", "")];
+    let gateway = Gateway::start(&document(&services, ""));
+    let mut client = gateway.connect();
+    let body = "a".repeat(3 * 1024 * 1024);
+    for framed in [
+        format!("Content-Length: {}\r\n\r\n{body}", body.len()),
+        format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
+    ] {
+        client.send(format!("POST /sized HTTP/1.1\r\nHost: a\r\n{framed}"));
+        let response = client.response();
+        assert_eq!((response.status, response.header("connection")), (413, None));
+        client.send("GET /open HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response().text(), "hi");
+    }
+    client.send(format!("POST /sized HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 9 * 1024 * 1024));
+    let response = client.response();
+    assert_eq!((response.status, response.header("connection")), (413, Some("close")), "within bounds");
+    assert!(seen.lock().unwrap().iter().all(|request| request.head.start.starts_with("GET /open")));
+}
+
 #[test]
 fn an_early_refusal_stands_in_place_of_100() {
     let (upstream, seen) = recorder();

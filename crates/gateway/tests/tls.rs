@@ -42,7 +42,10 @@ fn the_certificate_follows_the_server_name_in_kong_s_order() {
         ("www.other.test", "prefix"),
     ];
     names.iter().for_each(|(name, expected)| serves(name, expected));
-    serves("unknown.test", "localhost");
+    // The last ones are no names of hosts; as if the client had named none.
+    for name in ["unknown.test", "a_b.test", "_", "127.0.0.1"] {
+        serves(name, "localhost");
+    }
     assert!(subject(&["-noservername"]).contains("subject=CN=localhost\n"));
     let output = gateway.reload(&format!("{specific}{}", certificate(any, &["*"])));
     assert!(output.status.success(), "{output:?}");

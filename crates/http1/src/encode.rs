@@ -28,12 +28,26 @@ pub fn request_line(out: &mut Vec<u8>, method: &str, target: &[&[u8]]) {
 pub fn status_line(out: &mut Vec<u8>, status: u16) {
     let line = registered_line(status);
     if line.is_empty() {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
-        out.extend_from_slice(b" \r\n");
+        status_line_with(out, status, b"");
     } else {
         out.extend_from_slice(line);
     }
+}
+
+/// `HTTP/1.1 status reason`, with a reason phrase that was parsed.
+pub fn status_line_with(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(reason);
+    out.extend_from_slice(CRLF);
+}
+
+/// Whether a status line, of whichever version and without its end, has the registered reason phrase.
+#[inline]
+pub(crate) fn is_registered(status: u16, line: &[u8]) -> bool {
+    let behind_version = |line| <[u8]>::get(line, "HTTP/1.1".len()..);
+    registered_line(status).strip_suffix(CRLF).is_some_and(|own| behind_version(own) == behind_version(line))
 }
 
 /// One field. Name and value are those of a parsed message or the gateway's own: the name a token, the value without CR,

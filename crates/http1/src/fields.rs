@@ -238,6 +238,15 @@ impl Headers {
         }
     }
 
+    /// Leaves one field of a known name, if all its values are the same.
+    #[cold]
+    pub(crate) fn merge_equal(&mut self, known: Known) {
+        let Some(value) = self.get_known(known).map(<[u8]>::to_vec) else { return };
+        if self.get_all_known(known).all(|other| other == value) {
+            self.set(known.name(), &value);
+        }
+    }
+
     /// Removes every field whose name would be one of these if its underscores were hyphens. Applications that get
     /// headers as variables (CGI, WSGI, Rack) cannot tell the two apart.
     pub fn remove_underscore_aliases(&mut self, names: KnownSet) {

@@ -30,12 +30,22 @@ pub(crate) struct FramingFields {
 }
 
 impl FramingFields {
+    /// Those of a request: `chunked` is written without spare whitespace.
     pub(crate) fn read(headers: &Headers, version: Version) -> Result<Self, ParseError> {
+        let fields = Self::read_leniently(headers, version)?;
+        if fields.chunked && !headers.has_plain_whitespace(Known::TransferEncoding) {
+            return Err(ParseError::TransferEncoding);
+        }
+        Ok(fields)
+    }
+
+    /// Those of a response, with any whitespace around its values.
+    pub(crate) fn read_leniently(headers: &Headers, version: Version) -> Result<Self, ParseError> {
         let length = single_value(headers, Known::ContentLength, ParseError::ContentLengthRepeated)?;
         let coding = single_value(headers, Known::TransferEncoding, ParseError::TransferEncodingRepeated)?;
         let length = length.map(content_length).transpose()?;
         if let Some(coding) = coding {
-            transfer_encoding(coding, headers, version)?;
+            transfer_encoding(coding, version)?;
             if length.is_some() {
                 return Err(ParseError::LengthAndEncoding);
             }
@@ -80,17 +90,13 @@ fn content_length(value: &[u8]) -> Result<u64, ParseError> {
     Ok(length.unsigned_abs())
 }
 
-/// Accepts `chunked` alone, written without spare whitespace.
-fn transfer_encoding(value: &[u8], headers: &Headers, version: Version) -> Result<(), ParseError> {
+/// Accepts `chunked` alone.
+fn transfer_encoding(value: &[u8], version: Version) -> Result<(), ParseError> {
     if version == Version::Http10 {
         return Err(ParseError::TransferEncodingVersion);
     }
     if value.eq_ignore_ascii_case(b"chunked") {
-        return if headers.has_plain_whitespace(Known::TransferEncoding) {
-            Ok(())
-        } else {
-            Err(ParseError::TransferEncoding)
-        };
+        return Ok(());
     }
     Err(if names_other_coding(value) {
         ParseError::TransferEncodingUnknown

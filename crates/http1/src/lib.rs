@@ -23,7 +23,8 @@
 //!
 //! - **One reading or none.** A message that two parsers could delimit differently is a [`ParseError`], never a guess:
 //!   one `Content-Length` or one `Transfer-Encoding: chunked`, each once; lines end in CRLF; no folded lines, no
-//!   control characters. Whatever follows a `ParseError` on the connection cannot be trusted: answer and close.
+//!   control characters. A response may repeat an equal `Content-Length`, end lines in LF alone and have a space before a
+//!   colon, because every line of it is written anew for the client. Whatever follows a `ParseError` on the connection cannot be trusted: answer and close.
 //! - **Splits do not matter.** However the bytes are cut into reads, the outcome is the same, and the work is linear
 //!   in their number.
 //! - **What is parsed can be sent on.** Field values never hold CR, LF or NUL, whether parsed or added later, so no

@@ -33,6 +33,9 @@ pub enum Method {
 }
 
 impl Method {
+    /// The longest name that a method may have; those of IANA's registry have up to 17 bytes.
+    pub const MAX_LEN: usize = 64;
+
     /// Recognises a method's name.
     pub fn of(name: &str) -> Self {
         match name {

@@ -33,6 +33,7 @@ parse_errors! {
     StatusLine = 400 "the status line is not `HTTP/1.1 SP CODE SP REASON`",
     VersionUnsupported = 505 "the protocol version is not HTTP/1.1 or HTTP/1.0",
     HeadTooLarge = 431 "the head exceeds the limit of bytes; send fewer or shorter fields",
+    MethodTooLong = 501 "the method is longer than any that exists; send one of at most 64 bytes",
     TargetTooLong = 414 "the request target exceeds the limit of bytes; send a shorter one",
 
     // Fields

@@ -74,9 +74,7 @@ impl RequestHead {
         limits: &Limits,
     ) -> Result<(), ParseError> {
         self.clear();
-        if target.len() > limits.max_target_bytes {
-            return Err(ParseError::TargetTooLong);
-        }
+        check_lengths(method, target, limits)?;
         self.method = Method::of(method);
         let split = Target::split(self.method, target)?;
         if self.method != Method::Connect && split.authority.is_some() {
@@ -161,6 +159,10 @@ impl RequestHead {
             }
             Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
             Ok(_) => Err(ParseError::RequestLine),
+            Err(httparse::Error::Version) => match as_http11(head) {
+                Some(head) => self.read(&head, limits),
+                None => Err(request_line_error(head)),
+            },
             Err(error) => Err(field_error(head, error).unwrap_or_else(|| request_line_error(head))),
         }
     }
@@ -190,9 +192,7 @@ impl RequestHead {
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(ParseError::RequestLine);
         };
-        if target.len() > limits.max_target_bytes {
-            return Err(ParseError::TargetTooLong);
-        }
+        check_lengths(method, target, limits)?;
         self.method = Method::of(method);
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
         let split = Target::split(self.method, target)?;
@@ -233,6 +233,10 @@ impl RequestHead {
     fn read_expect(&mut self) -> Result<bool, ParseError> {
         match single_value(&self.headers, Known::Expect, ParseError::ExpectRepeated)? {
             None => return Ok(false),
+            Some(b"") => {
+                self.headers.remove_known(Known::Expect);
+                return Ok(false);
+            }
             Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => {
                 return Err(ParseError::ExpectUnknown);
             }
@@ -310,6 +314,25 @@ impl<'a> PlainLine<'a> {
         let split = Target::split_path(target)?;
         Some(Self { version, method, name, target: str::from_utf8(target).ok()?, split })
     }
+}
+
+fn check_lengths(method: &str, target: &str, limits: &Limits) -> Result<(), ParseError> {
+    match () {
+        () if method.len() > Method::MAX_LEN => Err(ParseError::MethodTooLong),
+        () if target.len() > limits.max_target_bytes => Err(ParseError::TargetTooLong),
+        () => Ok(()),
+    }
+}
+
+/// The head of a request of a later minor version, which is one of HTTP/1.1 to those who know no later one (RFC 9110,
+/// 2.5).
+#[cold]
+fn as_http11(head: &[u8]) -> Option<Vec<u8>> {
+    let line = memchr::memchr(b'\r', head)?;
+    let [.., b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] = head[..line] else { return None };
+    let mut head = head.to_vec();
+    head[line - 1] = b'1';
+    Some(head)
 }
 
 /// Why a request line was refused that has no fault of fields.

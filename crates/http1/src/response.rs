@@ -2,14 +2,15 @@
 
 use std::mem::MaybeUninit;
 
-use crate::fields::Headers;
+use crate::encode;
+use crate::fields::{Headers, MAX_RETAINED_BYTES};
 use crate::framing::{Framing, FramingFields};
 use crate::known::Known;
 use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
 use crate::parse_error::ParseError;
 use crate::scan::Scan;
-use crate::syntax::{field_error, parse_fields};
+use crate::syntax::field_error;
 
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,35 @@ pub struct ResponseHead {
     pub keep_alive: bool,
     /// Whether the connection now belongs to another protocol: 101, or 2xx to CONNECT.
     pub upgrade: bool,
+    reason: Reason,
     scan: Scan,
+}
+
+/// The reason phrase, where it is not the registered one of its status.
+#[derive(Clone, Debug, Default)]
+struct Reason {
+    /// The status that it came with; 0 if it is the registered one.
+    status: u16,
+    text: Vec<u8>,
+}
+
+impl Reason {
+    /// Keeps that of a status line.
+    #[inline]
+    fn keep(&mut self, status: u16, line: &[u8]) {
+        self.status = 0;
+        if !encode::is_registered(status, line) {
+            self.keep_other(status, line.get("HTTP/1.1 200 ".len()..).unwrap_or_default());
+        }
+    }
+
+    #[cold]
+    fn keep_other(&mut self, status: u16, text: &[u8]) {
+        self.status = status;
+        self.text.clear();
+        self.text.shrink_to(MAX_RETAINED_BYTES);
+        self.text.extend_from_slice(text);
+    }
 }
 
 impl ResponseHead {
@@ -55,6 +84,12 @@ impl ResponseHead {
     pub fn clear(&mut self) {
         self.scan.reset();
         self.headers.clear();
+        self.reason.status = 0;
+    }
+
+    /// The reason phrase as sent, if it is not the registered one of the status; none if the status was changed since.
+    pub fn other_reason(&self) -> Option<&[u8]> {
+        (self.reason.status != 0 && self.reason.status == self.status).then_some(&self.reason.text)
     }
 
     /// Reads a plain head. None, and an empty head, if the other parser has to decide.
@@ -69,6 +104,7 @@ impl ResponseHead {
         let line = marks.ends().next()?;
         let (version, status) = plain_status_line(&head[..line])?;
         (self.version, self.status) = (version, status);
+        self.reason.keep(status, &head[..line]);
         self.headers.load_plain(head, line + 2, &marks, limits).then_some(head.len())
     }
 
@@ -76,29 +112,29 @@ impl ResponseHead {
         let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
         let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
-        let config = httparse::ParserConfig::default();
-        match config.parse_response_with_uninit_headers(&mut parsed, head, slots) {
+        match lenient().parse_response_with_uninit_headers(&mut parsed, head, slots) {
             Ok(httparse::Status::Complete(length)) if length == head.len() => {
                 self.take(head, limits, &parsed, parsed.headers)
             }
-            Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
+            Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits),
             Ok(_) => Err(ParseError::StatusLine),
             Err(error) => Err(field_error(head, error).unwrap_or_else(|| status_line_error(head))),
         }
     }
 
-    /// Reads the fields again, as they are many; what precedes them was read.
+    /// Reads a head of many fields.
     #[cold]
     #[inline(never)]
-    fn read_many(
-        &mut self,
-        head: &[u8],
-        limits: &Limits,
-        parsed: &httparse::Response<'_, '_>,
-    ) -> Result<(), ParseError> {
+    fn read_many(&mut self, head: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MAX_FIELDS)];
-        let fields = parse_fields(head, &mut slots)?;
-        self.take(head, limits, parsed, fields)
+        let mut parsed = httparse::Response::new(&mut slots);
+        match lenient().parse_response(&mut parsed, head) {
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {
+                self.take(head, limits, &parsed, parsed.headers)
+            }
+            Ok(_) => Err(ParseError::StatusLine),
+            Err(error) => Err(field_error(head, error).unwrap_or(ParseError::FieldName)),
+        }
     }
 
     #[inline]
@@ -114,13 +150,18 @@ impl ResponseHead {
         };
         self.status = status;
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+        let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+        self.reason.keep(status, line);
         self.headers.load(head, fields, limits)
     }
 
     /// RFC 9112, 6.3. A status without a body whose fields announce one leaves the connection in doubt: it is not
     /// used again.
     fn read_framing(&mut self, request_method: Method) -> Result<(), ParseError> {
-        let facts = FramingFields::read(&self.headers, self.version)?;
+        if self.headers.may_repeat(Known::ContentLength) {
+            self.headers.merge_equal(Known::ContentLength);
+        }
+        let facts = FramingFields::read_leniently(&self.headers, self.version)?;
         let tunnel = request_method == Method::Connect && (200..300).contains(&self.status);
         let bodiless = self.status < 200 || self.status == 204;
         self.upgrade = self.status == 101 || tunnel;
@@ -140,6 +181,13 @@ impl ResponseHead {
         self.keep_alive &= self.framing != Framing::UntilClose;
         Ok(())
     }
+}
+
+/// Accepts a space between a name and its colon, which is left out when the field is written (RFC 9112, 5.1).
+fn lenient() -> httparse::ParserConfig {
+    let mut config = httparse::ParserConfig::default();
+    config.allow_spaces_after_header_name_in_responses(true);
+    config
 }
 
 /// The version and status of a line as nearly all are.

@@ -38,27 +38,37 @@ impl Scan {
             [first, ..] if !is_token_byte(first) => return Err(ParseError::RequestLine),
             _ => {}
         }
-        self.end(input, start, limits).map(|end| end.map(|end| (start, end)))
+        self.end(input, start, limits, find_end).map(|end| end.map(|end| (start, end)))
     }
 
-    /// The end of a complete response head in `input`.
+    /// The end of a complete response head in `input`. Its lines may end in LF alone, as those of old servers do: every
+    /// line is written anew, so that no client has to guess where one ends.
     pub(crate) fn response(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         let shown = input.len().min(5);
         if input[..shown] != b"HTTP/"[..shown] {
             return Err(ParseError::StatusLine);
         }
-        self.end(input, 0, limits)
+        self.end(input, 0, limits, |input, from| Ok(find_lenient_end(input, from)))
     }
 
-    fn end(&mut self, input: &[u8], start: usize, limits: &Limits) -> Result<Option<usize>, ParseError> {
+    fn end(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        limits: &Limits,
+        find_end: impl FnOnce(&[u8], usize) -> Result<Option<usize>, ParseError>,
+    ) -> Result<Option<usize>, ParseError> {
         let seen = std::mem::take(&mut self.seen);
         // Shorter than before: not the same bytes and more, but another head.
         let seen = if seen > input.len() { start } else { seen.max(start) };
         let end = find_end(input, seen)?;
         if end.unwrap_or(input.len()) - start > limits.max_head_bytes {
             let allowed = &input[start..start + limits.max_head_bytes];
-            let within_first_line = memchr::memchr(b'\n', allowed).is_none();
-            return Err(if within_first_line { ParseError::TargetTooLong } else { ParseError::HeadTooLarge });
+            return Err(match memchr::memchr2(b' ', b'\n', allowed) {
+                None => ParseError::MethodTooLong,
+                Some(_) if memchr::memchr(b'\n', allowed).is_none() => ParseError::TargetTooLong,
+                Some(_) => ParseError::HeadTooLarge,
+            });
         }
         if end.is_none() {
             self.seen = input.len();
@@ -77,6 +87,13 @@ fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, ParseError> {
         Some(at) if at > 0 && input[at - 1] == b'\r' => Ok(Some(at + 1)),
         Some(_) => Err(ParseError::BareLf),
     }
+}
+
+/// The offset after the first empty line, where lines end in CRLF or in LF alone.
+fn find_lenient_end(input: &[u8], from: usize) -> Option<usize> {
+    let is_empty_line = |at: &usize| matches!(input[..*at], [] | [.., b'\n'] | [.., b'\n', b'\r']);
+    let mut feeds = memchr::memchr_iter(b'\n', &input[from..]).map(|at| from + at);
+    feeds.find(is_empty_line).map(|at| at + 1)
 }
 
 /// The first LF that is not simply the end of a line with something on it.

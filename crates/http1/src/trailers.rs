@@ -3,6 +3,7 @@
 use crate::fields::Headers;
 use crate::known::Known;
 use crate::parse_error::ParseError;
+use crate::syntax::{is_token, list};
 
 /// The most bytes of a trailer section that are forwarded, counted as lines of HTTP/1.1.
 pub(crate) const MAX_TRAILER_BYTES: usize = 16 * 1024;
@@ -12,6 +13,18 @@ pub(crate) const MAX_TRAILER_FIELDS: usize = 100;
 pub(crate) const MAX_RESPONSE_TRAILER_BYTES: usize = 64 * 1024;
 
 impl Headers {
+    /// Whether the sender takes trailers: TE says `trailers`.
+    pub fn accept_trailers(&self) -> bool {
+        self.get_all_known(Known::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    }
+
+    /// What Trailer says, without the names of trailers that are not forwarded; none if nothing is left.
+    pub fn announced_trailers(&self) -> Option<Vec<u8>> {
+        let names = self.get_all_known(Known::Trailer).flat_map(list);
+        let forwarded: Vec<&[u8]> = names.filter(|name| is_token(name) && is_forwarded(name)).collect();
+        (!forwarded.is_empty()).then(|| forwarded.join(&b", "[..]))
+    }
+
     /// The fields of a trailer section that are forwarded. Those of [`Known`] are dropped, also where underscores stand for
     /// their hyphens, because trailers must not change routing, identity or the connection. Framing fields and Host are
     /// an error, because the trailers of a request may come from an attacker.
@@ -24,7 +37,7 @@ impl Headers {
                 return Err(ParseError::TrailersTooLarge);
             }
             match Known::of(name) {
-                Known::Other if Known::of_alias(name) == Known::Other => trailers.append(name, value),
+                _ if is_forwarded(name) => trailers.append(name, value),
                 Known::ContentLength | Known::TransferEncoding | Known::Host => {
                     return Err(ParseError::TrailerForbidden);
                 }
@@ -44,10 +57,14 @@ impl Headers {
             if bytes > MAX_TRAILER_BYTES {
                 break;
             }
-            if Known::of(name) == Known::Other && Known::of_alias(name) == Known::Other {
+            if is_forwarded(name) {
                 trailers.append(name, value);
             }
         }
         trailers
     }
+}
+
+fn is_forwarded(name: &[u8]) -> bool {
+    Known::of(name) == Known::Other && Known::of_alias(name) == Known::Other
 }

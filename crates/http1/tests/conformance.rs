@@ -55,6 +55,8 @@ struct Case {
     query: Option<String>,
     host: Option<String>,
     status: Option<u16>,
+    /// The reason phrase of a response, or `registered`.
+    reason: Option<String>,
     version: Option<String>,
     headers: Option<Vec<String>>,
     framing: Option<String>,
@@ -175,6 +177,7 @@ impl Case {
             ("host", &self.host),
             ("version", &self.version),
             ("status", &self.status.map(|status| status.to_string())),
+            ("reason", &self.reason),
             ("headers", &self.headers.as_ref().map(|headers| format!("{headers:?}"))),
         ];
         texts.iter().filter_map(|(name, text)| Some(format!("{name} {}, ", text.as_ref()?))).collect()
@@ -231,11 +234,14 @@ impl Case {
         };
         let version = self.version.as_ref().map(|_| format!("version {:?}, ", head.version));
         let status = self.status.map(|_| format!("status {}, ", head.status));
+        let reason = head.other_reason().map_or("registered".into(), String::from_utf8_lossy);
+        let reason = self.reason.as_ref().map(|_| format!("reason {reason}, "));
         let headers = self.headers.as_ref().map(|_| format!("headers {:?}, ", lines(&head.headers)));
         Ok(format!(
-            "{}{}{}framing {}, keep-alive {}, expect-continue false, upgrade {}, rest {:?}",
+            "{}{}{}{}framing {}, keep-alive {}, expect-continue false, upgrade {}, rest {:?}",
             version.unwrap_or_default(),
             status.unwrap_or_default(),
+            reason.unwrap_or_default(),
             headers.unwrap_or_default(),
             framing_text(head.framing),
             head.keep_alive,

@@ -21,6 +21,7 @@ mod count;
 mod dns;
 mod durations;
 pub mod engine;
+mod error_templates;
 mod exchange;
 mod extensions;
 mod fingerprint;
@@ -28,6 +29,7 @@ pub mod form;
 mod grpc_client;
 mod handshake;
 mod http_client;
+mod instrumentations;
 pub mod json_text;
 mod local_response;
 mod metrics;
@@ -65,23 +67,25 @@ pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
 pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
+pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
     LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
-    WORKSPACE,
+    UpstreamOutcome, WORKSPACE,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use grpc_client::{CallError, GrpcClient};
 pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
+pub use instrumentations::{Instrumentations, TracedStep, Tracing};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use phases::Phases;
 pub use record::Record;
 pub use retained::{NodeId, Retained};
-pub use session::Session;
+pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };
@@ -102,7 +106,7 @@ pub use weir_model::{
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
-pub use weir_router::Captures;
+pub use weir_router::{Captures, normalize_path};
 pub use whole_lines::append;
 pub use worker::WorkerContext;
 

@@ -1,12 +1,12 @@
 //! Responses that the gateway makes itself, for plugins and the engine.
 
 use super::engine::grpc_status;
+use super::error_templates::ErrorTemplates;
 use super::exchange::{Exchange, Source};
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
-use weir_http1::{Headers, Known};
+use weir_http1::Headers;
 
 /// A response made by the gateway.
 #[derive(Debug, Clone)]
@@ -27,15 +27,23 @@ pub struct LocalResponse {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Kong's error template, in the form that the client accepts.
-    Template(String),
+    /// An error, as a template of the type that the client accepts renders it.
+    Template {
+        message: String,
+        is_of_proxy: bool,
+    },
     Raw(Option<Cow<'static, str>>, Bytes),
 }
 
 impl LocalResponse {
     /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
     pub fn error(status: u16, message: &str) -> Self {
-        Self::new(status, Body::Template(message.to_owned()))
+        Self::new(status, Body::Template { message: message.to_owned(), is_of_proxy: false })
+    }
+
+    /// An error of the proxy itself, which nginx answers in Kong: `error_default_type` applies to it.
+    pub fn proxy_error(status: u16, message: &str) -> Self {
+        Self::new(status, Body::Template { message: message.to_owned(), is_of_proxy: true })
     }
 
     /// `{"message":"…"}`, whatever the client accepts.
@@ -69,7 +77,7 @@ impl LocalResponse {
     /// The message in its body, if it has one.
     pub fn message_text(&self) -> Option<String> {
         match &self.body {
-            Body::Template(message) => Some(message.clone()),
+            Body::Template { message, .. } => Some(message.clone()),
             Body::Raw(_, body) => {
                 let body: serde_json::Value = serde_json::from_slice(body).ok()?;
                 Some(body.get("message")?.as_str()?.to_owned())
@@ -78,19 +86,20 @@ impl LocalResponse {
     }
 
     /// Makes this the exchange's response, and returns its body.
-    pub fn write(self, exchange: &mut Exchange) -> Bytes {
+    pub fn write(self, exchange: &mut Exchange, templates: &ErrorTemplates) -> Bytes {
         exchange.source = Source::Kong;
         let message = if grpc_status::is_call(exchange) { Some(self.message_text()) } else { None };
         let (content_type, body) = match self.body {
             Body::Raw(content_type, body) => (content_type, body),
-            Body::Template(message) => {
-                let form = Form::accepted(exchange.header(Known::Accept));
-                (Some(form.content_type().into()), form.render(&message, exchange.id()).into())
+            Body::Template { message, is_of_proxy } => {
+                let header = |known| exchange.header(known);
+                let (content_type, body) = templates.render((&message, exchange.id()), is_of_proxy, header);
+                (Some(content_type.into()), body.into())
             }
         };
         let response = &mut exchange.response;
+        response.clear();
         response.status = final_status(self.status);
-        response.headers.clear();
         if let Some(cached) = &self.cached_headers {
             response.headers.clone_from(cached);
         }
@@ -118,84 +127,6 @@ pub fn final_status(status: u16) -> u16 {
         "a plugin has set a status that is not of a final response; set one from 200 to 599"
     );
     500
-}
-
-/// The forms of Kong's error template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Json,
-    Text,
-    Html,
-    Xml,
-}
-
-impl Form {
-    /// The form of highest quality in `Accept`; JSON where nothing else is asked for.
-    fn accepted(accept: Option<&[u8]>) -> Self {
-        let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok()).unwrap_or_default();
-        let mut best = (0.0, Form::Json);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let form = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" | "*/*" => Form::Json,
-                "text/plain" | "text/*" => Form::Text,
-                "text/html" => Form::Html,
-                "application/xml" | "text/xml" => Form::Xml,
-                _ => continue,
-            };
-            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
-            if quality > best.0 {
-                best = (quality, form);
-            }
-        }
-        best.1
-    }
-
-    fn content_type(self) -> &'static str {
-        match self {
-            Form::Json => "application/json; charset=utf-8",
-            Form::Text => "text/plain; charset=utf-8",
-            Form::Html => "text/html; charset=utf-8",
-            Form::Xml => "application/xml; charset=utf-8",
-        }
-    }
-
-    fn render(self, message: &str, id: &str) -> String {
-        match self {
-            Form::Json => {
-                let message = serde_json::Value::from(message);
-                format!("{{\n  \"message\":{message},\n  \"request_id\":\"{id}\"\n}}")
-            }
-            Form::Text => format!("{message}\nrequest_id: {id}\n"),
-            Form::Html => format!(
-                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  </head>\n  \
-                 <body>\n    <h1>Error</h1>\n    <p>{message}.</p>\n    <p>request_id: {id}</p>\n  </body>\n</html>\n",
-                message = Escaped(message)
-            ),
-            Form::Xml => format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{message}</message>\n  \
-                 <requestid>{id}</requestid>\n</error>\n",
-                message = Escaped(message)
-            ),
-        }
-    }
-}
-
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                c => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

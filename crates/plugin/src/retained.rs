@@ -16,6 +16,12 @@ impl Retained {
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
         value.clone().downcast().unwrap_or_default()
     }
+
+    /// Sets the node's one value of this type, before its first use.
+    pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        values.insert(TypeId::of::<T>(), Arc::new(value));
+    }
 }
 
 /// What names the process among the nodes that a monitor sees.

@@ -1,10 +1,19 @@
 //! One session: a connection of a stream listener, or what one client sends as datagrams.
 
 use super::engine::SessionState;
-use super::exchange::Source;
+use super::exchange::{FailedTry, Source};
 use super::views::{Route, Service};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The TLS that a client and a stream listener have agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionTls {
+    /// Such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub cipher: String,
+}
 
 /// One session, as the log and plugins see it.
 pub struct Session {
@@ -14,6 +23,8 @@ pub struct Session {
     pub local: SocketAddr,
     /// The server name that the client asked for.
     pub sni: Option<String>,
+    /// The client's TLS, if it ends here.
+    pub tls: Option<SessionTls>,
     /// How it went, in nginx's numbers: 200, or as a response to a request would say.
     pub status: u16,
     /// Who ended it: the upstream, or the gateway itself.
@@ -34,6 +45,7 @@ impl Session {
             client: canonical(client),
             local: canonical(local),
             sni: None,
+            tls: None,
             status: 500,
             source: Source::Kong,
             received: 0,
@@ -50,6 +62,22 @@ impl Session {
     /// When it began, by the wall clock.
     pub fn started_at(&self) -> SystemTime {
         self.engine.started.1
+    }
+
+    /// A moment of it, by the wall clock.
+    pub fn time_of(&self, moment: Instant) -> SystemTime {
+        let (start, started_at) = self.engine.started;
+        started_at + moment.saturating_duration_since(start)
+    }
+
+    /// The attempts to reach the upstream that failed.
+    pub fn failed_tries(&self) -> &[FailedTry] {
+        &self.engine.failed_tries
+    }
+
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub fn upstream(&self) -> Option<(SocketAddr, Instant, Instant)> {
+        self.engine.upstream
     }
 
     /// The route that it took.

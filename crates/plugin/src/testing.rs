@@ -5,8 +5,8 @@
 
 use super::engine::{self, BodyMemory, Configuration, Connection, Entities, Shared, WorkerBodyMemory};
 use super::{
-    BuildContext, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained,
-    Route, Service, Source, Uuid,
+    BuildContext, Consumer, ConsumerIndex, Definition, ErrorTemplates, Exchange, FailedTry, Flow, Hooks,
+    Json, Retained, Route, Service, Source, Uuid,
 };
 use serde_json::json;
 use std::rc::Rc;
@@ -126,7 +126,9 @@ impl Gateway {
 pub fn run(plugins: &[&dyn Hooks], mut exchange: Exchange) -> Outcome {
     let answer = plugins.iter().find_map(|plugin| match plugin.access(&mut exchange) {
         Flow::Continue => None,
-        Flow::Respond(answer) => Some(String::from_utf8(answer.write(&mut exchange).into()).unwrap()),
+        Flow::Respond(answer) => {
+            Some(String::from_utf8(answer.write(&mut exchange, &ErrorTemplates::default()).into()).unwrap())
+        }
         Flow::Wait(_) => panic!("no plugin here waits"),
     });
     if answer.is_none() {

@@ -17,7 +17,8 @@
 //! | `uuid#counter` | the worker's UUID, `#`, and a number that grows |
 //! | `tracker` | address, port, process, connection, request of the connection and Unix time: `10.0.0.1-8000-4711-82-3-1700000000.250` |
 //!
-//! With `echo_downstream`, every response has the same header and value, also one that the gateway makes.
+//! With `echo_downstream`, every response has the same header and value, also one that the gateway makes. Log plugins write the
+//! id as `correlation_id`.
 
 use crate::shared::random_id;
 use std::cell::Cell;
@@ -67,8 +68,8 @@ impl Plugin for CorrelationId {
     }
 }
 
-/// The id that the request was given, even if another plugin changes the header.
-struct Given(Vec<u8>);
+/// The id of the request, even if another plugin changes the header. Log plugins record it.
+pub(super) struct CorrelationIdOf(pub(super) Vec<u8>);
 
 impl Hooks for CorrelationId {
     fn phases(&self) -> Phases {
@@ -78,17 +79,14 @@ impl Hooks for CorrelationId {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let sent = exchange.request.headers.get(&self.header_name).filter(|value| !value.is_empty());
         let id = match sent {
-            Some(value) if self.echo_downstream => value.to_vec(),
-            Some(_) => return Flow::Continue,
+            Some(value) => value.to_vec(),
             None => {
                 let id = self.generator.make(exchange).into_bytes();
                 exchange.request.headers.set(&self.header_name, &id);
                 id
             }
         };
-        if self.echo_downstream {
-            exchange.extensions.insert(Given(id));
-        }
+        exchange.extensions.insert(CorrelationIdOf(id));
         Flow::Continue
     }
 
@@ -96,8 +94,8 @@ impl Hooks for CorrelationId {
         if !self.echo_downstream {
             return;
         }
-        let id = match exchange.extensions.get::<Given>() {
-            Some(Given(id)) => id.clone(),
+        let id = match exchange.extensions.get::<CorrelationIdOf>() {
+            Some(CorrelationIdOf(id)) => id.clone(),
             // The request was answered before the access hook ran.
             None => self.generator.make(exchange).into_bytes(),
         };

@@ -38,8 +38,9 @@
 //! `true`. The record has at most a hundred of each. `Authorization` and `Proxy-Authorization` are `REDACTED`; other
 //! secrets that clients send, such as keys in query strings and cookies, are in the record.
 //!
-//! With stream protocols, the record describes a session: `session` (`received`, `sent`, `status`, `server_port`),
-//! `upstream`, `latencies`, `route`, `service`, `client_ip`, `started_at`.
+//! With stream protocols, the record describes a session: `session` (`received`, `sent`, `status`, `server_port`; over
+//! TLS that ends here, `tls` with `version`, `cipher` and `client_verify`), `upstream`, `latencies`, `tries`, `route`,
+//! `service`, `client_ip`, `started_at`.
 //!
 //! `custom_fields_by_lua` adds fields, or changes and removes existing ones; dots lead into objects. Lua is not run:
 //! only constants are understood.

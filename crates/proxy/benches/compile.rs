@@ -150,6 +150,7 @@ fn compiler() -> Compiler {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
+        router_flavor: weir_router::Flavor::default(),
         plugins: PLUGINS,
         retained: Arc::new(Retained::default()),
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Headers, ParseError};
+use weir_http1::{Framing, Headers, ParseError, ResponseHead};
 use weir_net::deadline::Deadline;
 use weir_plugin::Exchange;
 
@@ -36,6 +36,13 @@ pub(crate) trait Client {
     fn trailers(&self) -> Option<&Headers>;
     /// Ready when the client left while it should be waiting for its response.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Passes on an interim response of the upstream, unless this client gets none of its kind.
+    fn send_interim(&mut self, interim: &ResponseHead);
+    /// Has the rest of the request's body thrown away behind the response, so that the connection can go on; false if it
+    /// has to end instead.
+    fn discard_body(&mut self) -> bool {
+        true
+    }
     /// Starts the response: the head that stands in the exchange, with a body framed as the upstream framed it.
     /// Returns the bytes of the head.
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64;

@@ -90,7 +90,8 @@ impl RequestError {
             RequestError::NoMemoryForResponse => (503, "The response's body cannot be held now"),
         };
         let client_gone = matches!(self, RequestError::ClientGone);
-        let mut answer = LocalResponse::error(status, message);
+        let respond = if self.is_of_nginx() { LocalResponse::proxy_error } else { LocalResponse::error };
+        let mut answer = respond(status, message);
         (answer.client_gone, answer.failed) = (client_gone, true);
         match self {
             RequestError::Upstream(UpstreamError::Reset(reason)) => {
@@ -100,6 +101,17 @@ impl RequestError {
             // Only this error gets `Retry-After`, because the upstream may have processed the other requests.
             RequestError::NoMemoryForRequest => answer.header("Retry-After", "5"),
             _ => answer,
+        }
+    }
+}
+
+impl RequestError {
+    /// Whether nginx answers it in Kong, rather than Kong's own code.
+    fn is_of_nginx(&self) -> bool {
+        match self {
+            Self::Upstream(UpstreamError::NoTarget | UpstreamError::NameResolution(_)) => false,
+            Self::NoRoute | Self::NoService | Self::NoMemoryForRequest | Self::NoMemoryForResponse => false,
+            _ => true,
         }
     }
 }

@@ -39,10 +39,13 @@ pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use snapshot::{CompileError, Compiler, Snapshot};
 pub use weir_http1::Limits;
-pub use weir_plugin::{BodyMemoryUsage, LocalResponse, NodeId, NodeLog, NodeMessage, Retained};
+pub use weir_plugin::{
+    BodyMemoryUsage, ErrorTemplates, ErrorType, LocalResponse, NodeId, NodeLog, NodeMessage, Retained,
+};
+pub use weir_router::Flavor;
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{
     AddedHeaders, AltSvc, Http2Options, Http3Options, InternalEndpoints, InternalHandler, InternalRequest,
-    MAX_PIPES, Options, RealIp, RequestOrigin,
+    MAX_PIPES, Options, PortMaps, RealIp, RequestOrigin,
 };

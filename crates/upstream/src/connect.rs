@@ -5,7 +5,7 @@ use super::error::UpstreamError;
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
 use super::pools::Pools;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -25,6 +25,7 @@ pub struct ConnectAttempt {
     /// Which of a name's addresses is tried first.
     first: usize,
     address: Cell<Option<SocketAddr>>,
+    srv_name: RefCell<Option<Arc<str>>>,
     resolved: Cell<Option<Resolved>>,
 }
 
@@ -40,7 +41,12 @@ pub struct Resolved {
 impl ConnectAttempt {
     /// A new attempt. A random number spreads connections over the addresses of a name.
     pub fn new(random: u64) -> Self {
-        Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
+        Self {
+            first: random as usize,
+            address: Cell::default(),
+            srv_name: RefCell::default(),
+            resolved: Cell::default(),
+        }
     }
 
     /// The address that is tried.
@@ -113,6 +119,10 @@ async fn secured(
 ) -> Result<Io, UpstreamError> {
     match &endpoint.tls {
         Some(config) => {
+            // A name that the client or a plugin has chosen stays.
+            let is_own = server_name.is_none_or(|name| name == &*endpoint.host);
+            let srv_name = attempt.srv_name.borrow().clone().filter(|_| is_own);
+            let server_name = srv_name.as_deref().or(server_name);
             let secured = secure(socket, config, endpoint, server_name, only).await;
             secured.inspect_err(|_| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure))
         }
@@ -150,9 +160,14 @@ async fn open_tcp(
     }
     let resolved = resolve(resolver, &endpoint.host, attempt).await;
     let addresses = resolved.map_err(UpstreamError::NameResolution)?;
+    endpoint.learn(&addresses);
     let sockets = addresses.sockets(endpoint.port, attempt.first);
     let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), open).await;
     let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address that may be asked"));
+    if endpoint.use_srv_name {
+        let named = attempt.get().and_then(|address| addresses.srv_name(address).cloned());
+        attempt.srv_name.replace(named);
+    }
     opened.unwrap_or_else(none).map_err(UpstreamError::Connect)
 }
 

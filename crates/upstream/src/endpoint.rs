@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{Protocol, Service};
+use weir_net::resolve::{Addresses, Resolver};
 use weir_net::tls::{HTTP1, HTTP2};
 
 /// The tag of a service that enables HTTP/2.
@@ -29,6 +31,10 @@ pub struct Endpoint {
     pub port: u16,
     /// The `Host` header it gets when the client's is not preserved.
     pub authority: Box<str>,
+    /// Whether the host that an SRV record names takes the place of that.
+    pub use_srv_name: bool,
+    /// Whether SRV records have given its addresses weights.
+    weighted: Arc<AtomicBool>,
     /// The TLS configuration, if it uses TLS.
     pub tls: Option<Arc<ClientConfig>>,
     /// The versions of HTTP that it is offered.
@@ -94,10 +100,36 @@ impl Endpoint {
             unix: unix.map(|path| Path::new(path).into()),
             port,
             authority: authority.into(),
+            use_srv_name: false,
+            weighted: Arc::default(),
             tls: tls.map(|(config, _)| config),
             protocol,
             monitor: None,
         }
+    }
+
+    /// Notes whether SRV records give its addresses weights.
+    pub(super) fn learn(&self, addresses: &Addresses) {
+        if self.weighted.load(Ordering::Relaxed) != addresses.are_weighted() {
+            self.weighted.store(addresses.are_weighted(), Ordering::Relaxed);
+        }
+    }
+
+    /// The address whose turn it is, where SRV records give its addresses weights.
+    pub fn weighted_address(&self, resolver: &Resolver, turn: u64) -> Option<SocketAddr> {
+        if !self.weighted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let addresses = resolver.cached(&self.host)?;
+        addresses.sockets(self.port, turn as usize).find(|address| self.admits(Some(*address)))
+    }
+
+    /// The `Host` header for a connection to an address, if the name of its SRV record is to be used.
+    pub fn srv_authority(&self, resolver: &Resolver, address: Option<SocketAddr>) -> Option<String> {
+        let (true, Some(address)) = (self.use_srv_name, address) else { return None };
+        let addresses = resolver.cached(&self.host)?;
+        let scheme = if self.tls.is_some() { Protocol::Https } else { Protocol::Http };
+        addresses.srv_name(address).map(|name| authority(scheme, name, address.port()))
     }
 
     /// Whether it is unavailable.

@@ -2,14 +2,13 @@
 
 use super::balance::Lease;
 use super::pool::UpstreamConnection;
-use super::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
+use super::{
+    HeadProgress, MAX_INTERIM_RESPONSES, Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use weir_http1::{Framing, Headers, Known, Limits, ParseError, ResponseHead, encode};
-
-/// How many interim responses (1xx) are skipped before a final one; more is abuse.
-const INTERIM_RESPONSES: u32 = 16;
 
 impl Upstream for UpstreamConnection {
     fn address(&self) -> Option<SocketAddr> {
@@ -22,7 +21,7 @@ impl Upstream for UpstreamConnection {
 
     fn begin<R: UpstreamRequest>(&mut self, request: &R) {
         self.requests += 1;
-        self.interim = 0;
+        (self.interim, self.has_more) = (0, false);
         write_head(self.wire.outbox.writable(), request);
         self.wire.begin_writing(request.framing());
     }
@@ -44,7 +43,13 @@ impl Upstream for UpstreamConnection {
         cx: &mut Context<'_>,
         response: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, UpstreamError>> {
+    ) -> Poll<Result<HeadProgress, UpstreamError>> {
+        if std::mem::take(&mut self.has_more) {
+            match self.parse_head(response, limits) {
+                Ok(HeadProgress::Partial) => {}
+                progress => return Poll::Ready(progress),
+            }
+        }
         let read = self.wire.poll_fill(cx);
         if read.is_pending() {
             self.wire.release_empty_buffers();
@@ -111,33 +116,33 @@ impl UpstreamConnection {
         self.requests > 1
     }
 
-    /// Parses the head if it is complete, passing over interim responses.
+    /// Parses the head if it is complete.
     fn parse_head(
         &mut self,
         ResponseSlot { head: response, method, upgrade }: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Result<bool, UpstreamError> {
-        loop {
-            let inbox = &mut self.wire.inbox;
-            match response.parse(inbox.bytes(), limits, *method).map_err(UpstreamError::InvalidResponse)? {
-                None => return Ok(false),
-                Some(consumed) => inbox.consume(consumed),
-            }
-            if !(100..=199).contains(&response.status) {
-                self.wire.begin_reading_response(response.framing);
-                return Ok(true);
-            }
-            let changes = response.status == 101;
-            if changes && self.wire.outbox.is_empty() && is_agreed(*upgrade, response) {
-                return Ok(true);
-            }
-            // Rejects an unrequested upgrade, and an endless stream of interim responses.
-            self.interim += 1;
-            if changes || self.interim > INTERIM_RESPONSES {
-                let what = "an interim response that was not asked for";
-                return Err(UpstreamError::Closed(io::Error::new(io::ErrorKind::InvalidData, what)));
-            }
+    ) -> Result<HeadProgress, UpstreamError> {
+        let inbox = &mut self.wire.inbox;
+        match response.parse(inbox.bytes(), limits, *method).map_err(UpstreamError::InvalidResponse)? {
+            None => return Ok(HeadProgress::Partial),
+            Some(consumed) => inbox.consume(consumed),
         }
+        if !(100..=199).contains(&response.status) {
+            self.wire.begin_reading_response(response.framing);
+            return Ok(HeadProgress::Final);
+        }
+        let changes = response.status == 101;
+        if changes && self.wire.outbox.is_empty() && is_agreed(*upgrade, response) {
+            return Ok(HeadProgress::Final);
+        }
+        // Rejects an unrequested upgrade, and an endless stream of interim responses.
+        self.interim += 1;
+        if changes || self.interim > MAX_INTERIM_RESPONSES {
+            let what = "an interim response that was not asked for";
+            return Err(UpstreamError::Closed(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        self.has_more = !self.wire.inbox.is_empty();
+        Ok(HeadProgress::Interim)
     }
 }
 
@@ -153,6 +158,9 @@ fn write_head<R: UpstreamRequest>(out: &mut Vec<u8>, request: &R) {
     request.write_forwarded(out);
     if let Some(protocol) = request.upgrade() {
         encode::upgrade(out, protocol);
+    }
+    if request.takes_trailers() && request.upgrade().is_none() {
+        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     match request.framing() {
         Framing::None | Framing::UntilClose => {}

@@ -45,6 +45,20 @@ pub enum Progress {
     Unknown,
 }
 
+/// How far the head of a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadProgress {
+    /// More of it has to come.
+    Partial,
+    /// The slot holds an interim response (1xx); others or the final one follow.
+    Interim,
+    /// The slot holds the final response.
+    Final,
+}
+
+/// How many interim responses a request may have; an upstream that sends more is broken.
+const MAX_INTERIM_RESPONSES: u32 = 16;
+
 /// The upstream's half of an exchange, whatever HTTP version it speaks: what a relay asks of it, in order.
 pub trait Upstream {
     /// The other end.
@@ -59,13 +73,13 @@ pub trait Upstream {
     fn end_body(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
     /// Sends all that waits.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Reads towards the response's head; false when more of it has to come.
+    /// Reads towards the response's head. After [`HeadProgress::Interim`] it is to be called again at once.
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, UpstreamError>>;
+    ) -> Poll<Result<HeadProgress, UpstreamError>>;
     /// How far a request came that got no response.
     fn progress(&self) -> Progress;
     /// Whether what ended before a byte of response is a connection that had served others, and no more than that.

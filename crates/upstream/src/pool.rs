@@ -42,6 +42,8 @@ pub struct UpstreamConnection {
     pub requests: u32,
     /// Interim responses to the current request.
     pub interim: u32,
+    /// Whether bytes behind an interim response are here.
+    pub has_more: bool,
     /// Set while it carries a request to a target whose requests are counted.
     pub lease: Option<Lease>,
 }
@@ -50,7 +52,8 @@ impl UpstreamConnection {
     /// One that was just opened.
     pub fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
         let address = io.peer();
-        Self { wire: Wire::new(io), endpoint, address, server_name, requests: 0, interim: 0, lease: None }
+        let (wire, requests, interim, has_more) = (Wire::new(io), 0, 0, false);
+        Self { wire, endpoint, address, server_name, requests, interim, has_more, lease: None }
     }
 }
 
@@ -80,14 +83,21 @@ impl Pool {
         Self { keep_alive, idle: RefCell::default() }
     }
 
-    /// A live idle connection to the endpoint, the most recently used.
-    pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+    /// A live idle connection to the endpoint, the most recently used; if an address is given, one to that.
+    pub fn take(
+        &self,
+        endpoint: u32,
+        server_name: Option<&str>,
+        address: Option<SocketAddr>,
+    ) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
         let stack = idle.get_mut(endpoint)?;
         let mut at = stack.len();
         while at > 0 {
             at -= 1;
-            if stack[at].upstream.server_name.as_deref() == server_name {
+            let upstream = &stack[at].upstream;
+            let leads_there = address.is_none() || upstream.address == address;
+            if leads_there && upstream.server_name.as_deref() == server_name {
                 let mut found = stack.remove(at).upstream;
                 if !found.wire.io.is_stale() {
                     return Some(found);

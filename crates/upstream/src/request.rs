@@ -18,6 +18,8 @@ pub trait UpstreamRequest {
     fn is_tls(&self) -> bool;
     /// Whether it is a call of gRPC.
     fn is_grpc(&self) -> bool;
+    /// Whether the client takes trailers.
+    fn takes_trailers(&self) -> bool;
     /// Appends the target: path and query.
     fn write_target(&self, out: &mut Vec<u8>);
     /// The client's fields, with what plugins made of them.

@@ -22,10 +22,11 @@ pub(crate) mod warning;
 
 use crate::control::Control;
 use crate::listener::Client;
+use crate::settings::Headers;
 use crate::{logger, status};
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -35,6 +36,7 @@ use response::{ApiError, Verb};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use weir_model::PluginSchema;
@@ -99,7 +101,7 @@ fn one(entity_path: EntityPath) -> MethodRouter<Arc<Control>> {
         .delete(move |call: ApiRequest| item::write(Verb::Delete, entity_path, call))
 }
 
-/// Adds the headers of every response, and answers `OPTIONS` with the methods of the path.
+/// Answers `OPTIONS` with the methods of the path.
 async fn finish(request: Request, next: Next) -> Response {
     let asks_for_methods = request.method() == Method::OPTIONS;
     let mut response = next.run(request).await;
@@ -112,9 +114,43 @@ async fn finish(request: Request, next: Next) -> Response {
             response.headers_mut().insert(header::ALLOW, allowed);
         }
     }
-    let server = HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION")));
-    response.headers_mut().insert(header::SERVER, server);
     response
+}
+
+/// Adds the headers of the setting `headers` to every response, also of a router that guards the API.
+pub(crate) fn with_server_headers(router: Router, added: &Headers) -> Router {
+    router.layer(middleware::from_fn_with_state(*added, add_server_headers))
+}
+
+async fn add_server_headers(State(added): State<Headers>, request: Request, next: Next) -> Response {
+    let since = Instant::now();
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if added.server {
+        let server = HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION")));
+        headers.insert(header::SERVER, server);
+    }
+    if added.admin_latency {
+        let latency = since.elapsed().as_millis() as u64;
+        headers.insert(HeaderName::from_static("x-kong-admin-latency"), latency.into());
+    }
+    response
+}
+
+/// What the status API serves of upstreams, for reading alone.
+pub(crate) fn upstreams() -> Router<Arc<Control>> {
+    const TARGET: EntityPath = EntityPath::Child(Nesting {
+        parent: EntityKind::Upstreams,
+        kind: EntityKind::Targets,
+        field: "upstream",
+    });
+    let targets = || get(move |call: ApiRequest| list::read(TARGETS, call));
+    Router::new()
+        .route("/upstreams/{id}/targets", targets())
+        .route("/upstreams/{id}/targets/all", targets())
+        .route("/upstreams/{id}/targets/{child}", get(move |call: ApiRequest| item::read(TARGET, call)))
+        .route("/upstreams/{id}/health", get(node::health_of_upstream))
+        .method_not_allowed_fallback(|| async { ApiError::Method })
 }
 
 /// `GET,HEAD` as `GET, HEAD, OPTIONS`.

@@ -7,6 +7,7 @@ mod rotation;
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
+use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
 use crate::plugins::Definitions;
@@ -14,17 +15,19 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::store::{self, Loaded, Store};
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
-use weir_model::entity::{Target, Upstream};
+use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
-use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
 use weir_plugin::{Background, Vaults};
+use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
@@ -49,6 +52,10 @@ pub(crate) struct Control {
     draining: AtomicBool,
     /// Identifies this process in monitoring.
     node_id: String,
+    /// The settings as the Admin API shows them.
+    shown_settings: Map<String, Json>,
+    /// What the Admin API has served.
+    admin_counts: Arc<ServedCounts>,
     started: SystemTime,
 }
 
@@ -71,6 +78,7 @@ impl Control {
     /// Reads the configuration from its file or store, and starts to serve it.
     pub(crate) async fn start(
         settings: Settings,
+        shown_settings: Map<String, Json>,
         source: Source,
         own: InternalEndpoints,
     ) -> Result<(Control, Vec<String>), StartError> {
@@ -110,6 +118,8 @@ impl Control {
             ignored_fields: Mutex::new(ignored_fields),
             draining: AtomicBool::new(false),
             node_id,
+            shown_settings,
+            admin_counts: Arc::default(),
             started: SystemTime::now(),
         };
         Ok((control, warnings))
@@ -138,6 +148,16 @@ impl Control {
     /// The settings of the node.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The settings as the Admin API shows them, without secrets.
+    pub(crate) fn shown_settings(&self) -> &Map<String, Json> {
+        &self.shown_settings
+    }
+
+    /// What the Admin API has served.
+    pub(crate) fn admin_counts(&self) -> Arc<ServedCounts> {
+        self.admin_counts.clone()
     }
 
     /// Reads the declarative file again and applies it; returns when every worker serves it.
@@ -267,6 +287,11 @@ impl Control {
         self.plane.proxy.resolve(host).await
     }
 
+    /// What the resolver has done for each name.
+    pub(crate) fn dns_stats(&self) -> Vec<NameStats> {
+        self.plane.proxy.dns_stats()
+    }
+
     /// The health of a target.
     pub(crate) fn target_health(&self, target: &Target) -> TargetStatus {
         health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
@@ -281,6 +306,11 @@ impl Control {
         healthy: bool,
     ) {
         health::mark(&self.plane.compiler.retained.get(), upstream, target, address, healthy);
+    }
+
+    /// Whether an entity can be compiled.
+    pub(crate) fn check(&self, entity: &Entity) -> Result<(), CompileError> {
+        self.plane.compiler.check(entity, &self.registry.entities())
     }
 
     /// Explains how the active configuration would handle a request. Takes long where there are many routes.

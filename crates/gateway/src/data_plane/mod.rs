@@ -4,7 +4,7 @@ pub(crate) mod options;
 use crate::configuration::{self, Configuration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
-use crate::settings::{KeyFile, Settings, configure_vaults, trusted_certificate_files};
+use crate::settings::{KeyFile, RouterFlavor, Settings, configure_vaults, trusted_certificate_files};
 use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
+use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
-use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
+use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot};
 
 /// The running proxy and its compiler.
 pub(crate) struct DataPlane {
@@ -80,6 +81,13 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
     }
     let retained = Arc::new(Retained::default());
+    if let Some(id) = settings.node_id {
+        retained.provide(NodeId(id));
+    }
+    retained.provide(Tracing {
+        instrumentations: settings.tracing_instrumentations.0,
+        sampling_rate: settings.tracing_sampling_rate.0,
+    });
     provide_counters(&retained, settings)?;
     configure_vaults(&retained.get(), settings);
     Ok(Compiler {
@@ -89,8 +97,23 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         trusted_certificates,
         log_tls_verify: settings.log_tls_verify,
         plugins: plugins::allowed(plugins, &settings.plugins),
+        router_flavor: flavor(settings.router_flavor),
         retained,
     })
+}
+
+fn flavor(setting: RouterFlavor) -> Flavor {
+    match setting {
+        RouterFlavor::TraditionalCompatible => Flavor::TraditionalCompatible,
+        RouterFlavor::Traditional => Flavor::Traditional,
+        RouterFlavor::Expressions => Flavor::Expressions,
+    }
+}
+
+/// The flavor in which a document is read where no setting names one.
+fn flavor_of(document: &Document) -> Flavor {
+    let has_expressions = document.routes.iter().any(|route| route.expression.is_some());
+    if has_expressions { Flavor::Expressions } else { Flavor::default() }
 }
 
 /// Gives plugins the counters that the nodes of one database share.
@@ -102,7 +125,7 @@ fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), Star
 }
 
 /// The files of a certificate and its key.
-fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
+pub(crate) fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
     cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
 }
 
@@ -148,6 +171,8 @@ pub(crate) fn compiled(
         trusted_certificates,
         log_tls_verify: true,
         plugins: source.definitions,
+        router_flavor: settings
+            .map_or_else(|| flavor_of(&configuration.document), |it| flavor(it.router_flavor)),
         retained,
     };
     match compiler.compile(&configuration.document) {

@@ -1,7 +1,7 @@
 //! The data plane's options, from the settings.
 use crate::settings::{
-    self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
-    TimedResponses, Trusted,
+    self, AccessLogFormat, Bytes, DnsRecord, ErrorContentType, HeaderBuffers, Headers, Listen, LogTarget,
+    Password, Settings, TimedResponses, Trusted,
 };
 use crate::start_error::StartError;
 use rustix::process::{Resource, getrlimit};
@@ -13,12 +13,13 @@ use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, ServerTimingMode};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, InternalEndpoints,
-    KeepAlive, Limits, MAX_PIPES, Options, RealIp, RequestDebug, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, ErrorTemplates, ErrorType, Http2Options, Http2UpstreamOptions,
+    Http3Options, InternalEndpoints, KeepAlive, Limits, MAX_PIPES, Options, PortMaps, RealIp, RequestDebug,
+    Traffic,
 };
 
-/// Settings that are read and checked, but have no effect in this version.
-const IGNORED_SETTINGS: &[&str] = &["client_body_buffer_size"];
+/// Plugins can read bodies of this length whatever `client_body_buffer_size` is, because its default is Kong's 8k.
+const MIN_READABLE_BODY: u64 = 1024 * 1024;
 
 /// The backlog of a listener without `backlog=`, as in Kong.
 const BACKLOG: u32 = 16384;
@@ -45,6 +46,8 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         keepalive_requests: settings.keepalive_requests.into(),
         client_max_body_size: settings.client_max_body_size.0,
         request_limits: request_limits(settings.large_client_header_buffers),
+        client_body_buffer_size: usize::try_from(settings.client_body_buffer_size.0.max(MIN_READABLE_BODY))
+            .unwrap_or(usize::MAX),
         mem_bodies_size: settings.mem_bodies_size.0,
         upstream_keepalive: KeepAlive {
             pool_size: settings.upstream_keepalive_pool_size as usize,
@@ -78,6 +81,9 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         cost_sampling: settings.cost_sampling,
         server_timing: server_timing(settings),
         request_debug: request_debug(settings),
+        error_templates: error_templates(settings),
+        instrumentations: settings.tracing_instrumentations.0,
+        port_maps: PortMaps::new(settings.port_maps.iter().map(|map| (map.own, map.public))),
         internal,
         ..Options::default()
     }
@@ -107,6 +113,23 @@ fn server_timing(settings: &Settings) -> ServerTiming {
 fn request_debug(settings: &Settings) -> Option<RequestDebug> {
     let token = settings.request_debug_token.as_ref().filter(|_| settings.request_debug);
     token.map(|Password(token)| RequestDebug { token: token.clone() })
+}
+
+/// Custom templates, in the order of [`ErrorType`].
+fn error_templates(settings: &Settings) -> ErrorTemplates {
+    let default_type = match settings.error_default_type {
+        ErrorContentType::Json => ErrorType::Json,
+        ErrorContentType::Plain => ErrorType::Plain,
+        ErrorContentType::Html => ErrorType::Html,
+        ErrorContentType::Xml => ErrorType::Xml,
+    };
+    let custom = [
+        &settings.error_template_json,
+        &settings.error_template_plain,
+        &settings.error_template_html,
+        &settings.error_template_xml,
+    ];
+    ErrorTemplates::new(default_type, custom.map(|file| file.as_ref().map(|file| file.0.as_str())))
 }
 
 fn http3(settings: &Settings) -> Http3Options {
@@ -291,13 +314,6 @@ fn resolver(settings: &Settings) -> ResolverOptions {
         not_found_ttl: settings.dns_not_found_ttl,
         ..ResolverOptions::default()
     }
-}
-
-/// A warning that names the given settings without effect.
-pub(crate) fn ignored_settings(given: &[&str]) -> Option<String> {
-    let names: Vec<_> = given.iter().copied().filter(|name| IGNORED_SETTINGS.contains(name)).collect();
-    (!names.is_empty())
-        .then(|| format!("settings accepted but without effect in this version: {}", names.join(", ")))
 }
 
 #[cfg(test)]

@@ -12,15 +12,14 @@ const OWN: u32 = 0o600;
 /// Opens the sockets of the setting `name`, which errors mention.
 pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
-        if listen.http2 {
+        if listen.http2 && !listen.ssl {
             tracing::warn!(
-                "{name} {}: `http2` has no effect: this listener serves HTTP/1.1 only",
+                "{name} {}: `http2` has no effect without `ssl`: this listener serves HTTP/2 over TLS only",
                 listen.address
             );
         }
         let unsupported = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
         let bound = match listen {
-            Listen { proxy_protocol: true, .. } => unsupported("`proxy_protocol` is not supported here"),
             Listen { quic: true, .. } => unsupported("`quic` is not supported here"),
             listen => listen::bind(&options::listen(listen, Traffic::Http, OWN)),
         };

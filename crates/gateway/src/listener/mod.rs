@@ -3,14 +3,17 @@
 mod bind;
 mod connection_limit;
 mod deadline;
+mod http2;
 mod lingering;
 mod progress;
+mod proxy_protocol;
 mod request_body;
 mod response;
 mod send_timeout;
 mod socket;
 
 pub(crate) use bind::bind;
+pub(crate) use proxy_protocol::TrustedPeers;
 pub(crate) use request_body::BodyError;
 pub(crate) use response::{json_response, message};
 
@@ -19,6 +22,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
+use axum::middleware::map_request;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -34,12 +38,14 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use weir_net::tls::HTTP2;
 use weir_proxy::listen::{Bound, Socket, UnixFile};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -104,23 +110,50 @@ pub(crate) struct ControlListener {
     limit: Arc<ConnectionLimit>,
 }
 
+/// What a listener has served since the start.
+#[derive(Debug, Default)]
+pub(crate) struct ServedCounts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) open: AtomicU64,
+    pub(crate) requests: AtomicU64,
+}
+
+/// How a listener serves.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    /// The setting that it comes from.
+    pub(crate) name: &'static str,
+    /// The configuration for TLS, if clients speak it.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// Who may name clients by the PROXY protocol, if connections begin with a header of it.
+    pub(crate) proxy_protocol: Option<Arc<TrustedPeers>>,
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) counts: Arc<ServedCounts>,
+}
+
 struct ApiService {
     tls: Option<TlsAcceptor>,
+    proxy_protocol: Option<Arc<TrustedPeers>>,
     router: Router,
     timeouts: ClientTimeouts,
+    counts: Arc<ServedCounts>,
 }
 
 impl ControlListener {
-    /// Serves on a socket of the setting `name`; over TLS if there is a configuration for it.
+    /// Serves on a socket.
     pub(crate) fn new(
-        name: &'static str,
+        Serving { name, tls, proxy_protocol, timeouts, counts }: Serving,
         Bound { listener, file }: Bound,
-        tls: Option<Arc<ServerConfig>>,
         router: Router,
-        timeouts: ClientTimeouts,
     ) -> io::Result<ControlListener> {
         let socket = AsyncListener::new(listener)?;
-        let service = ApiService { tls: tls.map(TlsAcceptor::from), router, timeouts };
+        let counted = counts.clone();
+        let router = router.layer(map_request(move |request: Request<Body>| {
+            counted.requests.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(request)
+        }));
+        let service =
+            ApiService { tls: tls.map(TlsAcceptor::from), proxy_protocol, router, timeouts, counts };
         let limit = Arc::new(ConnectionLimit::new(crate::data_plane::options::control_connections()));
         Ok(ControlListener { name, socket, file, service: Arc::new(service), limit })
     }
@@ -168,12 +201,23 @@ impl ControlListener {
 }
 
 impl ApiService {
-    async fn connection(&self, stream: Socket, address: SocketAddr, permit: &Arc<ConnectionPermit>) {
+    async fn connection(&self, mut stream: Socket, peer: SocketAddr, permit: &Arc<ConnectionPermit>) {
+        let _open = OpenConnection::count(&self.counts);
+        let mut address = peer;
+        if let Some(trusted) = &self.proxy_protocol {
+            let Ok(named) = trusted.client(&mut stream, peer, self.timeouts.head).await else { return };
+            address = named;
+        }
         let client = Client { address, certificate: None };
         let Some(acceptor) = &self.tls else { return self.http(stream, client, permit).await };
         match timeout(self.timeouts.head, handshake(acceptor, stream)).await {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
-                self.http(*stream, Client { address, certificate }, permit).await;
+                let client = Client { address, certificate };
+                if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                    let (router, limits) = (self.router.clone(), (self.timeouts, permit.clone()));
+                    return http2::serve(*stream, client, router, limits).await;
+                }
+                self.http(*stream, client, permit).await;
             }
             Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, permit).await,
             Ok(Err(_)) | Err(_) => {}
@@ -232,6 +276,23 @@ impl ApiService {
             _ = server.serve_connection(stream, service) => {}
             () = progress.late() => {}
         }
+    }
+}
+
+/// An open connection.
+struct OpenConnection<'c>(&'c ServedCounts);
+
+impl<'c> OpenConnection<'c> {
+    fn count(counts: &'c ServedCounts) -> Self {
+        counts.connections.fetch_add(1, Ordering::Relaxed);
+        counts.open.fetch_add(1, Ordering::Relaxed);
+        Self(counts)
+    }
+}
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

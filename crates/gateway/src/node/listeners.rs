@@ -1,8 +1,8 @@
 //! The listeners of the node's own APIs: which are opened, and what each serves.
 use crate::admin::{self, auth};
 use crate::control::Control;
-use crate::data_plane::options;
-use crate::listener::{ClientTimeouts, ControlListener};
+use crate::data_plane::{self, options};
+use crate::listener::{ClientTimeouts, ControlListener, ServedCounts, Serving, TrustedPeers};
 use crate::settings::{Listen, Listeners, LogTarget, Settings};
 use crate::start_error::StartError;
 use crate::status as status_api;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
-use weir_net::tls::{ca_certificates, server_config};
+use weir_net::tls::{ca_certificates, default_certificate, server_config};
 use weir_proxy::listen::Bound;
 
 /// The listeners of the Admin API, without those that would be open to other machines without authentication.
@@ -54,14 +54,17 @@ pub(crate) fn admin<'l>(
         router = admin::logged(router, path, control.plugins())
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
-    let serving = Serving {
+    router = admin::with_server_headers(router, &settings.headers);
+    let api = Api {
         name: "admin_listen",
         settings,
         control,
+        certificate: data_plane::files(&settings.admin_ssl_cert, &settings.admin_ssl_cert_key),
         authorities: settings.admin_ssl_client_ca.as_deref(),
         timeouts: ClientTimeouts::of_admin(settings),
+        counts: control.admin_counts(),
     };
-    serving.on(listeners, &router)
+    api.serve(listeners, &router)
 }
 
 /// The status API, for monitoring.
@@ -70,9 +73,16 @@ pub(crate) fn status<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let timeouts = ClientTimeouts::of(settings);
-    let serving = Serving { name: "status_listen", settings, control, authorities: None, timeouts };
-    serving.on(listeners, &status_api::router(control.clone()))
+    let api = Api {
+        name: "status_listen",
+        settings,
+        control,
+        certificate: data_plane::files(&settings.status_ssl_cert, &settings.status_ssl_cert_key),
+        authorities: None,
+        timeouts: ClientTimeouts::of(settings),
+        counts: Arc::default(),
+    };
+    api.serve(listeners, &status_api::router(control.clone()))
 }
 
 /// APISIX's Admin API.
@@ -82,38 +92,55 @@ pub(crate) fn apisix<'l>(
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
     router: &Router,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let (authorities, timeouts) =
-        (settings.admin_ssl_client_ca.as_deref(), ClientTimeouts::of_admin(settings));
-    Serving { name: "apisix_admin_listen", settings, control, authorities, timeouts }.on(listeners, router)
+    let api = Api {
+        name: "apisix_admin_listen",
+        settings,
+        control,
+        certificate: None,
+        authorities: settings.admin_ssl_client_ca.as_deref(),
+        timeouts: ClientTimeouts::of_admin(settings),
+        counts: Arc::default(),
+    };
+    api.serve(listeners, router)
 }
 
-/// How listeners of one kind serve.
-struct Serving<'s> {
+/// One of the node's own APIs.
+struct Api<'s> {
     /// The setting that they come from.
     name: &'static str,
     settings: &'s Settings,
     control: &'s Control,
+    /// The files of its certificate and key, if it has its own.
+    certificate: Option<(&'s Path, &'s Path)>,
     /// The authorities of the certificates that clients must present over TLS.
     authorities: Option<&'s Path>,
     timeouts: ClientTimeouts,
+    counts: Arc<ServedCounts>,
 }
 
-impl Serving<'_> {
-    /// Serves the same API on each listener, over TLS if the listener has `ssl`.
-    fn on<'l>(
+impl Api<'_> {
+    /// Serves on each listener, over TLS if the listener has `ssl`.
+    fn serve<'l>(
         &self,
         listeners: impl Iterator<Item = (&'l Listen, Bound)>,
         router: &Router,
     ) -> Result<Vec<ControlListener>, StartError> {
+        let trusted = Arc::new(TrustedPeers::of(self.settings));
         let mut servers = Vec::new();
-        for (listen, listener) in listeners {
-            let tls = listen.ssl.then(|| self.tls()).transpose()?;
-            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.timeouts)?);
+        for (listen, bound) in listeners {
+            let serving = Serving {
+                name: self.name,
+                tls: listen.ssl.then(|| self.tls(listen.http2)).transpose()?,
+                proxy_protocol: listen.proxy_protocol.then(|| trusted.clone()),
+                timeouts: self.timeouts,
+                counts: self.counts.clone(),
+            };
+            servers.push(ControlListener::new(serving, bound, router.clone())?);
         }
         Ok(servers)
     }
 
-    fn tls(&self) -> Result<Arc<ServerConfig>, StartError> {
+    fn tls(&self, http2: bool) -> Result<Arc<ServerConfig>, StartError> {
         let authorities = self.authorities.map(|path| {
             let pem = fs::read_to_string(path).map_err(|error| StartError::Setting {
                 name: "admin_ssl_client_ca",
@@ -122,7 +149,11 @@ impl Serving<'_> {
             })?;
             ca_certificates(&pem).map_err(StartError::Tls)
         });
-        let (certificate, authorities) = (self.control.default_certificate(), authorities.transpose()?);
-        server_config(&options::tls(self.settings), certificate, authorities).map_err(StartError::Tls)
+        let certificate = match self.certificate {
+            Some(files) => default_certificate(Some(files)).map_err(StartError::Tls)?,
+            None => self.control.default_certificate(),
+        };
+        let options = options::tls(self.settings);
+        server_config(&options, certificate, authorities.transpose()?, http2).map_err(StartError::Tls)
     }
 }

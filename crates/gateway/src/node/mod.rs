@@ -9,7 +9,6 @@ mod request_debug;
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::Control;
 use crate::control::reload::Reloader;
-use crate::data_plane::options::ignored_settings;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
@@ -73,7 +72,7 @@ impl Node {
         environment: Environment,
         definitions: Definitions,
     ) -> Result<Node, StartError> {
-        let Loaded { mut settings, given, warnings } = loaded;
+        let Loaded { mut settings, given, warnings, shown } = loaded;
         let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
@@ -82,10 +81,7 @@ impl Node {
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
-        warnings
-            .chain(ignored_settings(&given))
-            .chain(store::unused(&settings, &given))
-            .for_each(|warning| tracing::warn!("{warning}"));
+        warnings.chain(store::unused(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
         let source = Source { origin, environment, definitions, plugins: schemas };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -100,7 +96,7 @@ impl Node {
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
-        let starting = Box::pin(Control::start(settings.clone(), source, own));
+        let starting = Box::pin(Control::start(settings.clone(), shown, source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);

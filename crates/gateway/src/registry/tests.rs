@@ -125,6 +125,7 @@ fn plane() -> Arc<Plane> {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
+        router_flavor: weir_router::Flavor::default(),
         plugins: weir_plugins::PLUGINS,
         retained: Arc::new(Retained::default()),
     };

@@ -1,5 +1,5 @@
 //! The tokens of the Admin API, of which only hashes are stored.
-use super::value::Value;
+use super::value::{SECRET, Value};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs;
@@ -53,6 +53,9 @@ fn hash(token: &str) -> String {
 impl Value for AdminAuth {
     const KIND: &'static str =
         "`sha256:…` hashes, each perhaps with a name as in `ci=sha256:…`, or a file of such lines";
+    fn shown(text: &str) -> serde_json::Value {
+        if text.trim().is_empty() { serde_json::Value::Null } else { SECRET.into() }
+    }
     fn parse(text: &str) -> Result<Self, String> {
         if text.contains("sha256:") || text.is_empty() {
             return Ok(AdminAuth { tokens: tokens(text.split(','))? });

@@ -1,6 +1,6 @@
 //! The key of APISIX's Admin API. There is no default key: without one in the settings, a random key is generated,
 //! shown once, and stored as a hash in the prefix.
-use super::value::Value;
+use super::value::{SECRET, Value};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -24,6 +24,9 @@ impl Value for AdminKey {
     const KIND: &'static str = "text";
     fn parse(text: &str) -> Result<Self, String> {
         Ok(AdminKey::new(text))
+    }
+    fn shown(_: &str) -> serde_json::Value {
+        SECRET.into()
     }
 }
 

@@ -26,10 +26,13 @@ impl Value for Headers {
     const KIND: &'static str = "names of headers, `server_tokens`, `latency_tokens`, or `off`";
     fn parse(text: &str) -> Result<Self, String> {
         let mut headers = Headers::default();
-        if text != "off" {
-            Vec::<String>::parse(text)?.iter().try_for_each(|name| headers.enable(name))?;
-        }
+        // As in Kong, `off` beside other names has no effect.
+        let names = Vec::<String>::parse(text)?;
+        names.iter().filter(|name| *name != "off").try_for_each(|name| headers.enable(name))?;
         Ok(headers)
+    }
+    fn shown(text: &str) -> serde_json::Value {
+        Vec::<String>::shown(text)
     }
 }
 
@@ -53,7 +56,7 @@ impl Headers {
                 return Err(format!(
                     "`{name}` is not a header of the gateway: use server_tokens, latency_tokens, Server, Via, \
                      X-Kong-Proxy-Latency, X-Kong-Upstream-Latency, X-Kong-Response-Latency, X-Kong-Admin-Latency, \
-                     X-Kong-Upstream-Status, X-Kong-Request-Id, or `off` alone"
+                     X-Kong-Upstream-Status, X-Kong-Request-Id, or `off`"
                 ));
             }
         }
@@ -90,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn off_is_none_and_stands_alone() {
+    fn off_is_none_and_has_no_effect_beside_others() {
         assert_eq!(Headers::parse("off"), Ok(Headers::default()));
-        assert!(Headers::parse("off, via").is_err());
+        assert_eq!(Headers::parse("off, via"), Ok(Headers { via: true, ..Headers::default() }));
         assert!(Headers::parse("X-Powered-By").is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Listening addresses with nginx's flags: `0.0.0.0:8000, 0.0.0.0:8443 ssl http2 backlog=1024, unix:/run/weir.sock`.
 use super::value::Value;
+use serde_json::Value as Json;
+use std::net::{SocketAddr, ToSocketAddrs};
 use weir_proxy::Address;
 
 /// One address to listen on.
@@ -7,6 +9,8 @@ use weir_proxy::Address;
 pub(crate) struct Listen {
     /// Port 0 asks the system for a free one.
     pub(crate) address: Address,
+    /// The host name whose address is not looked up yet.
+    pub(crate) host: Option<String>,
     /// The listener uses TLS.
     pub(crate) ssl: bool,
     /// HTTP/2 is offered.
@@ -36,12 +40,18 @@ impl Value for Listeners {
     fn parse(text: &str) -> Result<Self, String> {
         listeners(text, Flags::Http).map(Listeners)
     }
+    fn shown(text: &str) -> Json {
+        Vec::<String>::shown(text)
+    }
 }
 
 impl Value for StreamListeners {
     const KIND: &'static str = "listeners, or `off`";
     fn parse(text: &str) -> Result<Self, String> {
         listeners(text, Flags::Stream).map(StreamListeners)
+    }
+    fn shown(text: &str) -> Json {
+        Vec::<String>::shown(text)
     }
 }
 
@@ -66,15 +76,10 @@ fn listeners(text: &str, flags: Flags) -> Result<Vec<Listen>, String> {
 impl Listen {
     fn read(text: &str, flags: Flags) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let address = words.next().unwrap_or_default();
-        let address = address.parse().map_err(|()| {
-            format!(
-                "`{address}` is not an `address:port`: write an IP address as in `127.0.0.1:8000` or `[::]:8000`, or \
-                 `unix:/path`"
-            )
-        })?;
+        let (address, host) = place(words.next().unwrap_or_default())?;
         let mut listen = Listen {
             address,
+            host,
             ssl: false,
             http2: false,
             quic: false,
@@ -135,16 +140,56 @@ impl Listen {
         Ok(())
     }
 
+    /// Looks the host name up, if the address is one. Of several addresses the first counts, IPv4 before IPv6.
+    pub(super) fn resolve(&mut self) -> Result<(), String> {
+        let Some(host) = self.host.take() else { return Ok(()) };
+        let port = self.address.ip().map_or(0, |address| address.port());
+        let unknown = |why: &dyn std::fmt::Display| {
+            format!(
+                "`{host}` has no address: {why}: write an IP address, or a name that this machine can look up"
+            )
+        };
+        let found = (host.as_str(), port).to_socket_addrs().map_err(|error| unknown(&error))?;
+        let first = found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| unknown(&"the name is empty"))?;
+        self.address = Address::Ip(first);
+        Ok(())
+    }
+
     /// Only this machine can connect.
     pub(crate) fn is_loopback(&self) -> bool {
         self.address.ip().is_none_or(|address| address.ip().to_canonical().is_loopback())
     }
 }
 
+/// An address, or a port and a host name to be looked up.
+fn place(text: &str) -> Result<(Address, Option<String>), String> {
+    if let Ok(address) = text.parse() {
+        return Ok((address, None));
+    }
+    let named = text.rsplit_once(':').filter(|(host, _)| is_host_name(host));
+    let port = named.and_then(|(host, port)| Some((host.to_owned(), port.parse::<u16>().ok()?)));
+    let Some((host, port)) = port else {
+        return Err(format!(
+            "`{text}` is not an `address:port`: write an IP address or a host name, as in `127.0.0.1:8000`, \
+             `[::]:8000` or `localhost:8000`, or `unix:/path`"
+        ));
+    };
+    Ok((Address::Ip(SocketAddr::from(([0; 4], port))), Some(host)))
+}
+
+/// Letters, digits, `-`, `_` and dots; digits and dots alone are a malformed address.
+fn is_host_name(host: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    host.bytes().all(known) && host.bytes().any(|byte| byte.is_ascii_alphabetic()) && host != "unix"
+}
+
 impl std::fmt::Display for Listen {
     /// As it is read.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.address)?;
+        match (&self.host, self.address.ip()) {
+            (Some(host), Some(address)) => write!(f, "{host}:{}", address.port())?,
+            _ => write!(f, "{}", self.address)?,
+        }
         let flags = [
             (self.ssl, "ssl"),
             (self.http2, "http2"),
@@ -199,6 +244,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_is_looked_up() {
+        let mut listen = read("localhost:8000 ssl");
+        assert_eq!(listen.to_string(), "localhost:8000 ssl");
+        listen.resolve().unwrap();
+        assert!(listen.is_loopback());
+        let mut unknown = read("weir.invalid:8000");
+        assert!(unknown.resolve().unwrap_err().contains("`weir.invalid` has no address"));
+    }
+
+    #[test]
     fn off_is_no_listener() {
         assert_eq!(Listeners::parse("off"), Ok(Listeners(Vec::new())));
         assert_eq!(StreamListeners::parse("off"), Ok(StreamListeners(Vec::new())));
@@ -209,7 +264,10 @@ mod tests {
         for text in [
             "",
             "8000",
-            "localhost:8000",
+            "localhost",
+            "256.0.0.1:8000",
+            "local host:8000",
+            ":8000",
             "127.0.0.1",
             "127.0.0.1:8000 tls",
             "127.0.0.1:8000 backlog",

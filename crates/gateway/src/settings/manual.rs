@@ -33,7 +33,7 @@ pub(crate) fn manual() -> String {
 }
 
 fn describe(declaration: &Declaration, text: &mut String) {
-    let Declaration { name, kind, default, doc, aliases } = declaration;
+    let Declaration { name, kind, default, doc, aliases, .. } = declaration;
     let default = if default.is_empty() { "none".to_owned() } else { format!("`{default}`") };
     let doc = doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n");
     // Writing to a String cannot fail.

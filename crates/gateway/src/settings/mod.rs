@@ -25,9 +25,11 @@ pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
 pub(crate) use vaults::configure as configure_vaults;
 
+use serde_json::{Map, Value as Json};
 use source::{Given, Origin};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use table::{Declaration, TABLE};
 
 /// What the settings are read from.
 #[derive(Debug, Default)]
@@ -60,6 +62,8 @@ pub(crate) struct Loaded {
     pub(crate) given: Vec<&'static str>,
     /// Warnings about settings without effect.
     pub(crate) warnings: Vec<String>,
+    /// Every setting as the Admin API shows it, without secrets.
+    pub(crate) shown: Map<String, Json>,
 }
 
 /// Reads the settings; fails with every problem at once.
@@ -81,14 +85,36 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     for Flag { written, name, value } in &sources.flags {
         given.flag(written, name, value, &mut problems);
     }
+    // References are shown, and not what they lead to.
+    let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
     vaults::resolve(&mut given, &mut problems);
-    let settings = Settings::read(&given, &mut problems);
-    if let Some(settings) = &settings {
+    let mut settings = Settings::read(&given, &mut problems);
+    if let Some(settings) = &mut settings {
+        resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
     }
     match settings {
-        Some(settings) if problems.is_empty() => Ok(Loaded { settings, given: given.names(), warnings }),
+        Some(settings) if problems.is_empty() => {
+            Ok(Loaded { settings, given: given.names(), warnings, shown })
+        }
         _ => Err(problems),
+    }
+}
+
+/// Looks up the host names of listeners.
+fn resolve_listeners(settings: &mut Settings, given: &Given, problems: &mut Vec<Problem>) {
+    let listeners = [
+        ("proxy_listen", &mut settings.proxy_listen.0),
+        ("stream_listen", &mut settings.stream_listen.0),
+        ("admin_listen", &mut settings.admin_listen.0),
+        ("status_listen", &mut settings.status_listen.0),
+        ("apisix_proxy_listen", &mut settings.apisix_proxy_listen.0),
+        ("apisix_admin_listen", &mut settings.apisix_admin_listen.0),
+    ];
+    for (name, listeners) in listeners {
+        let failed = listeners.iter_mut().filter_map(|listen| listen.resolve().err());
+        let problem = |error| Problem { origin: given.origin(name), message: format!("{name}: {error}") };
+        problems.extend(failed.map(problem));
     }
 }
 
@@ -108,9 +134,6 @@ fn short_of_memory(settings: &Settings) -> Option<String> {
 
 /// Checks rules across settings.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
-    if settings.router_flavor == RouterFlavor::Traditional {
-        warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
-    }
     if settings.declarative_config.is_some() && settings.declarative_config_string.is_some() {
         problems.push(Problem {
             origin: given.origin("declarative_config_string"),
@@ -124,6 +147,10 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
+        ("admin_ssl_cert", settings.admin_ssl_cert.is_some(), "admin_ssl_cert_key"),
+        ("admin_ssl_cert_key", settings.admin_ssl_cert_key.is_some(), "admin_ssl_cert"),
+        ("status_ssl_cert", settings.status_ssl_cert.is_some(), "status_ssl_cert_key"),
+        ("status_ssl_cert_key", settings.status_ssl_cert_key.is_some(), "status_ssl_cert"),
         ("client_ssl_cert", settings.client_ssl_cert.is_some(), "client_ssl_cert_key"),
         ("client_ssl_cert_key", settings.client_ssl_cert_key.is_some(), "client_ssl_cert"),
     ] {

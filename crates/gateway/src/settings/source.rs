@@ -1,6 +1,7 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
 use super::table::{Declaration, TABLE};
 use super::value::Value;
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
@@ -191,6 +192,12 @@ impl Given {
                 None
             }
         }
+    }
+
+    /// The value of a setting as the Admin API shows it.
+    pub(super) fn shown(&self, declaration: &Declaration) -> Json {
+        let text = self.values.get(declaration.name).map_or(declaration.default, |(text, _)| text);
+        (declaration.shown)(text)
     }
 
     /// Where the value of a setting was given.

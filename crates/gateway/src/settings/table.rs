@@ -7,8 +7,10 @@ use super::headers::{Headers, UpstreamHeaders};
 use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
 use super::value::*;
+use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_model::Uuid;
 use weir_proxy::Network;
 
 /// What is known of a setting before any value is given.
@@ -24,6 +26,8 @@ pub(crate) struct Declaration {
     pub(crate) doc: &'static [&'static str],
     /// Other names, as kong.conf's `nginx_*` directives.
     pub(crate) aliases: &'static [&'static str],
+    /// A value as `GET /` of the Admin API shows it.
+    pub(super) shown: fn(&str) -> Json,
 }
 
 macro_rules! settings {
@@ -40,6 +44,7 @@ macro_rules! settings {
             default: $default,
             doc: &[$($doc),+],
             aliases: &[$($alias),*],
+            shown: <$type as Value>::shown,
         } ),+];
 
         impl Settings {
@@ -56,6 +61,8 @@ settings! {
     /// The folder of this node, with its pid file and the socket of `weir reload`. Nodes must not share it.
     /// Without one: `/var/lib/weir` for root, otherwise `$XDG_STATE_HOME/weir` or `$HOME/.local/state/weir`.
     prefix: Option<PathBuf> = "";
+    /// The id of this node in monitoring. Without one, each start generates another.
+    node_id: Option<Uuid> = "";
     /// The declarative file to serve, as `--config`.
     declarative_config: Option<PathBuf> = "";
     /// The declarative configuration itself, in YAML or, where it starts with `{`, JSON; in place of
@@ -89,6 +96,27 @@ settings! {
     /// With `pg_ssl`: verifies that the server has a certificate for `pg_host` from one of
     /// `lua_ssl_trusted_certificate`. Implies `pg_ssl_required`.
     pg_ssl_verify: bool = "off";
+    /// The host of a read-only replica of PostgreSQL. A node reads all entities from it when it starts, or from the
+    /// server of `pg_host` if that fails; changes are read from and written to `pg_host`.
+    pg_ro_host: Option<String> = "";
+    /// The port of the replica; without one, `pg_port`.
+    pg_ro_port: Option<u16> = "";
+    /// The timeout for the replica; without one, `pg_timeout`.
+    pg_ro_timeout: Option<Milliseconds> = "";
+    /// The user for the replica; without one, `pg_user`.
+    pg_ro_user: Option<String> = "";
+    /// The password of `pg_ro_user`; without one, `pg_password`.
+    pg_ro_password: Option<Password> = "";
+    /// The database of the replica; without one, `pg_database`.
+    pg_ro_database: Option<String> = "";
+    /// The schema of the replica; without one, `pg_schema`.
+    pg_ro_schema: Option<String> = "";
+    /// Uses TLS for the replica if it supports it; without a value, `pg_ssl`.
+    pg_ro_ssl: Option<bool> = "";
+    /// With TLS: does not connect to a replica without; without a value, `pg_ssl_required`.
+    pg_ro_ssl_required: Option<bool> = "";
+    /// With TLS: verifies the replica's certificate; without a value, `pg_ssl_verify`.
+    pg_ro_ssl_verify: Option<bool> = "";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
@@ -109,7 +137,11 @@ settings! {
     /// `ssl`, the gateway terminates TLS for routes of `tls`, and passes it through for those of `tls_passthrough`. See
     /// [Streams](streams.md).
     stream_listen: StreamListeners = "off";
-    /// Where the Admin API listens; with the flag `ssl` over TLS, with the certificate of `ssl_cert`. An address beyond
+    /// The ports by which clients reach listeners, where these have others, as behind a load balancer or in a
+    /// container: each pair is the public port and the listener's. Upstreams get the public port in
+    /// `X-Forwarded-Port`, and `destinations` of stream routes match it.
+    port_maps: Vec<PortMap> = "";
+    /// Where the Admin API listens; with the flag `ssl` over TLS, with the certificate of `admin_ssl_cert`. An address beyond
     /// loopback stays closed unless clients authenticate by `admin_auth` or, with `ssl`, `admin_ssl_client_ca`, or
     /// `admin_allow_insecure` is on. Only the node's own user can connect to a Unix socket (`mode=0600`), unless it has
     /// another mode.
@@ -121,9 +153,17 @@ settings! {
     admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback without authentication.
     admin_allow_insecure: bool = "off";
-    /// Where `/status`, `/status/ready` and `/metrics` are served; with the flag `ssl` over TLS, with the certificate
-    /// of `ssl_cert`.
+    /// The certificate of `admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    admin_ssl_cert: Option<PathBuf> = "";
+    /// The file of `admin_ssl_cert`'s private key, in PEM.
+    admin_ssl_cert_key: Option<KeyFile> = "";
+    /// Where `/status`, `/status/ready`, `/metrics`, and the targets and health of upstreams are served; with the flag
+    /// `ssl` over TLS, with the certificate of `status_ssl_cert`, and with `http2` over HTTP/2 too.
     status_listen: Listeners = "127.0.0.1:8007";
+    /// The certificate of `status_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    status_ssl_cert: Option<PathBuf> = "";
+    /// The file of `status_ssl_cert`'s private key, in PEM.
+    status_ssl_cert_key: Option<KeyFile> = "";
     /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
     log_level: LogLevel = "notice";
     /// The log of the node's own messages. Relative paths of logs start at `prefix`.
@@ -137,7 +177,7 @@ settings! {
     proxy_stream_access_log: SessionLog = "off";
     /// The log with a line for each request to the Admin API.
     admin_access_log: LogTarget = "off";
-    /// Which headers the gateway adds to responses.
+    /// Which headers the gateway adds to responses, those of the Admin API included. `off` alone adds none.
     headers: Headers = "server_tokens, latency_tokens, X-Kong-Request-Id";
     /// Which headers the gateway adds to requests for upstreams.
     headers_upstream: UpstreamHeaders = "X-Kong-Request-Id";
@@ -149,6 +189,18 @@ settings! {
     real_ip_header: RealIpHeader = "X-Real-IP";
     /// Uses the last address of `real_ip_header` that is not trusted, instead of the last one.
     real_ip_recursive: bool = "off";
+    /// The content type of errors of the proxy itself, such as 400 and 502, for clients that send neither `Accept` nor
+    /// `Content-Type`.
+    error_default_type: ErrorContentType = "text/plain";
+    /// A file with the body of errors for clients that accept HTML: its first `%s` becomes the message, its second the
+    /// request's id.
+    error_template_html: Option<TextFile> = "";
+    /// The same for clients that accept JSON.
+    error_template_json: Option<TextFile> = "";
+    /// The same for clients that accept XML.
+    error_template_xml: Option<TextFile> = "";
+    /// The same for clients that accept plain text.
+    error_template_plain: Option<TextFile> = "";
     /// Answers `Kong-Debug: 1` with the names of the route and the service.
     allow_debug_header: bool = "off";
     /// The cost of plugins is measured for one of so many requests, on average: see [what plugins cost](costs.md). 1
@@ -171,7 +223,9 @@ settings! {
     /// the target (else 414) and each field (else 431) into one. Empty: 64k in all, 8k for the target. Over HTTP/2 and
     /// HTTP/3, all of a head is bounded by `http2_max_header_list_size` and `http3_max_header_list_size` instead.
     large_client_header_buffers: Option<HeaderBuffers> = "" | "nginx_http_large_client_header_buffers" | "nginx_proxy_large_client_header_buffers";
-    /// How much of a request body is held in memory at a time.
+    /// How long a request body may be for plugins to read it, if that is more than 1m; a longer one streams past them.
+    /// Bodies are buffered in memory alone, all of them together within `mem_bodies_size`. `request_buffering` holds up
+    /// to 64k of a body, whatever this is.
     client_body_buffer_size: Bytes = "8k" | "nginx_http_client_body_buffer_size" | "nginx_proxy_client_body_buffer_size";
     /// How much memory all bodies that plugins read may take together; 0 is no limit. When it is used up, requests
     /// whose bodies a plugin must read get 503: see [bodies in memory](deployment.md#bodies-in-memory).
@@ -300,6 +354,12 @@ settings! {
     /// certificate from one of `lua_ssl_trusted_certificate`. With `off` any certificate is accepted, as in Kong, so
     /// that an attacker on the network can read the logs and the tokens in their headers.
     log_tls_verify: bool = "on";
+    /// Which spans tracing plugins such as opentelemetry send: `request`, `balancer`, `router`, `dns_query`,
+    /// `plugin_rewrite`, `plugin_access`, `plugin_header_filter`, or `all`. With `off` they send those of `request` and
+    /// `balancer`. `http_client` and `db_query` have no spans.
+    tracing_instrumentations: TracingInstrumentations = "off" | "opentelemetry_tracing";
+    /// The fraction of traces that is sampled, from 0 to 1, unless a plugin has its own `sampling_rate`.
+    tracing_sampling_rate: Fraction = "0.01" | "opentelemetry_tracing_sampling_rate";
     /// What the names of environment variables begin with that `{vault://env/…}` reads. See [Vaults](vaults.md).
     vault_env_prefix: Option<String> = "";
     /// The folder of the secrets that `{vault://file/…}` reads. No reference leads to files outside of it.
@@ -348,7 +408,9 @@ settings! {
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
     /// The plugins that a configuration may use; `bundled` is all those of the program.
     plugins: Vec<String> = "bundled";
-    /// How routes are ordered. `traditional` is read as `traditional_compatible`, with a warning.
+    /// How routes are written and ordered. With `expressions`, routes may have an `expression`: see
+    /// [Expressions](expressions.md). With `traditional`, the older of two equal routes comes first, and `path_handling: v1`
+    /// has an effect.
     router_flavor: RouterFlavor = "traditional_compatible";
     /// Serves APISIX's Admin API, and traffic on APISIX's port. See [Coming from APISIX](coming-from-apisix.md).
     apisix_admin: bool = "off";

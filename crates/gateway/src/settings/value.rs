@@ -2,13 +2,17 @@
 
 mod amounts;
 mod secrets;
+mod tracing;
 
 pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
+pub(crate) use tracing::{Fraction, TracingInstrumentations};
 
+use serde_json::Value as Json;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use weir_model::Uuid;
 use weir_proxy::Network;
 
 /// A type of value: its name in the documentation, and its parser.
@@ -21,6 +25,18 @@ pub(crate) trait Value: Sized {
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text.trim())
     }
+    /// A valid text as `GET /` of the Admin API shows it.
+    fn shown(text: &str) -> Json {
+        text.trim().into()
+    }
+}
+
+/// What is shown in place of a secret.
+pub(super) const SECRET: &str = "******";
+
+/// A number as a number, not as text.
+fn shown_number(text: &str) -> Json {
+    text.trim().parse::<u64>().map_or(Json::Null, Json::from)
 }
 
 /// Declares an enumeration of single words.
@@ -58,8 +74,8 @@ words! {
         Crit = "crit", Alert = "alert", Emerg = "emerg",
     }
     /// How the router orders routes.
-    RouterFlavor: "`traditional_compatible` or `traditional`" {
-        TraditionalCompatible = "traditional_compatible", Traditional = "traditional",
+    RouterFlavor: "`traditional_compatible`, `traditional` or `expressions`" {
+        TraditionalCompatible = "traditional_compatible", Traditional = "traditional", Expressions = "expressions",
     }
     /// Which responses have `Server-Timing`.
     TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }
@@ -68,6 +84,10 @@ words! {
     /// The cipher suites offered to clients.
     CipherSuite: "`modern`, `intermediate`, `old` or `custom`" {
         Modern = "modern", Intermediate = "intermediate", Old = "old", Custom = "custom",
+    }
+    /// The content types of errors.
+    ErrorContentType: "`application/json`, `application/xml`, `text/html` or `text/plain`" {
+        Json = "application/json", Xml = "application/xml", Html = "text/html", Plain = "text/plain",
     }
     /// A kind of DNS record that names are looked up by.
     DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }
@@ -82,6 +102,9 @@ impl Value for bool {
             _ => Err(format!("`{text}` is neither `on` nor `off`")),
         }
     }
+    fn shown(text: &str) -> Json {
+        Self::read(text).map_or(Json::Null, Json::from)
+    }
 }
 
 impl Value for u32 {
@@ -89,12 +112,18 @@ impl Value for u32 {
     fn parse(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u32::MAX))
     }
+    fn shown(text: &str) -> Json {
+        shown_number(text)
+    }
 }
 
 impl Value for u16 {
     const KIND: &'static str = "port";
     fn parse(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| format!("`{text}` is not a port from 0 to {}", u16::MAX))
+    }
+    fn shown(text: &str) -> Json {
+        shown_number(text)
     }
 }
 
@@ -120,12 +149,56 @@ impl<T: Value> Value for Option<T> {
     fn read(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() { Ok(None) } else { T::read(text).map(Some) }
     }
+    fn shown(text: &str) -> Json {
+        if text.trim().is_empty() { Json::Null } else { T::shown(text) }
+    }
 }
 
 impl<T: Value> Value for Vec<T> {
     const KIND: &'static str = T::KIND;
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::parse).collect()
+    }
+    fn shown(text: &str) -> Json {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::shown).collect()
+    }
+}
+
+impl Value for Uuid {
+    const KIND: &'static str = "UUID";
+    fn parse(text: &str) -> Result<Self, String> {
+        let error = || format!("`{text}` is not a UUID: write one as `uuidgen` prints it");
+        Some(text).filter(|text| text.len() == 36).and_then(|text| text.parse().ok()).ok_or_else(error)
+    }
+}
+
+/// A listener's port, and the port by which clients reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortMap {
+    pub(crate) public: u16,
+    pub(crate) own: u16,
+}
+
+impl Value for PortMap {
+    const KIND: &'static str = "pairs of a public port and a listener's (`80:8000, 443:8443`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
+        let ports = text.split_once(':').and_then(|(public, own)| Some((port(public)?, port(own)?)));
+        let map = ports.map(|(public, own)| PortMap { public, own });
+        map.ok_or_else(|| {
+            format!("`{text}` is not a pair of ports: write the public one first, as in `80:8000`")
+        })
+    }
+}
+
+/// A file of text that is read at the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextFile(pub(crate) String);
+
+impl Value for TextFile {
+    const KIND: &'static str = "path";
+    fn parse(text: &str) -> Result<Self, String> {
+        std::fs::read_to_string(text).map(TextFile).map_err(|error| format!("{text} cannot be read: {error}"))
     }
 }
 

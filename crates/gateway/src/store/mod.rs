@@ -7,6 +7,7 @@ mod change_listener;
 mod counters;
 pub(crate) mod migrations;
 mod postgres;
+mod replica;
 mod row;
 mod sqlite;
 mod sqlite_file;
@@ -17,6 +18,7 @@ use crate::prefix;
 use crate::settings::{Database, Settings};
 use counters::Counters;
 use postgres::Postgres;
+use replica::Replica;
 use sqlite::Sqlite;
 use std::fmt;
 use std::path::PathBuf;
@@ -118,7 +120,11 @@ pub(crate) async fn open(
     Ok(match database(settings) {
         Database::Off => None,
         Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins).await?)),
-        Database::Postgres => Some(Arc::new(Postgres::open(postgres::Server::of(settings)?, plugins).await?)),
+        Database::Postgres => {
+            let replica = Replica::of(settings)?;
+            let store = Postgres::open(postgres::Server::of(settings)?, plugins).await?;
+            Some(Arc::new(store.beginning_with(replica)))
+        }
     })
 }
 

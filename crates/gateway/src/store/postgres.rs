@@ -1,6 +1,7 @@
 //! PostgreSQL: a database that several nodes share.
 use super::change_listener;
 use super::migrations::{Found, Task, not_bootstrapped, version};
+use super::replica::Replica;
 use super::row::{AFTER, ALL, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use crate::settings::{Settings, trusted_certificate_files};
@@ -42,7 +43,7 @@ const DURABLE: &str = "\
 const MIGRATION_LOCK: i64 = 0x7765_6972;
 
 /// How many times `pg_timeout` entities may take to arrive: it may be all of them.
-const LOAD_TIMEOUT_FACTOR: u32 = 12;
+pub(super) const LOAD_TIMEOUT_FACTOR: u32 = 12;
 
 /// How the server is reached.
 #[derive(Clone)]
@@ -57,6 +58,9 @@ pub(super) struct Server {
 /// Entities in a database.
 pub(super) struct Postgres {
     server: Arc<Server>,
+    /// Where everything is read from the first time. Later the server may have been restored from a backup, which a
+    /// replica need not know.
+    replica: Mutex<Option<Replica>>,
     plugins: Vec<PluginSchema>,
     channel: String,
     /// None while it is in use, and after an error, so that a cancelled operation leaves no half-read response behind.
@@ -122,7 +126,7 @@ impl Server {
         Ok(())
     }
 
-    async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
+    pub(super) async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
         let failed = |error| self.failure(error);
         let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
         let version = match there.fetch_one(&mut *connection).await.map_err(failed)? {
@@ -228,6 +232,7 @@ impl Postgres {
         let listening = tokio::spawn(change_listener::listen(server.clone(), channel.clone(), heard.clone()));
         Ok(Postgres {
             server,
+            replica: Mutex::default(),
             plugins,
             channel,
             connection: Mutex::new(Some(connection)),
@@ -235,6 +240,24 @@ impl Postgres {
             listening: listening.abort_handle(),
             tombstone_revisions: TOMBSTONE_REVISIONS,
         })
+    }
+
+    /// The same, with a replica to read everything from the first time.
+    pub(super) fn beginning_with(mut self, replica: Option<Replica>) -> Postgres {
+        *self.replica.get_mut() = replica;
+        self
+    }
+
+    /// Everything that a replica holds. What it lacks is read from the server as changes.
+    async fn load_from_replica(&self) -> Option<Loaded> {
+        let replica = self.replica.lock().await.take()?;
+        match replica.load(&self.plugins).await {
+            Ok(loaded) => Some(loaded),
+            Err(error) => {
+                tracing::warn!("{error}; the entities are read from {} instead", self.server.place);
+                None
+            }
+        }
     }
 
     /// The connection, or a new one if it was lost meanwhile.
@@ -309,6 +332,9 @@ impl Store for Postgres {
     fn load(&self) -> Pending<'_, Loaded> {
         let limit = self.server.timeout * LOAD_TIMEOUT_FACTOR;
         Box::pin(async move {
+            if let Some(loaded) = self.load_from_replica().await {
+                return Ok(loaded);
+            }
             let selected = self.server.in_time(limit, self.all()).await?;
             loaded(selected, &self.plugins, &self.server.place)
         })

@@ -27,7 +27,7 @@ pub use declarative::{document, service};
 pub use disk::Disk;
 pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
-pub use name_server::NameServer;
+pub use name_server::{NameServer, Service};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
 pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, curl};

@@ -8,8 +8,35 @@ use std::thread;
 const HEADER: usize = 12;
 /// The type of an IPv4 address, as a question has it.
 const A: [u8; 2] = [0, 1];
+/// The type of a service.
+const SRV: [u8; 2] = [0, 33];
 
-/// Knows that every name below one domain has the address 127.0.0.1, and no other name.
+/// An SRV record.
+#[derive(Debug, Clone, Copy)]
+pub struct Service {
+    pub name: &'static str,
+    pub priority: u16,
+    pub weight: u16,
+    pub port: u16,
+    pub host: &'static str,
+}
+
+impl Service {
+    /// The record as it follows the name that was asked for: type, class, a minute, and its data.
+    fn record(&self) -> Vec<u8> {
+        let mut data: Vec<u8> =
+            [self.priority, self.weight, self.port].iter().flat_map(|number| number.to_be_bytes()).collect();
+        for label in self.host.split('.') {
+            data.push(u8::try_from(label.len()).unwrap());
+            data.extend_from_slice(label.as_bytes());
+        }
+        data.push(0);
+        let length = u16::try_from(data.len()).unwrap().to_be_bytes();
+        [&[0xC0, 12][..], &SRV, &[0, 1, 0, 0, 0, 60], &length, &data].concat()
+    }
+}
+
+/// Knows that every name below one domain has the address 127.0.0.1 or services, and no other name.
 pub struct NameServer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -19,6 +46,11 @@ pub struct NameServer {
 impl NameServer {
     /// Starts with the domain, as in `.test`.
     pub fn of(domain: &'static str) -> NameServer {
+        NameServer::with_services(domain, Vec::new())
+    }
+
+    /// The same with services.
+    pub fn with_services(domain: &'static str, services: Vec<Service>) -> NameServer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let (address, asked) = (socket.local_addr().unwrap(), Arc::<Mutex<BTreeSet<String>>>::default());
         let names = asked.clone();
@@ -27,7 +59,8 @@ impl NameServer {
             while let Ok((length, from)) = socket.recv_from(&mut packet) {
                 let name = name(&packet[HEADER..length]);
                 let is_known = name.ends_with(domain);
-                let _ = socket.send_to(&answer(&packet[..length], is_known), from);
+                let own: Vec<_> = services.iter().filter(|service| service.name == name).collect();
+                let _ = socket.send_to(&answer(&packet[..length], is_known, &own), from);
                 names.lock().unwrap().insert(name);
             }
         });
@@ -55,16 +88,22 @@ fn name(question: &[u8]) -> String {
     labels.join(".").to_ascii_lowercase()
 }
 
-fn answer(query: &[u8], is_known: bool) -> Vec<u8> {
+fn answer(query: &[u8], is_known: bool, services: &[&Service]) -> Vec<u8> {
     let name: usize = labels(&query[HEADER..]).map(|label| label.len() + 1).sum::<usize>() + 1;
     let question = &query[HEADER..HEADER + name + 4];
-    let has_address = is_known && question[name..name + 2] == A;
-    let code = if is_known { 0x80 } else { 0x83 };
-    let mut answer = vec![query[0], query[1], 0x81, code, 0, 1, 0, u8::from(has_address), 0, 0, 0, 0];
-    answer.extend_from_slice(question);
-    if has_address {
+    let kind = &question[name..name + 2];
+    let records = match is_known {
         // The name of the question, a class of 1, a minute, and four bytes.
-        answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
-    }
+        true if kind == A && services.is_empty() => {
+            vec![vec![0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]]
+        }
+        true if kind == SRV => services.iter().map(|service| service.record()).collect(),
+        _ => Vec::new(),
+    };
+    let code = if is_known { 0x80 } else { 0x83 };
+    let count = u8::try_from(records.len()).unwrap();
+    let mut answer = vec![query[0], query[1], 0x81, code, 0, 1, 0, count, 0, 0, 0, 0];
+    answer.extend_from_slice(question);
+    answer.extend(records.concat());
     answer
 }

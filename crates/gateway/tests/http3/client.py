@@ -135,6 +135,8 @@ class Client(QuicConnectionProtocol):
             fields = [[name.decode(), value.decode()] for name, value in event.headers]
             if fields[0] == [":status", "100"]:
                 tell(invited=self.names[event.stream_id])
+            elif fields[0][0] == ":status" and fields[0][1].startswith("1"):
+                tell(interim=fields[0][1], fields=fields[1:])
             else:
                 response["trailers" if "fields" in response else "fields"] = fields
         elif isinstance(event, DataReceived):

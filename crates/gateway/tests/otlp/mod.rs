@@ -80,6 +80,34 @@ fn spans_arrive() {
 }
 
 #[test]
+fn the_settings_say_which_spans_are_sent_and_of_how_many_traces() {
+    let upstream = Upstream::answering(OK);
+    for (instrumentations, names) in [
+        ("balancer, router", &["kong.router", "kong.balancer"][..]),
+        (
+            "request,plugin_access",
+            &["kong", "kong.access.plugin.correlation-id", "kong.access.plugin.opentelemetry"],
+        ),
+        ("request, dns_query", &["kong", "kong.dns"]),
+    ] {
+        let mut collector = Collector::start("");
+        let plugins = format!(
+            "plugins:\n- {{name: correlation-id}}\n- name: opentelemetry\n  config:\n    traces_endpoint: \
+             grpc://127.0.0.1:{}\n    queue: {{max_batch_size: {}, max_coalescing_delay: 3600}}\n",
+            collector.port,
+            names.len()
+        );
+        let named = one_route(upstream.address).replace("127.0.0.1", "localhost");
+        let gateway = Gateway::builder(&(named + &plugins))
+            .set("tracing_instrumentations", instrumentations)
+            .set("tracing_sampling_rate", "1")
+            .start();
+        assert_eq!(gateway.get("/").status, 200);
+        assert_eq!(collector.call()["names"], serde_json::json!(names), "{instrumentations}");
+    }
+}
+
+#[test]
 fn the_nodes_log_arrives_and_what_is_said_of_deliveries_does_not() {
     let mut collector = Collector::start("");
     let plugins = format!(

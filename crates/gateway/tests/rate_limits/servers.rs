@@ -35,6 +35,30 @@ fn what_sentinels_make_the_master_is_asked() {
 }
 
 #[test]
+fn a_replica_is_asked_where_the_role_says_so() {
+    let master = RedisServer::start();
+    let follow = format!("127.0.0.1 {}", master.port);
+    let replica = RedisServer::with(&["--replicaof", &follow, "--replica-read-only", "no"], &[]);
+    eventually("it follows", || replica.ask(&["info", "replication"]).contains("master_link_status:up"));
+    let sentinel = RedisServer::sentinel("counts", &master);
+    eventually("the sentinel knows of it", || {
+        sentinel.ask(&["sentinel", "replicas", "counts"]).contains(&replica.port.to_string())
+    });
+    let upstream = Upstream::answering(HELLO);
+    for (role, is_on_master) in [("slave", false), ("any", true)] {
+        let redis = json!({
+            "sentinel_master": "counts", "sentinel_role": role, "timeout": 15_000,
+            "sentinel_nodes": [{ "host": "127.0.0.1", "port": sentinel.port }],
+        });
+        let [node] = nodes(&upstream, &json!({ "policy": "redis", "year": 1_000_000, "redis": redis }));
+        let before = (master.keys().len(), replica.keys().len());
+        assert_eq!(left(&node.get("/")), 999_999, "{role}");
+        assert_eq!(master.keys().len() > before.0, is_on_master, "{role}");
+        assert!(replica.keys().len() > before.1 || is_on_master, "{role}");
+    }
+}
+
+#[test]
 fn a_cluster_is_asked_where_the_keys_are() {
     let servers = RedisServer::cluster::<3>();
     let upstream = Upstream::answering(HELLO);

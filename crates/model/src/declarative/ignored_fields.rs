@@ -20,17 +20,14 @@ struct Row<T> {
 const ROUTES: &[Row<Route>] = &[Row {
     field: "path_handling",
     set: |r| r.path_handling != PathHandling::V0,
-    instead: "paths are joined as by v0",
+    instead: "paths are joined as by v0, unless router_flavor is traditional",
 }];
 
-const UPSTREAMS: &[Row<Upstream>] = &[
-    Row {
-        field: "healthchecks.active.type",
-        set: |u| matches!(u.healthchecks.active.r#type, ProbeType::Grpc | ProbeType::Grpcs),
-        instead: "targets are probed as by tcp",
-    },
-    Row { field: "use_srv_name", set: |u| u.use_srv_name, instead: "the Host header is the target's" },
-];
+const UPSTREAMS: &[Row<Upstream>] = &[Row {
+    field: "healthchecks.active.type",
+    set: |u| matches!(u.healthchecks.active.r#type, ProbeType::Grpc | ProbeType::Grpcs),
+    instead: "targets are probed as by tcp",
+}];
 
 impl Document {
     /// The fields that are accepted but have no effect: a line for each of the first `most`, and how many more there

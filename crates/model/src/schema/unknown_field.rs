@@ -11,7 +11,6 @@ const NOT_SUPPORTED: &[&str] = &[
     "licenses",
     "partials",
     "_plugin_configs",
-    "expression",
     "condition",
 ];
 

@@ -14,6 +14,16 @@ const SHARED_BYTES: usize = 2 * 1024;
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
+/// The fields that a message of these versions must not have (RFC 9113, 8.2.2). TE is written where it may be.
+const CONNECTION_SPECIFIC: KnownSet = KnownSet::of(&[
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::Te,
+    Known::TransferEncoding,
+    Known::Upgrade,
+]);
+
 /// A request as it arrived.
 pub struct Arrived<'r> {
     /// Its head, in the form of the crates.
@@ -68,6 +78,7 @@ pub fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Res
     head.framing = body_framing(fields, is_over)?;
     head.expect_continue = match fields.get(EXPECT) {
         None => false,
+        Some(value) if value.is_empty() => false,
         Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
             return Err(ParseError::ExpectUnknown);
         }
@@ -174,8 +185,8 @@ impl Fields {
 
     /// Takes fields, but those of one connection alone and these.
     pub fn take(&mut self, headers: &Headers, but: KnownSet) {
-        let is_left_out = |known: Known| known.is_hop_by_hop() || but.holds(known);
-        for field in headers.iter().filter(|field| !is_left_out(field.known)) {
+        let but = but.with(CONNECTION_SPECIFIC);
+        for field in headers.iter().filter(|field| !but.holds(field.known)) {
             self.append(field.name, field.value);
         }
     }

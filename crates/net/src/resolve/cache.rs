@@ -1,5 +1,6 @@
 //! The DNS cache. Readers take no lock; a new name copies one small shard.
 
+use super::stats::Counters;
 use super::{Addresses, Lookup, ResolveError};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use foldhash::HashMap;
@@ -46,6 +47,11 @@ impl Cache {
         shard.load().get(name).cloned().unwrap_or(fresh)
     }
 
+    /// All slots, in no order.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Arc<Slot>> {
+        self.shards.iter().flat_map(|shard| shard.load().values().cloned().collect::<Vec<_>>())
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.load().len()).sum()
@@ -73,6 +79,7 @@ pub(super) struct Slot {
     answer: ArcSwapOption<Answer>,
     renewing: AtomicBool,
     news: Notify,
+    pub(super) counters: Counters,
 }
 
 /// The result of a query.
@@ -93,6 +100,7 @@ impl Slot {
             answer: ArcSwapOption::empty(),
             renewing: AtomicBool::new(false),
             news: Notify::new(),
+            counters: Counters::default(),
         }
     }
 

@@ -7,8 +7,11 @@
 mod cache;
 mod hosts;
 mod query;
+mod stats;
 #[cfg(test)]
 mod tests;
+
+pub use stats::{LookupStats, NameStats, QueryStats};
 
 use cache::{Cache, Renewal, Slot};
 use hosts::Hosts;
@@ -63,7 +66,7 @@ impl Default for ResolverOptions {
 }
 
 /// One step of Kong's `dns_order`. `CNAME` is no step: aliases are followed in every one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lookup {
     /// The type of records that answered for this name last time.
     Last,
@@ -76,14 +79,23 @@ pub enum Lookup {
 }
 
 /// One address of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// Where to connect.
     pub ip: IpAddr,
     /// The port that an SRV record names; it overrides the configured one.
     pub port: Option<u16>,
-    /// The weight that an SRV record names, unless 0; it overrides the target's.
+    /// The weight that an SRV record names, at least 1; it overrides the target's.
     pub weight: Option<u16>,
+    /// The host that an SRV record names.
+    pub srv_name: Option<Arc<str>>,
+}
+
+impl Address {
+    /// One that comes without an SRV record.
+    fn plain(ip: IpAddr) -> Self {
+        Self { ip, port: None, weight: None, srv_name: None }
+    }
 }
 
 /// The addresses of a name, at least one.
@@ -93,6 +105,8 @@ pub struct Addresses {
     pub entries: Box<[Address]>,
     /// When the answer is due to be renewed. None: never.
     pub expires: Option<Instant>,
+    /// Of SRV records: the sums of the weights up to each entry.
+    turns: Option<Box<[u64]>>,
 }
 
 /// Why a name has no address.
@@ -154,18 +168,40 @@ impl Resolver {
             return Ok(addresses);
         }
         let slot = self.cache.slot(&name);
-        if let Some(known) = self.known(&slot) {
+        if let Some((known, is_stale)) = self.known(&slot) {
+            slot.counters.hit(is_stale);
             return known;
         }
         let news = slot.news();
         tokio::pin!(news);
         news.as_mut().enable();
         // The answer may have come just before `news` began to listen.
-        if let Some(known) = self.known(&slot) {
+        if let Some((known, is_stale)) = self.known(&slot) {
+            slot.counters.hit(is_stale);
             return known;
         }
+        slot.counters.miss();
         news.await;
         slot.answer().as_ref().map_or_else(|| Err(stopped()), |answer| answer.result.clone())
+    }
+
+    /// What is known of a host name without waiting. Starts the renewal of an expired answer.
+    pub fn cached(&self, host: &str) -> Option<Arc<Addresses>> {
+        let (known, _) = self.known(&self.cache.slot(&lowercase(host)))?;
+        known.ok()
+    }
+
+    /// What was done for each name that the cache holds, in the order of names.
+    pub fn stats(&self) -> Vec<NameStats> {
+        let of_slot = |slot: Arc<Slot>| NameStats {
+            name: slot.name.to_string(),
+            source: slot.answer().as_deref().and_then(|answer| answer.source),
+            lookups: slot.counters.lookups(),
+            queries: slot.counters.queries(),
+        };
+        let mut stats: Vec<_> = self.cache.slots().map(of_slot).collect();
+        stats.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        stats
     }
 
     /// The same where there is no resolver: of the text of an IP address.
@@ -173,17 +209,18 @@ impl Resolver {
         literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
     }
 
-    /// The answer that is available without waiting. Starts the renewal of an expired one.
-    fn known(&self, slot: &Arc<Slot>) -> Option<Result<Arc<Addresses>, ResolveError>> {
+    /// The answer that is available without waiting, and whether it has expired. Starts the renewal of one that has.
+    fn known(&self, slot: &Arc<Slot>) -> Option<(Result<Arc<Addresses>, ResolveError>, bool)> {
         let now = Instant::now();
         let answer = slot.answer();
         if let Some(answer) = answer.as_deref().filter(|answer| now < answer.fresh_until) {
-            return Some(answer.result.clone());
+            return Some((answer.result.clone(), false));
         }
         if slot.begin_renewal().is_some_and(|renewal| self.jobs.send(renewal).is_err()) {
-            return Some(Err(stopped()));
+            return Some((Err(stopped()), false));
         }
-        answer.as_deref().filter(|answer| now < answer.stale_until).map(|answer| answer.result.clone())
+        let stale = answer.as_deref().filter(|answer| now < answer.stale_until)?;
+        Some((stale.result.clone(), true))
     }
 }
 
@@ -205,9 +242,35 @@ fn lowercase(name: &str) -> Cow<'_, str> {
 }
 
 impl Addresses {
-    /// Where to connect, beginning with this one of them and going around. SRV records name their own ports.
-    pub fn sockets(&self, port: u16, first: usize) -> impl Iterator<Item = SocketAddr> {
-        let count = self.entries.len();
+    /// From the entries of an answer.
+    fn new(entries: Box<[Address]>, expires: Option<Instant>) -> Self {
+        let turns = entries.iter().all(|entry| entry.weight.is_some()).then(|| turns(&entries));
+        Self { entries, expires, turns }
+    }
+
+    /// Whether SRV records give the addresses weights.
+    pub fn are_weighted(&self) -> bool {
+        self.turns.is_some()
+    }
+
+    /// The host that an SRV record names for an address, if one does.
+    pub fn srv_name(&self, address: SocketAddr) -> Option<&Arc<str>> {
+        let is_it = |entry: &&Address| (entry.ip, entry.port) == (address.ip(), Some(address.port()));
+        self.entries.iter().find(is_it)?.srv_name.as_ref()
+    }
+
+    /// The entry whose turn it is: each has as many turns as its weight.
+    fn at(&self, turn: usize) -> usize {
+        let Some(turns) = &self.turns else { return turn };
+        let total = turns.last().copied().unwrap_or_default().max(1);
+        // Successive turns and random ones are spread alike (Fibonacci hashing).
+        let drawn = ((turn as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16) % total;
+        turns.partition_point(|sum| *sum <= drawn)
+    }
+
+    /// Where to connect, beginning with the one whose turn it is and going around. SRV records name their own ports.
+    pub fn sockets(&self, port: u16, turn: usize) -> impl Iterator<Item = SocketAddr> {
+        let (count, first) = (self.entries.len(), self.at(turn));
         let around = (0..count).map(move |turn| first.wrapping_add(turn) % count);
         around.map(move |index| {
             let entry = &self.entries[index];
@@ -216,7 +279,23 @@ impl Addresses {
     }
 
     fn fixed(ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        let entries = ips.into_iter().map(|ip| Address { ip, port: None, weight: None }).collect();
-        Self { entries, expires: None }
+        Self::new(ips.into_iter().map(Address::plain).collect(), None)
     }
+}
+
+/// What the weight of a record is multiplied by, so that it can be divided among the addresses of its host.
+const SHARES: u64 = 840;
+
+/// The sums of weights up to each entry. The addresses of one record share its weight.
+fn turns(entries: &[Address]) -> Box<[u64]> {
+    let is_same = |a: &Address, b: &Address| (&a.srv_name, a.port) == (&b.srv_name, b.port);
+    let share = |entry: &Address| {
+        let among = entries.iter().filter(|other| is_same(entry, other)).count() as u64;
+        u64::from(entry.weight.unwrap_or(1)) * SHARES / among
+    };
+    let sums = entries.iter().scan(0, |sum, entry| {
+        *sum += share(entry);
+        Some(*sum)
+    });
+    sums.collect()
 }

@@ -1,6 +1,6 @@
 //! Queries the DNS, on the resolver's own thread.
 
-use super::cache::{Answer, Renewal};
+use super::cache::{Answer, Renewal, Slot};
 use super::{Address, Addresses, Lookup, ResolveError, ResolverOptions};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -89,22 +89,24 @@ impl Asker {
             return;
         }
         let last = slot.answer().as_deref().and_then(|answer| answer.source);
-        let asked = self.ask(&slot.name, last).await;
+        let asked = self.ask(slot, last).await;
         let answer = self.answer(asked, slot.answer().as_deref());
         renewal.complete(answer);
     }
 
     /// Tries the steps of the order. Reports a name as missing only if every step does.
-    async fn ask(&self, host: &str, last: Option<Lookup>) -> Result<(Lookup, Found), ResolveError> {
-        let name = Name::from_utf8(host).map_err(|_| ResolveError::InvalidName)?;
+    async fn ask(&self, slot: &Slot, last: Option<Lookup>) -> Result<(Lookup, Found), ResolveError> {
+        let name = Name::from_utf8(&slot.name).map_err(|_| ResolveError::InvalidName)?;
         let mut outcome = ResolveError::NotFound;
         for step in self.steps(last) {
+            let start = Instant::now();
             let found = match step {
                 Lookup::Srv => self.services(&name).await,
                 Lookup::A => self.addresses(&name, RecordType::A).await,
                 Lookup::Aaaa => self.addresses(&name, RecordType::AAAA).await,
                 Lookup::Last => continue,
             };
+            slot.counters.query(step, &found, start.elapsed());
             match found {
                 Ok(found) => return Ok((step, found)),
                 Err(ResolveError::NotFound) => {}
@@ -124,8 +126,7 @@ impl Asker {
         let lookup = self.client.lookup(name.clone(), kind).await.map_err(failure)?;
         let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
         let ttl = records.clone().map(|record| record.ttl).min().unwrap_or_default();
-        let entries: Vec<_> =
-            records.filter_map(ip).map(|ip| Address { ip, port: None, weight: None }).collect();
+        let entries: Vec<_> = records.filter_map(ip).map(Address::plain).collect();
         if entries.is_empty() { Err(ResolveError::NotFound) } else { Ok(Found { entries, ttl }) }
     }
 
@@ -141,8 +142,11 @@ impl Asker {
         {
             match self.host(srv, lookup.additionals()).await {
                 Ok(host) => {
-                    let weight = (srv.weight != 0).then_some(srv.weight);
-                    let entry = |address: Address| Address { ip: address.ip, port: Some(srv.port), weight };
+                    // As in Kong, a weight of 0 is the least there is.
+                    let (port, weight) = (Some(srv.port), Some(srv.weight.max(1)));
+                    let srv_name: Arc<str> = srv.target.to_ascii().trim_end_matches('.').into();
+                    let named = |ip| Address { ip, port, weight, srv_name: Some(srv_name.clone()) };
+                    let entry = |address: Address| named(address.ip);
                     found.entries.extend(host.entries.into_iter().map(entry));
                     found.ttl = found.ttl.min(ttl).min(host.ttl);
                 }
@@ -160,8 +164,7 @@ impl Asker {
                 additionals.iter().filter(|record| record.name == srv.target && record.record_type() == kind);
             let ttl = brought.clone().map(|record| record.ttl).min();
             if let Some(ttl) = ttl {
-                let entry = |ip| Address { ip, port: None, weight: None };
-                return Ok(Found { entries: brought.filter_map(ip).map(entry).collect(), ttl });
+                return Ok(Found { entries: brought.filter_map(ip).map(Address::plain).collect(), ttl });
             }
             match self.addresses(&srv.target, kind).await {
                 Ok(found) => return Ok(found),
@@ -206,7 +209,7 @@ impl Asker {
     fn success(&self, now: Instant, step: Lookup, found: Found) -> Answer {
         let ttl = Duration::from_secs(found.ttl.max(SHORTEST_TTL).into());
         let fresh_until = now + self.options.valid_ttl.unwrap_or(ttl);
-        let addresses = Addresses { entries: found.entries.into(), expires: Some(fresh_until) };
+        let addresses = Addresses::new(found.entries.into(), Some(fresh_until));
         Answer {
             result: Ok(Arc::new(addresses)),
             source: Some(step),

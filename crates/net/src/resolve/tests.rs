@@ -120,7 +120,7 @@ fn srv(priority: u16, weight: u16, port: u16, target: &str) -> RData {
 }
 
 fn plain(text: &str) -> Address {
-    Address { ip: text.parse().unwrap(), port: None, weight: None }
+    Address::plain(text.parse().unwrap())
 }
 
 async fn ips(resolver: &Resolver, host: &str) -> Vec<String> {
@@ -251,13 +251,27 @@ async fn services_bring_ports_and_weights() {
     dns.set("two.test.", &[(300, a(3))]);
     let resolver = dns.resolver(|_| {});
     let addresses = resolver.resolve("svc.test").await.unwrap();
-    let address = |ip, port, weight| Address { port: Some(port), weight, ..plain(ip) };
+    let address = |ip, port, weight, name: &str| Address {
+        port: Some(port),
+        weight: Some(weight),
+        srv_name: Some(name.into()),
+        ..plain(ip)
+    };
     let expected = [
-        address("192.0.2.1", 8001, Some(10)),
-        address("192.0.2.2", 8001, Some(10)),
-        address("192.0.2.3", 8002, None),
+        address("192.0.2.1", 8001, 10, "one.test"),
+        address("192.0.2.2", 8001, 10, "one.test"),
+        address("192.0.2.3", 8002, 1, "two.test"),
     ];
     assert_eq!(*addresses.entries, expected);
+    let mut counts = [0; 3];
+    for turn in 0..11_000 {
+        let first = addresses.sockets(80, turn).next().unwrap();
+        counts[usize::from(first.ip().to_string().as_bytes()[8] - b'1')] += 1;
+    }
+    assert!((4_900..5_100).contains(&counts[0]) && (4_900..5_100).contains(&counts[1]), "{counts:?}");
+    assert!((950..1_050).contains(&counts[2]), "{counts:?}");
+    let two = addresses.srv_name(([192, 0, 2, 3], 8002).into());
+    assert_eq!(two.map(|name| &**name), Some("two.test"));
     assert!(addresses.expires.unwrap() <= Instant::now() + Duration::from_secs(30));
     assert_eq!(dns.asked_for("far.test.", RecordType::A), 0);
 }

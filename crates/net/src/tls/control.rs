@@ -1,6 +1,6 @@
 //! TLS on the listeners that operators connect to, such as the Admin API's.
 
-use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, TlsOptions, provider};
+use super::{CertifiedKey, HTTP1, HTTP2, Problem, Subject, TlsError, TlsOptions, provider};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
@@ -8,16 +8,18 @@ use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
 /// What such a listener's connections are accepted with: one certificate for every name and, where authorities are
-/// given, only clients that show a certificate of theirs.
+/// given, only clients that show a certificate of theirs. `http2` offers HTTP/2 too.
 pub fn server_config(
     options: &TlsOptions,
     certificate: Arc<CertifiedKey>,
     authorities: Option<Vec<CertificateDer<'static>>>,
+    http2: bool,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let builder =
         builder(options, authorities).map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certificate)));
-    config.alpn_protocols = vec![HTTP1.to_vec()];
+    let offered: &[&[u8]] = if http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
+    config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
 

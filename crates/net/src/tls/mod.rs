@@ -31,7 +31,7 @@ pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, certified_key, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
-pub use server::{ServerTls, TlsOptions, Version};
+pub use server::{ServerTls, TlsOptions, Version, negotiated};
 pub use stapling::keep_fresh;
 
 use rustls::crypto::CryptoProvider;

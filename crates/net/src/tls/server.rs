@@ -21,6 +21,17 @@ pub enum Version {
     Tls13,
 }
 
+/// The protocol and the cipher suite that a client and a listener have agreed on, by their names in nginx and in IANA's
+/// registry.
+pub fn negotiated(connection: &rustls::ServerConnection) -> (&'static str, String) {
+    let version = match connection.protocol_version() {
+        Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+        _ => "TLSv1.2",
+    };
+    let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+    (version, suite.unwrap_or_default().replacen("TLS13_", "TLS_", 1))
+}
+
 /// How listeners speak TLS.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {

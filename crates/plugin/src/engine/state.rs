@@ -1,21 +1,23 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{BodyReservation, Configuration, Connection};
-use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
 use crate::views::Route;
+use crate::{Instrumentations, LocalResponse, TracedStep};
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use weir_http1::{Headers, RequestHead, ResponseHead};
+use weir_model::entity::PathHandling;
 use weir_model::{Uuid, entity};
-use weir_router::{Captures, push_encoded, upstream_path};
+use weir_router::{Captures, push_encoded, upstream_path, upstream_path_v1};
 
 /// The request's path in its one normal form, used for routing, by plugins and towards the upstream alike.
 pub enum NormalPath {
@@ -37,10 +39,14 @@ pub struct ExchangeState {
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub upgrade: Option<Box<str>>,
+    /// Whether the client takes trailers.
+    pub takes_trailers: bool,
     /// The request's path.
     pub path: NormalPath,
     /// How much of it the route's path matched.
     pub matched_path: u32,
+    /// How the service's path and the request's are joined.
+    pub path_handling: PathHandling,
     /// What the groups of the path's regex captured.
     pub captures: Option<Box<Captures>>,
     /// What a plugin has put in the place of the query.
@@ -93,8 +99,10 @@ pub fn begin(
             body: None,
             body_is_whole: false,
             upgrade: None,
+            takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
+            path_handling: PathHandling::V0,
             captures: None,
             query: None,
             route: None,
@@ -139,6 +147,21 @@ impl ExchangeState {
     /// An attempt to get a response of the upstream failed.
     pub fn try_failed(&mut self, failed: FailedTry) {
         self.extras().failed_tries.push(failed);
+    }
+
+    /// Records steps of the request from here on.
+    pub fn trace_steps(&mut self, instrumentations: Instrumentations) {
+        self.extras().instrumentations = Some(instrumentations);
+    }
+
+    /// What is recorded of the request, where anything is.
+    pub fn instrumentations(&self) -> Option<Instrumentations> {
+        self.extras.as_ref()?.instrumentations
+    }
+
+    /// Records a step.
+    pub fn step_done(&mut self, name: impl Into<Cow<'static, str>>, start: Instant, end: Instant) {
+        self.extras().steps.push(TracedStep { name: name.into(), start, end });
     }
 
     // ---- who calls ----
@@ -289,7 +312,13 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
     let matched = exchange.engine.matched_path as usize;
     match exchange.upstream_path() {
         Some(path) => push_encoded(out, path),
-        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, strips_path),
+        None => {
+            let join = match exchange.engine.path_handling {
+                PathHandling::V0 => upstream_path,
+                PathHandling::V1 => upstream_path_v1,
+            };
+            join(out, service.path.as_deref(), exchange.path(), matched, strips_path);
+        }
     }
     if let Some(query) = exchange.query() {
         out.push(b'?');
@@ -301,13 +330,18 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
 pub struct SessionState {
     /// The route that it took.
     pub route: Option<Arc<Route>>,
+    /// The attempts to reach the upstream that failed.
+    pub failed_tries: Vec<FailedTry>,
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub upstream: Option<(SocketAddr, Instant, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
 }
 
 impl SessionState {
     pub(crate) fn new() -> Self {
-        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None }
+        let started = (Instant::now(), SystemTime::now());
+        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
     }
 
     /// It has come to its end.

@@ -1,10 +1,11 @@
 //! What few exchanges have, since plugins ask for it: boxed, so that the others have no room for it.
 
 use super::{ConsumerIndex, Exchange, ServiceOverride};
-use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
+use crate::exchange::upstream_replacement::{Prepare, Replace};
+use crate::{Instrumentations, LocalResponse, TracedStep};
 use std::net::SocketAddr;
 use std::time::Instant;
 use weir_http1::{Framing, Headers};
@@ -44,19 +45,24 @@ pub struct FailedTry {
 /// What few exchanges have.
 #[derive(Default)]
 pub(crate) struct Extras {
-    path: Option<String>,
-    host: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) host: Option<String>,
     pub(crate) request: Vec<RequestObserver>,
     /// So many of them have seen what was collected, as it came.
     pub(crate) seen: usize,
     pub(crate) response: Vec<Box<dyn Observer>>,
     pub(crate) upstream: Vec<Box<dyn Observer>>,
+    pub(crate) replace: Option<Replace>,
+    pub(crate) in_background: Option<Prepare>,
     pub(crate) body_changes: BodyChanges,
     caller: Vec<u8>,
     groups: Vec<String>,
     /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
     pub(crate) earlier_consumers: Vec<(i32, Option<ConsumerIndex>)>,
     pub(crate) failed_tries: Vec<FailedTry>,
+    /// What is recorded of the request for tracing plugins, where anything is.
+    pub(crate) instrumentations: Option<Instrumentations>,
+    pub(crate) steps: Vec<TracedStep>,
     /// What plugins have changed of how the service is reached.
     pub(crate) service: Option<ServiceOverride>,
     /// The client's port, where a trusted proxy has named it.
@@ -203,5 +209,10 @@ impl Exchange {
     /// [`Exchange::upstream_address`] is known, which is the one that decided.
     pub fn failed_tries(&self) -> &[FailedTry] {
         self.engine.extras.as_ref().map_or(&[], |extras| &extras.failed_tries)
+    }
+
+    /// The steps that were recorded, by `tracing_instrumentations`.
+    pub fn traced_steps(&self) -> &[TracedStep] {
+        self.engine.extras.as_ref().map_or(&[], |extras| &extras.steps)
     }
 }

@@ -62,7 +62,7 @@ mod tests {
     use super::ResponseSource;
     use crate::engine;
     use crate::testing::{Gateway, failed};
-    use crate::{Exchange, LocalResponse, Source};
+    use crate::{ErrorTemplates, Exchange, LocalResponse, Source};
 
     fn answered(exchange: &mut Exchange) {
         exchange.engine.service_status = Some(exchange.response.status);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_response_of_the_gateways_own_is_an_exit_or_an_error() {
         let mut exchange = Gateway::new(&[]).exchange("GET /");
-        LocalResponse::message(403, "no").write(&mut exchange);
+        LocalResponse::message(403, "no").write(&mut exchange, &ErrorTemplates::default());
         assert_eq!(exchange.response_source(), ResponseSource::Exit);
         failed(&mut exchange);
         assert_eq!(exchange.response_source(), ResponseSource::Error);

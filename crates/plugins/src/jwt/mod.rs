@@ -22,7 +22,7 @@
 //! `Bearer`, the headers `header_names`; the same token in several places counts once. The claim `key_claim_name`, or
 //! else the header member of that name, contains the `key` of a credential. The credential determines the algorithm and
 //! the key that verify the signature; the token cannot choose them. The algorithms are HS256, HS384, HS512, RS256,
-//! RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA (Ed25519). Expiry is checked only if
+//! RS384, RS512, PS256, PS384, PS512 (with a salt of any length), ES256, ES384, ES512 and EdDSA (Ed25519). Expiry is checked only if
 //! `claims_to_verify` has `exp`.
 //!
 //! ## Keys of an issuer
@@ -83,6 +83,7 @@ mod credential;
 mod jwk;
 mod jwks;
 mod key;
+mod pss;
 mod roca;
 mod secrets;
 mod token;

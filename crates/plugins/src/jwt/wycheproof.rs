@@ -114,20 +114,22 @@ fn rsa_pss() {
     use rsa_pss_verify::TestName::*;
     let mut tally = ResultCounts::default();
     for set in [
+        RsaPss2048Sha256Mgf1SaltLen0,
         RsaPss2048Sha256Mgf1SaltLen32,
         RsaPss2048Sha384Mgf1SaltLen48,
         RsaPss3072Sha256Mgf1SaltLen32,
         RsaPss4096Sha256Mgf1SaltLen32,
         RsaPss4096Sha384Mgf1SaltLen48,
+        RsaPss4096Sha512Mgf1SaltLen32,
         RsaPss4096Sha512Mgf1SaltLen64,
         RsaPssmisc,
     ] {
         for group in rsa_pss_verify::TestSet::load(set).unwrap().test_groups {
-            // RFC 7518 has one hash for both and a salt as long as that.
-            let name = match (group.hash, group.mgf_hash, group.salt_size) {
-                (HashFunction::Sha2_256, Some(HashFunction::Sha2_256), 32) => "PS256",
-                (HashFunction::Sha2_384, Some(HashFunction::Sha2_384), 48) => "PS384",
-                (HashFunction::Sha2_512, Some(HashFunction::Sha2_512), 64) => "PS512",
+            // RFC 7518 has one hash for both.
+            let name = match (group.hash, group.mgf_hash) {
+                (HashFunction::Sha2_256, Some(HashFunction::Sha2_256)) => "PS256",
+                (HashFunction::Sha2_384, Some(HashFunction::Sha2_384)) => "PS384",
+                (HashFunction::Sha2_512, Some(HashFunction::Sha2_512)) => "PS512",
                 _ => continue,
             };
             let Some(verifier) = Verifier::of_public_key(name, &group.der) else {
@@ -135,15 +137,15 @@ fn rsa_pss() {
                 continue;
             };
             for test in &group.tests {
-                tally.ask(
-                    format!("{set:?} {}", test.tc_id),
-                    &test.result,
-                    verifier.verifies(&test.msg, &test.sig),
-                );
+                // These are refused by those who insist on one length of the salt.
+                let has_other_salt = test.comment.starts_with("s_len changed");
+                let expected = if has_other_salt { &TestResult::Valid } else { &test.result };
+                let what = format!("{set:?} {}", test.tc_id);
+                tally.ask(what, expected, verifier.verifies(&test.msg, &test.sig));
             }
         }
     }
-    tally.check(500);
+    tally.check(800);
 }
 
 #[test]

@@ -15,7 +15,8 @@
 //! `curl -H 'apikey: correct-horse-battery' http://localhost:8000/orders`
 //!
 //! For each of `key_names` in turn, the plugin looks for the key in the headers, the query string and, with
-//! `key_in_body`, the fields of an urlencoded, multipart or JSON body. A credential's `ttl` counts from its
+//! `key_in_body`, the fields of an urlencoded, multipart or JSON body. A name with underscores also means the header
+//! that has hyphens in their place. A credential's `ttl` counts from its
 //! `created_at`, or from when the configuration was loaded if it has none.
 //!
 //! ## To the upstream
@@ -86,9 +87,29 @@ pub(super) struct Config {
     pub realm: Option<String>,
 }
 
+/// A name that may hold the key.
+struct KeyName {
+    name: String,
+    /// The header that it means besides, with hyphens in the place of underscores.
+    hyphenated: Option<String>,
+}
+
+impl KeyName {
+    fn new(name: &str) -> Self {
+        let hyphenated = name.contains('_').then(|| name.replace('_', "-"));
+        Self { name: name.to_owned(), hyphenated }
+    }
+
+    /// The names of headers that it means.
+    fn headers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.hyphenated.as_deref())
+    }
+}
+
 /// One configured instance.
 pub(super) struct KeyAuth {
     config: Config,
+    names: Vec<KeyName>,
     challenge: String,
     fallback: Fallback,
     keys: Arc<Keys>,
@@ -105,7 +126,8 @@ impl Plugin for KeyAuth {
         let challenge =
             config.realm.as_ref().map_or_else(|| "Key".to_owned(), |realm| format!("Key realm=\"{realm}\""));
         let fallback = Fallback::of(config.anonymous.as_deref(), build);
-        Ok(Self { challenge, fallback, keys: build.once(Keys::new), config })
+        let names = config.key_names.iter().map(|name| KeyName::new(name)).collect();
+        Ok(Self { challenge, fallback, keys: build.once(Keys::new), names, config })
     }
 }
 
@@ -200,7 +222,7 @@ impl<'a> Found<'a> {
 
 impl KeyAuth {
     fn authenticate(&self, exchange: &mut Exchange) -> Result<(), &'static str> {
-        for name in &self.config.key_names {
+        for name in &self.names {
             match self.find(exchange, name) {
                 Found::Key(key) => {
                     let owner = (!key.is_empty()).then(|| self.keys.owner(&key));
@@ -219,17 +241,23 @@ impl KeyAuth {
         Err(NO_KEY)
     }
 
-    fn find<'a>(&self, exchange: &'a Exchange, name: &'a str) -> Found<'a> {
-        let in_headers = || Found::of(exchange.request.headers.get_all(name).map(|value| Some(value.into())));
+    fn find<'a>(&self, exchange: &'a Exchange, key_name: &'a KeyName) -> Found<'a> {
+        let name = &*key_name.name;
+        let in_header =
+            |name| Found::of(exchange.request.headers.get_all(name).map(|value| Some(value.into())));
+        let in_headers =
+            || key_name.headers().fold(Found::Nothing, |found, name| found.or_else(|| in_header(name)));
         let in_query = || in_form(exchange.query().unwrap_or_default(), name);
-        let nothing = || Found::Nothing;
-        let found = if self.config.key_in_header { in_headers() } else { nothing() };
+        let found = if self.config.key_in_header { in_headers() } else { Found::Nothing };
         let found = if self.config.key_in_query { found.or_else(in_query) } else { found };
         if self.config.key_in_body { found.or_else(|| body::find(exchange, name)) } else { found }
     }
 
-    fn hide(&self, exchange: &mut Exchange, name: &str) {
-        exchange.request.headers.remove(name);
+    fn hide(&self, exchange: &mut Exchange, key_name: &KeyName) {
+        for header in key_name.headers() {
+            exchange.request.headers.remove(header);
+        }
+        let name = &*key_name.name;
         let shorter =
             exchange.query().filter(|query| holds(query, name)).map(|query| form::without(query, name));
         if let Some(query) = shorter {

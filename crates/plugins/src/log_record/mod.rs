@@ -5,16 +5,18 @@ mod headers;
 mod session;
 #[cfg(test)]
 mod tests;
+mod tries;
 
 pub(super) use custom::{CustomFields, constant};
 
+use crate::correlation_id::CorrelationIdOf;
 use headers::headers;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 use weir_plugin::form;
 use weir_plugin::json_text::{self, Object, integer, raw};
-use weir_plugin::{Exchange, FailedTry, Known, Latencies, Session, Source, WORKSPACE, host_end};
+use weir_plugin::{Exchange, Known, Latencies, Session, Source, WORKSPACE, host_end};
 
 /// Nanoseconds in a millisecond.
 const NANOSECONDS: u64 = 1_000_000;
@@ -57,13 +59,16 @@ impl LogRecord {
     }
 }
 
-/// The trace id in each format that the upstream gets, stored by tracing plugins.
+/// The trace id in each format that the client sent and that the upstream gets, stored by tracing plugins.
 #[derive(Default)]
 pub(super) struct TraceIds(Vec<(&'static str, String)>);
 
 impl TraceIds {
+    /// Adds a format, unless it is there already.
     pub(super) fn add(&mut self, format: &'static str, id: String) {
-        self.0.push((format, id));
+        if self.0.iter().all(|(known, _)| *known != format) {
+            self.0.push((format, id));
+        }
     }
 }
 
@@ -75,7 +80,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","upstream_uri":"#);
     upstream_uri(out, exchange);
     raw(out, r#","upstream_status":""#);
-    exchange.upstream_status().into_iter().for_each(|status| integer(out, status.into()));
+    upstream_statuses(out, exchange);
     raw(out, r#"","response":{"status":"#);
     integer(out, exchange.response.status.into());
     raw(out, r#","headers""#);
@@ -97,12 +102,30 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     error(out, exchange);
     workspace(out);
     let mut object = Object::resume(out);
+    if let Some(CorrelationIdOf(id)) = exchange.extensions.get() {
+        object.text("correlation_id", id);
+    }
     if let Some(TraceIds(ids)) = exchange.extensions.get().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
         ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
         inner.close();
     }
     object.close();
+}
+
+/// The status of each attempt in turn, as nginx lists them: what the upstream sent, or the error that took its place.
+fn upstream_statuses(out: &mut Vec<u8>, exchange: &Exchange) {
+    let failed = exchange.failed_tries().iter().map(|tried| tried.code);
+    // An attempt that another one did not follow is not among the failed ones, if there was a connection.
+    let unanswered =
+        || exchange.upstream_address().map(|_| exchange.response.status).filter(|status| *status >= 500);
+    let last = exchange.upstream_status().or_else(unanswered);
+    for (at, status) in failed.chain(last).enumerate() {
+        if at > 0 {
+            raw(out, ", ");
+        }
+        integer(out, status.into());
+    }
 }
 
 fn workspace(out: &mut Vec<u8>) {
@@ -257,60 +280,16 @@ fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &La
     }
 }
 
-/// The attempts to reach the upstream: those that failed, then the one that did not.
+/// The attempts to reach the upstream.
 fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &Latencies) {
     let failed = exchange.failed_tries();
     let after = |duration: Duration| started.saturating_add(whole_nanoseconds(duration));
     let at = |moment: Instant| after(moment.saturating_duration_since(exchange.timing.start));
-    out.push(b'[');
-    for (place, failed) in failed.iter().enumerate() {
-        if place > 0 {
-            out.push(b',');
-        }
-        failed_try(out, failed, at(failed.start));
-    }
     let start = match failed.last() {
         Some(last) => Some(at(last.end)),
         None => exchange.timing.upstream_start.map(|_| after(latencies.kong)),
     };
-    if let Some((address, start)) = exchange.upstream_address().zip(start) {
-        if !failed.is_empty() {
-            out.push(b',');
-        }
-        begin_try(out, Some(address.ip()), address.port(), start);
-        raw(out, r#","balancer_latency":0,"balancer_latency_ns":0}"#);
-    }
-    out.push(b']');
-}
-
-fn failed_try(out: &mut Vec<u8>, failed: &FailedTry, began: u64) {
-    let latency = failed.end.saturating_duration_since(failed.start);
-    begin_try(out, failed.address.map(|address| address.ip()), failed.port, began);
-    let mut object = Object::resume(out);
-    object.number("balancer_latency", whole(latency));
-    object.number("balancer_latency_ns", whole_nanoseconds(latency));
-    object.text("state", b"failed");
-    object.number("code", failed.code.into());
-    object.close();
-}
-
-fn begin_try(out: &mut Vec<u8>, ip: Option<IpAddr>, port: u16, began: u64) {
-    let mut text = itoa::Buffer::new();
-    let nanoseconds = text.format(began).as_bytes();
-    // Without its last six digits it is in milliseconds.
-    let milliseconds = nanoseconds.len().checked_sub(6).filter(|length| *length > 0);
-    raw(out, r#"{"balancer_start":"#);
-    out.extend_from_slice(milliseconds.map_or(b"0", |length| &nanoseconds[..length]));
-    raw(out, r#","balancer_start_ns":"#);
-    out.extend_from_slice(nanoseconds);
-    if let Some(ip) = ip {
-        raw(out, r#","ip":""#);
-        address(out, ip);
-        raw(out, r#"","port":"#);
-    } else {
-        raw(out, r#","port":"#);
-    }
-    integer(out, port.into());
+    tries::write(out, failed, at, exchange.upstream_address().zip(start));
 }
 
 /// Who made the response.

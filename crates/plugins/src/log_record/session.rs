@@ -1,12 +1,21 @@
 //! The record of a session of a stream listener.
 
-use super::{address, milliseconds, whole, workspace};
+use super::{address, milliseconds, nanoseconds, tries, whole, workspace};
+use std::time::Instant;
 use weir_plugin::json_text::Object;
 use weir_plugin::{Route, Service, Session};
 
 pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     let mut object = Object::open(out);
     let mut inner = Object::open(object.key("session"));
+    if let Some(session_tls) = &session.tls {
+        let mut tls = Object::open(inner.key("tls"));
+        tls.text("version", session_tls.version.as_bytes());
+        tls.text("cipher", session_tls.cipher.as_bytes());
+        // Stream listeners ask for no certificate.
+        tls.text("client_verify", b"NONE");
+        tls.close();
+    }
     inner.number("received", session.received);
     inner.number("sent", session.sent);
     inner.number("status", session.status.into());
@@ -25,6 +34,9 @@ pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     }
     if let Some(json) = session.service().map(Service::json) {
         object.raw("service", json);
+        let at = |moment: Instant| nanoseconds(session.time_of(moment));
+        let reached = session.upstream().map(|(address, start, _)| (address, at(start)));
+        tries::write(object.key("tries"), session.failed_tries(), at, reached);
     }
     let place = object.key("client_ip");
     place.push(b'"');

@@ -6,8 +6,8 @@ use proptest::sample::select;
 use serde_json::json;
 use std::collections::BTreeMap;
 use weir_plugin::testing::{self, Gateway, entity, id};
-use weir_plugin::{ConsumerIndex, Credential};
-use weir_plugin::{Headers, Json, LogFieldMode, Uuid};
+use weir_plugin::{ConsumerIndex, Credential, FailedTry};
+use weir_plugin::{Headers, Json, LogFieldMode, SessionTls, Uuid};
 
 fn record(exchange: &Exchange, custom: &[(&str, &str)]) -> Json {
     let custom: BTreeMap<_, _> =
@@ -282,6 +282,11 @@ fn sessions_have_a_record_of_their_own() {
     assert_eq!(record["session"], json!({ "received": 10, "sent": 20, "status": 200, "server_port": 5000 }));
     assert_eq!(record["upstream"], json!({ "received": 20, "sent": 10 }));
     assert_eq!((&record["client_ip"], record.get("route")), (&json!("192.0.2.1"), None));
+    session.tls = Some(SessionTls { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384".to_owned() });
+    let text = LogRecord::new(&None).of_session(&session);
+    let record: Json = serde_json::from_slice(&text).unwrap();
+    let tls = json!({ "version": "TLSv1.3", "cipher": "TLS_AES_256_GCM_SHA384", "client_verify": "NONE" });
+    assert_eq!(record["session"]["tls"], tls);
 }
 
 #[test]

@@ -14,8 +14,9 @@
 //! A client names the trace of its request in the headers of one of the formats `w3c`, `b3` (in one header or several),
 //! `jaeger`, `ot`, `datadog`, `aws`, `gcp` and `instana`; otherwise a new trace begins. By default the upstream gets
 //! the headers of the client's format. If the client says that its trace is not sampled, Weir does not sample it; of the
-//! other traces, `sampling_rate` is the fraction that is sampled, chosen by trace id. If unset it is 0.01, the default
-//! of Kong's `tracing_sampling_rate`, which is not a setting of Weir.
+//! other traces, `sampling_rate` is the fraction that is sampled, chosen by the first eight bytes of the trace id as Kong
+//! chooses, so that all gateways on the way of a request agree. If unset it is the node's `tracing_sampling_rate`, 0.01 by
+//! default.
 //!
 //! `propagation` says which formats are read (`extract`), which headers the upstream does not get (`clear`), and which
 //! formats the upstream gets (`inject`: `preserve` is the client's format, or `default_format`, which is required with
@@ -28,6 +29,15 @@
 //! |---|---|---|
 //! | `kong` | server | `http.method`, `http.url`, `http.host`, `http.scheme`, `http.flavor`, `http.client_ip`, `http.status_code`, `http.route`, `net.peer.ip`, `kong.request.id` |
 //! | `kong.balancer`, for each attempt to reach the upstream | client | `try_count`, `net.peer.ip`, `net.peer.port`, `net.peer.name`, `http.method` |
+//!
+//! | `kong.router`, finding the route | internal | |
+//! | `kong.dns`, each look-up of an upstream's name | internal | |
+//! | `kong.rewrite.plugin.NAME`, `kong.access.plugin.NAME`, `kong.header_filter.plugin.NAME`: a plugin's hook | internal | |
+//!
+//! The node's `tracing_instrumentations` names the spans to send: `request` (`kong`), `balancer`, `router`, `dns_query`,
+//! `plugin_rewrite`, `plugin_access`, `plugin_header_filter`, or `all`. With `off`, the default, `kong` and
+//! `kong.balancer` are sent; Kong sends nothing then. `http_client` and `db_query` are accepted and have no spans: serving
+//! a request queries no database, and requests of plugins to other servers are not traced.
 //!
 //! Spans are sent as OTLP in protobuf, up to 200 at once. As in Kong, a `queue` without `max_batch_size` sends them one
 //! by one. `service.name` is `kong`; `service.version` and `service.instance.id` are those of this node.
@@ -62,13 +72,14 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-use super::trace_context::{Context, Onward, Propagation, Traces};
+use super::trace_context::{Context, Onward, Propagation, TraceId, Traces};
 use logs::Logs;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, NodeLog, Phases, Plugin, Queue, QueueConfig, Record,
+    BuildContext, Exchange, FieldError, Flow, Hooks, Instrumentations, NodeLog, Phases, Plugin, Queue,
+    QueueConfig, Record, Tracing,
 };
 
 /// The collector, and how traces are propagated.
@@ -153,6 +164,7 @@ struct Trace {
 pub(super) struct OpenTelemetry {
     traces: Traces,
     rate: f64,
+    instrumentations: Instrumentations,
     response_header: Option<String>,
     queue: Option<Queue<otlp::Span>>,
     /// Receives the node's log messages as long as it exists.
@@ -174,10 +186,12 @@ impl Plugin for OpenTelemetry {
             Some(endpoint) => Some(Arc::new(Logs(exporter::logs(&config, endpoint, build)?))),
             None => None,
         };
+        let tracing = build.retained.get::<Tracing>();
         logs.iter().for_each(|logs| build.retained.get::<NodeLog>().add(logs));
         Ok(Self {
             traces: Traces::new(&config.propagation, &config.header_type, None),
-            rate: config.sampling_rate.unwrap_or(0.01),
+            rate: config.sampling_rate.unwrap_or(tracing.sampling_rate),
+            instrumentations: tracing.instrumentations,
             response_header: config.http_response_header_for_traceid,
             queue,
             _logs: logs,
@@ -212,7 +226,7 @@ impl Hooks for OpenTelemetry {
         // A request that was answered before the access hook ran has none yet.
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
         if trace.onward.sampled {
-            for span in spans::of(exchange, &trace) {
+            for span in spans::of(exchange, &trace, self.instrumentations) {
                 let bytes = span.encoded_len();
                 queue.push(span, bytes);
             }
@@ -223,12 +237,20 @@ impl Hooks for OpenTelemetry {
 impl OpenTelemetry {
     /// Begins a span of the trace that was found, or of a new one.
     fn begin(&self, found: Option<&Context>) -> Trace {
-        let trace = found.and_then(|found| found.trace).map_or_else(|| fastrand::u128(1..), |trace| trace.id);
-        // Ids are random in their last digits at least.
-        let is_chosen = (trace as u32 as f64) < self.rate * f64::from(u32::MAX) || self.rate >= 1.0;
-        let sampled = is_chosen && found.and_then(|found| found.sampled) != Some(false);
+        let new = || TraceId { id: fastrand::u128(1..), bytes: 16 };
+        let id = found.and_then(|found| found.trace).unwrap_or_else(new);
+        let trace = id.id;
+        let sampled = is_chosen(id, self.rate) && found.and_then(|found| found.sampled) != Some(false);
         let root = fastrand::u64(1..);
         let onward = Onward { trace, span: fastrand::u64(1..), parent: root, sampled };
         Trace { onward, root, parent: found.and_then(|found| found.span.or(found.parent)) }
     }
+}
+
+/// Whether a trace is of the fraction that is sampled. By Kong's rule, so that all gateways on a request's way decide alike:
+/// the first eight bytes of its id are a number, the least significant byte first.
+fn is_chosen(trace: TraceId, rate: f64) -> bool {
+    let shift = if trace.bytes <= 8 { 0 } else { 64 };
+    let number = ((trace.id >> shift) as u64).swap_bytes();
+    rate >= 1.0 || (number as f64) < rate * 2f64.powi(64)
 }

@@ -4,12 +4,37 @@ use super::Trace;
 use super::otlp::{KeyValue, Span, SpanKind, Status, StatusCode, Value, attribute, valued};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
-use weir_plugin::{Exchange, Version, without_port};
+use weir_plugin::{Exchange, Instrumentations, TracedStep, Version, without_port};
 
-/// The span of the whole request, and one for each attempt to reach the upstream.
-pub(super) fn of(exchange: &Exchange, trace: &Trace) -> Vec<Span> {
+/// The span of the whole request, one for each recorded step, and one for each attempt to reach the upstream: those
+/// that `tracing_instrumentations` has.
+pub(super) fn of(exchange: &Exchange, trace: &Trace, on: Instrumentations) -> Vec<Span> {
     let clock = Clock { at_start: exchange.started_at(), start: exchange.timing.start };
-    let mut spans = vec![root(exchange, trace, &clock)];
+    let mut spans: Vec<_> = on.request.then(|| root(exchange, trace, &clock)).into_iter().collect();
+    spans.extend(exchange.traced_steps().iter().map(|step| of_step(step, trace, &clock)));
+    if on.balancer {
+        spans.extend(attempts(exchange, trace, &clock));
+    }
+    spans
+}
+
+/// A step within the gateway.
+fn of_step(step: &TracedStep, trace: &Trace, clock: &Clock) -> Span {
+    Span {
+        trace_id: trace.onward.trace.to_be_bytes().to_vec(),
+        span_id: id(fastrand::u64(1..)),
+        parent_span_id: id(trace.root),
+        name: step.name.clone().into_owned(),
+        kind: SpanKind::Internal.into(),
+        start_time_unix_nano: clock.nanoseconds(step.start),
+        end_time_unix_nano: clock.nanoseconds(step.end),
+        ..Span::default()
+    }
+}
+
+/// The attempts to reach the upstream.
+fn attempts(exchange: &Exchange, trace: &Trace, clock: &Clock) -> Vec<Span> {
+    let mut spans = Vec::new();
     let failed = exchange.failed_tries();
     for (at, tried) in failed.iter().enumerate() {
         let mut span = attempt(exchange, trace, at + 1, (tried.address, tried.port));

@@ -103,7 +103,7 @@ fn spans_describe_the_request_and_each_attempt() {
     testing::upstream_asked(&mut exchange, "192.0.2.7:9000".parse().unwrap());
     (exchange.timing.upstream_start, exchange.timing.end) = (Some(after(2)), Some(after(10)));
     (exchange.response.status, exchange.source) = (201, Source::Service);
-    let spans = spans::of(&exchange, &trace);
+    let spans = spans::of(&exchange, &trace, Instrumentations::default());
     let [root, failed, succeeded] = &spans[..] else { panic!("{spans:?}") };
     assert_eq!((root.parent_span_id.as_slice(), root.kind), (&0x00f067aa0ba902b7u64.to_be_bytes()[..], 2));
     assert_eq!(root.end_time_unix_nano - root.start_time_unix_nano, 10_000_000);

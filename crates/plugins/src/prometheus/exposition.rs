@@ -1,7 +1,7 @@
 //! The text that Prometheus scrapes (exposition format 0.0.4).
 
-use super::facts::{Connections, NodeFacts, TargetHealth, TargetState};
-use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
+use super::facts::{Connections, NodeFacts, TargetState};
+use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed, configurations};
 use super::{costs, process, retries, sessions};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -45,7 +45,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     write_bandwidth(&mut text, &[&totals, &of_streams]);
     write_latencies(&mut text, &totals);
     if exports_health(node.document) {
-        write_health(&mut text, node.targets);
+        write_health(&mut text, node);
     }
     text.0
 }
@@ -53,10 +53,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
 /// Whether any configuration exports the targets' health.
 fn exports_health(document: &Document) -> bool {
     let asks = |config: &serde_json::Value| config["upstream_health_metrics"] == true;
-    document
-        .plugins
-        .iter()
-        .any(|plugin| plugin.name == "prometheus" && plugin.enabled && asks(&plugin.config))
+    configurations(document).any(|plugin| plugin.enabled && asks(&plugin.config))
 }
 
 /// The sums over all workers, by labels.
@@ -167,6 +164,12 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     if let Some(streams) = node.streams {
         write_connections(text, &id, ("stream", streams.accepted), streams);
     }
+    text.metric(
+        "kong_nginx_metric_errors_total",
+        "counter",
+        "Errors of the metrics themselves, of which there are none",
+    );
+    text.line(format_args!("kong_nginx_metric_errors_total 0"));
     text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
     let requests = node.total_requests;
     text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
@@ -339,7 +342,9 @@ fn write_histogram(text: &mut Text, metric: &Metric, labels: &Labels, summed: &S
     text.histogram(metric.name, &labels, (metric.bounds, metric.unit), summed);
 }
 
-fn write_health(text: &mut Text, targets: &[TargetHealth]) {
+/// With stream listeners each target is reported for both subsystems, as by Kong.
+fn write_health(text: &mut Text, node: &NodeFacts<'_>) {
+    let subsystems = if node.streams.is_some() { &["http", "stream"][..] } else { &["http"] };
     text.metric(
         "kong_upstream_target_health",
         "gauge",
@@ -351,14 +356,16 @@ fn write_health(text: &mut Text, targets: &[TargetHealth]) {
         ("unhealthy", TargetState::Unhealthy),
         ("dns_error", TargetState::DnsError),
     ];
-    for health in targets {
+    for (subsystem, health) in
+        subsystems.iter().flat_map(|it| node.targets.iter().map(move |health| (it, health)))
+    {
         let [upstream, target, address] =
             [&health.upstream, &health.target, &health.address].map(|s| escaped(s));
         for (name, state) in states {
             let value = u8::from(health.state == state);
             text.line(format_args!(
                 "kong_upstream_target_health{{upstream=\"{upstream}\",target=\"{target}\",address=\"{address}\",\
-                 state=\"{name}\",subsystem=\"http\"}} {value}"
+                 state=\"{name}\",subsystem=\"{subsystem}\"}} {value}"
             ));
         }
     }

@@ -17,6 +17,7 @@
 //! | `kong_node_info` | `node_id`, `version` |
 //! | `kong_nginx_connections_total` | `node_id`, `subsystem`, `state` |
 //! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
+//! | `kong_nginx_metric_errors_total`: always 0 | |
 //! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1, 2 or 3) |
 //! | `kong_datastore_reachable` | |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
@@ -52,7 +53,8 @@
 //! not), `upstream` (from then to the head of the upstream's response) and `total` (to the last byte). Their buckets
 //! end at 10, 25, 50, 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
 //!
-//! Counts survive reloads. The counts of a route that was deleted disappear. `ai_metrics` and `wasm_metrics` are
+//! Counts survive reloads. The counts of a route that was deleted disappear, and all of them once no configuration of the
+//! plugin is enabled. `ai_metrics` and `wasm_metrics` are
 //! accepted and have no effect.
 
 mod apisix;

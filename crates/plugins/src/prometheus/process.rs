@@ -63,7 +63,7 @@ pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained:
 
 /// Stores of bounded size that all workers share; in Kong they are shared dictionaries.
 fn write_stores(text: &mut Text, node: &str, retained: &Retained) {
-    let (bytes, most) = proxy_cache::usage(retained);
+    let (bytes, most) = proxy_cache::usage(retained)();
     let labels = format!("{node},shared_dict=\"proxy_cache\",kong_subsystem=\"http\"");
     text.metric("kong_memory_lua_shared_dict_bytes", "gauge", "Bytes that a shared store holds");
     text.line(format_args!("kong_memory_lua_shared_dict_bytes{{{labels}}} {bytes}"));

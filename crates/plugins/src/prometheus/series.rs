@@ -3,12 +3,13 @@
 //! A series has one writer, the worker that made it, which loads and stores without a lock. It sends a share of each
 //! new series to the collector through a channel; from then on only the collector's side is locked.
 
+use super::Prometheus;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use weir_plugin::{Count, Document, Source, Uuid};
+use weir_plugin::{Count, Document, Plugin, Source, Uuid, entity};
 
 /// The key of a series. Names are looked up at a scrape, so renaming an entity resets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -193,12 +194,16 @@ impl Registry {
         })
     }
 
-    /// The series of entities that exist. Series that were missing at the last scrape, too, are dropped.
+    /// The series of entities that exist. Series that were missing at the last scrape, too, are dropped; without an
+    /// enabled configuration of the plugin all are.
     pub(super) fn collect(&self, document: &Document) -> Vec<Arc<Series>> {
         let live = Live::of(document);
         let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
         let announced: Vec<_> = collector.announced.try_iter().collect();
         collector.known.extend(announced.into_iter().map(|series| Known { series, was_missing: false }));
+        if !configurations(document).any(|plugin| plugin.enabled) {
+            collector.known.drain(..).for_each(|known| known.series.retired.store(true, Relaxed));
+        }
         collector.known.retain_mut(|known| {
             let missing = !live.has(&known.series.key);
             let given_up = missing && std::mem::replace(&mut known.was_missing, missing);
@@ -209,6 +214,11 @@ impl Registry {
         let present = collector.known.iter().filter(|known| !known.was_missing);
         present.map(|known| known.series.clone()).collect()
     }
+}
+
+/// The configurations of this plugin.
+pub(super) fn configurations(document: &Document) -> impl Iterator<Item = &Arc<entity::Plugin>> {
+    document.plugins.iter().filter(|plugin| plugin.name == Prometheus::NAME)
 }
 
 /// The entities of a document that keys name.

@@ -31,6 +31,13 @@ fn all_flags() -> Json {
     json!({ "status_code_metrics": true, "latency_metrics": true, "bandwidth_metrics": true })
 }
 
+/// A gateway with an enabled configuration of the plugin.
+fn enabled() -> Gateway {
+    let mut gateway = Gateway::new(PLUGINS);
+    gateway.document.plugins = vec![entity(json!({ "id": id(9), "name": "prometheus", "config": {} }))];
+    gateway
+}
+
 fn scrape(gateway: &Gateway) -> String {
     scrape_as(gateway, &|node| exposition(&gateway.retained, node))
 }
@@ -147,7 +154,7 @@ fn a_plugin_cannot_take_the_name_of_a_metric_of_the_node() {
 
 #[test]
 fn workers_are_added_up() {
-    let gateway = Gateway::new(PLUGINS);
+    let gateway = enabled();
     let shared = gateway.plugin("prometheus", all_flags()).unwrap();
     let registry = gateway.retained.get::<Registry>();
     drop(shared);
@@ -173,7 +180,7 @@ fn workers_are_added_up() {
 
 #[test]
 fn apisixs_names_are_for_the_same_counts() {
-    let gateway = Gateway::new(PLUGINS);
+    let gateway = enabled();
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 4_000, |_| {});
     log(&gateway, &plugin, 503, 2_000, |_| {});
@@ -198,7 +205,7 @@ fn apisixs_names_are_for_the_same_counts() {
 #[test]
 fn flags_are_honoured() {
     for flag in ["status_code_metrics", "latency_metrics", "bandwidth_metrics", "per_consumer"] {
-        let gateway = Gateway::new(PLUGINS);
+        let gateway = enabled();
         let plugin = gateway.plugin("prometheus", json!({ flag: true })).unwrap();
         log(&gateway, &plugin, 200, 10, |_| {});
         let text = scrape(&gateway);
@@ -212,7 +219,7 @@ fn flags_are_honoured() {
 
 #[test]
 fn consumers_are_counted_separately_only_on_demand() {
-    let gateway = Gateway::new(PLUGINS);
+    let gateway = enabled();
     let mut config = all_flags();
     let as_alice = |exchange: &mut Exchange| {
         exchange.authenticate(ConsumerIndex(0), Credential { id: id(0xa1), identifier: None });
@@ -237,7 +244,7 @@ fn consumers_are_counted_separately_only_on_demand() {
 
 #[test]
 fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
-    let mut gateway = Gateway::new(PLUGINS);
+    let mut gateway = enabled();
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 10, |_| {});
     let route = gateway.document.routes[0].clone();
@@ -268,7 +275,7 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
 
 #[test]
 fn names_fall_back_on_host_and_id() {
-    let mut gateway = Gateway::new(PLUGINS);
+    let mut gateway = enabled();
     Arc::make_mut(&mut gateway.document.services[0]).name = None;
     Arc::make_mut(&mut gateway.document.routes[0]).name = None;
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
@@ -280,7 +287,7 @@ fn names_fall_back_on_host_and_id() {
 
 #[test]
 fn routes_without_a_service_are_counted_and_requests_without_a_route_are_not() {
-    let mut gateway = Gateway::new(PLUGINS);
+    let mut gateway = enabled();
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 404, 10, testing::no_route);
     assert!(!scrape(&gateway).contains("code=\"404\""));

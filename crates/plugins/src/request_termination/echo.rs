@@ -53,7 +53,19 @@ fn request(exchange: &Exchange) -> Json {
         "headers": gathered(headers),
         "body": parsed(exchange),
         "raw_body": exchange.body().map(lossy),
+        "uri_captures": uri_captures(exchange),
     })
+}
+
+/// What the groups of the route's path captured: those with a name by their name, and all of them in order.
+fn uri_captures(exchange: &Exchange) -> Json {
+    let captures = exchange.uri_captures();
+    // The whole match comes first.
+    let groups = || captures.into_iter().flat_map(|captures| captures.iter().skip(1));
+    let named: Map<_, _> =
+        groups().filter_map(|(name, text)| Some((name?.to_owned(), text?.into()))).collect();
+    let unnamed: Vec<_> = groups().map(|(_, text)| text).collect();
+    json!({ "named": named, "unnamed": unnamed })
 }
 
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {

@@ -52,6 +52,15 @@ impl Scope {
         Self { metrics, prefix, tags, node, config }
     }
 
+    /// What metrics of the node begin with; none where tags are sent, because those are of requests.
+    pub(super) fn node_place(&self) -> Option<String> {
+        match (self.tags, self.config.hostname_in_prefix) {
+            (Some(_), _) => None,
+            (None, true) => Some(self.prefix.clone()),
+            (None, false) => Some(format!("{}.node.{}", self.prefix, self.node)),
+        }
+    }
+
     /// A line for each metric.
     pub(super) fn lines(&self, exchange: &Exchange) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);

@@ -21,7 +21,7 @@
 //! | `status_count_per_user` | `service.SERVICE.user.CONSUMER.status.STATUS` | 1 |
 //! | `status_count_per_workspace` | `service.SERVICE.workspace.WORKSPACE.status.STATUS` | 1 |
 //! | `status_count_per_user_per_route` | `route.ROUTE_ID.user.CONSUMER.status.STATUS` | 1 |
-//! | `shdict_usage` | never sent: Weir does not measure it | |
+//! | `shdict_usage` | `node.HOSTNAME.shdict.DICTIONARY.free_space` and `….capacity`, with `hostname_in_prefix` without the node; at most once a minute | bytes that the store of proxy-cache has left, and in total |
 //!
 //! Without `metrics`, all of these are sent. If a request has no service, `global.unmatched` takes its place; if it has
 //! no consumer, the metrics of users are left out. Dots in names of services become underscores. `sample_rate` is only
@@ -33,11 +33,13 @@
 //! Metrics are queued and sent off the threads that serve requests; `weir_plugin_dropped_total` in `/metrics` counts
 //! what is dropped.
 
+mod dictionaries;
 mod metrics;
 #[cfg(test)]
 mod tests;
 
 use crate::shared::datagrams::Peer;
+use dictionaries::Dictionaries;
 use metrics::Scope;
 use std::io;
 use std::sync::Arc;
@@ -171,6 +173,7 @@ fn range(text: &str) -> Option<(u32, u32)> {
 /// One configured instance.
 pub(super) struct Statsd {
     scope: Scope,
+    dictionaries: Option<Dictionaries>,
     allowed: Option<Vec<(u32, u32)>>,
     queue: Queue<Vec<u8>>,
 }
@@ -193,7 +196,9 @@ impl Plugin for Statsd {
             let server = server.clone();
             async move { server.send(&batch).await.map_err(|error| format!("{}: {error}", server.name)) }
         });
-        Ok(Self { scope: Scope::new(config), allowed, queue })
+        let usage = config.metrics.iter().find(|metric| metric.name == "shdict_usage");
+        let dictionaries = usage.map(|metric| Dictionaries::new(metric, build.retained));
+        Ok(Self { scope: Scope::new(config), dictionaries, allowed, queue })
     }
 }
 
@@ -206,7 +211,10 @@ impl Hooks for Statsd {
         let status = u32::from(exchange.response.status);
         let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&status);
         if self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is_in)) {
-            let lines = self.scope.lines(exchange);
+            let mut lines = self.scope.lines(exchange);
+            if let Some(dictionaries) = &self.dictionaries {
+                dictionaries.write(&mut lines, &self.scope);
+            }
             let bytes = lines.len();
             self.queue.push(lines, bytes);
         }

@@ -91,3 +91,24 @@ fn lines_share_a_datagram_up_to_its_size() {
     assert_eq!(of(9), [&b"aa:1\nbb:2"[..], b"cc:3"]);
     assert_eq!(of(65507), [&b"aa:1\nbb:2\ncc:3"[..]]);
 }
+
+#[test]
+fn the_room_of_stores_is_sent_once_a_minute() {
+    let gateway = Gateway::new(PLUGINS);
+    let node = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().replace('.', "_");
+    for (config, place) in [
+        (json!({}), format!("kong.node.{node}.shdict.proxy_cache")),
+        (json!({ "hostname_in_prefix": true, "prefix": "p" }), format!("p.node.{node}.shdict.proxy_cache")),
+    ] {
+        let config = Config::from_value(&config).unwrap();
+        let usage = config.metrics.iter().find(|metric| metric.name == "shdict_usage").unwrap();
+        let dictionaries = Dictionaries::new(usage, &gateway.retained);
+        let scope = Scope::new(config);
+        let mut lines = Vec::new();
+        dictionaries.write(&mut lines, &scope);
+        dictionaries.write(&mut lines, &scope);
+        let lines = String::from_utf8(lines).unwrap();
+        let (_, most) = crate::proxy_cache::usage(&gateway.retained)();
+        assert_eq!(lines, format!("{place}.free_space:{most}|g\n{place}.capacity:{most}|g\n"));
+    }
+}

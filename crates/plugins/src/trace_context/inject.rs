@@ -74,7 +74,7 @@ impl Onward {
     }
 
     /// The trace id in a format: with its original length, if the format supports that.
-    fn trace_text(&self, format: Format, found: Option<&Context>) -> String {
+    pub(super) fn trace_text(&self, format: Format, found: Option<&Context>) -> String {
         let came = found.and_then(|found| found.trace).map(|trace| trace.bytes);
         let is_short = match format {
             Format::W3c | Format::Aws | Format::Gcp => false,

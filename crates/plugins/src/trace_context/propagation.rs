@@ -79,6 +79,9 @@ impl Traces {
         }
         let own = found.map_or(self.default, |found| found.format);
         let mut ids = TraceIds::default();
+        if let Some(found) = found.filter(|found| found.trace.is_some()) {
+            ids.add(found.format.name(), onward.trace_text(found.format, Some(found)));
+        }
         for format in self.inject.iter().map(|format| format.unwrap_or(own)) {
             ids.add(format.name(), onward.inject(headers, format, found));
         }

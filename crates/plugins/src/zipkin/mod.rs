@@ -28,7 +28,8 @@
 //! `khs` and `khf` (header filter), `kbs` and `kbf` (body filter). With `phase_duration_flavor: tags`, their durations
 //! are tags instead, such as `kong.access.duration_ms`. Access ends when the request is sent to the upstream.
 //!
-//! A session of a stream listener has spans named `stream` and `stream (proxy)`.
+//! A session of a stream listener has spans named `stream`, `stream (proxy)` and, for each attempt to reach the upstream,
+//! `stream (balancer try 1)`.
 //!
 //! The certificate of an `https` server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
 //! `off`. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is dropped.
@@ -223,7 +224,7 @@ impl Hooks for Zipkin {
     fn response(&self, exchange: &mut Exchange) {
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| {
             // The request was answered before the access hook ran.
-            let trace = self.begin(None);
+            let trace = self.begin_late(exchange);
             exchange.extensions.insert(trace);
             trace
         });
@@ -237,7 +238,7 @@ impl Hooks for Zipkin {
 
     fn log(&self, exchange: &Exchange) {
         let Some(queue) = &self.queue else { return };
-        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
+        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin_late(exchange));
         if trace.sampled {
             spans::of_request(self, exchange, &trace)
                 .into_iter()
@@ -257,11 +258,16 @@ impl Hooks for Zipkin {
 }
 
 impl Zipkin {
+    /// Begins a span for a request that the access hook has not seen.
+    fn begin_late(&self, exchange: &Exchange) -> Trace {
+        self.begin(self.traces.extract(&exchange.request.headers).as_ref())
+    }
+
     /// Begins a span of the trace that was found, or of a new one.
     fn begin(&self, found: Option<&Context>) -> Trace {
         let sampled = found.and_then(|found| found.sampled);
         let known = found.and_then(|found| found.trace);
-        let short = known.is_none() && self.config.traceid_byte_count == 8;
+        let short = known.map_or(self.config.traceid_byte_count == 8, |known| known.bytes <= 8);
         let new = || if short { fastrand::u64(1..).into() } else { fastrand::u128(1..) };
         let (span, parent) = match found {
             Some(found) if found.shares_span => (found.span, found.parent),

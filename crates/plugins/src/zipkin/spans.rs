@@ -201,7 +201,7 @@ fn client<'a>(
     }
 }
 
-/// The span of the proxy, and that of the session.
+/// The attempts to connect to the upstream, the span of the proxy, and that of the session.
 pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
     let config = &zipkin.config;
     let start = session.started_at();
@@ -232,5 +232,29 @@ pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &T
     if config.phase_duration_flavor == "annotations" {
         proxy.annotations = vec![("kps", start)];
     }
-    vec![proxy, request]
+    let mut spans = attempts_of_session(zipkin, session, trace);
+    spans.extend([proxy, request]);
+    spans
+}
+
+fn attempts_of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
+    let (route, service) = (session.route().map(|route| &*route.entity), session.service());
+    let service = service.map(|service| &*service.entity);
+    let failed = session.failed_tries().iter().map(|it| (it.address, it.port, it.start, it.end, true));
+    let reached = session.upstream().map(|(to, start, end)| (Some(to), to.port(), start, end, false));
+    let span =
+        |(number, (address, port, start, end, has_failed)): (usize, (Option<SocketAddr>, _, _, _, _))| {
+            let name = format!("stream (balancer try {number})");
+            let mut span = client(zipkin, (route, service), trace, name);
+            (span.remote.ip, span.remote.port) = (address.map(|address| address.ip()), Some(port));
+            span.tags.set("kong.balancer.try", number.to_string());
+            let at = |moment| microseconds(session.time_of(moment));
+            (span.start, span.end) = (at(start), at(end));
+            if has_failed {
+                span.tags.set("error", "true");
+                span.tags.set("kong.balancer.state", "failed");
+            }
+            span
+        };
+    (1..).zip(failed.chain(reached)).map(span).collect()
 }

@@ -65,6 +65,7 @@ impl Gateway {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
+            router_flavor: weir_router::Flavor::default(),
             plugins: PLUGINS,
             retained: shared.retained.clone(),
         };

@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt;
 use tokio_rustls::server::TlsStream;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_net::tls::{ClientCertificate, HTTP1, HTTP2};
+use weir_net::tls::{ClientCertificate, HTTP1, HTTP2, negotiated};
 use weir_net::wire::Wire;
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
@@ -47,6 +47,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     } else {
         (Io::Plain(socket), None, false)
     };
+    let local = worker.options.port_maps.public_address(local);
     let mut connection = Connection::new(peer, local, number, tls, trusted);
     if listener.proxy_protocol {
         let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
@@ -126,15 +127,11 @@ async fn refuse(mut socket: Socket, timeout: Duration) {
 }
 
 fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
-    let cipher =
-        session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+    let (version, cipher) = negotiated(session);
     Tls {
         sni: session.server_name().map(|name| name.to_ascii_lowercase().into()),
-        version: match session.protocol_version() {
-            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
-            _ => "TLSv1.2",
-        },
-        cipher: cipher.replacen("TLS13_", "TLS_", 1),
+        version,
+        cipher,
         asked,
         client: session.peer_certificates().and_then(ClientCertificate::read).map(Rc::new),
     }

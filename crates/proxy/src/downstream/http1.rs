@@ -10,8 +10,8 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
-use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, RequestHead, Version, encode};
+use std::time::{Duration, Instant};
+use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, RequestHead, ResponseHead, Version, encode};
 use weir_net::deadline::Deadline;
 use weir_net::wire::Wire;
 use weir_plugin::Exchange;
@@ -19,6 +19,15 @@ use weir_plugin::Exchange;
 /// What frames the message: the gateway alone says it.
 const FRAMING: KnownSet = KnownSet::of(&[Known::ContentLength, Known::TransferEncoding]);
 const CODING: KnownSet = KnownSet::of(&[Known::TransferEncoding]);
+const TRAILER: KnownSet = KnownSet::of(&[Known::Trailer]);
+
+/// Interim responses are left out while a client has not taken so much of those before.
+const MAX_INTERIM_WAITING: usize = 16 * 1024;
+
+/// The longest body that is read and thrown away behind a response, so that the connection can go on, and the longest
+/// that this takes.
+const MAX_DISCARDED: u64 = 8 * 1024 * 1024;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Whether a client that was taken to speak HTTP/1.1 may turn out to speak HTTP/2.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +52,10 @@ pub(crate) struct Http1 {
     version: Version,
     head_request: bool,
     expects_continue: bool,
+    /// The client got a 100, and goes on with its body.
+    continues: bool,
+    /// What is left of the request's body is discarded behind the response.
+    discards: bool,
 }
 
 impl Http1 {
@@ -59,6 +72,8 @@ impl Http1 {
             version: Version::Http11,
             head_request: false,
             expects_continue: false,
+            continues: false,
+            discards: false,
         }
     }
 
@@ -69,7 +84,7 @@ impl Http1 {
         self.keep_alive = head.keep_alive;
         self.head_request = head.method == weir_http1::Method::Head;
         self.expects_continue = head.expect_continue;
-        self.begun = false;
+        (self.begun, self.continues, self.discards) = (false, false, false);
         self.preface = Preface::Refused;
         self.wire.begin_reading(head.framing);
     }
@@ -118,6 +133,7 @@ impl Client for Http1 {
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.wire.inbox.is_empty() {
+            self.continues = true;
             self.wire.outbox.writable().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if let Poll::Ready(Err(_)) = self.wire.poll_flush(cx) {
@@ -155,6 +171,28 @@ impl Client for Http1 {
         Poll::Pending
     }
 
+    fn send_interim(&mut self, interim: &ResponseHead) {
+        let is_repeated = interim.status == 100 && std::mem::replace(&mut self.continues, true);
+        if self.version == Version::Http10
+            || is_repeated
+            || self.wire.outbox.pending().len() > MAX_INTERIM_WAITING
+        {
+            return;
+        }
+        self.expects_continue &= interim.status != 100;
+        let out = self.wire.outbox.writable();
+        write_status_line(out, interim);
+        encode::headers_except(out, &interim.headers, FRAMING);
+        encode::end(out);
+    }
+
+    fn discard_body(&mut self) -> bool {
+        let is_short = !matches!(self.framing, Framing::Length(length) if length > MAX_DISCARDED);
+        // A client that waits to be asked for its body may go on with its next request instead.
+        self.discards = is_short && !self.expects_continue;
+        self.discards
+    }
+
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
         self.begun = true;
         let bodiless = self.head_request || matches!(exchange.response.status, 100..=199 | 204 | 304);
@@ -167,10 +205,12 @@ impl Client for Http1 {
         self.keep_alive &= framing != Framing::UntilClose;
         let out = self.wire.outbox.writable();
         let before = out.len();
-        encode::status_line(out, exchange.response.status);
+        write_status_line(out, &exchange.response);
         // A bodiless response may still announce the length that its body would have.
         let announces = bodiless && exchange.response.status != 204;
-        encode::headers_except(out, &exchange.response.headers, if announces { CODING } else { FRAMING });
+        let but = if announces { CODING } else { FRAMING };
+        let but = if framing == Framing::Chunked || bodiless { but } else { but.with(TRAILER) };
+        encode::headers_except(out, &exchange.response.headers, but);
         match framing {
             Framing::Length(n) => encode::content_length(out, n),
             Framing::Chunked => encode::header(out, b"Transfer-Encoding", b"chunked"),
@@ -194,7 +234,7 @@ impl Client for Http1 {
         self.keep_alive = false;
         let out = self.wire.outbox.writable();
         let before = out.len();
-        encode::status_line(out, exchange.response.status);
+        write_status_line(out, &exchange.response);
         encode::headers_except(out, &exchange.response.headers, FRAMING);
         encode::upgrade(out, exchange.engine.upgrade.as_deref().unwrap_or_default());
         encode::end(out);
@@ -255,6 +295,15 @@ impl Client for Http1 {
     }
 }
 
+/// Writes a status line, with the reason phrase that the upstream sent.
+#[inline]
+fn write_status_line(out: &mut Vec<u8>, response: &ResponseHead) {
+    match response.other_reason() {
+        None => encode::status_line(out, response.status),
+        Some(reason) => encode::status_line_with(out, response.status, reason),
+    }
+}
+
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
 pub(crate) async fn next(
@@ -282,7 +331,39 @@ pub(crate) async fn next(
     let end = exchange.timing.end;
     let heads = exchange.public;
     worker.keep_heads(heads.request, heads.response);
+    if client.keep_alive && client.discards && !client.body_is_done() {
+        // Boxed, so that a connection has no room for what few requests need.
+        Box::pin(discard(worker, client)).await;
+        return (client.keep_alive && client.body_is_done()).then(Instant::now);
+    }
     end.filter(|_| client.keep_alive && client.body_is_done())
+}
+
+/// Reads what is left of a request's body and throws it away, within bounds, and unless the connection is to end.
+async fn discard(worker: &Worker, client: &mut Http1) {
+    client.deadline.set(Instant::now(), DISCARD_TIME);
+    let mut left = MAX_DISCARDED;
+    poll_fn(|cx| {
+        loop {
+            match client.wire.body().map(|data| data.len() as u64) {
+                Ok(n) if n <= left => {
+                    left -= n;
+                    client.wire.consume_body(n as usize);
+                }
+                _ => return Poll::Ready(()),
+            }
+            if client.wire.body_is_done() {
+                return Poll::Ready(());
+            }
+            match client.wire.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if worker.draining.get() => return Poll::Ready(()),
+                Poll::Pending => return client.deadline.poll(cx),
+            }
+        }
+    })
+    .await;
 }
 
 /// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.

@@ -178,8 +178,8 @@ impl<'a> UpstreamCall<'a> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<(AnyUpstream, Upload), AttemptError> {
-        let server_name = self.server_name(endpoint, exchange);
-        if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref()) {
+        let (server_name, turn) = (self.server_name(endpoint, exchange), self.worker.random());
+        if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref(), turn) {
             upstream.lease = lease.take();
             match self.attempt(&mut *upstream, endpoint, client, exchange).await {
                 Ok(upload) => return Ok((AnyUpstream::Http1(upstream), upload)),
@@ -194,15 +194,22 @@ impl<'a> UpstreamCall<'a> {
         let upstreams = &self.worker.upstreams;
         let open = async |attempt: &ConnectAttempt| upstreams.connect(endpoint, server_name, attempt).await;
         // Boxed, so that a connection has no room for what only a new upstream connection needs.
-        let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
+        let mut upstream = Box::pin(self.open((endpoint, turn), client, exchange, open)).await?;
         upstream.lease = lease;
         let upload = self.attempt(&mut *upstream, endpoint, client, exchange).await?;
         Ok((AnyUpstream::Http1(upstream), upload))
     }
 
     /// An idle connection to an address of the endpoint that may be asked.
-    fn idle(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
-        let idle = self.worker.upstreams.http1.take(endpoint.id, server_name)?;
+    fn idle(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+        turn: u64,
+    ) -> Option<Box<UpstreamConnection>> {
+        let pools = &self.worker.upstreams;
+        let address = endpoint.weighted_address(&pools.resolver, turn);
+        let idle = pools.http1.take(endpoint.id, server_name, address)?;
         endpoint.admits(idle.address).then_some(idle)
     }
 
@@ -215,17 +222,22 @@ impl<'a> UpstreamCall<'a> {
     /// Opens a connection within the timeout, unless the client leaves meanwhile.
     async fn open<C: Client, T>(
         &self,
-        endpoint: &Endpoint,
+        (endpoint, turn): (&Endpoint, u64),
         client: &mut C,
         exchange: &mut Exchange,
         open: impl AsyncFnOnce(&ConnectAttempt) -> Result<T, UpstreamError>,
     ) -> Result<T, AttemptError> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        let (attempt, start) = (ConnectAttempt::new(self.worker.random()), Instant::now());
+        let (attempt, start) = (ConnectAttempt::new(turn), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&attempt));
         let opened = unless_gone(client, opening).await;
         if let Some(times) = exchange.times() {
             times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), start.elapsed());
+        }
+        if let Some(resolved) = attempt.resolved()
+            && exchange.engine.instrumentations().is_some_and(|on| on.dns_query)
+        {
+            exchange.engine.step_done("kong.dns", start, start + resolved.took);
         }
         let failure = match opened {
             Some(Ok(Ok(opened))) => return Ok(opened),
@@ -263,7 +275,9 @@ impl<'a> UpstreamCall<'a> {
         exchange.engine.upstream_addr = upstream.address();
         let now = Instant::now();
         exchange.timing.upstream_start.get_or_insert(now);
-        upstream.begin(&Outgoing { exchange, call: self, authority: &endpoint.authority });
+        let srv = endpoint.srv_authority(&self.worker.upstreams.resolver, upstream.address());
+        let authority = srv.as_deref().unwrap_or(&endpoint.authority);
+        upstream.begin(&Outgoing { exchange, call: self, authority });
         let timeouts = &self.timeouts;
         client.deadline().set(now, timeouts.at_most(now, timeouts.read));
         let mut relay = Relay {
@@ -276,6 +290,7 @@ impl<'a> UpstreamCall<'a> {
             read_ahead: self.route.response_buffering,
             upload: Upload::new(self.seen.get()),
             awaited: Awaited::Response,
+            has_interim: false,
             lost: false,
         };
         match poll_fn(|cx| relay.poll_response(cx)).await {

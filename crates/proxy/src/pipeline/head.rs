@@ -35,6 +35,10 @@ impl UpstreamRequest for Outgoing<'_> {
         self.call.service.is_grpc()
     }
 
+    fn takes_trailers(&self) -> bool {
+        self.exchange.engine.takes_trailers
+    }
+
     fn write_target(&self, out: &mut Vec<u8>) {
         write_target(out, self.exchange, self.call.route.strips_path, &self.call.service.entity);
     }
@@ -72,7 +76,6 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::ProxyConnection,
     Known::Proxy,
     Known::Te,
-    Known::Trailer,
     Known::Expect,
     Known::Upgrade,
     Known::XForwardedFor,

@@ -14,7 +14,7 @@ use std::time::Instant;
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
 use weir_plugin::{BodyMemoryExhausted, BufferedBody};
-use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
+use weir_upstream::{HeadProgress, ResponseSlot, Upstream, UpstreamError};
 
 pub(crate) use upload::Upload;
 
@@ -30,6 +30,8 @@ pub(crate) struct Relay<'a, C, U> {
     pub(crate) read_ahead: bool,
     pub(crate) upload: Upload,
     pub(crate) awaited: Awaited,
+    /// An interim response is on its way to the client.
+    pub(crate) has_interim: bool,
     /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
     pub(crate) lost: bool,
 }
@@ -54,14 +56,22 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             let (awaited, moved) = self.poll_upload(cx)?;
             self.await_now(awaited, moved);
             match self.poll_head(cx) {
-                Poll::Ready(Ok(true)) => {
+                Poll::Ready(Ok(HeadProgress::Final)) => {
                     self.release_body();
                     return Poll::Ready(Ok(()));
                 }
-                Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
+                Poll::Ready(Ok(progress)) => {
+                    self.await_now(self.awaited, self.awaited == Awaited::Response);
+                    if progress == HeadProgress::Interim {
+                        self.pass_interim();
+                    }
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.explain(error, cx))),
                 Poll::Pending => break,
             }
+        }
+        if self.has_interim && self.client.poll_flush(cx).map_err(|_| RequestError::ClientGone)?.is_ready() {
+            self.has_interim = false;
         }
         if self.upload.done && self.client.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(RequestError::ClientGone));
@@ -74,8 +84,16 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }))
     }
 
-    /// Reads towards the response's head; false when more of it has to come.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, UpstreamError>> {
+    /// Passes on the interim response that stands in the exchange.
+    #[cold]
+    fn pass_interim(&mut self) {
+        self.exchange.response.headers.remove_hop_by_hop();
+        self.client.send_interim(&self.exchange.response);
+        self.has_interim = true;
+    }
+
+    /// Reads towards the response's head.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<HeadProgress, UpstreamError>> {
         let exchange = &mut self.exchange.public;
         let (head, upgrade) = (&mut exchange.response, exchange.engine.upgrade.as_deref());
         let mut slot = ResponseSlot { head, method: exchange.request.method, upgrade };

@@ -14,22 +14,22 @@ use weir_plugin::WantsBody;
 
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;
-/// The most that is buffered of a body that a plugin wants to read; a longer one streams past the plugin.
-const COLLECTED: usize = 1024 * 1024;
 
-/// Takes the body into the exchange for plugins that read it, unless it is too long for them.
+/// Takes the body into the exchange for plugins that read it. One that is longer than `client_body_buffer_size` streams
+/// past them.
 pub(crate) async fn collect<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
     wants: WantsBody,
 ) -> Result<(), RequestError> {
-    let is_too_long = matches!(client.framing(), Framing::Length(n) if n > COLLECTED as u64);
+    let most = worker.options.client_body_buffer_size;
+    let is_too_long = matches!(client.framing(), Framing::Length(n) if n > most as u64);
     if is_too_long || exchange.engine.body.is_some() {
         return Ok(());
     }
     let reservation = exchange.engine.reserve_body(wants != WantsBody::Yes);
-    take(worker, client, exchange, BufferedBody::within(reservation), COLLECTED).await
+    take(worker, client, exchange, BufferedBody::within(reservation), most).await
 }
 
 /// Takes the body from the client into the exchange, until its end or until `most` bytes are here.

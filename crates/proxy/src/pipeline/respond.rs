@@ -5,9 +5,9 @@ use crate::observe::costs;
 use crate::observe::request_debug;
 use crate::pipeline::grpc;
 use crate::snapshot::CompiledRoute;
-use crate::worker::Worker;
+use crate::worker::{AddedHeaders, Worker};
 use std::time::Instant;
-use weir_http1::{Headers, Known, Version};
+use weir_http1::{Framing, Headers, Known, Version};
 use weir_plugin::LocalResponse;
 
 /// The name in `Server` and `Via`.
@@ -45,48 +45,112 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
     Some(LocalResponse::message(status, "Moved").header("Location", location))
 }
 
+/// The answer to an OPTIONS request that is for the gateway: one about the server as a whole, or one that may not be
+/// forwarded once more (RFC 9110, 9.3.7). Counts the hop of others.
+pub(crate) fn to_options(exchange: &mut Exchange) -> Option<LocalResponse> {
+    let is_whole_server = exchange.request.path() == "*";
+    let headers = &mut exchange.request.headers;
+    let hops = headers.get("Max-Forwards").filter(|hops| hops.iter().all(u8::is_ascii_digit));
+    let hops: Option<u64> = hops.and_then(|hops| str::from_utf8(hops).ok()?.parse().ok());
+    if is_whole_server || hops == Some(0) {
+        return Some(LocalResponse::raw(200, None, ""));
+    }
+    headers.set("Max-Forwards", (hops? - 1).to_string().as_bytes());
+    None
+}
+
+/// Removes from an upstream's response what concerns its connection alone. Trailer stays for clients that take trailers,
+/// and Upgrade in a 426, because it names what to change to (RFC 9110, 15.5.22).
+pub(crate) fn remove_hop_by_hop(exchange: &mut Exchange) {
+    let takes_trailers = exchange.engine.takes_trailers;
+    let response = &mut exchange.response;
+    let keeps_trailer = takes_trailers && response.framing == Framing::Chunked;
+    let trailer = if keeps_trailer { response.headers.announced_trailers() } else { None };
+    let upgrade = if response.status == 426 { protocols(&response.headers) } else { Vec::new() };
+    response.headers.remove_hop_by_hop();
+    if let Some(names) = trailer {
+        response.headers.append_known(Known::Trailer, "Trailer", &names);
+    }
+    if !upgrade.is_empty() {
+        response.headers.append_known(Known::Connection, "Connection", b"Upgrade");
+        response.headers.append_known(Known::Upgrade, "Upgrade", &upgrade);
+    }
+}
+
+/// What Upgrade names.
+fn protocols(headers: &Headers) -> Vec<u8> {
+    headers.get_all_known(Known::Upgrade).collect::<Vec<_>>().join(&b", "[..])
+}
+
 /// Adds to an upstream's response.
 pub(crate) fn decorate_proxied(worker: &Worker, exchange: &mut Exchange) {
+    let start = exchange.timing.upstream_start.unwrap_or(exchange.timing.start);
+    decorate_as_proxied(worker, exchange, start);
+}
+
+/// Adds to a cached response, which Kong takes for the upstream's.
+pub(crate) fn decorate_cached(worker: &Worker, exchange: &mut Exchange) {
+    let start = exchange.timing.upstream_start.unwrap_or_else(Instant::now);
+    decorate_as_proxied(worker, exchange, start);
+}
+
+/// Adds to a response of an upstream that was asked, or would have been, at `start`.
+fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant) {
     let added = &worker.options.headers;
     let timing = exchange.timing;
-    let start = timing.upstream_start.unwrap_or(timing.start);
     let head = timing.upstream_head.unwrap_or(start);
     let status = exchange.response.status;
     let via = if exchange.response.version == Version::Http2 { VIA_HTTP2 } else { VIA };
     let headers = &mut exchange.response.headers;
+    if status >= 200 && !headers.contains_known(Known::Date) {
+        headers.append_unchecked(Known::Date, "Date", &worker.date.at(head));
+    }
     if added.via {
         headers.append_unchecked(Known::Via, "Via", via);
     }
     if added.upstream_status {
         append_number(headers, Known::Other, "X-Kong-Upstream-Status", status.into());
     }
+    append_latencies(added, headers, [timing.start, start, head]);
+    append_common(worker, exchange);
+}
+
+/// How long the gateway took until it asked the upstream, and the upstream until it answered or failed.
+fn append_latencies(added: &AddedHeaders, headers: &mut Headers, [start, asked, answered]: [Instant; 3]) {
     if added.upstream_latency {
-        append_number(headers, Known::XKongUpstreamLatency, "X-Kong-Upstream-Latency", millis(start, head));
+        let name = "X-Kong-Upstream-Latency";
+        append_number(headers, Known::XKongUpstreamLatency, name, millis(asked, answered));
     }
     if added.proxy_latency {
-        append_number(headers, Known::XKongProxyLatency, "X-Kong-Proxy-Latency", millis(timing.start, start));
+        append_number(headers, Known::XKongProxyLatency, "X-Kong-Proxy-Latency", millis(start, asked));
     }
-    append_common(worker, exchange);
+}
+
+/// When the upstream was asked that failed. A 503 says that there was none to ask.
+fn asked_upstream(exchange: &Exchange) -> Option<Instant> {
+    let has_failed = exchange.engine.failed && exchange.response.status != 503;
+    exchange.timing.upstream_start.filter(|_| has_failed)
 }
 
 /// Adds to the gateway's own response.
 pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange) {
-    let added = &worker.options.headers;
+    let (added, now) = (&worker.options.headers, Instant::now());
+    let asked = asked_upstream(exchange);
     let start = exchange.timing.start;
     let headers = &mut exchange.response.headers;
-    if headers.get("Date").is_none() {
-        headers.append("Date", http_date().as_bytes());
+    if !headers.contains_known(Known::Date) {
+        headers.append_unchecked(Known::Date, "Date", &worker.date.at(now));
     }
     if added.server && !headers.contains_known(Known::Server) {
         headers.append("Server", SERVER);
     }
-    if added.response_latency {
-        append_number(
-            headers,
-            Known::XKongResponseLatency,
-            "X-Kong-Response-Latency",
-            millis(start, Instant::now()),
-        );
+    match asked {
+        Some(asked) => append_latencies(added, headers, [start, asked, now]),
+        None if added.response_latency => {
+            let name = "X-Kong-Response-Latency";
+            append_number(headers, Known::XKongResponseLatency, name, millis(start, now));
+        }
+        None => {}
     }
     append_common(worker, exchange);
 }
@@ -145,9 +209,4 @@ fn append_number(headers: &mut Headers, known: Known, name: &'static str, number
 
 fn millis(from: Instant, to: Instant) -> u64 {
     to.saturating_duration_since(from).as_millis() as u64
-}
-
-/// The time as HTTP writes it (RFC 9110 5.6.7).
-fn http_date() -> String {
-    httpdate::fmt_http_date(std::time::SystemTime::now())
 }

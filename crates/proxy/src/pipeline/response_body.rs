@@ -8,6 +8,7 @@ use crate::exchange::Exchange;
 use crate::pipeline::filtered_body::FilteredBody;
 use crate::pipeline::relay::Relay;
 use crate::snapshot::chain::Chain;
+use crate::worker::Worker;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
@@ -124,7 +125,12 @@ impl OwnBody {
 
 /// Has the plugins change the body of a response of the gateway's own, as they have asked. One that is to be left out is
 /// sent all the same: it is the answer.
-pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_cached: bool) -> OwnBody {
+pub(crate) fn change_own(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    chain: &Chain,
+    (body, is_cached): (Bytes, bool),
+) -> OwnBody {
     let mut own = OwnBody::unchanged(body);
     let Some(changes) = exchange.take_body_changes() else { return own };
     if changes.drops && is_cached {
@@ -133,7 +139,7 @@ pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is
         return OwnBody::unchanged(Bytes::new());
     }
     if changes.buffers {
-        (own.bytes, own.reservation) = replace_own(exchange, chain, own.bytes, is_cached);
+        (own.bytes, own.reservation) = replace_own(worker, exchange, chain, (own.bytes, is_cached));
         if own.reservation.is_none() {
             return own;
         }
@@ -147,15 +153,16 @@ pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is
 
 /// Has the plugins replace the body of a response of the gateway's own. They are given a copy of a cached one.
 fn replace_own(
+    worker: &Worker,
     exchange: &mut Exchange,
     chain: &Chain,
-    body: Bytes,
-    is_cached: bool,
+    (body, is_cached): (Bytes, bool),
 ) -> (Bytes, Option<BodyReservation>) {
     let mut reservation = exchange.engine.reserve_body(false);
     if is_cached && reservation.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
-        return (RequestError::NoMemoryForResponse.answer().write(exchange), None);
+        let error = RequestError::NoMemoryForResponse.answer();
+        return (error.write(exchange, &worker.options.error_templates), None);
     }
     let body = chain.response_body(exchange, body.into());
     reservation.fit(body.capacity());

@@ -1,6 +1,7 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
+mod background;
 mod local_response;
 mod proxy;
 
@@ -22,13 +23,15 @@ use crate::worker::Worker;
 use proxy::UpstreamResponse;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
+use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead, Version};
 use weir_plugin::Flow;
+use weir_plugin::Instrumentations;
 use weir_plugin::LocalResponse;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
@@ -118,6 +121,7 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
     leave(worker, client, exchange, (chain, &mut outcome)).await;
+    background::start(worker, exchange);
 }
 
 /// What the request comes to, and whose hooks see it.
@@ -203,8 +207,13 @@ fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Res
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
         return Err(RequestError::BodyTooLarge.answer());
     }
+    if exchange.request.method == Method::Options
+        && let Some(answer) = respond::to_options(exchange)
+    {
+        return Err(answer);
+    }
     exchange.engine.upgrade = tunnel::asked(&exchange.request, client.framing());
-    exchange.request.headers.remove_hop_by_hop();
+    remove_hop_by_hop(exchange, client.framing());
     let public = &mut exchange.public;
     if let Some(protocol) = &public.engine.upgrade {
         public.request.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
@@ -217,17 +226,45 @@ fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Res
     {
         debug.watch(exchange);
     }
+    if worker.options.instrumentations.has_steps() {
+        trace(worker.options.instrumentations, exchange);
+    }
     normalize(exchange);
     Ok(())
 }
 
+/// Removes what concerns the client's connection alone. What it says of trailers concerns the upstream too.
+fn remove_hop_by_hop(exchange: &mut Exchange, framing: Framing) {
+    let public = &mut exchange.public;
+    let headers = &mut public.request.headers;
+    public.engine.takes_trailers = public.request.version != Version::Http10 && headers.accept_trailers();
+    let trailer = if framing == Framing::Chunked { headers.announced_trailers() } else { None };
+    headers.remove_hop_by_hop();
+    if let Some(names) = trailer {
+        headers.append_known(Known::Trailer, "Trailer", &names);
+    }
+}
+
+/// Records the steps of a request for tracing plugins.
+#[cold]
+fn trace(instrumentations: Instrumentations, exchange: &mut Exchange) {
+    exchange.engine.trace_steps(instrumentations);
+    if instrumentations.has_plugins() {
+        exchange.watch.begin();
+    }
+}
+
 /// The route, found by what rewrite hooks have left.
 fn routed<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Result<&'s CompiledRoute, LocalResponse> {
+    let start = exchange.engine.instrumentations().filter(|on| on.router).map(|_| Instant::now());
     let found = if exchange.times().is_some() {
         request_debug::time_router(exchange, |exchange| route(exchange, snapshot))
     } else {
         route(exchange, snapshot)
     };
+    if let Some(start) = start {
+        exchange.engine.step_done("kong.router", start, Instant::now());
+    }
     found.ok_or_else(|| RequestError::NoRoute.answer())
 }
 
@@ -244,7 +281,9 @@ pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Opti
     exchange.engine.route = Some(found.index);
     exchange.engine.matched_path = found.matched_path;
     exchange.engine.captures = found.captures;
-    Some(&snapshot.routes[found.index as usize])
+    let route = &snapshot.routes[found.index as usize];
+    exchange.engine.path_handling = route.path_handling;
+    Some(route)
 }
 
 /// Calls `f` with what routes look at.
@@ -257,6 +296,9 @@ pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T
         path: exchange.path(),
         scheme: if exchange.tls { Scheme::Https } else { Scheme::Http },
         sni: exchange.sni.as_deref(),
+        query: exchange.query().unwrap_or_default(),
+        source: SocketAddr::new(exchange.client_ip, exchange.client_port().unwrap_or_default()),
+        destination: exchange.engine.connection.local_ip,
         dst_port: exchange.engine.connection.local_port,
         header,
     })

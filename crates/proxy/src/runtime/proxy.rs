@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_net::dialer::NodeResolver;
-use weir_net::resolve::{Addresses, ResolveError, Resolver};
+use weir_net::resolve::{Addresses, NameStats, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use weir_plugin::Retained;
 use weir_plugin::{BodyMemoryUsage, engine::BodyMemory};
@@ -198,6 +198,11 @@ impl Proxy {
         self.node.resolver.resolve(host).await
     }
 
+    /// What the resolver has done for each name.
+    pub fn dns_stats(&self) -> Vec<NameStats> {
+        self.node.resolver.stats()
+    }
+
     /// What the node has served so far.
     pub fn totals(&self) -> Totals {
         self.node.loads.iter().fold(Totals::default(), |sum, load| Totals {
@@ -287,7 +292,7 @@ fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)
     };
     let both = ports(Traffic::Quic).filter(|port| ports(Traffic::Http).any(|other| other == *port));
     let text = |port| format!("h3=\":{}\"; ma={}", announced.unwrap_or(port), max_age.as_secs());
-    both.map(|port| (port, text(port))).collect()
+    both.map(|port| options.port_maps.public(port)).map(|port| (port, text(port))).collect()
 }
 
 /// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.

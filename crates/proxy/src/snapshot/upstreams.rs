@@ -75,8 +75,10 @@ impl Upstreams {
         let (monitors, ids) = (TargetMonitors::new(upstream, &retained.get()), retained.get::<EndpointIds>());
         let endpoints = targets.iter().filter_map(|target| {
             let place = target.host_and_port()?;
-            let endpoint = endpoint(&*ids, service, place, upstream.host_header.as_deref(), tls);
-            Some((Endpoint { monitor: monitors.of(&target.target), ..endpoint }, target.weight))
+            let mut endpoint = endpoint(&*ids, service, place, upstream.host_header.as_deref(), tls);
+            endpoint.use_srv_name = upstream.use_srv_name && upstream.host_header.is_none();
+            endpoint.monitor = monitors.of(&target.target);
+            Some((endpoint, target.weight))
         });
         let positions = retained.get::<Positions>();
         let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_plugin::Admission;
+use weir_net::tls::negotiated;
+use weir_plugin::{Admission, SessionTls};
 use weir_upstream::UpstreamError;
 
 /// Why a session came to nothing.
@@ -196,6 +197,8 @@ async fn accept_tls(worker: &Worker, mut socket: Socket, session: &mut Session) 
     let accepting = TlsAcceptor::from(worker.node.stream_tls.clone()).accept(socket);
     let accepted = timeout(patience, accepting).await.map_err(|_| Refusal::Late)?;
     let stream = accepted.map_err(Refusal::Handshake)?;
+    let (version, cipher) = negotiated(stream.get_ref().1);
+    session.tls = Some(SessionTls { version, cipher });
     if session.route.is_none() {
         session.sni = stream.get_ref().1.server_name().map(str::to_ascii_lowercase);
         take_route(worker, session)?;
@@ -208,7 +211,7 @@ fn take_route(worker: &Worker, session: &mut Session) -> Result<Arc<StreamRoute>
     let query = Query {
         transport: session.transport,
         source: session.client,
-        destination: session.local,
+        destination: worker.options.port_maps.public_address(session.local),
         sni: session.sni.as_deref(),
     };
     let snapshot = worker.snapshot();

@@ -5,12 +5,12 @@ use super::{Refusal, StreamRoute};
 use crate::downstream::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
 use crate::worker::Worker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_plugin::without_port;
+use weir_plugin::{FailedTry, without_port};
 use weir_upstream::UpstreamError;
 use weir_upstream::balance::{Lease, Pick, PickContext};
 use weir_upstream::connect::{ConnectAttempt, secure};
@@ -24,7 +24,7 @@ pub(super) type Opened = (Io, Option<Lease>);
 pub(super) async fn connect(
     worker: &Worker,
     route: &StreamRoute,
-    session: &Session,
+    session: &mut Session,
 ) -> Result<Opened, Refusal> {
     let service = route.service.as_deref().ok_or(Refusal::NoService)?;
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());
@@ -39,7 +39,7 @@ pub(super) async fn connect(
             }
             picked => picked.map_err(Refusal::Upstream)?,
         };
-        let attempt = ConnectAttempt::new(worker.random());
+        let (attempt, start) = (ConnectAttempt::new(worker.random()), Instant::now());
         let opening = Box::pin(open(worker, (route, service), endpoint, (session, &attempt)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
             endpoint.record_outcome(attempt.get(), Outcome::Timeout);
@@ -47,12 +47,19 @@ pub(super) async fn connect(
         });
         match opened {
             Ok(io) => {
+                session.engine.upstream = attempt.get().map(|address| (address, start, Instant::now()));
                 endpoint.record_outcome(attempt.get(), Outcome::Connected);
                 // More is not known of how fast it is: what it says is not understood.
                 lease.iter().for_each(Lease::answered);
                 return Ok((io, lease));
             }
-            Err(error) if retries > 0 => {
+            Err(error) => {
+                let code = if error.is_timeout() { 504 } else { 502 };
+                let (address, port, end) = (attempt.get(), endpoint.port, Instant::now());
+                session.engine.failed_tries.push(FailedTry { address, port, start, end, code });
+                if retries == 0 {
+                    return Err(Refusal::Upstream(error));
+                }
                 if worker.may_warn() {
                     session.has_warned.set(true);
                     passed_over(service, endpoint, &error);
@@ -60,7 +67,6 @@ pub(super) async fn connect(
                 retries -= 1;
                 tried.push(endpoint.id);
             }
-            Err(error) => return Err(Refusal::Upstream(error)),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! One worker's context: its connections to upstreams, the active snapshot, counters, and the other state that its
 //! requests need without a lock. The loop that runs it is in `runtime`.
 
+mod date;
 mod internal_endpoints;
 mod options;
 mod pipes;
 
 pub use internal_endpoints::{InternalEndpoints, InternalHandler, InternalRequest, RequestOrigin};
-pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, RealIp};
+pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, PortMaps, RealIp};
 pub use pipes::MAX_PIPES;
 pub(crate) use pipes::{Pipe, Pipes};
+
+use date::HttpDate;
 
 use crate::exchange::WorkerSnapshot;
 use crate::observe::access_log::{AccessLog, WorkerLog};
@@ -110,6 +113,7 @@ pub(crate) struct Worker {
     pub(crate) session_log: WorkerLog,
     pub(crate) pipes: Pipes,
     pub(crate) draining: Cell<bool>,
+    pub(crate) date: HttpDate,
     pub(crate) ledger: Rc<CostShard>,
     bodies: Rc<WorkerBodyMemory>,
     trusted: Rc<TrustedIps>,
@@ -155,6 +159,7 @@ impl Worker {
             upstreams,
             node,
             draining: Cell::new(false),
+            date: HttpDate::new(),
             snapshot: RefCell::new(Rc::new(held)),
             ledger,
             bodies,

@@ -4,11 +4,12 @@ use super::InternalEndpoints;
 use crate::listen::{Accepted, Listen, Network};
 use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use weir_http1::Limits;
 use weir_net::resolve::ResolverOptions;
 use weir_net::tls::TlsOptions;
+use weir_plugin::{ErrorTemplates, Instrumentations};
 use weir_upstream::http2::Http2UpstreamOptions;
 use weir_upstream::pool::KeepAlive;
 
@@ -33,6 +34,8 @@ pub struct Options {
     pub keepalive_requests: u64,
     /// The most bytes of a request's body; 0 is any number.
     pub client_max_body_size: u64,
+    /// The most bytes of a request's body that plugins read.
+    pub client_body_buffer_size: usize,
     /// The most bytes of memory for bodies that plugins read, all together; 0 is any number.
     pub mem_bodies_size: u64,
     /// What the head of a request may hold.
@@ -69,6 +72,12 @@ pub struct Options {
     pub server_timing: ServerTiming,
     /// Whether requests may ask for their times.
     pub request_debug: Option<RequestDebug>,
+    /// How error responses are written.
+    pub error_templates: ErrorTemplates,
+    /// What is recorded of requests for tracing plugins.
+    pub instrumentations: Instrumentations,
+    /// The public ports of listeners whose clients connect to another port.
+    pub port_maps: PortMaps,
     /// The paths that the node answers itself.
     pub internal: InternalEndpoints,
 }
@@ -86,6 +95,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(75),
             keepalive_requests: 0,
             client_max_body_size: 0,
+            client_body_buffer_size: 1024 * 1024,
             mem_bodies_size: 256 * 1024 * 1024,
             request_limits: Limits::default(),
             limits: Limits::default(),
@@ -104,6 +114,9 @@ impl Default for Options {
             cost_sampling: 64,
             server_timing: ServerTiming::default(),
             request_debug: None,
+            error_templates: ErrorTemplates::default(),
+            instrumentations: Instrumentations::default(),
+            port_maps: PortMaps::default(),
             internal: InternalEndpoints::default(),
         }
     }
@@ -121,6 +134,27 @@ impl Options {
     /// The same of a peer at an address.
     pub(crate) fn trusts_address(&self, peer: IpAddr) -> bool {
         self.trusted_ips.iter().any(|network| network.contains(peer))
+    }
+}
+
+/// Kong's `port_maps`: the port that clients connect to, by the port that receives their connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortMaps(Vec<(u16, u16)>);
+
+impl PortMaps {
+    /// Pairs of a listener's port and its public port.
+    pub fn new(ports: impl IntoIterator<Item = (u16, u16)>) -> Self {
+        Self(ports.into_iter().collect())
+    }
+
+    /// The port that clients connect to.
+    pub(crate) fn public(&self, port: u16) -> u16 {
+        self.0.iter().find(|(own, _)| *own == port).map_or(port, |(_, public)| *public)
+    }
+
+    /// The address with that port.
+    pub(crate) fn public_address(&self, local: SocketAddr) -> SocketAddr {
+        SocketAddr::new(local.ip(), self.public(local.port()))
     }
 }
 

@@ -31,6 +31,20 @@ pub(super) fn read_response(
     Ok(Incoming::of_response(body, is_over, buffer::SIZE))
 }
 
+/// Takes an interim response over.
+pub(super) fn read_interim(
+    response: &Response<()>,
+    head: &mut ResponseHead,
+    limits: &Limits,
+) -> Result<(), ParseError> {
+    if response.headers().len() > limits.max_fields {
+        return Err(ParseError::TooManyFields);
+    }
+    head.clear();
+    (head.status, head.version) = (response.status().as_u16(), Version::Http2);
+    read_fields(&mut head.headers, response.headers(), true).map(drop)
+}
+
 /// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.
 pub(super) fn write_fields<R: UpstreamRequest>(request: &R) -> HeaderMap {
     let mut lines = Vec::with_capacity(FORWARDED_BYTES);
@@ -48,7 +62,7 @@ pub(super) fn write_fields<R: UpstreamRequest>(request: &R) -> HeaderMap {
     if let Framing::Length(length) = request.framing() {
         fields.insert(CONTENT_LENGTH, length.into());
     }
-    if request.is_grpc() {
+    if request.is_grpc() || request.takes_trailers() {
         fields.insert(TE, HeaderValue::from_static("trailers"));
     }
     fields

@@ -1,9 +1,11 @@
 //! The HTTP/2 client: sends one request on a stream of a shared connection and reads the response.
 
 use super::connection::StreamSlot;
-use super::fields::{read_response, write_fields};
+use super::fields::{read_interim, read_response, write_fields};
 use crate::balance::Lease;
-use crate::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
+use crate::{
+    HeadProgress, MAX_INTERIM_RESPONSES, Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest,
+};
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::ResponseFuture;
@@ -27,6 +29,8 @@ pub struct Http2Stream {
     request: Outgoing,
     awaited: Option<ResponseFuture>,
     response: Option<Incoming>,
+    /// Interim responses so far.
+    interim: u32,
     /// Why there is no stream.
     failed: Option<io::Error>,
     /// The upstream reports that it did not process the request.
@@ -42,7 +46,7 @@ impl Http2Stream {
     pub(super) fn new(slot: StreamSlot) -> Self {
         let (request, awaited, response, failed) = (Outgoing::default(), None, None, None);
         let (refused, closing, broke) = (false, false, false);
-        Self { slot, request, awaited, response, failed, refused, closing, broke, lease: None }
+        Self { slot, request, awaited, response, interim: 0, failed, refused, closing, broke, lease: None }
     }
 
     fn start(&mut self, request: Request<()>, framing: Framing) -> Result<(), h2::Error> {
@@ -143,10 +147,22 @@ impl Upstream for Http2Stream {
         cx: &mut Context<'_>,
         slot: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, UpstreamError>> {
+    ) -> Poll<Result<HeadProgress, UpstreamError>> {
         let Some(awaited) = &mut self.awaited else {
             return Poll::Ready(Err(UpstreamError::Closed(self.failed.take().unwrap_or_else(gone))));
         };
+        if let Some(Ok(interim)) = ready!(awaited.poll_informational(cx)) {
+            self.interim += 1;
+            if self.interim > MAX_INTERIM_RESPONSES {
+                let what = "more interim responses than any request needs";
+                return Poll::Ready(Err(UpstreamError::Closed(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    what,
+                ))));
+            }
+            let read = read_interim(&interim, slot.head, limits).map_err(UpstreamError::InvalidResponse);
+            return Poll::Ready(read.map(|()| HeadProgress::Interim));
+        }
         let response = match ready!(Pin::new(awaited).poll(cx)) {
             Ok(response) => response,
             Err(error) => return Poll::Ready(Err(self.fail(error))),
@@ -156,7 +172,7 @@ impl Upstream for Http2Stream {
         let response = read_response(response, slot.head, limits).map_err(UpstreamError::InvalidResponse);
         Poll::Ready(response.map(|body| {
             self.response = Some(body);
-            true
+            HeadProgress::Final
         }))
     }
 

@@ -23,7 +23,7 @@ fn word(healthy: bool) -> &'static str {
     if healthy { "HEALTHY" } else { "UNHEALTHY" }
 }
 
-pub(super) async fn of_upstream(call: ApiRequest) -> Result<Response, ApiError> {
+pub(in crate::admin) async fn of_upstream(call: ApiRequest) -> Result<Response, ApiError> {
     let (upstream, targets) = named(&call.control, call.ids.first())?;
     let standings = standings(&call.control, &upstream, targets).await;
     let data = match call.is_on("balancer_health") {
@@ -59,12 +59,20 @@ struct Standing {
 }
 
 /// One address of a target.
-#[derive(Clone, Copy)]
 struct AddressHealth {
     address: SocketAddr,
+    /// The host that an SRV record names.
+    srv_name: Option<Arc<str>>,
     weight: u16,
     /// None where health checks are off.
     healthy: Option<bool>,
+}
+
+impl AddressHealth {
+    /// Kong shows the host of an SRV record in place of its address.
+    fn host(&self) -> String {
+        self.srv_name.as_ref().map_or_else(|| self.address.ip().to_string(), |name| name.to_string())
+    }
 }
 
 /// Resolves all names at once.
@@ -102,7 +110,8 @@ async fn resolve_addresses(control: &Control, target: &Target, used: bool) -> (S
         .map(|entry| {
             let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
             let healthy = health.as_ref().map(|health| health.is_healthy(address));
-            AddressHealth { address, weight: entry.weight.unwrap_or(target.weight), healthy }
+            let weight = entry.weight.unwrap_or(target.weight);
+            AddressHealth { address, srv_name: entry.srv_name.clone(), weight, healthy }
         })
         .collect();
     let dns = match found.entries.first() {
@@ -153,7 +162,7 @@ impl Standing {
         value["health"] = self.health().into();
         value["data"] = self.data(|entry| {
             let health = entry.healthy.map_or(OFF, word);
-            json!({ "ip": entry.address.ip(), "port": entry.address.port(), "weight": entry.weight, "health": health })
+            json!({ "ip": entry.host(), "port": entry.address.port(), "weight": entry.weight, "health": health })
         });
         value
     }
@@ -165,7 +174,8 @@ fn weight((total, unavailable): (u64, u64)) -> Value {
 
 /// The health of the upstream as a whole.
 fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
-    let mut data = json!({ "id": upstream.id.to_string(), "name": upstream.name, "health": OFF });
+    let mut data = json!({ "id": upstream.id.to_string(), "name": upstream.name });
+    let mut health = OFF;
     if are_used(upstream) {
         let weights = standings.iter().map(Standing::weights);
         let (total, unavailable) = weights.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
@@ -174,16 +184,18 @@ fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
         let host = |standing: &Standing| {
             standing.data(|entry| {
                 let healthy = entry.healthy != Some(false);
-                json!({ "ip": entry.address.ip(), "port": entry.address.port(), "weight": entry.weight, "healthy": healthy })
+                json!({ "ip": entry.host(), "port": entry.address.port(), "weight": entry.weight, "healthy": healthy })
             })
         };
-        data["health"] = word(healthy).into();
+        health = word(healthy);
         data["details"] = json!({
             "healthy": healthy,
             "weight": weight((total, unavailable)),
             "hosts": standings.iter().map(host).collect::<Value>(),
         });
     }
+    data["health"] = health.into();
+    data["balancer_health"] = health.into();
     data
 }
 

@@ -11,8 +11,10 @@ mod plugin_routes;
 mod root;
 mod schemas;
 mod tags;
+mod timers;
 
 pub(super) use endpoints::OTHER_PATHS;
+pub(super) use health::of_upstream as health_of_upstream;
 
 use super::response::ApiError;
 use crate::control::Control;
@@ -46,6 +48,7 @@ pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
         .route("/schemas/{entity}/validate", post(schemas::validate))
         .route("/tags", get(tags::list))
         .route("/tags/{tag}", get(tags::list_one))
+        .route("/timers", get(timers::show))
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
         .merge(plugin_routes::router(definitions))
         .merge(health::of_targets())

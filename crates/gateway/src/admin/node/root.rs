@@ -6,7 +6,7 @@ use crate::settings::{Database, Listen, Listeners};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
@@ -58,20 +58,32 @@ fn plugins(control: &Control) -> Value {
     json!({ "available_on_server": on_server, "enabled_in_cluster": in_use, "disabled_on_server": {} })
 }
 
-/// The settings of Kong that tools read.
+/// Every setting, and what tools read of Kong's beside it.
 fn configuration(control: &Control) -> Value {
+    let mut shown = control.shown_settings().clone();
+    if let Value::Object(known) = known_to_tools(control) {
+        shown.extend(known);
+    }
+    shown.into()
+}
+
+/// The settings of Kong that tools read, in its form.
+fn known_to_tools(control: &Control) -> Value {
     let settings = control.settings();
     let names: Vec<_> = control.plugins().iter().filter(|plugin| plugin.available).map(|p| p.name).collect();
+    let host_ports: Map<_, _> =
+        settings.port_maps.iter().map(|map| (map.own.to_string(), map.public.into())).collect();
     json!({
         "database": database(control),
         "role": "traditional",
-        "router_flavor": "traditional_compatible",
+        "router_flavor": settings.router_flavor.to_string(),
         "portal": false,
         "rbac": "off",
         "anonymous_reports": false,
         "prefix": settings.prefix,
         "plugins": settings.plugins,
         "loaded_plugins": names.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect::<Value>(),
+        "host_ports": host_ports,
         "nginx_worker_processes": settings.workers.0.to_string(),
         "proxy_listen": texts(&settings.proxy_listen.0),
         "admin_listen": texts(&settings.admin_listen.0),
@@ -123,9 +135,14 @@ fn http_listener(listen: &Listen) -> Value {
     listener
 }
 
-/// Those of the node's own APIs, which speak HTTP/1.1 alone.
+/// Those of the node's own APIs, which serve HTTP/2 over TLS alone.
 fn own(listeners: &Listeners) -> Vec<Value> {
-    listeners.0.iter().map(|listen| http_listener(&Listen { http2: false, ..listen.clone() })).collect()
+    let http2 = |listen: &Listen| listen.http2 && listen.ssl;
+    listeners
+        .0
+        .iter()
+        .map(|listen| http_listener(&Listen { http2: http2(listen), ..listen.clone() }))
+        .collect()
 }
 
 fn stream_listener(listen: &Listen) -> Value {

@@ -61,6 +61,9 @@ impl Value for Milliseconds {
             _ => Err(format!("`{text}` is not a number of milliseconds: write `5000` for five seconds")),
         }
     }
+    fn shown(text: &str) -> serde_json::Value {
+        super::shown_number(text)
+    }
 }
 
 /// A number of bytes.

@@ -1,6 +1,6 @@
 //! Secret values, which no message repeats.
 
-use super::Value;
+use super::{SECRET, Value};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -38,6 +38,9 @@ impl Value for Password {
     fn parse(text: &str) -> Result<Self, String> {
         Ok(Password(text.to_owned()))
     }
+    fn shown(_: &str) -> serde_json::Value {
+        SECRET.into()
+    }
     /// Spaces may be part of it.
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
@@ -58,6 +61,9 @@ impl Value for DeclarativeText {
     const KIND: &'static str = "YAML or JSON";
     fn parse(text: &str) -> Result<Self, String> {
         Ok(DeclarativeText(text.to_owned()))
+    }
+    fn shown(_: &str) -> serde_json::Value {
+        SECRET.into()
     }
     /// Not trimmed, because messages count lines and columns from the start.
     fn read(text: &str) -> Result<Self, String> {

@@ -48,8 +48,9 @@ pub(crate) struct Redis {
     /// The sentinels. They are asked in turn for the master.
     #[field(len_min = 1)]
     pub sentinel_nodes: Option<Vec<SentinelNode>>,
-    /// Which servers to use: counts can be changed only on the master.
-    #[field(one_of = ["master"])]
+    /// Which of the servers to use: the master by default, a replica (`slave`), or the first that can be reached, the
+    /// master before replicas (`any`). A replica takes counts only if it is configured to be written to.
+    #[field(one_of = ["master", "slave", "any"])]
     pub sentinel_role: Option<String>,
     /// The user for the sentinels; an empty one counts as none.
     #[field(len_min = 0, referenceable)]
@@ -90,10 +91,19 @@ pub(crate) struct ClusterNode {
 /// An address before it is resolved.
 pub(super) type HostAndPort = (String, u16);
 
+/// Which of the servers behind sentinels is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SentinelRole {
+    Master,
+    Replica,
+    /// The master, or a replica if that cannot be reached.
+    Any,
+}
+
 /// The servers to use.
 pub(super) enum Servers {
     One(HostAndPort),
-    Sentinels { master: String, sentinels: Vec<HostAndPort> },
+    Sentinels { master: String, sentinels: Vec<HostAndPort>, role: SentinelRole },
     Cluster(Vec<HostAndPort>),
 }
 
@@ -111,12 +121,12 @@ impl Redis {
         ("redis_server_name", "redis.server_name"),
     ];
 
-    /// The fields that policy `redis` needs and that are missing.
-    pub(crate) fn missing(&self) -> Vec<FieldError> {
+    /// The fields that are missing where Redis is used, which this choice says, as in `policy: redis`.
+    pub(crate) fn missing(&self, choice: &str) -> Vec<FieldError> {
         let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
         let mut found = Vec::new();
         if !named {
-            let message = "required with `policy: redis`, unless there are sentinels or a cluster";
+            let message = format!("required with `{choice}`, unless there are sentinels or a cluster");
             found.push(FieldError::new("redis.host", message));
         }
         if self.timeout == 0 {
@@ -132,7 +142,12 @@ impl Redis {
         }
         if let (Some(master), Some(nodes)) = (&self.sentinel_master, &self.sentinel_nodes) {
             let sentinels = nodes.iter().map(|node| (node.host.clone(), node.port)).collect();
-            return Servers::Sentinels { master: master.clone(), sentinels };
+            let role = match self.sentinel_role.as_deref() {
+                Some("slave") => SentinelRole::Replica,
+                Some("any") => SentinelRole::Any,
+                _ => SentinelRole::Master,
+            };
+            return Servers::Sentinels { master: master.clone(), sentinels, role };
         }
         Servers::One((self.host.clone().unwrap_or_default(), self.port))
     }

@@ -1,10 +1,11 @@
 //! One connection to one server, through the crate `redis`.
 
 use super::super::store::Unavailable;
-use super::config::{HostAndPort, Redis};
+use super::config::{HostAndPort, Redis, SentinelRole};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, Role, cmd};
 use socket2::{SockRef, TcpKeepalive};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -78,15 +79,16 @@ impl Connector {
         Ok(Link { connection, take: take.into(), quota: quota.into() })
     }
 
-    /// Asks the sentinels for the master, and connects to it.
-    pub(super) async fn link_to_master(
+    /// Asks the sentinels for a server of this role, and connects to it.
+    pub(super) async fn link_by_sentinels(
         &self,
         master: &str,
         sentinels: &[HostAndPort],
+        role: SentinelRole,
     ) -> Result<Link, Unavailable> {
         let mut last = Unavailable("no sentinel is configured".to_owned());
         for sentinel in self.in_turn(sentinels) {
-            match self.link_by(sentinel, master).await {
+            match self.link_by(sentinel, master, role).await {
                 Ok(link) => return Ok(link),
                 Err(error) => last = error,
             }
@@ -94,12 +96,52 @@ impl Connector {
         Err(last)
     }
 
-    async fn link_by(&self, sentinel: &HostAndPort, master: &str) -> Result<Link, Unavailable> {
+    async fn link_by(
+        &self,
+        sentinel: &HostAndPort,
+        master: &str,
+        role: SentinelRole,
+    ) -> Result<Link, Unavailable> {
         let config = &self.config;
         let info = login(config.sentinel_username.as_deref(), config.sentinel_password.as_ref());
         let mut asked = self.connect(sentinel, &info).await?;
+        match role {
+            SentinelRole::Master => self.link_to_master(&mut asked, master).await,
+            SentinelRole::Replica => self.link_to_replica(&mut asked, master).await,
+            SentinelRole::Any => match self.link_to_master(&mut asked, master).await {
+                Ok(link) => Ok(link),
+                Err(_) => self.link_to_replica(&mut asked, master).await,
+            },
+        }
+    }
+
+    /// Connects to the first replica that can be reached, of those that are not known to be down.
+    async fn link_to_replica(
+        &self,
+        sentinel: &mut MultiplexedConnection,
+        master: &str,
+    ) -> Result<Link, Unavailable> {
+        let question = cmd("SENTINEL").arg("replicas").arg(master).to_owned();
+        let replicas: Vec<HashMap<String, String>> = ask(sentinel, &question).await?;
+        let mut last = Unavailable(format!("the sentinels know no replica of {master}"));
+        for replica in replicas.iter().filter(|replica| !is_down(replica)) {
+            let host = replica.get("ip").cloned().unwrap_or_default();
+            let port = replica.get("port").and_then(|port| port.parse().ok()).unwrap_or_default();
+            match self.link(&(host, port)).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn link_to_master(
+        &self,
+        asked: &mut MultiplexedConnection,
+        master: &str,
+    ) -> Result<Link, Unavailable> {
         let question = cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).to_owned();
-        let server: Option<HostAndPort> = ask(&mut asked, &question).await?;
+        let server: Option<HostAndPort> = ask(asked, &question).await?;
         let server = server.ok_or_else(|| {
             Unavailable(format!("the sentinels know no master {master}: check redis.sentinel_master"))
         })?;
@@ -127,6 +169,11 @@ impl Connector {
         let tls = self.dialer.tls(name, tcp).await;
         login_over(tls.map_err(|error| failed(&error))?, info).await
     }
+}
+
+/// Whether the sentinels could not reach it.
+fn is_down(replica: &HashMap<String, String>) -> bool {
+    replica.get("flags").is_some_and(|flags| flags.contains("down") || flags.contains("disconnected"))
 }
 
 fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {

@@ -5,6 +5,7 @@
 mod cluster;
 mod config;
 mod connection;
+mod query;
 
 pub(crate) use config::{ClusterNode, Redis};
 
@@ -65,7 +66,7 @@ struct Commands {
 }
 
 impl RedisStore {
-    pub(super) fn new(config: Redis, build: &BuildContext<'_>) -> Result<Self, String> {
+    pub(crate) fn new(config: Redis, build: &BuildContext<'_>) -> Result<Self, String> {
         let dialer = match config.ssl {
             true => build.tls_dialer(config.ssl_verify, "redis.ssl_verify: false")?,
             false => build.dialer(),
@@ -91,8 +92,8 @@ impl RedisStore {
         let connector = &self.connector;
         let linked = Arc::new(match &self.servers {
             Servers::One(server) => Linked::One(connector.link(server).await?),
-            Servers::Sentinels { master, sentinels } => {
-                Linked::One(connector.link_to_master(master, sentinels).await?)
+            Servers::Sentinels { master, sentinels, role } => {
+                Linked::One(connector.link_by_sentinels(master, sentinels, *role).await?)
             }
             Servers::Cluster(nodes) => Linked::Cluster(Cluster::discover(connector, nodes).await?),
         });

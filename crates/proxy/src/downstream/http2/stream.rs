@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead};
+use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead, ResponseHead};
 use weir_net::deadline::Deadline;
 use weir_net::http2::{Incoming, Outgoing, gone};
 use weir_net::multiplex::{Start, write_fields};
@@ -32,6 +32,8 @@ pub(super) struct Http2 {
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
+    /// The client got a 100, and goes on with its body.
+    continues: bool,
     deadline: Deadline,
     /// It took its request back before it had a response.
     pub(super) cancelled: bool,
@@ -57,6 +59,7 @@ impl Http2 {
             framing: head.framing,
             is_head: head.method == Method::Head,
             expects_continue: head.expect_continue,
+            continues: false,
             deadline: Deadline::default(),
             cancelled: false,
             begun: false,
@@ -126,6 +129,7 @@ impl Client for Http2 {
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
+            self.continues = true;
             let mut invitation = Response::new(());
             *invitation.status_mut() = StatusCode::CONTINUE;
             // A client that is gone shows that when it is read from.
@@ -147,6 +151,17 @@ impl Client for Http2 {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_reset(cx)
+    }
+
+    fn send_interim(&mut self, interim: &ResponseHead) {
+        if interim.status == 100 && std::mem::replace(&mut self.continues, true) {
+            return;
+        }
+        self.expects_continue &= interim.status != 100;
+        if let Some(interim) = response(interim.status, write_fields(&interim.headers, LENGTH).0) {
+            // A client that is gone shows that when it is sent more.
+            let _ = self.respond.send_informational(interim);
+        }
     }
 
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {

@@ -54,6 +54,7 @@ pub(super) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     if admitted != Ok(Admission::Admit) {
         return close(&quic, Code::H3_REQUEST_REJECTED, b"refused");
     }
+    let local = worker.options.port_maps.public_address(local);
     let connection = Connection::new(peer, local, number, Some(tls), trusted);
     exchanges(&worker, quic, Rc::new(connection)).await;
 }

@@ -13,10 +13,12 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
+use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead, ResponseHead};
 use weir_net::deadline::Deadline;
 use weir_net::multiplex::{Start, write_fields};
 use weir_plugin::Exchange;
+
+const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;
@@ -28,6 +30,8 @@ pub(super) struct Http3 {
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
+    /// The client got a 100, and goes on with its body.
+    continues: bool,
     /// What is left of the response's promised length.
     left: Option<u64>,
     /// Some of the response's body was taken.
@@ -57,6 +61,7 @@ impl Http3 {
             framing: Framing::None,
             is_head: false,
             expects_continue: false,
+            continues: false,
             left: None,
             has_data: false,
             turns: SendTurns::default(),
@@ -162,6 +167,7 @@ impl Client for Http3 {
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
+            self.continues = true;
             self.send_stream.push_head(100, &HeaderMap::new());
             // A client that is gone shows that when it is read from.
             let _ = self.send_stream.poll_sent(cx);
@@ -177,6 +183,14 @@ impl Client for Http3 {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_stopped(cx)
+    }
+
+    fn send_interim(&mut self, interim: &ResponseHead) {
+        if interim.status == 100 && std::mem::replace(&mut self.continues, true) {
+            return;
+        }
+        self.expects_continue &= interim.status != 100;
+        self.send_stream.push_head(interim.status, &write_fields(&interim.headers, LENGTH).0);
     }
 
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {

@@ -5,6 +5,7 @@ mod receive;
 mod tests;
 
 pub(crate) use receive::open;
+pub use receive::{Refused, receive};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -11,7 +11,7 @@ use weir_net::socket::Socket;
 
 /// Why a connection that must begin with a header is closed.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// It begins with something else.
     Malformed(Malformed),
     /// It ended before.
@@ -34,7 +34,7 @@ impl std::fmt::Display for Refused {
 }
 
 /// Takes the header off, and not a byte more.
-async fn receive(socket: &mut Socket, timeout: Duration) -> Result<Option<Addresses>, Refused> {
+pub async fn receive(socket: &mut Socket, timeout: Duration) -> Result<Option<Addresses>, Refused> {
     // Boxed, so that connections without a header have no room for one.
     let taking = Box::pin(take(socket));
     tokio::time::timeout(timeout, taking).await.unwrap_or(Err(Refused::Late))

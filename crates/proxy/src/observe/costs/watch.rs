@@ -232,6 +232,18 @@ impl Call {
         }
     }
 
+    /// The name of its span, if `tracing_instrumentations` has its phase.
+    fn span_name(&self, exchange: &Exchange) -> Option<String> {
+        let on = exchange.engine.instrumentations()?;
+        let (is_on, phase) = match self.phase {
+            Phase::Rewrite => (on.plugin_rewrite, "rewrite"),
+            Phase::Access => (on.plugin_access, "access"),
+            Phase::Response => (on.plugin_header_filter, "header_filter"),
+            _ => return None,
+        };
+        is_on.then(|| format!("kong.{phase}.plugin.{}", self.name))
+    }
+
     fn end(self, exchange: &mut Exchange) {
         let spent = self.spent.saturating_sub(exchange.snapshot.ledger.overhead());
         exchange.watch.hooks += spent + self.waited.unwrap_or_default();
@@ -248,6 +260,11 @@ impl Call {
         }
         if let Some(times) = exchange.times() {
             times.hook(self.phase, (self.name, self.plugin), spent + self.waited.unwrap_or_default());
+        }
+        if let Some(name) = self.span_name(exchange) {
+            let end = Instant::now();
+            let took = spent + self.waited.unwrap_or_default();
+            exchange.engine.step_done(name, end.checked_sub(took).unwrap_or(end), end);
         }
         if watch.for_client {
             exchange.took(self.name, spent, self.waited);

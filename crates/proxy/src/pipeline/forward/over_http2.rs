@@ -72,7 +72,7 @@ impl UpstreamCall<'_> {
         let upstreams = &self.worker.upstreams;
         let open =
             async |attempt: &ConnectAttempt| upstreams.open_stream(endpoint, server_name, attempt).await;
-        Ok(match self.open(endpoint, client, exchange, open).await? {
+        Ok(match self.open((endpoint, self.worker.random()), client, exchange, open).await? {
             Opened::Http1(upstream) => AnyUpstream::Http1(upstream),
             Opened::Http2(upstream) => AnyUpstream::Http2(upstream),
         })

@@ -14,8 +14,8 @@ use weir_http1::Framing;
 use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status;
 
-/// Sends a response of the gateway itself. Discards an unread request body if it is short; otherwise closes the
-/// connection, so that the body can't be parsed as the next request.
+/// Sends a response of the gateway itself. Behind a plugin's response, discards an unread request body if it is not too
+/// long; otherwise closes the connection, so that the body can't be parsed as the next request.
 pub(super) async fn send<C: Client>(
     worker: &Worker,
     client: &mut C,
@@ -30,16 +30,19 @@ pub(super) async fn send<C: Client>(
     }
     // A cached response carries its own length, if it is known.
     let is_cached = answer.cached_headers.is_some();
-    let body = answer.write(exchange);
+    let body = answer.write(exchange, &worker.options.error_templates);
     let own = match chain {
         None => OwnBody::unchanged(body),
         Some(chain) => {
             chain.response(exchange);
-            response_body::change_own(exchange, chain, body, is_cached)
+            response_body::change_own(worker, exchange, chain, (body, is_cached))
         }
     };
-    respond::decorate_own(worker, exchange);
-    skip_request_body(client);
+    match is_cached {
+        true => respond::decorate_cached(worker, exchange),
+        false => respond::decorate_own(worker, exchange),
+    }
+    skip_request_body(client, exchange.engine.failed);
     if client.is_head() && !is_cached && own.filtered.is_none() {
         exchange.response.headers.append("Content-Length", own.bytes.len().to_string().as_bytes());
     }
@@ -145,11 +148,15 @@ fn begin_own<C: Client>(client: &mut C, exchange: &mut Exchange, framing: Framin
     bytes
 }
 
-fn skip_request_body<C: Client>(client: &mut C) {
-    while let Ok(n @ 1..) = client.body().map(<[u8]>::len) {
-        client.consume(n);
-    }
-    if !client.body_is_done() {
+fn skip_request_body<C: Client>(client: &mut C, has_failed: bool) {
+    let is_well_framed = loop {
+        match client.body().map(<[u8]>::len) {
+            Ok(0) => break true,
+            Ok(n) => client.consume(n),
+            Err(_) => break false,
+        }
+    };
+    if !client.body_is_done() && (has_failed || !is_well_framed || !client.discard_body()) {
         client.close_after();
     }
 }

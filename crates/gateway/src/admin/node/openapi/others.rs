@@ -23,8 +23,10 @@ const ASKED: &[Row] = &[
     ("/schemas/plugins/{name}", "get", "get-plugin-schema", "The fields of a plugin"),
     ("/schemas/vaults/{name}", "get", "get-vault-schema", "The fields of a kind of vault"),
     ("/status", "get", "status", "How the node fares"),
+    ("/status/dns", "get", "dns-status", "What the resolver has done for each name"),
     ("/tags", "get", "list-tags", "Which entities have which tags"),
     ("/tags/{tag}", "get", "list-tag", "Which entities have a tag"),
+    ("/timers", "get", "timers", "Kong's timers, of which there are none"),
     ("/upstreams/{upstreams}/health", "get", "get-upstream-health", "How the targets of an upstream fare"),
 ];
 
