@@ -1,6 +1,6 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
 use super::table::{Declaration, TABLE};
-use super::value::Value;
+use super::value::{SECRET, Value};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -194,10 +194,11 @@ impl Given {
         }
     }
 
-    /// The value of a setting as the Admin API shows it.
+    /// The value of a setting as the Admin API shows it: the reference, where it is one.
     pub(super) fn shown(&self, declaration: &Declaration) -> Json {
         let text = self.values.get(declaration.name).map_or(declaration.default, |(text, _)| text);
-        (declaration.shown)(text)
+        let shown = (declaration.shown)(text);
+        if is_reference(text) && shown != SECRET { text.into() } else { shown }
     }
 
     /// Where the value of a setting was given.
