@@ -231,7 +231,7 @@ fn a_configuration_with_what_has_no_effect_is_loaded_with_a_warning() {
     assert_eq!(load(SAMPLE).header("x-weir-warning"), None);
     let answer = load("_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [/], path_handling: v1}\n");
     assert_eq!(answer.status, 201);
-    let warning = "3:40: routes[0].path_handling: without effect in this version: paths are joined as by v0 (route `r`)";
+    let warning = "3:40: routes[0].path_handling: without effect in this version: paths are joined as by v0, unless router_flavor is traditional (route `r`)";
     assert_eq!(answer.header("x-weir-warning"), Some(warning));
     let route = |index: usize| format!("- {{name: r-{index}, paths: [/], path_handling: v1}}\n");
     let many: String = (0..1000).map(route).collect();

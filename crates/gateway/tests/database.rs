@@ -216,7 +216,8 @@ fn fields_without_effect_are_logged_once_with_their_entity() {
         log.lines().filter(|line| line.contains("without effect in this version")).collect();
     let [of_route, of_plugin] = &*warnings else { panic!("{log}") };
     let expected = format!(
-        "route `r` (id {route}): path_handling: without effect in this version: paths are joined as by v0"
+        "route `r` (id {route}): path_handling: without effect in this version: paths are joined as by v0, \
+         unless router_flavor is traditional"
     );
     assert!(of_route.ends_with(&expected), "{of_route}");
     let expected = "plugin `request-transformer` (id 6c2c5ea4-7f2b-4a3c-9a5e-0f1f8c3f9d11) of service `s`: config.add.headers[0]: \

@@ -18,7 +18,7 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
     names(document, &mut found);
     custom(document, &mut found);
     scopes(document, &mut found);
-    protocols(document, &mut found);
+    protocols(document, plugins, &mut found);
     shared_counters(document, plugins, &mut found);
     found
 }
@@ -27,6 +27,7 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
 pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
+    found.extend(idle_plugins(document, plugins));
     found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found.extend(entity_warnings(document, plugins));
     found
@@ -36,6 +37,7 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
+    found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         found.extend((schema.warnings)(&plugin.config).into_iter().map(|doubt| {
@@ -99,6 +101,19 @@ fn methods(document: &Document) -> Vec<EntityError> {
         }
     }
     found
+}
+
+/// Expressions with the old name of `net.dst.port`, which is read as that where an operator of numbers follows.
+fn net_port(document: &Document) -> Vec<EntityError> {
+    let is_compared = |rest: &str| rest.trim_start().starts_with(['=', '>', '<', '!']);
+    let has = |text: &String| {
+        text.match_indices("net.port").any(|(at, name)| is_compared(&text[at + name.len()..]))
+    };
+    let routes = (0..).zip(&document.routes).filter(|(_, route)| route.expression.as_ref().is_some_and(has));
+    let message = "the field 'net.port' of expressions is deprecated; write 'net.dst.port' instead";
+    routes
+        .map(|(index, _)| EntityError::new((Routes, index), "expression".to_owned(), message.to_owned()))
+        .collect()
 }
 
 fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
@@ -271,8 +286,24 @@ fn scopes(document: &Document, found: &mut Vec<EntityError>) {
     unique(Plugins, "name", scopes, describe, found);
 }
 
-/// Plugins that share no protocol with the routes they are for would never run.
-fn protocols(document: &Document, found: &mut Vec<EntityError>) {
+/// Plugins that share no protocol with the routes they are for never run. That is refused on a route, and of a plugin that
+/// authenticates also on a service, because the service would seem protected.
+fn protocols(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
+    found.extend(mismatches(document, |plugin| (true, authenticates(plugin, plugins))));
+}
+
+/// The plugins of services that never run, beside those that are refused.
+fn idle_plugins(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
+    mismatches(document, |plugin| (false, !authenticates(plugin, plugins)))
+}
+
+fn authenticates(plugin: &Plugin, plugins: &[PluginSchema]) -> bool {
+    find_plugin(plugins, &plugin.name).is_some_and(|schema| !schema.for_consumers)
+}
+
+/// Plugins whose protocols are not those of their route, or of no route of their service. `looked_at` says of a plugin
+/// whether its route and its service are compared.
+fn mismatches(document: &Document, looked_at: impl Fn(&Plugin) -> (bool, bool)) -> Vec<EntityError> {
     let routes: HashMap<Uuid, &Route> = document.routes.iter().map(|route| (route.id, &**route)).collect();
     let mut of_service: HashMap<Uuid, Vec<&Route>> = HashMap::new();
     for route in &document.routes {
@@ -280,15 +311,15 @@ fn protocols(document: &Document, found: &mut Vec<EntityError>) {
             of_service.entry(service).or_default().push(route);
         }
     }
+    let mut found = Vec::new();
     for (index, plugin) in document.plugins.iter().enumerate() {
-        let route = plugin.route.and_then(|id| routes.get(&id).copied());
-        let others = plugin.service.and_then(|id| of_service.get(&id)).into_iter().flatten().copied();
-        found.extend(
-            protocols_match(plugin, route, others)
-                .err()
-                .map(|message| EntityError::new((Plugins, index), "protocols", message)),
-        );
+        let (at_route, at_service) = looked_at(plugin);
+        let route = plugin.route.filter(|_| at_route).and_then(|id| routes.get(&id).copied());
+        let service = plugin.service.filter(|_| at_service).and_then(|id| of_service.get(&id));
+        let mismatch = protocols_match(plugin, route, service.into_iter().flatten().copied()).err();
+        found.extend(mismatch.map(|message| EntityError::new((Plugins, index), "protocols", message)));
     }
+    found
 }
 
 /// Whether a plugin runs for its route, and for one of its service's routes at least, where it has any.

@@ -71,7 +71,7 @@ pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
     LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
-    WORKSPACE,
+    UpstreamOutcome, WORKSPACE,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
@@ -103,7 +103,7 @@ pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, e
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
-pub use weir_router::Captures;
+pub use weir_router::{Captures, normalize_path};
 pub use whole_lines::append;
 pub use worker::WorkerContext;
 

@@ -151,6 +151,7 @@ fn compiler() -> Compiler {
         trusted_certificates: Vec::new(),
         upstream_verification: Default::default(),
         log_tls_verify: true,
+        router_flavor: weir_router::Flavor::default(),
         plugins: PLUGINS,
         retained: Arc::new(Retained::default()),
     }

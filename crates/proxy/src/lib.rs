@@ -42,6 +42,7 @@ pub use weir_http1::Limits;
 pub use weir_plugin::{
     BodyMemoryUsage, ErrorTemplates, ErrorType, LocalResponse, NodeId, NodeLog, NodeMessage, Retained,
 };
+pub use weir_router::Flavor;
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{

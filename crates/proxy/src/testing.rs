@@ -37,6 +37,7 @@ impl Gateway {
             trusted_certificates: Vec::new(),
             upstream_verification: Default::default(),
             log_tls_verify: true,
+            router_flavor: weir_router::Flavor::default(),
             plugins,
             retained: self.retained.clone(),
         };

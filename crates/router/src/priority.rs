@@ -1,11 +1,65 @@
 //! Computes the priority of a route: one number composed of its criteria.
 use super::subroute::PathKind;
+use super::traditional;
 use weir_model::entity::Route;
 
 const PLAIN_HOSTS: u64 = 1 << 60;
 const REGEX_PATH: u64 = 1 << 51;
 const MAX_HEADERS: usize = 255;
 const LENGTH_MASK: u64 = 0x7FFFF;
+/// Where the priority of an expression is above what criteria give.
+const EXPRESSION: u64 = 0xFF << 56;
+
+/// How routes are written and ordered: Kong's setting `router_flavor`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Flavor {
+    /// By criteria; of equal routes the one with the greater id is first.
+    #[default]
+    TraditionalCompatible,
+    /// By criteria; of equal routes the older one is first.
+    Traditional,
+    /// By expressions; routes with criteria come after those with expressions.
+    Expressions,
+}
+
+/// What decides the order of routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Order {
+    /// The flavor.
+    pub flavor: Flavor,
+    /// How the parts of a priority are combined. `Traditional` has its own way.
+    pub calculation: Calculation,
+}
+
+impl Order {
+    /// The priority of a route, or of the part of it that has paths of this kind.
+    pub(super) fn priority(self, route: &Route, paths: PathKind) -> u64 {
+        self.shares(route, paths).iter().fold(0, |priority, share| priority | share.bits)
+    }
+
+    /// The parts of its priority, the most important first.
+    pub(super) fn shares(self, route: &Route, paths: PathKind) -> Vec<Share> {
+        match (self.flavor, paths) {
+            (_, PathKind::Expression) => expression_shares(route).to_vec(),
+            (Flavor::Traditional, _) => traditional::shares(route).to_vec(),
+            _ => self.calculation.shares(route, paths).to_vec(),
+        }
+    }
+}
+
+/// The priority of a route with an expression.
+pub fn expression_priority(route: &Route) -> u64 {
+    expression_shares(route).iter().fold(0, |priority, share| priority | share.bits)
+}
+
+/// The parts of the priority of a route with an expression.
+fn expression_shares(route: &Route) -> [Share; 2] {
+    let priority = route.priority;
+    [
+        Share { part: Part::Expression, value: 1, bits: EXPRESSION },
+        Share { part: Part::Priority, value: priority, bits: priority as u64 & !EXPRESSION },
+    ]
+}
 
 /// How the parts of a priority are combined: Kong's setting `route_match_calculation`.
 ///
@@ -40,19 +94,14 @@ impl Calculation {
         }
     }
 
-    /// The priority of a route, or of the part of it that has paths of this kind.
-    pub(super) fn priority(self, route: &Route, paths: PathKind) -> u64 {
-        self.shares(route, paths).iter().fold(0, |priority, share| priority | share.bits)
-    }
-
     /// The parts of its priority, in the documented order.
-    pub(super) fn shares(self, route: &Route, paths: PathKind) -> [Share; 6] {
+    fn shares(self, route: &Route, paths: PathKind) -> [Share; 6] {
         let criteria = criteria(route, paths);
         let headers = route.headers.as_ref().map_or(0, |headers| headers.len()).min(MAX_HEADERS) as i32;
         let plain = has_plain_hosts(route);
         let (regex, regex_priority) = match paths {
             PathKind::Regex => (REGEX_PATH, self.place_regex_priority(route.regex_priority)),
-            PathKind::None | PathKind::Prefix(_) => (0, 0),
+            PathKind::None | PathKind::Prefix(_) | PathKind::Expression => (0, 0),
         };
         let length = if let PathKind::Prefix(length) = paths { length } else { 0 };
         let share = |part, value, bits| Share { part, value, bits };
@@ -70,6 +119,14 @@ impl Calculation {
 /// A part of a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
+    /// Whether it has an expression.
+    Expression,
+    /// The `priority` of a route with an expression.
+    Priority,
+    /// Which criteria it has, of as many: hosts are above headers, then paths, methods, SNIs.
+    Kinds,
+    /// Whether a host with a wildcard has a port.
+    WildcardPort,
     /// How many criteria the route has.
     Criteria,
     /// Whether it has hosts, none with a wildcard.
@@ -109,10 +166,10 @@ fn criteria(route: &Route, paths: PathKind) -> i32 {
     present.iter().map(|&present| i32::from(present)).sum()
 }
 
-fn is_present<T>(values: &Option<Vec<T>>) -> bool {
+pub(super) fn is_present<T>(values: &Option<Vec<T>>) -> bool {
     values.as_ref().is_some_and(|values| !values.is_empty())
 }
 
-fn has_plain_hosts(route: &Route) -> bool {
+pub(super) fn has_plain_hosts(route: &Route) -> bool {
     is_present(&route.hosts) && route.hosts.iter().flatten().all(|host| !host.contains('*'))
 }

@@ -6,6 +6,9 @@ use weir_model::Entities;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Json;
 
+/// The fields of a route that need `router_flavor = expressions`.
+pub(super) const EXPRESSION_FIELDS: [&str; 2] = ["expression", "priority"];
+
 /// An entity, with the fields that come from other entities.
 pub(super) struct Representation {
     entity: Entity,
@@ -31,10 +34,19 @@ impl Representation {
                 *id = serde_json::json!({ "id": id.take() });
             }
         }
+        self.hide_unused_expression(&mut shown);
         if let Some(names) = &self.snis {
             shown["snis"] = names.as_slice().into();
         }
         shown
+    }
+
+    /// Kong has these fields in the flavor `expressions` alone.
+    fn hide_unused_expression(&self, shown: &mut Json) {
+        let Entity::Routes(route) = &self.entity else { return };
+        if let Some(members) = shown.as_object_mut().filter(|_| route.expression.is_none()) {
+            EXPRESSION_FIELDS.iter().for_each(|field| drop(members.remove(*field)));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use weir_model::ConstraintError;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
 use weir_model::schema::{FieldError, Json, JsonMap, quoted};
+use weir_proxy::CompileError;
 
 /// A response with a body that is JSON already.
 pub(super) fn text_response(status: StatusCode, body: String) -> Response {
@@ -86,15 +87,18 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
+    /// The error of an entity that cannot be compiled.
+    pub(super) fn of_entity(error: CompileError) -> ApiError {
+        let (field, message) = error.field();
+        ApiError::Schema(vec![FieldError::new(field, message)])
+    }
+
     /// The error of a write.
     pub(super) fn of_write(error: WriteError<ApiError>, verb: Verb, kind: EntityKind) -> ApiError {
         match error {
             WriteError::Rejected(error) => error,
             WriteError::Refused(refusal) => ApiError::Refused(kind, refusal),
-            WriteError::Uncompilable(error) => {
-                let (field, message) = error.field();
-                ApiError::Schema(vec![FieldError::new(field, message)])
-            }
+            WriteError::Uncompilable(error) => ApiError::of_entity(error),
             WriteError::Unavailable(reason) => ApiError::Unavailable(reason),
             WriteError::ReadOnly => ApiError::ReadOnly(verb, kind),
         }

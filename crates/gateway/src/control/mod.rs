@@ -21,11 +21,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
-use weir_model::entity::{Target, Upstream};
+use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
 use weir_plugin::Background;
+use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
@@ -297,6 +298,11 @@ impl Control {
         healthy: bool,
     ) {
         health::mark(&self.plane.compiler.retained.get(), upstream, target, address, healthy);
+    }
+
+    /// Whether an entity can be compiled.
+    pub(crate) fn check(&self, entity: &Entity) -> Result<(), CompileError> {
+        self.plane.compiler.check(entity, &self.registry.entities())
     }
 
     /// Explains how the active configuration would handle a request. Takes long where there are many routes.

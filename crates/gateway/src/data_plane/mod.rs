@@ -4,7 +4,7 @@ pub(crate) mod options;
 use crate::configuration::{self, Configuration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
-use crate::settings::{KeyFile, Settings, trusted_certificate_files};
+use crate::settings::{KeyFile, RouterFlavor, Settings, trusted_certificate_files};
 use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use weir_model::{Document, Entities};
 use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
 use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
-use weir_proxy::{CompileError, Compiler, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
+use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
 
 /// The running proxy and its compiler.
 pub(crate) struct DataPlane {
@@ -99,8 +99,23 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         upstream_verification: upstream_verification(settings)?,
         log_tls_verify: settings.log_tls_verify,
         plugins: plugins::allowed(plugins, &settings.plugins),
+        router_flavor: flavor(settings.router_flavor),
         retained,
     })
+}
+
+fn flavor(setting: RouterFlavor) -> Flavor {
+    match setting {
+        RouterFlavor::TraditionalCompatible => Flavor::TraditionalCompatible,
+        RouterFlavor::Traditional => Flavor::Traditional,
+        RouterFlavor::Expressions => Flavor::Expressions,
+    }
+}
+
+/// The flavor in which a document is read where no setting names one.
+fn flavor_of(document: &Document) -> Flavor {
+    let has_expressions = document.routes.iter().any(|route| route.expression.is_some());
+    if has_expressions { Flavor::Expressions } else { Flavor::default() }
 }
 
 /// Gives plugins the counters that the nodes of one database share.
@@ -170,6 +185,8 @@ pub(crate) fn compiled(
         upstream_verification: UpstreamVerification::default(),
         log_tls_verify: true,
         plugins: source.definitions,
+        router_flavor: settings
+            .map_or_else(|| flavor_of(&configuration.document), |it| flavor(it.router_flavor)),
         retained,
     };
     match compiler.compile(&configuration.document) {

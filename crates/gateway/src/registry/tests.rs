@@ -126,6 +126,7 @@ fn plane() -> Arc<Plane> {
         trusted_certificates: Vec::new(),
         upstream_verification: Default::default(),
         log_tls_verify: true,
+        router_flavor: weir_router::Flavor::default(),
         plugins: weir_plugins::PLUGINS,
         retained: Arc::new(Retained::default()),
     };

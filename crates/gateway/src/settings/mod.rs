@@ -166,9 +166,6 @@ fn short_of_memory(settings: &Settings) -> Option<String> {
 
 /// Checks rules across settings.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
-    if settings.router_flavor == RouterFlavor::Traditional {
-        warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
-    }
     if settings.declarative_config.is_some() && settings.declarative_config_string.is_some() {
         problems.push(Problem {
             origin: given.origin("declarative_config_string"),

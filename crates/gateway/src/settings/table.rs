@@ -389,7 +389,9 @@ settings! {
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
     /// The plugins that a configuration may use; `bundled` is all those of the program.
     plugins: Vec<String> = "bundled";
-    /// How routes are ordered. `traditional` is read as `traditional_compatible`, with a warning.
+    /// How routes are written and ordered. With `expressions`, routes may have an `expression`: see
+    /// [Expressions](expressions.md). With `traditional`, the older of two equal routes comes first, and `path_handling: v1`
+    /// has an effect.
     router_flavor: RouterFlavor = "traditional_compatible";
     /// Serves APISIX's Admin API, and traffic on APISIX's port. See [Coming from APISIX](coming-from-apisix.md).
     apisix_admin: bool = "off";

@@ -148,7 +148,7 @@ fn a_file_that_is_not_there_is_a_problem() {
 fn what_does_not_work_yet_names_what_does() {
     for (name, value, hint) in [
         ("database", "cassandra", "`postgres`"),
-        ("router_flavor", "expressions", "`traditional_compatible`"),
+        ("router_flavor", "atc", "`expressions`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
         ("client_ssl_cert", "cert.pem", "`client_ssl_cert_key`"),
         ("ssl_cipher_suite", "custom", "`ssl_ciphers`"),
@@ -161,7 +161,6 @@ fn what_does_not_work_yet_names_what_does() {
             "{problems:?}"
         );
     }
-    assert_eq!(good("", &[], &[("router_flavor", "traditional")]).warnings.len(), 1);
 }
 
 #[test]

@@ -74,8 +74,8 @@ words! {
         Crit = "crit", Alert = "alert", Emerg = "emerg",
     }
     /// How the router orders routes.
-    RouterFlavor: "`traditional_compatible` or `traditional`" {
-        TraditionalCompatible = "traditional_compatible", Traditional = "traditional",
+    RouterFlavor: "`traditional_compatible`, `traditional` or `expressions`" {
+        TraditionalCompatible = "traditional_compatible", Traditional = "traditional", Expressions = "expressions",
     }
     /// Which responses have `Server-Timing`.
     TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }

@@ -19,7 +19,7 @@ struct Row<T> {
 const ROUTES: &[Row<Route>] = &[Row {
     field: "path_handling",
     set: |r| r.path_handling != PathHandling::V0,
-    instead: "paths are joined as by v0",
+    instead: "paths are joined as by v0, unless router_flavor is traditional",
 }];
 
 const UPSTREAMS: &[Row<Upstream>] = &[Row {

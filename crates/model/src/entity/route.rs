@@ -23,7 +23,7 @@ pub struct IpPort {
 
 /// Which requests, and to which service.
 #[derive(Debug, Clone, PartialEq, Record)]
-#[record(check = protocols_agree, check = criteria_given)]
+#[record(check = protocols_agree, check = criteria_given, check = expression_alone)]
 pub struct Route {
     #[field(auto)]
     pub id: Uuid,
@@ -67,6 +67,11 @@ pub struct Route {
     pub sources: Option<Vec<IpPort>>,
     #[field(set)]
     pub destinations: Option<Vec<IpPort>>,
+    /// Which requests or connections, in the language of `router_flavor = expressions`, instead of the criteria above.
+    pub expression: Option<String>,
+    /// Routes with an expression of higher priority are tried first.
+    #[field(default = 0, between = [0, 70368744177663])]
+    pub priority: i64,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     /// Where matching requests go; without one, a plugin must answer.
@@ -153,7 +158,7 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
     let passthrough = has(Protocol::TlsPassthrough);
     let given = if stream { addresses && !passthrough } else { http || headers };
     let mut found = Vec::new();
-    if !(given || encrypted && some(&route.snis)) {
+    if !(given || route.expression.is_some() || encrypted && some(&route.snis)) {
         let fields = match (stream, encrypted) {
             _ if passthrough => "snis",
             (true, true) => "sources, destinations, snis",
@@ -183,4 +188,23 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
         found.push(FieldError::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
     }
     found
+}
+
+/// An expression stands instead of criteria, and has a priority of its own. The words are Kong's.
+fn expression_alone(route: &Route) -> Vec<FieldError> {
+    let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+    let names = some(&route.methods) || some(&route.hosts) || some(&route.paths) || some(&route.snis);
+    let criteria = names || headers || some(&route.sources) || some(&route.destinations);
+    let others = "'methods', 'hosts', 'paths', 'headers', 'snis', 'sources' or 'destinations'";
+    let found = match &route.expression {
+        Some(_) if criteria => format!("cannot set 'expression' with {others} simultaneously"),
+        Some(_) if route.regex_priority != 0 => {
+            "cannot set 'regex_priority' with 'expression' simultaneously".to_owned()
+        }
+        None if route.priority != 0 && criteria => {
+            format!("cannot set 'priority' with {others} simultaneously")
+        }
+        _ => return Vec::new(),
+    };
+    vec![FieldError::new("", format!("Router Expression failed validation: {found}"))]
 }

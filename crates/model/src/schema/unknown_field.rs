@@ -14,7 +14,6 @@ const NOT_SUPPORTED: &[&str] = &[
     "licenses",
     "partials",
     "_plugin_configs",
-    "expression",
     "condition",
 ];
 

@@ -66,6 +66,7 @@ impl Gateway {
             trusted_certificates: Vec::new(),
             upstream_verification: Default::default(),
             log_tls_verify: true,
+            router_flavor: weir_router::Flavor::default(),
             plugins: PLUGINS,
             retained: shared.retained.clone(),
         };

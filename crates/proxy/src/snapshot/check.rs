@@ -3,6 +3,7 @@
 use super::compile::{Compilation, CompileError, Compiler};
 use super::instances::Instances;
 use super::last::Identities;
+use super::streams::is_stream;
 use super::users::Users;
 use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind};
@@ -16,7 +17,12 @@ impl Compiler {
         let document = document(entity, others);
         let compilation = Compilation::new(self, &document, Arc::new(Users::new(&document)));
         match entity {
-            Entity::Routes(route) => drop(compilation.router(&[route], &mut Patterns::default())),
+            Entity::Routes(route) => {
+                drop(compilation.router(&[route], &mut Patterns::default()));
+                if is_stream(route) {
+                    drop(compilation.stream_router(&[route], &mut Patterns::default()));
+                }
+            }
             Entity::Plugins(_) => drop(compilation.plugins(&mut Instances::default())),
             Entity::Services(_) | Entity::Certificates(_) => self.check_tls(&compilation, &document),
             Entity::CaCertificates(authority) => {

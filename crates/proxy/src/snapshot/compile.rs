@@ -8,16 +8,16 @@ use super::scopes::{Caller, Placed, Scopes};
 use super::services::Services;
 use super::upstreams::Positions;
 use super::users::Users;
-use super::{CompiledRoute, CompiledService, Snapshot};
+use super::{CompiledRoute, CompiledService, Snapshot, StreamRouter};
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
-use weir_model::entity::{self, EntityKind, Protocol};
+use weir_model::entity::{self, EntityKind, PathHandling, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::Retained;
 use weir_plugin::engine::{PluginInstances, Shared};
 use weir_plugin::{BuildContext, Definition, Hooks, Route};
-use weir_router::{Calculation, Patterns, RouteError, Router};
+use weir_router::{Calculation, Flavor, Order, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
 
@@ -84,6 +84,8 @@ pub struct Compiler {
     pub log_tls_verify: bool,
     /// Every plugin that there is.
     pub plugins: &'static [Definition],
+    /// How routes are written and ordered.
+    pub router_flavor: Flavor,
     /// State that outlives snapshots.
     pub retained: Arc<Retained>,
 }
@@ -165,9 +167,9 @@ impl<'d> Compilation<'d> {
         let routes = self.routes(&served, last, (&services, &plugins));
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
-        let streams = Arc::new(self.streams(last, &services, &plugins));
+        let streams = self.streams(last, &services, &plugins).map(Arc::new);
         let watched = self.watched(&identities.certificates);
-        let (users, router) = (self.users.clone(), router?);
+        let (users, router, streams) = (self.users.clone(), router?, streams?);
         Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
     }
 
@@ -192,21 +194,38 @@ impl<'d> Compilation<'d> {
             let service = service.filter(|service| is_http(service.entity.protocol));
             known.take(route, service).unwrap_or_else(|| {
                 let chain = plugins.scopes.chain(Some(route.id), route.service);
-                CompiledRoute::new(route, service, chain)
+                let mut compiled = CompiledRoute::new(route, service, chain);
+                if self.compiler.router_flavor == Flavor::Traditional {
+                    compiled.path_handling = route.path_handling;
+                }
+                compiled
             })
         });
         compiled.collect()
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
-        let fail = |errors: Vec<RouteError>| {
-            for error in errors {
-                let route = routes[error.index as usize];
-                self.fail_of(EntityKind::Routes, route.id, &route.name, error);
-            }
-        };
-        let routes: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
-        Router::rebuild(&routes, Calculation::default(), patterns).map_err(fail).ok()
+        let order = Order { flavor: self.compiler.router_flavor, calculation: Calculation::default() };
+        let entities: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
+        Router::rebuild(&entities, order, patterns).map_err(|errors| self.fail_routes(routes, errors)).ok()
+    }
+
+    /// The router of streams, unless a route is refused.
+    pub(super) fn stream_router(
+        &self,
+        routes: &[&Arc<entity::Route>],
+        patterns: &mut Patterns,
+    ) -> Option<StreamRouter> {
+        let entities: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
+        let built = StreamRouter::build(&entities, self.compiler.router_flavor, patterns);
+        built.map_err(|errors| self.fail_routes(routes, errors)).ok()
+    }
+
+    fn fail_routes(&self, routes: &[&Arc<entity::Route>], errors: Vec<RouteError>) {
+        for error in errors {
+            let route = routes[error.index as usize];
+            self.fail_of(EntityKind::Routes, route.id, &route.name, error);
+        }
     }
 
     /// Parses certificates that have changed.
@@ -308,6 +327,7 @@ impl CompiledRoute {
             preserve_host: route.preserve_host,
             request_buffering: route.request_buffering,
             response_buffering: route.response_buffering,
+            path_handling: PathHandling::V0,
             chain,
             view: Arc::new(Route::new(route.clone(), service.map(|service| service.view.clone()))),
         }

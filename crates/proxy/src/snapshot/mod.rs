@@ -25,7 +25,7 @@ use std::sync::Arc;
 use upstreams::Upstreams;
 use users::Users;
 use weir_model::Uuid;
-use weir_model::entity::{self, Protocol};
+use weir_model::entity::{self, PathHandling, Protocol};
 use weir_net::tls::Certificates;
 use weir_plugin::engine::{Entities, PluginInstances};
 use weir_plugin::{Consumer, ConsumerIndex, Definition, Route, Service};
@@ -120,6 +120,8 @@ pub(crate) struct CompiledRoute {
     pub(crate) preserve_host: bool,
     pub(crate) request_buffering: bool,
     pub(crate) response_buffering: bool,
+    /// As configured in the flavor `traditional`, else v0.
+    pub(crate) path_handling: PathHandling,
     /// Shared by all routes that have the same plugins.
     pub(crate) chain: Arc<Chain>,
     /// What plugins see of it.

@@ -1,12 +1,14 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
+use crate::admin::representation::EXPRESSION_FIELDS;
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
 use crate::admin::response::{ApiError, json_response};
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
+use crate::settings::RouterFlavor;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,9 +31,22 @@ fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
 
 pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     match kind_of(&name, control.plugins()) {
-        Some(kind) => json_response(StatusCode::OK, &kind.schema().to_json()),
+        Some(kind) => json_response(StatusCode::OK, &schema(kind, control.settings().router_flavor)),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
+}
+
+/// The schema of a kind. Routes have expressions in one flavor alone.
+fn schema(kind: EntityKind, flavor: RouterFlavor) -> Value {
+    let mut schema = kind.schema().to_json();
+    let is_hidden = |field: &Value| EXPRESSION_FIELDS.iter().any(|name| field.get(name).is_some());
+    if kind == EntityKind::Routes && flavor != RouterFlavor::Expressions {
+        schema["fields"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|fields| fields.retain(|field| !is_hidden(field)));
+    }
+    schema
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
@@ -83,7 +98,12 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Api
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
     let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
-    Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(ApiError::Schema)
+    let entity = Entity::read(kind, &written.into(), &[], reading).map_err(ApiError::Schema)?;
+    // Expressions are compiled by the router, which alone knows what is wrong with one.
+    match entity {
+        Entity::Routes(_) => control.check(&entity).map_err(ApiError::of_entity),
+        _ => Ok(()),
+    }
 }
 
 /// Finds entities by name, and accepts any id, because a client may validate before it creates the other entity. Takes

@@ -121,12 +121,12 @@ impl Redis {
         ("redis_server_name", "redis.server_name"),
     ];
 
-    /// The fields that policy `redis` needs and that are missing.
-    pub(crate) fn missing(&self) -> Vec<FieldError> {
+    /// The fields that are missing where Redis is used, which this choice says, as in `policy: redis`.
+    pub(crate) fn missing(&self, choice: &str) -> Vec<FieldError> {
         let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
         let mut found = Vec::new();
         if !named {
-            let message = "required with `policy: redis`, unless there are sentinels or a cluster";
+            let message = format!("required with `{choice}`, unless there are sentinels or a cluster");
             found.push(FieldError::new("redis.host", message));
         }
         if self.timeout == 0 {
