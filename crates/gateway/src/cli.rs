@@ -5,9 +5,9 @@ mod program;
 pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
 pub(crate) use program::Program;
 
-use crate::commands::CompareArgs;
+use crate::commands::{CompareArgs, Rival};
 use crate::settings::{self, Flag, Sources};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,8 +52,13 @@ pub(crate) enum Command {
     DockerStart(PrepareArgs),
     /// Check declarative files and kong.conf: every error as `file:line:column: message`.
     Check {
-        /// The files, YAML or JSON, or kong.conf; `-` is the standard input. Without any, `/etc/kong/kong.conf`.
+        /// The files, YAML or JSON, or kong.conf; `-` is the standard input. A URL such as `http://kong:8001` is the Admin API
+        /// of a Kong, whose configuration is checked. Without any, `/etc/kong/kong.conf`.
         files: Vec<PathBuf>,
+        /// Say for each entity, field, plugin and setting whether it works as in this gateway; fails if something is
+        /// missing here.
+        #[arg(long, value_name = "GATEWAY")]
+        against: Option<Rival>,
         #[command(flatten)]
         settings: CheckArgs,
     },
@@ -82,6 +87,9 @@ pub(crate) enum Command {
     /// Import configurations into the database, and export them.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Read secrets that configurations refer to.
+    #[command(subcommand)]
+    Vault(VaultCommand),
     /// Hybrid mode's certificate.
     #[command(subcommand)]
     Hybrid(HybridCommand),
@@ -112,6 +120,17 @@ pub(crate) enum HybridCommand {
 pub(crate) enum AdminCommand {
     /// Generate a token for the Admin API: print it, and its hash for the setting `admin_auth`.
     Token,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VaultCommand {
+    /// Print the secret that a reference leads to.
+    Get {
+        /// The reference: `{vault://env/my-secret}`, or `env/my-secret` in short.
+        reference: Option<String>,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -164,9 +183,19 @@ pub(crate) enum ConfigCommand {
         /// The file; `-` is the standard output.
         #[arg(default_value = "kong.yml")]
         file: PathBuf,
+        /// Who is to read the file; what Kong 3.9 lacks is left out for it, and named on the standard error.
+        #[arg(long = "for", value_name = "GATEWAY", value_enum, default_value = "weir")]
+        target: ExportTarget,
         #[command(flatten)]
         store: StoreArgs,
     },
+}
+
+/// The gateway that an exported file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTarget {
+    Weir,
+    Kong,
 }
 
 impl MigrationsCommand {

@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
 mod admin;
+mod admin_compatibility;
 mod admin_node;
 mod admin_safety;
+mod against;
 mod answers;
 mod apisix;
 mod balancing;
@@ -73,4 +75,5 @@ mod supabase;
 mod tls;
 mod unix_sockets;
 mod upstream_tls;
+mod vaults;
 mod websocket;

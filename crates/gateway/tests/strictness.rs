@@ -55,7 +55,8 @@ fn malformed_requests_are_refused_and_none_of_their_bytes_forwarded() {
         assert!(client.is_closed(), "{}", case.name);
         if case.status != 200 {
             assert_eq!(response.header("x-kong-request-id").map(str::len), Some(32), "{}", case.name);
-            assert!(response.json()["message"].is_string(), "{}: {}", case.name, response.text());
+            let has_id = response.text().contains("request_id");
+            assert!(has_id, "{}: {}", case.name, response.text());
         }
     }
     let seen = seen.lock().unwrap();
@@ -173,7 +174,9 @@ fn the_body_of_a_request_that_a_plugin_refuses_is_discarded() {
     client.send(format!("POST /sized HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 9 * 1024 * 1024));
     let response = client.response();
     assert_eq!((response.status, response.header("connection")), (413, Some("close")), "within bounds");
-    assert!(seen.lock().unwrap().iter().all(|request| request.head.start.starts_with("GET /open")));
+    let seen = seen.lock().unwrap();
+    let starts: Vec<_> = seen.iter().map(|request| &*request.head.start).collect();
+    assert_eq!(starts, ["GET / HTTP/1.1"; 2]);
 }
 
 #[test]

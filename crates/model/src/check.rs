@@ -5,6 +5,7 @@ use crate::entity::EntityKind::{self, *};
 use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::rule;
 use crate::schema::{closest, did_you_mean, quoted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -37,6 +38,7 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
+    found.extend(weak_keys(document));
     found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
@@ -97,6 +99,24 @@ fn methods(document: &Document) -> Vec<EntityError> {
             if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
                 let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
                 found.push(EntityError::new((Routes, index), format!("methods[{at}]"), message));
+            }
+        }
+    }
+    found
+}
+
+/// Certificates of RSA keys that are too short to sign with.
+fn weak_keys(document: &Document) -> Vec<EntityError> {
+    let mut found = Vec::new();
+    for (index, certificate) in document.certificates.iter().enumerate() {
+        let fields = [("cert", Some(&certificate.cert)), ("cert_alt", certificate.cert_alt.as_ref())];
+        for (field, cert) in fields {
+            if let Some(bits) = cert.and_then(|cert| rule::weak_rsa_bits(cert)) {
+                let message = format!(
+                    "an RSA key of {bits} bits can be factored and is not presented: clients get the default \
+                     certificate, upstreams none; issue one with 2048 bits or more"
+                );
+                found.push(EntityError::new((Certificates, index), field, message));
             }
         }
     }
@@ -194,6 +214,7 @@ fn ids(document: &Document, found: &mut Vec<EntityError>) {
     unique_ids!(consumer_groups: ConsumerGroups, consumer_group_consumers: ConsumerGroupConsumers);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
     unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
+    unique_ids!(vaults: Vaults, key_sets: KeySets, keys: Keys);
     for (kind, list) in document.custom.iter() {
         unique(Custom(kind), "id", list.iter().map(|entity| Some(entity.id())), twice("id"), found);
     }
@@ -240,6 +261,14 @@ fn names(document: &Document, found: &mut Vec<EntityError>) {
     let authorities = d.ca_certificates.iter().map(|c| Some(c.cert.trim()));
     let describe = |_: &&str| "the same certificate is here twice; remove one".to_owned();
     unique(CaCertificates, "cert", authorities, describe, found);
+    let prefixes = d.vaults.iter().map(|vault| Some(vault.prefix.as_str()));
+    unique(Vaults, "prefix", prefixes, twice("prefix of a vault"), found);
+    unique(KeySets, "name", d.key_sets.iter().map(|set| set.name.as_deref()), twice("key set"), found);
+    unique(Keys, "name", d.keys.iter().map(|key| key.name.as_deref()), twice("key name"), found);
+    let keys = d.keys.iter().map(|key| Some((key.set, key.kid.as_str())));
+    let describe =
+        |(_, kid): &(_, &str)| format!("the key `{kid}` is here twice in the same set; remove one");
+    unique(Keys, "kid", keys, describe, found);
 }
 
 /// What must be unique among the entities that plugins declare, as the Admin API has it.

@@ -1,12 +1,13 @@
 //! `weir config`: declarative files, and the database that they are imported to and exported from.
 use super::{Context, print};
-use crate::cli::{ConfigCommand, Program};
+use crate::cli::{ConfigCommand, ExportTarget, Program};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::{Definitions, schemas};
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
-use crate::store::{self, Store, StoreError, transfer};
+use crate::store::transfer::{self, Unset};
+use crate::store::{self, Store, StoreError};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};
@@ -37,7 +38,9 @@ pub(super) fn configure(command: ConfigCommand, context: &Context) -> Result<Exi
             let report = import(source(file, &settings, context), &settings)?;
             print(if is_kong { "parse successful, beginning import\nimport successful\n" } else { &report })
         }
-        ConfigCommand::DbExport { file, .. } => print(&export(&file, &settings, context.definitions)?),
+        ConfigCommand::DbExport { file, target, .. } => {
+            print(&export(&file, target, &settings, context.definitions)?)
+        }
     }
 }
 
@@ -70,7 +73,12 @@ fn import(source: Source, settings: &Settings) -> Result<String, String> {
     Ok(format!("{}: {count} entities imported\n", source.origin))
 }
 
-fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+fn export(
+    file: &Path,
+    target: ExportTarget,
+    settings: &Settings,
+    definitions: Definitions,
+) -> Result<String, String> {
     let (plugins, _) = schemas(definitions, &settings.plugins);
     let loaded = wait_for(async {
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
@@ -79,7 +87,15 @@ fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<
     let mut entities = Entities::from_iter(loaded.entities);
     entities.expire(now().as_secs().cast_signed());
     let entities: Vec<_> = entities.iter().cloned().collect();
-    let text = transfer::export(&entities, &plugins);
+    let text = match target {
+        ExportTarget::Weir => transfer::export(&entities, &plugins, Unset::LeftOut),
+        ExportTarget::Kong => {
+            let (text, left_out) = transfer::export_for_kong(&entities, &plugins);
+            let said = left_out.iter().map(|line| format!("left out, because Kong 3.9 lacks it: {line}\n"));
+            io::stderr().write_all(said.collect::<String>().as_bytes()).map_err(|error| error.to_string())?;
+            text
+        }
+    };
     if file == Path::new("-") {
         return Ok(text);
     }
@@ -116,7 +132,7 @@ pub(super) fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String>
     folder.and_then(Prefix::take).map(Some).map_err(|error| error.to_string())
 }
 
-/// Waits for work on the database.
+/// Waits for work that needs a runtime.
 pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(work))

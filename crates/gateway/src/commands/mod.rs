@@ -1,5 +1,7 @@
 //! The subcommands: what each does is here or in a module of its own.
+mod against;
 mod check;
+mod client;
 mod compare;
 mod container;
 mod database;
@@ -9,11 +11,13 @@ mod explain;
 mod migrations;
 mod running_node;
 mod start;
+mod vault;
 
+pub(crate) use against::Rival;
 pub(crate) use compare::CompareArgs;
 pub(crate) use container::entrypoint;
 
-use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs};
+use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::Definitions;
 use crate::settings::{self, Loaded};
 use std::io::{self, Write};
@@ -44,7 +48,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Quit(args) => running_node::quit(args, &context),
         Command::Reload(args) => running_node::reload(args, &context),
         Command::Health(args) => running_node::health(args, &context),
-        Command::Check { files, settings } => check::check(files, settings, &context),
+        Command::Check { files, against, settings } => check::check(files, against, settings, &context),
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
@@ -54,6 +58,10 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Config(command) => database::configure(command, &context),
         Command::Hybrid(HybridCommand::GenCert { .. }) => {
             Err("hybrid gen_cert: hybrid mode is not supported, so no certificate is needed".to_owned())
+        }
+        Command::Vault(VaultCommand::Get { reference, settings }) => {
+            let reference = reference.ok_or(vault::NO_REFERENCE)?;
+            print(&vault::get(&reference, &context.load(settings)?.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
         Command::Version { all } => print(&version(program, all)),

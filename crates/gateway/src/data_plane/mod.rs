@@ -4,7 +4,7 @@ pub(crate) mod options;
 use crate::configuration::{self, Configuration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
-use crate::settings::{KeyFile, RouterFlavor, Settings, trusted_certificate_files};
+use crate::settings::{KeyFile, RouterFlavor, Settings, configure_vaults, trusted_certificate_files};
 use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         sampling_rate: settings.tracing_sampling_rate.0,
     });
     provide_counters(&retained, settings)?;
+    configure_vaults(&retained.get(), settings);
     Ok(Compiler {
         workers: settings.workers.0,
         default_certificate,
@@ -175,6 +176,7 @@ pub(crate) fn compiled(
     let retained = Arc::new(Retained::default());
     if let Some(settings) = settings {
         provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+        configure_vaults(&retained.get(), settings);
     }
     let client_certificate = None;
     let compiler = Compiler {

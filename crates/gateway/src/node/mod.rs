@@ -237,7 +237,8 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
     Ok(())
 }
 
-fn origin(settings: &Settings) -> Origin {
+/// Where the settings say that the declarative configuration is.
+pub(crate) fn origin(settings: &Settings) -> Origin {
     if matches!(settings.database, Some(Database::Sqlite | Database::Postgres)) {
         return Origin::Nowhere;
     }

@@ -36,6 +36,11 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line> {
     })
 }
 
+/// What a file sets.
+pub(crate) fn of_kong_conf(text: &str) -> Vec<(String, String)> {
+    lines(text).filter_map(|line| line.setting).collect()
+}
+
 fn setting(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim_end();

@@ -14,24 +14,26 @@ mod source;
 mod table;
 mod trusted_certificates;
 mod value;
+mod vaults;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
 pub(crate) use headers::Headers;
-pub(crate) use kong_conf::{default_file as default_kong_conf, is_kong_conf};
+pub(crate) use kong_conf::{default_file as default_kong_conf, is_kong_conf, of_kong_conf};
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
-pub(crate) use source::Problem;
+pub(crate) use source::{Problem, is_setting};
 pub(crate) use table::Settings;
 pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
+pub(crate) use vaults::configure as configure_vaults;
 
 use crate::prefix;
 use serde_json::{Map, Value as Json};
 use source::{Given, Origin};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use table::{Declaration, TABLE};
+use table::TABLE;
 
 /// What the settings are read from.
 #[derive(Debug, Default)]
@@ -89,6 +91,9 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     if sources.as_kong {
         assume_as_kong(&mut given);
     }
+    // References are shown, and not what they lead to.
+    let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
+    vaults::resolve(&mut given, &mut problems);
     let mut settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &mut settings {
         if given.is_directive("ssl_ciphers") {
@@ -97,10 +102,8 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
     }
-    let shown = |declaration: &Declaration| (declaration.name.to_owned(), given.shown(declaration));
     match settings {
         Some(settings) if problems.is_empty() => {
-            let shown = TABLE.iter().map(shown).collect();
             Ok(Loaded { settings, given: given.names(), warnings, shown })
         }
         _ => Err(problems),

@@ -5,10 +5,12 @@ use super::table::{Declaration, TABLE};
 use super::value::Value;
 use serde_json::Value as Json;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
+use weir_model::is_reference;
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +66,12 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     values: BTreeMap<&'static str, GivenValue>,
+    /// The settings whose values came from vaults, which no message repeats.
+    resolved: BTreeSet<&'static str>,
 }
 
 /// A value as it was given.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct GivenValue {
     text: String,
     origin: Origin,
@@ -199,6 +203,42 @@ impl Given {
         }
     }
 
+    /// The values as they are written, by the names of the settings.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.values.iter().map(|(name, given)| (*name, given.text.as_str()))
+    }
+
+    /// Those of these settings alone.
+    pub(super) fn only(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Given {
+        let wanted = self.values.iter().filter(|(name, given)| is_wanted(name, &given.text));
+        let values = wanted.map(|(name, value)| (*name, value.clone())).collect();
+        Given { values, resolved: BTreeSet::new() }
+    }
+
+    /// Puts secrets in the place of references to them; one that leads to none adds a problem.
+    pub(super) fn resolve(
+        &mut self,
+        is_wanted: impl Fn(&str) -> bool,
+        secret_of: impl Fn(&str) -> Result<String, String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (name, GivenValue { text, origin, .. }) in &mut self.values {
+            // A secret that looks like a reference is none.
+            if !is_wanted(name) || !is_reference(text) || self.resolved.contains(name) {
+                continue;
+            }
+            self.resolved.insert(name);
+            match secret_of(text) {
+                Ok(secret) => *text = secret,
+                Err(reason) => {
+                    let reference = mem::take(text);
+                    let message = format!("{name}: failed to dereference '{reference}': {reason}");
+                    problems.push(Problem { origin: origin.clone(), message });
+                }
+            }
+        }
+    }
+
     /// Reads the value of a setting; one that cannot be read adds a problem.
     pub(super) fn value<T: Value>(
         &self,
@@ -210,6 +250,10 @@ impl Given {
         match T::read(text) {
             Ok(value) => Some(value),
             Err(error) => {
+                let error = match self.resolved.contains(name) {
+                    true => "what the vault has for it is not valid here",
+                    false => &error,
+                };
                 problems.push(Problem { origin: self.origin(name), message: format!("{name}: {error}") });
                 None
             }
@@ -266,6 +310,11 @@ fn ignored(name: &str, text: &str) -> Result<&'static str, String> {
 /// The setting that was probably meant, as the end of a warning.
 fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> String {
     misspelt(name).map(|name| format!(": did you mean {}?", written(name))).unwrap_or_default()
+}
+
+/// Whether there is a setting of this name or alias; a name may end in `_file`.
+pub(crate) fn is_setting(name: &str) -> bool {
+    declaration(name).is_some() || name.strip_suffix("_file").is_some_and(|name| declaration(name).is_some())
 }
 
 /// The setting of a name or an alias.

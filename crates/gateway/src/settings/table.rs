@@ -385,6 +385,50 @@ settings! {
     tracing_instrumentations: TracingInstrumentations = "off" | "opentelemetry_tracing";
     /// The fraction of traces that is sampled, from 0 to 1, unless a plugin has its own `sampling_rate`.
     tracing_sampling_rate: Fraction = "0.01" | "opentelemetry_tracing_sampling_rate";
+    /// What the names of environment variables begin with that `{vault://env/…}` reads. See [Vaults](vaults.md).
+    vault_env_prefix: Option<String> = "";
+    /// The folder of the secrets that `{vault://file/…}` reads. No reference leads to files outside of it.
+    vault_file_directory: PathBuf = "/run/secrets";
+    /// The protocol of the HashiCorp Vault or OpenBao that `{vault://hcv/…}` asks: `http` or `https`. Its certificate is
+    /// verified against `lua_ssl_trusted_certificate`.
+    vault_hcv_protocol: String = "http";
+    /// Its host. The system resolves the name, not `dns_resolver`.
+    vault_hcv_host: String = "127.0.0.1";
+    /// Its port.
+    vault_hcv_port: u16 = "8200";
+    /// Its namespace.
+    vault_hcv_namespace: Option<String> = "";
+    /// The path of its secrets engine.
+    vault_hcv_mount: String = "secret";
+    /// The version of its secrets engine: `v1` or `v2`.
+    vault_hcv_kv: String = "v1";
+    /// How the node logs in: `token`, `kubernetes` or `approle`.
+    vault_hcv_auth_method: String = "token";
+    /// With `vault_hcv_auth_method=token`: the token.
+    vault_hcv_token: Option<Password> = "";
+    /// With `vault_hcv_auth_method=kubernetes`: the role.
+    vault_hcv_kube_role: Option<String> = "";
+    /// The path of the Kubernetes auth method; without one, `kubernetes`.
+    vault_hcv_kube_auth_path: Option<String> = "";
+    /// The file of the service account's token; without one, the file where Kubernetes puts it.
+    vault_hcv_kube_api_token_file: Option<String> = "";
+    /// The path of the AppRole auth method; without one, `approle`.
+    vault_hcv_approle_auth_path: Option<String> = "";
+    /// With `vault_hcv_auth_method=approle`: the id of the role.
+    vault_hcv_approle_role_id: Option<String> = "";
+    /// With `vault_hcv_auth_method=approle`: the secret id.
+    vault_hcv_approle_secret_id: Option<Password> = "";
+    /// The file of the secret id, in place of `vault_hcv_approle_secret_id`.
+    vault_hcv_approle_secret_id_file: Option<String> = "";
+    /// Seconds after which a secret is fetched again; without it, that is at each rotation.
+    vault_hcv_ttl: Option<u32> = "";
+    /// Seconds after which a missing secret is asked for again; without it, that is at each rotation.
+    vault_hcv_neg_ttl: Option<u32> = "";
+    /// Seconds beyond `vault_hcv_ttl` for which a secret that cannot be fetched any more is used; without it, there is no
+    /// limit.
+    vault_hcv_resurrect_ttl: Option<u32> = "";
+    /// How often secrets of vaults are read again. If one has changed, the configuration is compiled with it.
+    vault_rotation_interval: Duration = "60s";
     /// How long requests in flight may take to finish when the node stops.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
     /// The plugins that a configuration may use; `bundled` is all those of the program.

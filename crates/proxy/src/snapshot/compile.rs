@@ -6,17 +6,18 @@ use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins, same};
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::Services;
+use super::unusable::Unusable;
 use super::upstreams::Positions;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot, StreamRouter};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, PathHandling, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
-use weir_plugin::Retained;
 use weir_plugin::engine::{PluginInstances, Shared};
-use weir_plugin::{BuildContext, Definition, Hooks, Route};
+use weir_plugin::{BuildContext, Definition, Hooks, Retained, Route, Vaults};
 use weir_router::{Calculation, Flavor, Order, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
@@ -92,11 +93,16 @@ pub struct Compiler {
 
 impl Compiler {
     /// Compiles the document, or says everything that is wrong with it. What depends on nothing that has changed since
-    /// the last time is used again, so that a change costs what it changes.
+    /// the last time is used again, so that a change costs what it changes. Waits for vaults whose secrets it needs and
+    /// that have not been asked yet.
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
         let last = self.retained.get::<Last>();
         let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let compilation = Compilation::new(self, document, last.users(document));
+        let resolved = self.retained.get::<Vaults>().resolve(document, self.plugins);
+        let document = &*resolved.document;
+        let users = last.users(document);
+        let compilation =
+            Compilation { secretive: resolved.secretive, ..Compilation::new(self, document, users) };
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
@@ -115,12 +121,15 @@ pub(super) struct Compilation<'d> {
     pub(super) compiler: &'d Compiler,
     pub(super) document: &'d Document,
     users: Arc<Users>,
+    /// The entities that refer to secrets. What is wrong with these does not keep the others from being compiled.
+    secretive: HashSet<(EntityKind, Uuid)>,
     pub(super) errors: RefCell<Vec<CompileError>>,
 }
 
 impl<'d> Compilation<'d> {
     pub(super) fn new(compiler: &'d Compiler, document: &'d Document, users: Arc<Users>) -> Self {
-        Self { compiler, document, users, errors: RefCell::default() }
+        let (secretive, errors) = (HashSet::new(), RefCell::default());
+        Self { compiler, document, users, secretive, errors }
     }
 
     pub(super) fn fail(&self, entity: String, message: impl ToString) {
@@ -231,10 +240,10 @@ impl<'d> Compilation<'d> {
     /// Parses certificates that have changed.
     fn identities(&self, last: &LastParts) -> Identities {
         let default = self.compiler.default_certificate.clone();
-        let built = match &last.parts {
-            Some(parts) => parts.identities.certificates.rebuild(self.document),
-            None => Certificates::build(self.document, default.clone()),
-        };
+        let none = Certificates::only(default.clone());
+        let before = last.parts.as_ref().map_or(&none, |parts| &parts.identities.certificates);
+        let may_fail = |id| self.secretive.contains(&(EntityKind::Certificates, id));
+        let built = before.rebuild(self.document, may_fail);
         let certificates = built.unwrap_or_else(|errors| {
             errors.into_iter().for_each(|error| self.fail_tls(error));
             Certificates::only(default)
@@ -274,14 +283,25 @@ impl<'d> Compilation<'d> {
         let caller = self.caller(entity)?;
         let retained = &self.compiler.retained;
         let build = BuildContext::new(self.document, retained, entity, &self.users.index, shared);
+        let placed = |hooks| Placed {
+            priority: definition.priority,
+            instance: instance(definition, entity, hooks),
+            route: entity.route,
+            service: entity.service,
+            caller,
+        };
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
-            Ok(hooks) => Some(Placed {
-                priority: definition.priority,
-                instance: instance(definition, entity, hooks),
-                route: entity.route,
-                service: entity.service,
-                caller,
-            }),
+            Ok(hooks) => Some(placed(hooks)),
+            // What is wrong may quote a secret.
+            Err(_) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
+                let (name, id) = (&entity.name, entity.id);
+                let outcome = if definition.fails_open { "pass without it" } else { "are answered 500" };
+                tracing::error!(
+                    "plugin {name} {id} cannot be built with the secrets that it refers to, so its requests {outcome}: \
+                     check what the vault has"
+                );
+                (!definition.fails_open).then(|| placed(Arc::new(Unusable)))
+            }
             Err(error) => {
                 self.fail_of(EntityKind::Plugins, entity.id, &Some(entity.name.clone()), error);
                 None

@@ -14,6 +14,7 @@ mod stream_router;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unusable;
 pub(crate) mod upstreams;
 mod users;
 mod watched;
