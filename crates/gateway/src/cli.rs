@@ -1,11 +1,12 @@
 //! The command line: Weir's own commands, and those of Kong.
+mod compare;
 mod kong;
 mod program;
 
+pub(crate) use compare::CompareArgs;
 pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
 pub(crate) use program::Program;
 
-use crate::commands::{CompareArgs, Rival};
 use crate::settings::{self, Flag, Sources};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -114,6 +115,13 @@ pub(crate) enum HybridCommand {
         #[arg(short, long)]
         days: Option<u32>,
     },
+}
+
+/// The gateway whose behaviour is the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Rival {
+    Kong,
+    Apisix,
 }
 
 #[derive(Debug, Subcommand)]
@@ -396,7 +404,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-pub(crate) fn name_and_value(text: &str) -> Result<(String, String), String> {
+fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write it as name: value")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -1,7 +1,7 @@
 //! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
 use super::Context;
-use super::against::{self, Catalogue, Report, Rival};
-use crate::cli::{CheckArgs, SettingsArgs};
+use super::against::{self, Catalogue, Report};
+use crate::cli::{CheckArgs, Rival, SettingsArgs};
 use crate::configuration::{Configuration, Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::schemas;

@@ -13,8 +13,6 @@ mod running_node;
 mod start;
 mod vault;
 
-pub(crate) use against::Rival;
-pub(crate) use compare::CompareArgs;
 pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};

@@ -1,14 +1,8 @@
 //! The catalogue of differences, as data.
 use super::items::Item;
+use crate::cli::Rival;
 use serde::Deserialize;
 use std::fmt;
-
-/// The gateway whose behaviour is the reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Rival {
-    Kong,
-    Apisix,
-}
 
 /// How something here relates to the same thing there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

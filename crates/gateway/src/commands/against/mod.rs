@@ -8,7 +8,6 @@ mod items;
 mod live;
 
 pub(super) use differences::Catalogue;
-pub(crate) use differences::Rival;
 pub(super) use live::fetched;
 
 use crate::configuration::{Origin, located};

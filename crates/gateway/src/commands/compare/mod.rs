@@ -13,60 +13,17 @@ mod rules;
 mod summary;
 
 use super::client::client;
-use clap::Args;
+use crate::cli::CompareArgs;
 use difference::differences;
 use exchange::{Gateway, Sender};
 use recorded::{Recorded, Request};
 use rules::Rules;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use summary::{Outcome, Summary};
 use tokio::task::JoinSet;
-
-/// What is compared, and how.
-#[derive(Debug, Args)]
-pub(crate) struct CompareArgs {
-    /// The base URL of the gateway that is the reference, such as Kong's proxy: `http://kong:8000`.
-    #[arg(long, value_name = "URL", required_unless_present = "print_rules")]
-    a: Option<String>,
-    /// The base URL of the other gateway.
-    #[arg(long, value_name = "URL", required_unless_present = "print_rules")]
-    b: Option<String>,
-    /// The requests: a list or an HTTP file (`GET /path`, headers, a body), an access log, records of file-log, or a HAR
-    /// file; `-` is the standard input.
-    #[arg(required_unless_present = "print_rules")]
-    requests: Option<PathBuf>,
-    /// Rules of what is not compared, in TOML; they come before the built-in ones.
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Print the built-in rules.
-    #[arg(long)]
-    print_rules: bool,
-    /// Where to write the HTML page.
-    #[arg(long, value_name = "FILE", default_value = "compare.html")]
-    report: PathBuf,
-    /// A header that each request gets unless it has one of that name, as `name: value`; may be given several times.
-    #[arg(short = 'H', long = "header", value_name = "NAME:VALUE", value_parser = crate::cli::name_and_value)]
-    headers: Vec<(String, String)>,
-    /// Send requests of all methods. Without it, only those of GET, HEAD and OPTIONS are sent, because others may change data.
-    #[arg(long)]
-    unsafe_methods: bool,
-    /// Do not send safe requests to `a` twice. The second response shows what varies by itself, which is not compared.
-    #[arg(long)]
-    once: bool,
-    /// How many requests are under way at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    connections: u16,
-    /// How long a response may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    timeout: u64,
-    /// Do not verify certificates.
-    #[arg(short = 'k', long)]
-    insecure: bool,
-}
 
 /// Compares two gateways; fails if they differ.
 pub(crate) fn compare(arguments: CompareArgs, output: &mut dyn Write) -> Result<ExitCode, String> {
