@@ -1,7 +1,10 @@
 //! Kept responses where one request is not enough to tell: herds, reloads, the Admin API, and what is too much.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
+use crate::harness::{
+    Gateway, Message, PATIENCE, Peer, RedisServer, Upstream, document, eventually, service,
+};
+use rustix::process::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -101,6 +104,7 @@ fn what_is_kept_outlives_reloads_and_is_shown_and_removed_by_the_admin_api() {
     let kept = gateway.admin(&format!("/proxy-cache/{key}"));
     assert_eq!((kept.status, &kept.json()["body"], &kept.json()["status"]), (200, &"hi".into(), &200.into()));
     assert_eq!(kept.json()["headers"]["Content-Type"], "text/plain");
+    assert_eq!(kept.json()["headers"]["X-Cache-Key"], key);
     let plugins = gateway.admin("/plugins").json();
     let plugin = plugins["data"][0]["id"].as_str().unwrap();
     let by_plugin = format!("/proxy-cache/{plugin}/caches/{key}");
@@ -148,4 +152,159 @@ fn what_breaks_off_or_is_too_long_is_not_kept() {
         let (status, body) = get(&mut client, "/long");
         assert_eq!((status.as_str(), body.len()), ("Miss", 9 << 20));
     }
+}
+
+/// Sends a request, and returns the whole response.
+fn send(client: &mut Peer, method: &str, target: &str, headers: &str) -> Message {
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).response_to(method)
+}
+
+fn delete(gateway: &Gateway, path: &str) -> u16 {
+    let mut admin = Peer::connect(gateway.admin_addresses()[0]);
+    admin.send(format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).response().status
+}
+
+#[test]
+fn a_stale_response_answers_while_it_is_revalidated_in_the_background() {
+    let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(mpsc::channel::<()>())));
+    let (seen, held) = (asked.clone(), answer.clone());
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            let known = request.header("if-none-match").map(str::to_owned);
+            seen.lock().unwrap().push(known.clone());
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n";
+            if known.is_none() {
+                peer.send(format!(
+                    "{head}ETag: \"1\"\r\nCache-Control: max-age=0, stale-while-revalidate=60\r\n\r\nold"
+                ));
+                continue;
+            }
+            let _ = held.lock().unwrap().1.recv_timeout(PATIENCE);
+            peer.send(format!("{head}ETag: \"2\"\r\nCache-Control: max-age=60\r\n\r\nnew"));
+        }
+    });
+    let cached = "plugins: [{name: proxy-cache, config: {strategy: memory, cache_control: true}}]";
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", cached)], ""));
+    let mut client = gateway.connect();
+    assert_eq!(get(&mut client, "/"), ("Miss".into(), "old".into()));
+    eventually("it is stored", || get(&mut client, "/").0 == "Hit");
+    eventually("the upstream is asked", || asked.lock().unwrap().len() == 2);
+    assert_eq!(get(&mut client, "/"), ("Hit".into(), "old".into()), "no request waits for the upstream");
+    assert_eq!(*asked.lock().unwrap(), [None, Some("\"1\"".to_owned())], "and it is asked once");
+    answer.lock().unwrap().0.send(()).unwrap();
+    eventually("the new one is stored", || get(&mut client, "/") == ("Hit".into(), "new".into()));
+    assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+/// An upstream whose responses are tagged by the path, and the gateway's configuration for it.
+fn tagging(config: &str) -> (Upstream, String) {
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            let tag = if request.head.start.contains("/odd") { "odd" } else { "even" };
+            let tag = format!("Surrogate-Key: all {tag}\r\nCache-Tag: {tag}-too\r\n");
+            let vary = if request.head.start.contains("/vary") { "Vary: X-A\r\n" } else { "" };
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\n";
+            let by = request.header("x-a").unwrap_or("none");
+            peer.send(format!("{head}{tag}{vary}X-Own: \u{e4}\r\nContent-Length: {}\r\n\r\n{by}", by.len()));
+        }
+    });
+    let cached = format!("plugins: [{{name: proxy-cache, config: {{cache_control: true, {config}}}}}]");
+    let configuration = document(&[service("/", upstream.address, "", &cached)], "");
+    (upstream, configuration)
+}
+
+/// Whether these are cached, which they are from now on.
+fn cached(gateway: &Gateway, paths: [&str; 3]) -> [bool; 3] {
+    let mut client = gateway.connect();
+    let is_cached = paths.map(|path| get(&mut client, path).0 == "Hit");
+    eventually("they are stored", || paths.iter().all(|path| get(&mut client, path).0 == "Hit"));
+    is_cached
+}
+
+#[test]
+fn responses_are_purged_by_tag_and_by_the_beginning_of_their_path() {
+    let (_upstream, configuration) = tagging("strategy: memory");
+    let gateway = Gateway::start(&configuration);
+    let paths = ["/odd/1", "/odd/2", "/even/1"];
+    assert_eq!(cached(&gateway, paths), [false; 3]);
+    for (query, expected) in [
+        ("tag=odd", [false, false, true]),
+        ("tag=odd-too", [false, false, true]),
+        ("tag=all", [false; 3]),
+        ("tag=other", [true; 3]),
+        ("prefix=/odd/1", [false, true, true]),
+        ("prefix=%2Fodd", [false, false, true]),
+        ("tag=odd&prefix=/odd/2", [true, false, true]),
+        ("tag=even&prefix=/odd/2", [true; 3]),
+    ] {
+        assert_eq!(delete(&gateway, &format!("/proxy-cache?{query}")), 204);
+        assert_eq!(cached(&gateway, paths), expected, "{query}");
+    }
+}
+
+#[test]
+fn nodes_share_what_they_store_in_redis() {
+    let redis = RedisServer::start();
+    let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}}}", redis.port);
+    let (_upstream, configuration) = tagging(&config);
+    let nodes = [(); 2].map(|()| Gateway::start(&configuration));
+    let mut clients = nodes.each_ref().map(Gateway::connect);
+    for variant in ["1", "2"] {
+        let header = format!("X-A: {variant}\r\n");
+        assert_eq!(send(&mut clients[0], "GET", "/vary", &header).header("x-cache-status"), Some("Miss"));
+        let mut last = None;
+        eventually("the other node has it", || {
+            let response = send(&mut clients[1], "GET", "/vary", &header);
+            let is_hit = response.header("x-cache-status") == Some("Hit");
+            last = Some(response);
+            is_hit
+        });
+        let response = last.unwrap();
+        let found = (response.text(), response.header("x-own"), response.header("age").is_some());
+        assert_eq!(found, (variant, Some("\u{e4}"), true));
+    }
+    let paths = ["/odd/1", "/odd/2", "/even/1"];
+    cached(&nodes[0], paths);
+    for (query, expected) in [
+        ("?tag=odd", [false, false, true]),
+        ("?prefix=/odd/1", [false, true, true]),
+        ("?tag=odd&prefix=/odd/2", [true, false, true]),
+        ("", [false; 3]),
+    ] {
+        let before = redis.keys().len();
+        assert_eq!(delete(&nodes[1], &format!("/proxy-cache{query}")), 204);
+        eventually("they are removed", || redis.keys().len() < before);
+        eventually("all of them are", || {
+            let mut client = nodes[0].connect();
+            let header = "Cache-Control: only-if-cached\r\n";
+            let is_there = paths.map(|path| send(&mut client, "GET", path, header).status == 200);
+            is_there == expected
+        });
+        cached(&nodes[0], paths);
+    }
+    assert_eq!(send(&mut clients[0], "PUT", "/odd/1", "Content-Length: 0\r\n").status, 200);
+    eventually("a change reaches all nodes", || {
+        send(&mut clients[1], "GET", "/odd/1", "Cache-Control: only-if-cached\r\n").status == 504
+    });
+    let all = "GET, SET and the like have all keys begin alike";
+    assert!(redis.keys().iter().all(|key| key.starts_with("proxy-cache:")), "{all}");
+}
+
+#[test]
+fn while_redis_does_not_answer_requests_go_on_without_the_cache() {
+    let redis = RedisServer::start();
+    let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 100}}", redis.port);
+    let (_upstream, configuration) = tagging(&config);
+    let gateway = Gateway::start(&configuration);
+    assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
+    redis.signal(Signal::STOP);
+    let mut client = gateway.connect();
+    for _ in 0..5 {
+        assert_eq!(get(&mut client, "/odd/1"), ("Miss".into(), "none".into()));
+    }
+    eventually("it is logged", || {
+        gateway.log().contains("until it answers, requests go on without the cache")
+    });
+    redis.signal(Signal::CONT);
+    eventually("the cache is used again", || get(&mut client, "/odd/1").0 == "Hit");
 }

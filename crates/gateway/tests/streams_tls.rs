@@ -9,7 +9,7 @@ use std::thread;
 
 /// What the other side says until it closes, by OpenSSL's client.
 #[track_caller]
-fn said_over_tls(address: SocketAddr, name: &str, arguments: &[&str]) -> String {
+pub(crate) fn said_over_tls(address: SocketAddr, name: &str, arguments: &[&str]) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-quiet", "-connect", &address.to_string(), "-servername", name])
         .args(arguments)

@@ -5,6 +5,7 @@ use crate::entity::EntityKind::{self, *};
 use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::rule;
 use crate::schema::{closest, did_you_mean, quoted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -18,7 +19,7 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
     names(document, &mut found);
     custom(document, &mut found);
     scopes(document, &mut found);
-    protocols(document, &mut found);
+    protocols(document, plugins, &mut found);
     shared_counters(document, plugins, &mut found);
     found
 }
@@ -27,6 +28,7 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
 pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
+    found.extend(idle_plugins(document, plugins));
     found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found.extend(entity_warnings(document, plugins));
     found
@@ -36,6 +38,8 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
+    found.extend(weak_keys(document));
+    found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         found.extend((schema.warnings)(&plugin.config).into_iter().map(|doubt| {
@@ -99,6 +103,37 @@ fn methods(document: &Document) -> Vec<EntityError> {
         }
     }
     found
+}
+
+/// Certificates of RSA keys that are too short to sign with.
+fn weak_keys(document: &Document) -> Vec<EntityError> {
+    let mut found = Vec::new();
+    for (index, certificate) in document.certificates.iter().enumerate() {
+        let fields = [("cert", Some(&certificate.cert)), ("cert_alt", certificate.cert_alt.as_ref())];
+        for (field, cert) in fields {
+            if let Some(bits) = cert.and_then(|cert| rule::weak_rsa_bits(cert)) {
+                let message = format!(
+                    "an RSA key of {bits} bits can be factored and is not presented: clients get the default \
+                     certificate, upstreams none; issue one with 2048 bits or more"
+                );
+                found.push(EntityError::new((Certificates, index), field, message));
+            }
+        }
+    }
+    found
+}
+
+/// Expressions with the old name of `net.dst.port`, which is read as that where an operator of numbers follows.
+fn net_port(document: &Document) -> Vec<EntityError> {
+    let is_compared = |rest: &str| rest.trim_start().starts_with(['=', '>', '<', '!']);
+    let has = |text: &String| {
+        text.match_indices("net.port").any(|(at, name)| is_compared(&text[at + name.len()..]))
+    };
+    let routes = (0..).zip(&document.routes).filter(|(_, route)| route.expression.as_ref().is_some_and(has));
+    let message = "the field 'net.port' of expressions is deprecated; write 'net.dst.port' instead";
+    routes
+        .map(|(index, _)| EntityError::new((Routes, index), "expression".to_owned(), message.to_owned()))
+        .collect()
 }
 
 fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
@@ -179,6 +214,7 @@ fn ids(document: &Document, found: &mut Vec<EntityError>) {
     unique_ids!(consumer_groups: ConsumerGroups, consumer_group_consumers: ConsumerGroupConsumers);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
     unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
+    unique_ids!(vaults: Vaults, key_sets: KeySets, keys: Keys);
     for (kind, list) in document.custom.iter() {
         unique(Custom(kind), "id", list.iter().map(|entity| Some(entity.id())), twice("id"), found);
     }
@@ -225,6 +261,14 @@ fn names(document: &Document, found: &mut Vec<EntityError>) {
     let authorities = d.ca_certificates.iter().map(|c| Some(c.cert.trim()));
     let describe = |_: &&str| "the same certificate is here twice; remove one".to_owned();
     unique(CaCertificates, "cert", authorities, describe, found);
+    let prefixes = d.vaults.iter().map(|vault| Some(vault.prefix.as_str()));
+    unique(Vaults, "prefix", prefixes, twice("prefix of a vault"), found);
+    unique(KeySets, "name", d.key_sets.iter().map(|set| set.name.as_deref()), twice("key set"), found);
+    unique(Keys, "name", d.keys.iter().map(|key| key.name.as_deref()), twice("key name"), found);
+    let keys = d.keys.iter().map(|key| Some((key.set, key.kid.as_str())));
+    let describe =
+        |(_, kid): &(_, &str)| format!("the key `{kid}` is here twice in the same set; remove one");
+    unique(Keys, "kid", keys, describe, found);
 }
 
 /// What must be unique among the entities that plugins declare, as the Admin API has it.
@@ -271,8 +315,24 @@ fn scopes(document: &Document, found: &mut Vec<EntityError>) {
     unique(Plugins, "name", scopes, describe, found);
 }
 
-/// Plugins that share no protocol with the routes they are for would never run.
-fn protocols(document: &Document, found: &mut Vec<EntityError>) {
+/// Plugins that share no protocol with the routes they are for never run. That is refused on a route, and of a plugin that
+/// authenticates also on a service, because the service would seem protected.
+fn protocols(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
+    found.extend(mismatches(document, |plugin| (true, authenticates(plugin, plugins))));
+}
+
+/// The plugins of services that never run, beside those that are refused.
+fn idle_plugins(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
+    mismatches(document, |plugin| (false, !authenticates(plugin, plugins)))
+}
+
+fn authenticates(plugin: &Plugin, plugins: &[PluginSchema]) -> bool {
+    find_plugin(plugins, &plugin.name).is_some_and(|schema| !schema.for_consumers)
+}
+
+/// Plugins whose protocols are not those of their route, or of no route of their service. `looked_at` says of a plugin
+/// whether its route and its service are compared.
+fn mismatches(document: &Document, looked_at: impl Fn(&Plugin) -> (bool, bool)) -> Vec<EntityError> {
     let routes: HashMap<Uuid, &Route> = document.routes.iter().map(|route| (route.id, &**route)).collect();
     let mut of_service: HashMap<Uuid, Vec<&Route>> = HashMap::new();
     for route in &document.routes {
@@ -280,15 +340,15 @@ fn protocols(document: &Document, found: &mut Vec<EntityError>) {
             of_service.entry(service).or_default().push(route);
         }
     }
+    let mut found = Vec::new();
     for (index, plugin) in document.plugins.iter().enumerate() {
-        let route = plugin.route.and_then(|id| routes.get(&id).copied());
-        let others = plugin.service.and_then(|id| of_service.get(&id)).into_iter().flatten().copied();
-        found.extend(
-            protocols_match(plugin, route, others)
-                .err()
-                .map(|message| EntityError::new((Plugins, index), "protocols", message)),
-        );
+        let (at_route, at_service) = looked_at(plugin);
+        let route = plugin.route.filter(|_| at_route).and_then(|id| routes.get(&id).copied());
+        let service = plugin.service.filter(|_| at_service).and_then(|id| of_service.get(&id));
+        let mismatch = protocols_match(plugin, route, service.into_iter().flatten().copied()).err();
+        found.extend(mismatch.map(|message| EntityError::new((Plugins, index), "protocols", message)));
     }
+    found
 }
 
 /// Whether a plugin runs for its route, and for one of its service's routes at least, where it has any.

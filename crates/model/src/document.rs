@@ -19,6 +19,9 @@ pub struct Document {
     pub certificates: Vec<Arc<Certificate>>,
     pub snis: Vec<Arc<Sni>>,
     pub ca_certificates: Vec<Arc<CaCertificate>>,
+    pub vaults: Vec<Arc<Vault>>,
+    pub key_sets: Vec<Arc<KeySet>>,
+    pub keys: Vec<Arc<Key>>,
     pub apisix_objects: Vec<Arc<ApisixObject>>,
     /// Those of the kinds that plugins declare.
     pub custom: CustomEntities,

@@ -2,7 +2,7 @@
 use crate::entity::*;
 use crate::node::{Node, Value};
 use crate::other_plugins::no_such_plugin;
-use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, custom_hint, find_plugin};
+use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, config_schema, custom_hint, find_plugin};
 use crate::schema::{
     ConfigError, FieldError, Json, Reader, Record, RecordContext, References, Step, read_record,
 };
@@ -95,7 +95,7 @@ impl<'i> EntityReader<'i> {
         use EntityKind::*;
         Some(match item.kind {
             Services => Entity::Services(self.record(item)?),
-            Routes => Entity::Routes(self.record(item)?),
+            Routes => Entity::Routes(self.route(item)?),
             Consumers => Entity::Consumers(self.record(item)?),
             ConsumerGroups => Entity::ConsumerGroups(self.record(item)?),
             ConsumerGroupConsumers => Entity::ConsumerGroupConsumers(self.record(item)?),
@@ -106,6 +106,9 @@ impl<'i> EntityReader<'i> {
             Certificates => Entity::Certificates(self.record(item)?),
             Snis => Entity::Snis(self.record(item)?),
             CaCertificates => Entity::CaCertificates(self.record(item)?),
+            Vaults => Entity::Vaults(self.vault(item)?),
+            KeySets => Entity::KeySets(self.record(item)?),
+            Keys => Entity::Keys(self.record(item)?),
             ApisixObjects => Entity::ApisixObjects(self.record(item)?),
         })
     }
@@ -127,15 +130,13 @@ impl<'i> EntityReader<'i> {
         let kind = item.kind;
         let children = self.kinds.map(|kinds| kinds.children(kind)).unwrap_or_default();
         let children = children.iter().map(|(kind, _)| kind.as_str());
-        let ordering = (kind == EntityKind::Plugins).then_some("ordering");
         // Where a `url` is written, it has been taken apart by now.
         let url = (kind == EntityKind::Services).then_some("url");
         let members = kind.members().filter(|_| self.kinds.is_some()).map(|(members, _)| members);
-        let others: Vec<_> =
-            children.chain(members).chain(COMMENT_FIELDS).chain(ordering).chain(url).collect();
-        let plugin = (kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
+        let others: Vec<_> = children.chain(members).chain(COMMENT_FIELDS).chain(url).collect();
         let plugins = self.plugins;
-        let config = plugin.and_then(|name| find_plugin(plugins, name)).map(|plugin| plugin.config);
+        let name = item.node.get("name").and_then(Node::as_str);
+        let config = name.and_then(|name| config_schema(plugins, kind, name));
         let hint = |written: &str| custom_hint(plugins, Some(kind), written);
         let context = RecordContext { given: item.given, others: &others, config, hint: Some(&hint) };
         read(&context, &mut self.reader)
@@ -159,13 +160,6 @@ impl<'i> EntityReader<'i> {
         }
         let config = self.plugin_config(item);
         let plugin: Option<Plugin> = self.owned(item);
-        if let Some(ordering) = item.node.get("ordering") {
-            self.ignored_fields.push(ConfigError {
-                at: ordering.at,
-                path: self.reader.path_of("ordering"),
-                message: "without effect in this version: plugins run in their own order".to_owned(),
-            });
-        }
         let mut plugin = Plugin { config: config?, ..plugin? };
         self.settle_protocols(&mut plugin, item.node);
         Some(Arc::new(plugin))
@@ -213,6 +207,34 @@ impl<'i> EntityReader<'i> {
         let config = item.node.get("config");
         self.reader.inside(Plugin::SCHEMA, |reader| {
             reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))
+        })
+    }
+
+    fn route(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Route>> {
+        let mut route: Route = self.owned(item)?;
+        if item.node.get("strip_path").is_none() {
+            route.keep_grpc_path();
+        }
+        Some(Arc::new(route))
+    }
+
+    fn vault(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Vault>> {
+        let config = self.vault_config(item);
+        let vault: Option<Vault> = self.owned(item);
+        Some(Arc::new(Vault { config: config?, ..vault? }))
+    }
+
+    fn vault_config(&mut self, item: RawEntity<'_, '_>) -> Option<Json> {
+        let name = item.node.get("name")?;
+        let written = name.as_str()?;
+        let Some(schema) = find_vault(written) else {
+            let message = no_such_vault(written);
+            self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
+            return None;
+        };
+        let config = item.node.get("config");
+        self.reader.inside(Vault::SCHEMA, |reader| {
+            reader.within(Step::Field("config"), |reader| schema.read(config, item.node.at, reader))
         })
     }
 

@@ -27,6 +27,7 @@ mod plugin_schema;
 mod regex;
 pub mod rule;
 pub mod schema;
+mod secret_reference;
 mod service_url;
 
 pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};
@@ -35,6 +36,7 @@ pub use entities::{ConstraintError, Entities};
 pub use entity::Change;
 pub use entity_error::{EntityError, EntityWarning};
 pub use entity_reader::ReadOptions;
-pub use plugin_schema::{EntityKinds, PluginSchema, Streams, find_kind, find_plugin};
+pub use plugin_schema::{EntityKinds, PluginSchema, Streams, config_schema, find_kind, find_plugin};
 pub use schema::ConfigError;
+pub use secret_reference::{SecretReference, is_reference};
 pub use uuid::Uuid;

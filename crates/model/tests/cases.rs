@@ -119,7 +119,10 @@ fn json(document: &Document) -> Json {
         targets,
         certificates,
         snis,
-        ca_certificates
+        ca_certificates,
+        vaults,
+        key_sets,
+        keys
     );
     for (kind, list) in document.custom.iter() {
         all[kind.schema().name] = list.iter().map(|entity| entity.to_value()).collect();

@@ -16,11 +16,18 @@ use tokio_rustls::client::TlsStream;
 #[derive(Default)]
 pub struct NodeResolver {
     resolver: OnceLock<Arc<Resolver>>,
+    /// Whether the system resolves names, rather than that resolver.
+    by_system: bool,
     /// Counts resolutions, because connections start with each address of a name in turn.
     turn: AtomicUsize,
 }
 
 impl NodeResolver {
+    /// One that the system resolves names for, for connections before the data plane starts.
+    pub fn of_system() -> Self {
+        Self { by_system: true, ..Self::default() }
+    }
+
     /// Sets the resolver of the data plane that starts, for plugins to use.
     pub fn provide(&self, resolver: &Arc<Resolver>) {
         self.resolver.get_or_init(|| resolver.clone());
@@ -35,6 +42,9 @@ impl NodeResolver {
     }
 
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if self.by_system {
+            return Ok(tokio::net::lookup_host((host, port)).await?.collect());
+        }
         let found = self.resolve(host).await;
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
         Ok(found.sockets(port, self.turn.fetch_add(1, Ordering::Relaxed)).collect())

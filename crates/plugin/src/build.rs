@@ -3,8 +3,8 @@
 use super::background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Sender};
 use super::dns::DnsResolver;
 use super::exchange::ConsumerIndex;
-use super::references::{SecretError, Vaults};
 use super::retained::{NodeId, Retained};
+use super::vaults::{SecretError, Vaults};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -173,10 +173,10 @@ impl<'a> BuildContext<'a> {
         DnsResolver::new(self.retained.get())
     }
 
-    /// The secret that a reference such as `{vault://env/redis-password}` leads to. In fields of the configuration that are
-    /// secret, references are resolved already.
+    /// The secret that a reference such as `{vault://env/redis-password}` leads to; waits for the vault. In fields of the
+    /// configuration that take references, secrets stand in their place already.
     pub fn secret(&self, reference: &str) -> Result<String, SecretError> {
-        self.retained.get::<Vaults>().get(reference)
+        self.retained.get::<Vaults>().get(reference, &self.document().vaults)
     }
 
     /// The node's id.

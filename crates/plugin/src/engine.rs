@@ -9,8 +9,9 @@ pub use super::body_filter::{BodyChanges, BodyFilters};
 pub use super::body_memory::{BodyMemory, BodyReservation, WorkerBodyMemory};
 pub use super::build::Shared;
 pub use super::durations::Durations;
+pub use super::exchange::upstream_replacement::{ask_the_same, replacement, take_background};
 pub use super::local_response::final_status;
-
+pub use super::vaults::{ResolvedDocument, has_references};
 pub use super::views::{Configuration, Entities, GroupIndex, TrustedIps};
 pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
 pub use state::{ExchangeState, NormalPath, SessionState, begin, upstream_answers, write_target};

@@ -9,6 +9,7 @@ mod log_view;
 mod query;
 mod service_override;
 mod service_response;
+pub(super) mod upstream_replacement;
 
 use super::body_memory::BufferedBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
@@ -28,6 +29,7 @@ pub use log_fields::{LogField, LogFieldMode};
 pub use log_view::{Latencies, WORKSPACE};
 pub use service_override::{ServiceOverride, ServiceTarget, TargetError};
 pub use service_response::ResponseSource;
+pub use upstream_replacement::UpstreamOutcome;
 
 /// Where a consumer stands in the snapshot's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -35,12 +35,12 @@ mod local_response;
 mod metrics;
 mod node_log;
 mod phases;
-mod references;
 mod retained;
 mod session;
 mod shared_dict;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod vaults;
 mod views;
 mod whole_lines;
 mod worker;
@@ -71,7 +71,7 @@ pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
     LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
-    WORKSPACE,
+    UpstreamOutcome, WORKSPACE,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
@@ -84,12 +84,12 @@ pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use phases::Phases;
 pub use record::Record;
-pub use references::{SecretError, SecretReference, Vault, Vaults, is_reference};
 pub use retained::{NodeId, Retained};
 pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };
+pub use vaults::{FileVault, HcvVault, SecretError, Vault, Vaults};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
@@ -99,11 +99,14 @@ pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
 #[doc(hidden)]
 pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
-pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, entity, rule, schema};
+pub use weir_model::{
+    Document, EntityKinds, EntityWarning, PluginSchema, SecretReference, Uuid, entity, is_reference, rule,
+    schema,
+};
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
-pub use weir_router::Captures;
+pub use weir_router::{Captures, normalize_path};
 pub use whole_lines::append;
 pub use worker::WorkerContext;
 
@@ -209,8 +212,13 @@ pub trait Plugin: Hooks + Sized {
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
+    /// Whether requests pass without it while it cannot be built with the secrets that it refers to: where it only observes
+    /// them. Otherwise they are answered 500 meanwhile.
+    const FAILS_OPEN: bool = false;
     /// Whether it may be set for a consumer group.
     const FOR_CONSUMER_GROUPS: bool = false;
+    /// Whether Kong 3.9 does not have the plugin, so that a file for Kong must not hold it.
+    const EXTENSION: bool = false;
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Entities of its own, such as credentials.
@@ -261,6 +269,8 @@ pub struct Definition {
     pub version: &'static str,
     /// Its name and configuration, as the model checks it.
     pub schema: PluginSchema,
+    /// Whether requests pass without it while its secrets cannot be used.
+    pub fails_open: bool,
     /// What it adds to the Admin API.
     pub admin_routes: &'static [AdminRoute],
     /// Makes one instance from a checked configuration.
@@ -278,16 +288,12 @@ pub const fn define<P: Plugin>() -> Definition {
         priority: P::PRIORITY,
         version: P::VERSION,
         schema: schema::<P>(),
+        fails_open: P::FAILS_OPEN,
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
-            let config = build.retained.get::<Vaults>().resolve(config, P::Config::schema());
-            // What a vault has may not be quoted.
-            let is_resolved = matches!(config, std::borrow::Cow::Owned(_));
-            let config = P::Config::from_value(&config).map_err(|violations| {
-                let lines = violations.iter().map(|v| match is_resolved {
-                    true => format!("{}: not valid once its references to vaults are resolved", v.path),
-                    false => format!("{}: {}", v.path, v.message),
-                });
+            // What stood in the place of references was checked when the entity was read.
+            let config = P::Config::from_resolved(config).map_err(|violations| {
+                let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
                 lines.collect::<Vec<_>>().join("; ")
             })?;
             Ok(Arc::new(P::new(config, build)?))
@@ -307,7 +313,7 @@ const fn schema<P: Plugin>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
-    let schema = schema.with_document_warnings(P::document_warnings);
+    let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }

@@ -75,8 +75,8 @@ impl Session {
         &self.engine.failed_tries
     }
 
-    /// The address that was reached, and when it was asked.
-    pub fn upstream(&self) -> Option<(SocketAddr, Instant)> {
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub fn upstream(&self) -> Option<(SocketAddr, Instant, Instant)> {
         self.engine.upstream
     }
 

@@ -7,6 +7,7 @@
 use super::PLUGINS;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use weir_plugin::entity::{EntityKind, VAULTS, VaultSchema};
 use weir_plugin::schema::{Kind, RecordSchema, markdown};
 use weir_plugin::{Definition, EntityKinds};
 
@@ -45,6 +46,11 @@ fn entities_page() {
     for kind in EntityKinds::of(&schemas).iter() {
         let schema = kind.schema();
         write!(page, "\n## {}\n\n{}\n\n{}", kind.as_str(), schema.doc, markdown::table(schema)).unwrap();
+        let vaults = VAULTS.iter().filter(|_| kind == EntityKind::Vaults);
+        for VaultSchema { name, config, .. } in vaults {
+            let table = markdown::table(config);
+            write!(page, "\n### `config` of the vault {name}\n\n{}\n\n{table}", config.doc).unwrap();
+        }
     }
     check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/entities.md"), &page);
 }

@@ -36,7 +36,7 @@ use weir_plugin::{
 #[record(check = violations)]
 pub(super) struct Config {
     /// The URL that records are sent to.
-    #[field(matches = url)]
+    #[field(referenceable, matches = url)]
     pub http_endpoint: String,
     /// The method.
     #[field(default = "POST", one_of = ["POST", "PUT", "PATCH"])]
@@ -110,6 +110,7 @@ pub(super) struct HttpLog {
 impl Plugin for HttpLog {
     const NAME: &'static str = "http-log";
     const PRIORITY: i32 = 12;
+    const FAILS_OPEN: bool = true;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 

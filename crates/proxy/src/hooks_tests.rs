@@ -4,6 +4,7 @@
 
 mod body_filters;
 mod phases;
+mod upstream_replacement;
 
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::snapshot::CompiledRoute;

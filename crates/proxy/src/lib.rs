@@ -37,11 +37,12 @@ pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};
 pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
-pub use snapshot::{CompileError, Compiler, Snapshot};
+pub use snapshot::{CompileError, Compiler, Snapshot, UpstreamVerification};
 pub use weir_http1::Limits;
 pub use weir_plugin::{
     BodyMemoryUsage, ErrorTemplates, ErrorType, LocalResponse, NodeId, NodeLog, NodeMessage, Retained,
 };
+pub use weir_router::Flavor;
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{

@@ -109,6 +109,8 @@ fn empty(n: usize) -> Route {
         snis: None,
         sources: None,
         destinations: None,
+        expression: None,
+        priority: 0,
         tags: None,
         service: None,
         created_at: None,
@@ -147,6 +149,9 @@ fn find(router: &Router, host: &str, path: &str) -> Option<Match> {
         path,
         scheme: Scheme::Http,
         sni: None,
+        query: "",
+        source: ([192, 0, 2, 1], 40_000).into(),
+        destination: [192, 0, 2, 2].into(),
         dst_port: 8000,
         header: &header,
     })

@@ -1,8 +1,8 @@
 //! The third level of the index: selects among routes that share host and path, by method, then by the header
 //! that most of them require.
 use super::Search;
-use super::entry::{Entry, Summary, header_name, lower_case};
-use super::subroute::Subroute;
+use super::entry::{Entry, Summary, lower_case};
+use super::keys::Keys;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,7 +48,7 @@ impl Default for Candidates {
 
 impl Candidates {
     /// Indexes ranks given in ascending order.
-    pub(super) fn build(ranks: Vec<u32>, subroutes: &[Subroute<'_>], entries: &[Entry]) -> Candidates {
+    pub(super) fn build(ranks: Vec<u32>, keys: &[Keys<'_>], entries: &[Entry]) -> Candidates {
         if let [rank] = *ranks
             && let Some(entry) = entries.get(rank as usize).filter(|entry| entry.is_plain())
         {
@@ -59,19 +59,16 @@ impl Candidates {
         }
         let (mut methods, mut any) = (Map::<Box<str>, Vec<u32>>::default(), Vec::new());
         for rank in ranks {
-            match subroutes[rank as usize].route.methods.as_deref() {
-                None | Some([]) => any.push(rank),
-                Some(names) => {
-                    names.iter().for_each(|name| methods.entry(name.as_str().into()).or_default().push(rank))
-                }
+            match keys[rank as usize].methods.as_slice() {
+                [] => any.push(rank),
+                names => names.iter().for_each(|name| methods.entry((**name).into()).or_default().push(rank)),
             }
         }
-        let any = Candidates::by_header(any, subroutes);
+        let any = Candidates::by_header(any, keys);
         if methods.is_empty() {
             return any;
         }
-        let methods =
-            methods.into_iter().map(|(name, ranks)| (name, Candidates::by_header(ranks, subroutes)));
+        let methods = methods.into_iter().map(|(name, ranks)| (name, Candidates::by_header(ranks, keys)));
         Candidates::Many(Box::new(Many::ByMethod { methods: methods.collect(), any }))
     }
 
@@ -86,11 +83,11 @@ impl Candidates {
         }
     }
 
-    fn by_header(ranks: Vec<u32>, subroutes: &[Subroute<'_>]) -> Candidates {
-        let Some(name) = most_common_header(&ranks, subroutes) else { return Candidates::list(ranks) };
+    fn by_header(ranks: Vec<u32>, keys: &[Keys<'_>]) -> Candidates {
+        let Some(name) = most_common_header(&ranks, keys) else { return Candidates::list(ranks) };
         let (mut values, mut others) = (Map::<Box<[u8]>, Vec<u32>>::default(), Vec::new());
         for rank in ranks {
-            match exact_headers(&subroutes[rank as usize]).find(|(other, _)| *other == name) {
+            match keys[rank as usize].headers.iter().find(|(other, _)| *other == name) {
                 None => others.push(rank),
                 Some((_, wanted)) => wanted.iter().for_each(|value| {
                     values.entry(value.to_ascii_lowercase().into_bytes().into()).or_default().push(rank);
@@ -134,19 +131,11 @@ impl Many {
 }
 
 /// The header that the most of these ask for by exact values, if that is worth an index.
-fn most_common_header(ranks: &[u32], subroutes: &[Subroute<'_>]) -> Option<String> {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, _) in ranks.iter().flat_map(|&rank| exact_headers(&subroutes[rank as usize])) {
+fn most_common_header(ranks: &[u32], keys: &[Keys<'_>]) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, _) in ranks.iter().flat_map(|&rank| &keys[rank as usize].headers) {
         *counts.entry(name).or_default() += 1;
     }
     let (name, count) = counts.into_iter().max_by_key(|&(_, count)| count)?;
-    (count > FEW).then_some(name)
-}
-
-/// The headers of a route whose values are all exact.
-fn exact_headers<'a>(subroute: &Subroute<'a>) -> impl Iterator<Item = (String, &'a [String])> {
-    let headers = subroute.route.headers.iter().flatten();
-    headers
-        .filter(|(_, values)| !values.iter().any(|value| value.starts_with("~*")))
-        .map(|(name, values)| (header_name(name), values.as_slice()))
+    (count > FEW).then(|| name.to_owned())
 }

@@ -1,7 +1,10 @@
 //! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
+use super::expressions::{Expression, Request, required_scheme};
 use super::hosts::{Host, HostPattern, NamePattern};
+use super::keys::Keys;
 use super::methods::Methods;
 use super::pattern::{Captures, Literals, Pattern, Patterns};
+use super::priority::Flavor;
 use super::subroute::{PathKind, Subroute};
 use super::{Match, Query, RouteError, Scheme};
 
@@ -12,8 +15,7 @@ const STACK_VALUE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) summary: Summary,
-    /// None of most routes.
-    rules: Option<Box<Rules>>,
+    rules: Rules,
 }
 
 /// What is left to check of most candidates, which the index stores too.
@@ -25,9 +27,28 @@ pub(super) struct Summary {
     methods: Methods,
 }
 
+/// What is left to check of a candidate beside its summary.
+#[derive(Debug)]
+enum Rules {
+    /// Nothing, of most routes.
+    None,
+    Criteria(Box<Criteria>),
+    Expression(Box<ExpressionRule>),
+}
+
+/// The expression of a route.
+#[derive(Debug)]
+struct ExpressionRule {
+    /// The only scheme that requests may have.
+    scheme: Option<Scheme>,
+    expression: Expression,
+}
+
 /// The criteria that few routes have.
 #[derive(Debug)]
-struct Rules {
+struct Criteria {
+    /// The only scheme that requests may have, where that is a criterion.
+    scheme: Option<Scheme>,
     /// Where one of them is none of the usual ones.
     methods: Box<[Box<str>]>,
     /// Empty when the index has already matched the hosts.
@@ -60,55 +81,95 @@ impl Entry {
     pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
         let hit = self.summary.check(query)?;
         match &self.rules {
-            Some(rules) => rules.check(query, host, hit),
-            None => Some(hit),
+            Rules::None => Some(hit),
+            Rules::Criteria(criteria) => criteria.check(query, host, hit),
+            Rules::Expression(rule) => rule.check(query, host, hit),
         }
     }
 
     /// Whether there is nothing to check beyond what the summary has.
     pub(super) fn is_plain(&self) -> bool {
-        self.rules.is_none()
+        matches!(self.rules, Rules::None)
+    }
+
+    fn criteria(&self) -> Option<&Criteria> {
+        match &self.rules {
+            Rules::Criteria(criteria) => Some(criteria),
+            _ => None,
+        }
+    }
+
+    /// Whether the scheme is the one that the route serves, where that is a criterion.
+    pub(super) fn matches_scheme(&self, query: &Query<'_>) -> Option<bool> {
+        let scheme = match &self.rules {
+            Rules::None => None,
+            Rules::Criteria(criteria) => criteria.scheme,
+            Rules::Expression(rule) => rule.scheme,
+        };
+        scheme.map(|scheme| scheme == query.scheme)
+    }
+
+    /// Whether the expression, if there is one, matches.
+    pub(super) fn matches_expression(&self, query: &Query<'_>, host: Host<'_>) -> bool {
+        match &self.rules {
+            Rules::Expression(rule) => rule.expression.find(&Request { query, host }).is_some(),
+            _ => true,
+        }
     }
 
     pub(super) fn matches_method(&self, query: &Query<'_>) -> bool {
         self.summary.methods.allow(query.method)
-            && self.rules.as_ref().is_none_or(|rules| rules.match_method(query))
+            && self.criteria().is_none_or(|criteria| criteria.match_method(query))
     }
 
     /// A request in clear has no SNI to match.
     pub(super) fn matches_sni(&self, query: &Query<'_>) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.match_sni(query))
+        self.criteria().is_none_or(|criteria| criteria.match_sni(query))
     }
 
     /// The headers that the route requires, and whether the request has each.
     pub(super) fn headers<'e>(&'e self, query: &'e Query<'_>) -> impl Iterator<Item = (&'e str, bool)> {
-        let headers = self.rules.iter().flat_map(|rules| &rules.headers);
+        let headers = self.criteria().into_iter().flat_map(|criteria| &criteria.headers);
         headers.map(|rule| (&*rule.name, rule.matches(query)))
     }
 
     /// Which of its regexes matches the path.
     pub(super) fn matching_regex(&self, path: &str) -> Option<usize> {
-        self.rules.as_ref()?.patterns.iter().position(|pattern| pattern.find(path).is_some())
+        self.criteria()?.patterns.iter().position(|pattern| pattern.find(path).is_some())
     }
 
-    fn captures(&self, path: &str, pattern: u32) -> Option<Box<Captures>> {
-        self.rules.as_ref()?.patterns.get(pattern as usize)?.captures(path)
+    fn captures(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Box<Captures>> {
+        match &self.rules {
+            Rules::None => None,
+            Rules::Criteria(criteria) => criteria.patterns.get(hit.pattern? as usize)?.captures(query.path),
+            Rules::Expression(rule) => rule.expression.captures(&Request { query, host }),
+        }
     }
 }
 
 impl Hit {
     /// What is found: a candidate of this rank.
-    pub(super) fn to_match(self, path: &str, entries: &[Entry], rank: u32) -> Match {
-        let captures = |pattern| entries.get(rank as usize)?.captures(path, pattern);
-        let captures = self.pattern.and_then(captures);
+    pub(super) fn to_match(self, query: &Query<'_>, host: Host<'_>, entry: &Entry) -> Match {
+        let captures = entry.captures(query, host, self);
         Match { index: self.index, matched_path: self.length, captures }
     }
 }
 
-impl Rules {
+impl ExpressionRule {
+    fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
+        if self.scheme.is_some_and(|scheme| scheme != query.scheme) {
+            return None;
+        }
+        let length = self.expression.find(&Request { query, host })?;
+        Some(Hit { length, ..hit })
+    }
+}
+
+impl Criteria {
     /// Whether they match a candidate whose summary does.
     fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
-        let matches = self.match_method(query)
+        let matches = self.scheme.is_none_or(|scheme| scheme == query.scheme)
+            && self.match_method(query)
             && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
             && self.match_sni(query)
             && self.headers.iter().all(|rule| rule.matches(query));
@@ -131,7 +192,8 @@ impl Rules {
     }
 
     fn are_none(&self) -> bool {
-        self.methods.is_empty()
+        self.scheme.is_none()
+            && self.methods.is_empty()
             && self.hosts.is_empty()
             && self.snis.is_empty()
             && self.patterns.is_empty()
@@ -183,27 +245,48 @@ pub fn header_name(name: &str) -> String {
 /// Compiles entries and collects the errors of routes.
 pub(super) struct Compiler<'p> {
     pub(super) errors: Vec<RouteError>,
+    flavor: Flavor,
     patterns: &'p mut Patterns,
 }
 
 impl<'p> Compiler<'p> {
-    pub(super) fn new(patterns: &'p mut Patterns) -> Compiler<'p> {
-        Compiler { errors: Vec::new(), patterns }
+    pub(super) fn new(flavor: Flavor, patterns: &'p mut Patterns) -> Compiler<'p> {
+        Compiler { errors: Vec::new(), flavor, patterns }
     }
 
-    /// The entry of a sub-route, and the literal prefixes of its regexes. Collects errors.
-    pub(super) fn entry(&mut self, subroute: &Subroute<'_>) -> (Entry, Literals) {
+    /// The entry of a sub-route, and what the index looks up of it. Collects errors: a route that is refused matches
+    /// nothing.
+    pub(super) fn entry<'a>(&mut self, subroute: &Subroute<'a>) -> (Entry, Keys<'a>) {
+        match Expression::of_route(subroute.route, self.flavor, self.patterns) {
+            Ok(None) => self.criteria(subroute),
+            Ok(Some(expression)) => {
+                let summary = Summary { index: subroute.index, length: 1, methods: Methods::ANY };
+                let (keys, scheme) = (expression.keys(), self.scheme(subroute));
+                let rule = Box::new(ExpressionRule { scheme, expression });
+                (Entry { summary, rules: Rules::Expression(rule) }, keys)
+            }
+            Err(message) => {
+                self.errors.push(RouteError { index: subroute.index, route: subroute.route.id, message });
+                let (entry, _) = self.criteria(subroute);
+                (entry, Keys::default())
+            }
+        }
+    }
+
+    /// The entry of a route with criteria.
+    fn criteria<'a>(&mut self, subroute: &Subroute<'a>) -> (Entry, Keys<'a>) {
         let route = subroute.route;
         let mut literals = Vec::new();
         let (length, patterns) = match subroute.kind {
-            PathKind::None => (1, Box::default()),
+            PathKind::None | PathKind::Expression => (1, Box::default()),
             PathKind::Prefix(length) => (length, Box::default()),
             PathKind::Regex => (0, self.patterns(subroute, &mut literals)),
         };
         let names = route.methods.as_deref().unwrap_or_default();
         let methods = Methods::of(names);
         let named = if methods.is_some() { &[] } else { names };
-        let rules = Rules {
+        let criteria = Criteria {
+            scheme: self.scheme(subroute),
             methods: named.iter().map(|method| method.as_str().into()).collect(),
             hosts: unindexed_hosts(route.hosts.as_deref().unwrap_or_default()),
             snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
@@ -211,7 +294,14 @@ impl<'p> Compiler<'p> {
             headers: self.headers(subroute),
         };
         let summary = Summary { index: subroute.index, length, methods: methods.unwrap_or(Methods::ANY) };
-        (Entry { summary, rules: (!rules.are_none()).then(|| Box::new(rules)) }, literals)
+        let rules = if criteria.are_none() { Rules::None } else { Rules::Criteria(Box::new(criteria)) };
+        (Entry { summary, rules }, Keys::of(subroute, literals))
+    }
+
+    /// The only scheme that requests may have, where protocols are a criterion.
+    fn scheme(&self, subroute: &Subroute<'_>) -> Option<Scheme> {
+        let is_criterion = self.flavor == Flavor::Expressions;
+        is_criterion.then(|| required_scheme(&subroute.route.protocols)).flatten()
     }
 
     fn patterns(&mut self, subroute: &Subroute<'_>, literals: &mut Literals) -> Box<[Pattern]> {

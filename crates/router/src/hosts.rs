@@ -1,8 +1,7 @@
 //! The first level of the index: looks up exact host names, then wildcards.
 use super::entry::Entry;
+use super::keys::Keys;
 use super::paths::{PathIndex, PathIndexBuilder};
-use super::pattern::Literals;
-use super::subroute::{PathKind, Subroute};
 use super::table::Table;
 use super::text::Text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +11,9 @@ const MAX_NAME: usize = 255;
 
 /// A request's host: its name in lower case, and the port that `host:port` is compared with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Host<'a> {
+pub(crate) struct Host<'a> {
     pub(super) name: &'a str,
-    port: u64,
+    pub(super) port: u64,
 }
 
 /// Room for a name in lower case.
@@ -64,7 +63,7 @@ pub(super) struct HostPattern {
 }
 
 /// A name, perhaps with a wildcard at one end. Also serves SNIs.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamePattern {
     /// This name.
     Exact(Box<str>),
@@ -92,7 +91,7 @@ impl HostPattern {
 
 impl NamePattern {
     /// The name in `name:port`.
-    fn of(host: &str) -> NamePattern {
+    pub(super) fn of(host: &str) -> NamePattern {
         NamePattern::parse(split_port(host).0)
     }
 
@@ -147,13 +146,13 @@ struct Named {
 }
 
 impl Names {
-    fn build(names: Collected<'_>, subroutes: &[Subroute<'_>], entries: &[Entry]) -> Names {
+    fn build(names: Collected<'_>, keys: &[Keys<'_>], entries: &[Entry]) -> Names {
         let lengths: BTreeSet<usize> = names.keys().map(|name| name.len()).collect();
         let mut table = Table::with_capacity(names.len());
         (0..).zip(names.keys()).for_each(|(at, name)| table.insert(name.as_bytes(), at));
         let named = names.into_iter().map(|(name, paths)| Named {
             name: Text::new(name.as_bytes()),
-            paths: paths.build(subroutes, entries),
+            paths: paths.build(keys, entries),
         });
         Names { lengths: lengths.into_iter().collect(), names: named.collect(), table }
     }
@@ -175,33 +174,21 @@ pub(super) struct HostIndex {
 }
 
 impl HostIndex {
-    /// Indexes sub-routes given best first, with the literals that their regexes begin with.
-    pub(super) fn build<'a>(
-        subroutes: &'a [Subroute<'a>],
-        literals: &'a [Literals],
-        entries: &[Entry],
-    ) -> HostIndex {
+    /// Indexes entries given best first, by their keys.
+    pub(super) fn build(keys: &[Keys<'_>], entries: &[Entry]) -> HostIndex {
         let mut hosts = HostIndexBuilder::default();
-        for ((rank, subroute), literals) in (0u32..).zip(subroutes).zip(literals) {
-            let add = |paths: &mut PathIndexBuilder<'a>| match subroute.kind {
-                PathKind::None => paths.add(rank, b""),
-                PathKind::Prefix(_) => {
-                    subroute.paths.iter().for_each(|path| paths.add(rank, path.as_bytes()))
-                }
-                PathKind::Regex => literals.iter().for_each(|literal| paths.add(rank, literal)),
-            };
-            match subroute.route.hosts.as_deref() {
-                None | Some([]) => add(&mut hosts.any),
-                Some(names) => names.iter().for_each(|host| add(hosts.of(NamePattern::of(host)))),
+        for (rank, keys) in (0u32..).zip(keys) {
+            match keys.hosts.as_slice() {
+                [] => hosts.any.add_all(rank, &keys.prefixes),
+                names => names.iter().for_each(|name| hosts.of(name).add_all(rank, &keys.prefixes)),
             }
         }
-        let names =
-            |names: Collected<'_>| (!names.is_empty()).then(|| Names::build(names, subroutes, entries));
+        let names = |names: Collected<'_>| (!names.is_empty()).then(|| Names::build(names, keys, entries));
         HostIndex {
             exact: names(hosts.exact),
             suffixes: names(hosts.suffixes),
             prefixes: names(hosts.prefixes),
-            any: hosts.any.build(subroutes, entries),
+            any: hosts.any.build(keys, entries),
         }
     }
 
@@ -235,14 +222,14 @@ struct HostIndexBuilder<'a> {
 }
 
 impl<'a> HostIndexBuilder<'a> {
-    fn of(&mut self, pattern: NamePattern) -> &mut PathIndexBuilder<'a> {
+    fn of(&mut self, pattern: &NamePattern) -> &mut PathIndexBuilder<'a> {
         if !pattern.is_label_wise() {
             return &mut self.any;
         }
         match pattern {
-            NamePattern::Exact(name) => self.exact.entry(name).or_default(),
-            NamePattern::Suffix(suffix) => self.suffixes.entry(suffix).or_default(),
-            NamePattern::Prefix(prefix) => self.prefixes.entry(prefix).or_default(),
+            NamePattern::Exact(name) => self.exact.entry(name.clone()).or_default(),
+            NamePattern::Suffix(suffix) => self.suffixes.entry(suffix.clone()).or_default(),
+            NamePattern::Prefix(prefix) => self.prefixes.entry(prefix.clone()).or_default(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Explains why a route matches and others do not: evaluates every criterion of every route, in the router's order.
 //! Requests use the index instead.
 use super::hosts::{Host, HostPattern, Name};
-use super::priority::{Calculation, Part, Share};
+use super::priority::{Order, Part, Share};
 use super::subroute::{self, PathKind, Subroute};
 use super::{Entry, Query, Router, Scheme};
+use std::cmp::Reverse;
 use weir_model::entity::Route;
 
 /// Something that a route asks of requests.
@@ -19,6 +20,10 @@ pub enum Criterion {
     Path,
     /// Its SNIs.
     Sni,
+    /// Its expression.
+    Expression,
+    /// Its protocols, which are a criterion in the flavor `expressions`.
+    Protocol,
 }
 
 /// A route, or the part of one whose paths share a priority, before one request.
@@ -41,8 +46,10 @@ pub struct Judged {
 pub struct Standing {
     /// The whole priority.
     pub priority: u64,
+    /// When the route was created, where that counts.
+    pub created_at: i64,
     /// What it is composed of.
-    pub shares: [Share; 6],
+    pub shares: Vec<Share>,
 }
 
 /// Why one standing is above another.
@@ -50,6 +57,8 @@ pub struct Standing {
 pub enum Decided {
     /// By this part of the priority: the better value, and the other.
     Priority(Part, i64, i64),
+    /// By the age, which counts in the flavor `traditional`.
+    Age,
     /// By the id alone.
     Id,
 }
@@ -59,24 +68,24 @@ impl Router {
     pub fn judge(&self, routes: &[&Route], query: &Query<'_>) -> Vec<Judged> {
         let mut name = Name::default();
         let host = name.parse(query.host, query.dst_port);
-        let subroutes = subroute::ranked(routes, self.calculation);
-        let judge = |(subroute, entry)| judge(subroute, entry, query, host, self.calculation);
+        let subroutes = subroute::ranked(routes, self.order);
+        let judge = |(subroute, entry)| judge(subroute, entry, query, host, self.order);
         subroutes.iter().zip(&self.entries).map(judge).collect()
     }
 }
 
-fn judge(
-    subroute: &Subroute<'_>,
-    entry: &Entry,
-    query: &Query<'_>,
-    host: Host<'_>,
-    calculation: Calculation,
-) -> Judged {
+fn judge(subroute: &Subroute<'_>, entry: &Entry, query: &Query<'_>, host: Host<'_>, order: Order) -> Judged {
     let route = subroute.route;
     let (mut met, mut failed) = (Vec::new(), Vec::new());
     let mut note =
         |criterion, is_met: bool| if is_met { met.push(criterion) } else { failed.push(criterion) };
     let asks = |values: &Option<Vec<String>>| values.as_ref().is_some_and(|values| !values.is_empty());
+    if let Some(is_met) = entry.matches_scheme(query) {
+        note(Criterion::Protocol, is_met);
+    }
+    if subroute.kind == PathKind::Expression {
+        note(Criterion::Expression, entry.matches_expression(query, host));
+    }
     if asks(&route.methods) {
         note(Criterion::Method, entry.matches_method(query));
     }
@@ -88,19 +97,20 @@ fn judge(
         note(Criterion::Header(name.to_owned()), is_met);
     }
     let path = matching_path(subroute, entry, query.path);
-    if subroute.kind != PathKind::None {
+    if matches!(subroute.kind, PathKind::Prefix(_) | PathKind::Regex) {
         note(Criterion::Path, path.is_some());
     }
     if asks(&route.snis) && query.scheme == Scheme::Https {
         note(Criterion::Sni, entry.matches_sni(query));
     }
-    let standing = Standing { priority: subroute.order.0, shares: calculation.shares(route, subroute.kind) };
+    let (priority, Reverse(created_at), ..) = subroute.order;
+    let standing = Standing { priority, created_at, shares: order.shares(route, subroute.kind) };
     Judged { index: subroute.index, met, failed, path: path.map(str::to_owned), standing }
 }
 
 fn matching_path<'a>(subroute: &Subroute<'a>, entry: &Entry, path: &str) -> Option<&'a str> {
     match subroute.kind {
-        PathKind::None => None,
+        PathKind::None | PathKind::Expression => None,
         PathKind::Prefix(_) => subroute.paths.iter().find(|prefix| path.starts_with(**prefix)).copied(),
         PathKind::Regex => entry.matching_regex(path).and_then(|at| subroute.paths.get(at).copied()),
     }
@@ -110,7 +120,9 @@ impl Standing {
     /// Why this standing is above a lower one: by what puts the highest bit that differs into the priority.
     pub fn above(&self, lower: &Standing) -> Decided {
         let difference = self.priority & !lower.priority;
-        let Some(bit) = difference.checked_ilog2() else { return Decided::Id };
+        let Some(bit) = difference.checked_ilog2() else {
+            return if self.created_at == lower.created_at { Decided::Id } else { Decided::Age };
+        };
         let decides = |(better, other): &(&Share, &Share)| (better.bits & !other.bits) >> bit & 1 == 1;
         match self.shares.iter().zip(&lower.shares).find(decides) {
             Some((better, other)) => Decided::Priority(better.part, better.value, other.value),

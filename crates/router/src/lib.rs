@@ -18,8 +18,10 @@
 //! a search stops as soon as no better candidate can follow.
 mod candidates;
 mod entry;
+pub mod expressions;
 mod hosts;
 mod judge;
+mod keys;
 mod lengths;
 mod methods;
 mod paths;
@@ -28,8 +30,9 @@ mod priority;
 mod subroute;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
+mod traditional;
 mod uri;
 
 pub use entry::{header_name, parse_sni};
@@ -37,14 +40,14 @@ pub use hosts::NamePattern;
 pub use judge::{Criterion, Decided, Judged, Standing};
 pub use pattern::Captures;
 pub use pattern::Patterns;
-pub use priority::Calculation;
-pub use priority::{Part, Share};
+pub use priority::{Calculation, Flavor, Order, Part, Share, expression_priority};
 pub use subroute::are_alike;
 pub use uri::push_encoded;
-pub use uri::{normalize_path, upstream_path};
+pub use uri::{normalize_path, upstream_path, upstream_path_v1};
 
 use entry::{Compiler, Entry};
 use hosts::{HostIndex, Name};
+use std::net::{IpAddr, SocketAddr};
 use weir_model::Uuid;
 use weir_model::entity::Route;
 
@@ -74,6 +77,12 @@ pub struct Query<'a> {
     pub scheme: Scheme,
     /// The server name of the TLS handshake, in lower case.
     pub sni: Option<&'a str>,
+    /// The query, without the question mark.
+    pub query: &'a str,
+    /// The client.
+    pub source: SocketAddr,
+    /// The address that the client connected to.
+    pub destination: IpAddr,
     /// The port that the client connected to; a port in `host` takes precedence.
     pub dst_port: u16,
     /// Called only for routes that require headers.
@@ -117,29 +126,29 @@ pub struct Router {
     /// Best first: a position here is a rank.
     entries: Vec<Entry>,
     hosts: HostIndex,
-    calculation: Calculation,
+    order: Order,
 }
 
 impl Router {
-    /// Compiles the routes, with Kong's own calculation of priorities. Stream routes are left out.
+    /// Compiles the routes in Kong's default order. Stream routes are left out.
     pub fn build(routes: &[&Route]) -> Result<Router, Vec<RouteError>> {
-        Router::build_with(routes, Calculation::default())
+        Router::build_with(routes, Order::default())
     }
 
-    /// Compiles the routes; `calculation` is Kong's setting `route_match_calculation`.
-    pub fn build_with(routes: &[&Route], calculation: Calculation) -> Result<Router, Vec<RouteError>> {
-        Router::rebuild(routes, calculation, &mut Patterns::default())
+    /// Compiles the routes.
+    pub fn build_with(routes: &[&Route], order: Order) -> Result<Router, Vec<RouteError>> {
+        Router::rebuild(routes, order, &mut Patterns::default())
     }
 
     /// Like [`build_with`](Self::build_with), but reuses the regexes that the previous router has compiled.
     pub fn rebuild(
         routes: &[&Route],
-        calculation: Calculation,
+        order: Order,
         patterns: &mut Patterns,
     ) -> Result<Router, Vec<RouteError>> {
-        let subroutes = subroute::ranked(routes, calculation);
-        let mut compiler = Compiler::new(patterns);
-        let (entries, literals): (Vec<Entry>, Vec<_>) =
+        let subroutes = subroute::ranked(routes, order);
+        let mut compiler = Compiler::new(order.flavor, patterns);
+        let (entries, keys): (Vec<Entry>, Vec<_>) =
             subroutes.iter().map(|subroute| compiler.entry(subroute)).unzip();
         let mut errors = compiler.errors;
         patterns.finish();
@@ -147,7 +156,12 @@ impl Router {
             errors.sort_by_key(|error| error.index);
             return Err(errors);
         }
-        Ok(Router { hosts: HostIndex::build(&subroutes, &literals, &entries), entries, calculation })
+        Ok(Router { hosts: HostIndex::build(&keys, &entries), entries, order })
+    }
+
+    /// What decides the order of its routes.
+    pub fn order(&self) -> Order {
+        self.order
     }
 
     /// The route for a request.
@@ -156,7 +170,7 @@ impl Router {
         let host = name.parse(query.host, query.dst_port);
         let mut search = Search { entries: &self.entries, query, host, found: None };
         self.hosts.visit(host.name, &mut |paths| paths.search(&mut search));
-        search.found.map(|found| found.hit.to_match(query.path, &self.entries, found.rank))
+        search.found.map(|found| found.hit.to_match(query, host, &self.entries[found.rank as usize]))
     }
 }
 

@@ -2,9 +2,10 @@
 use super::Search;
 use super::candidates::Candidates;
 use super::entry::Entry;
+use super::keys::Keys;
 use super::lengths::Lengths;
-use super::subroute::Subroute;
 use super::text::Text;
+use std::borrow::Cow;
 
 /// Marks the absence of a node.
 pub(super) const NONE: u32 = u32::MAX;
@@ -65,12 +66,12 @@ impl PathIndex {
 pub(super) struct PathIndexBuilder<'a>(Vec<(&'a [u8], u32)>);
 
 impl<'a> PathIndexBuilder<'a> {
-    /// Adds a candidate whose path begins with this.
-    pub(super) fn add(&mut self, rank: u32, prefix: &'a [u8]) {
-        self.0.push((prefix, rank));
+    /// Adds a candidate whose path begins with one of these.
+    pub(super) fn add_all(&mut self, rank: u32, prefixes: &'a [Cow<'_, [u8]>]) {
+        self.0.extend(prefixes.iter().map(|prefix| (&**prefix, rank)));
     }
 
-    pub(super) fn build(mut self, subroutes: &[Subroute<'_>], entries: &[Entry]) -> PathIndex {
+    pub(super) fn build(mut self, keys: &[Keys<'_>], entries: &[Entry]) -> PathIndex {
         self.0.sort_unstable();
         self.0.dedup();
         let mut nodes: Vec<Node> = Vec::new();
@@ -79,7 +80,7 @@ impl<'a> PathIndexBuilder<'a> {
             let parent = parent_of(prefix, &nodes);
             let best = nodes.get(parent as usize).map_or(best, |parent| parent.best.min(best));
             let ranks: Vec<u32> = group.iter().map(|&(_, rank)| rank).collect();
-            let candidates = Candidates::build(ranks, subroutes, entries);
+            let candidates = Candidates::build(ranks, keys, entries);
             nodes.push(Node { prefix: Text::new(prefix), candidates, parent, best });
         }
         let lengths = (nodes.len() > FEW).then(|| Box::new(Lengths::build(&nodes)));

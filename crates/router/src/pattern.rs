@@ -58,6 +58,14 @@ impl Pattern {
         }
     }
 
+    /// Whether the regex has groups.
+    pub(super) fn has_groups(&self) -> bool {
+        match &self.automaton {
+            Automaton::OnePass(dfa) => dfa.get_nfa().group_info().all_group_len() > 1,
+            Automaton::Any(regex) => regex.captures_len() > 1,
+        }
+    }
+
     /// What the groups captured, if the regex has groups.
     pub(super) fn captures(&self, path: &str) -> Option<Box<Captures>> {
         let input = self.input(path)?;
@@ -70,7 +78,7 @@ impl Pattern {
         };
         let group =
             |(number, name): (usize, Option<&str>)| Group { name: name.map(Box::from), text: text(number) };
-        Some(Box::new(Captures(names.enumerate().map(group).collect())))
+        Some(Box::new(Captures { groups: names.enumerate().map(group).collect(), shadowed: None }))
     }
 
     fn input<'p>(&self, path: &'p str) -> Option<Input<'p>> {
@@ -132,7 +140,11 @@ fn one_pass(regex: &Hir) -> Option<onepass::DFA> {
 
 /// What the groups of a path's regex captured: Kong's `uri_captures`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captures(Box<[Group]>);
+pub struct Captures {
+    groups: Box<[Group]>,
+    /// Those of a regex that matched before, of an expression with several: looked up where a group has no text here.
+    shadowed: Option<Box<Captures>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
@@ -143,17 +155,24 @@ struct Group {
 impl Captures {
     /// The text of a group by its number; 0 is the whole match.
     pub fn get(&self, group: usize) -> Option<&str> {
-        self.0.get(group)?.text.as_deref()
+        let own = self.groups.get(group).and_then(|group| group.text.as_deref());
+        own.or_else(|| self.shadowed.as_ref()?.get(group))
     }
 
     /// The text of a group by its name.
     pub fn name(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|group| group.name.as_deref() == Some(name))?.text.as_deref()
+        let own = self.groups.iter().find(|group| group.name.as_deref() == Some(name));
+        own.and_then(|group| group.text.as_deref()).or_else(|| self.shadowed.as_ref()?.name(name))
+    }
+
+    /// Puts these before those of a regex that matched before.
+    pub(super) fn shadow(&mut self, before: Option<Box<Captures>>) {
+        self.shadowed = before;
     }
 
     /// Names and texts of all groups, the whole match first.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, Option<&str>)> {
-        self.0.iter().map(|group| (group.name.as_deref(), group.text.as_deref()))
+        self.groups.iter().map(|group| (group.name.as_deref(), group.text.as_deref()))
     }
 }
 
@@ -161,6 +180,7 @@ impl Captures {
 #[derive(Debug, Default)]
 pub struct Patterns {
     paths: Kept<(Pattern, Literals)>,
+    texts: Kept<(Pattern, Literals)>,
     headers: Kept<Regex>,
     automata: Automata,
 }
@@ -171,6 +191,11 @@ impl Patterns {
         self.paths.get(regex, || self.automata.compile(regex))
     }
 
+    /// The regex of an expression, which matches anywhere in a text, and the literals that this begins with.
+    pub(super) fn text(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
+        self.texts.get(regex, || self.automata.compile_as_is(regex))
+    }
+
     /// The regex of a header's value. The error says what is wrong.
     pub(super) fn header(&mut self, regex: &str) -> Result<Regex, String> {
         self.headers.get(regex, || Regex::new(regex).map_err(|error| explain(&error.to_string())))
@@ -179,6 +204,7 @@ impl Patterns {
     /// Drops the automata that this router does not use.
     pub(super) fn finish(&mut self) {
         self.paths.finish();
+        self.texts.finish();
         self.headers.finish();
         self.automata.0.retain(|_, automaton| automaton.is_shared());
     }
@@ -222,7 +248,11 @@ struct Automata(HashMap<(bool, String), Automaton, RandomState>);
 impl Automata {
     /// Kong prepends the anchor to the regex without a group, so `/a|/b` becomes `^/a|/b`.
     fn compile(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
-        let regex = regex_syntax::parse(&format!("^{regex}")).map_err(|error| explain(&error.to_string()))?;
+        self.compile_as_is(&format!("^{regex}"))
+    }
+
+    fn compile_as_is(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
+        let regex = regex_syntax::parse(regex).map_err(|error| explain(&error.to_string()))?;
         if !regex.properties().look_set_prefix().contains(Look::Start) {
             let pattern = self.pattern(Box::default(), &regex, Anchored::No)?;
             return Ok((pattern, vec![Box::default()]));

@@ -1,6 +1,6 @@
 //! Splits a route with several paths into sub-routes, each with its own priority: one for all its regexes, one for
 //! each length of prefix.
-use super::priority::Calculation;
+use super::priority::{Flavor, Order};
 use std::cmp::Reverse;
 use uuid::{Uuid, uuid};
 use weir_model::entity::{Protocol, Route};
@@ -17,7 +17,12 @@ pub(super) enum PathKind {
     Prefix(u32),
     /// Regexes.
     Regex,
+    /// The route has an expression instead of criteria.
+    Expression,
 }
+
+/// What routes are ordered by: the priority, then the age where that counts, then the id, then the part of the route.
+pub(super) type Rank = (u64, Reverse<i64>, Uuid, u32);
 
 /// A route, or the part of it whose paths share a priority.
 #[derive(Debug)]
@@ -27,36 +32,57 @@ pub(super) struct Subroute<'a> {
     pub(super) kind: PathKind,
     pub(super) paths: Vec<&'a str>,
     /// Higher is better.
-    pub(super) order: (u64, Uuid),
+    pub(super) order: Rank,
 }
 
 /// Whether two routes match the same requests, with the same priority.
 pub fn are_alike(a: &Route, b: &Route) -> bool {
-    (a.id, is_stream(a), a.regex_priority) == (b.id, is_stream(b), b.regex_priority)
+    (a.id, &a.protocols, a.regex_priority) == (b.id, &b.protocols, b.regex_priority)
+        && (&a.expression, a.priority, a.created_at) == (&b.expression, b.priority, b.created_at)
         && (&a.hosts, &a.paths, &a.methods, &a.headers) == (&b.hosts, &b.paths, &b.methods, &b.headers)
         && (&a.snis, &a.sources, &a.destinations) == (&b.snis, &b.sources, &b.destinations)
 }
 
 /// The parts of all routes, best first.
-pub(super) fn ranked<'a>(routes: &[&'a Route], calculation: Calculation) -> Vec<Subroute<'a>> {
-    let mut all: Vec<_> =
-        (0..).zip(routes).flat_map(|(index, route)| split(index, route, calculation)).collect();
+pub(super) fn ranked<'a>(routes: &[&'a Route], order: Order) -> Vec<Subroute<'a>> {
+    let mut all: Vec<_> = (0..).zip(routes).flat_map(|(index, route)| split(index, route, order)).collect();
     all.sort_unstable_by_key(|subroute| Reverse(subroute.order));
     all
 }
 
 /// The parts of a route; none of a stream route.
-fn split(index: u32, route: &Route, calculation: Calculation) -> Vec<Subroute<'_>> {
+fn split(index: u32, route: &Route, order: Order) -> Vec<Subroute<'_>> {
     if is_stream(route) {
         return Vec::new();
+    }
+    if route.expression.is_some() {
+        return vec![part(index, route, PathKind::Expression, Vec::new(), order, (route.id, 0))];
     }
     let groups = group(route.paths.as_deref().unwrap_or_default());
     let whole = groups.len() == 1;
     let part = |(position, (kind, paths))| {
-        let id = if whole { route.id } else { part_id(route.id, position) };
-        Subroute { index, route, kind, paths, order: (calculation.priority(route, kind), id) }
+        let tie = match (order.flavor, kind) {
+            (Flavor::Traditional, PathKind::Prefix(length)) => (route.id, length),
+            (Flavor::Traditional, _) => (route.id, u32::MAX),
+            _ if whole => (route.id, 0),
+            _ => (part_id(route.id, position), 0),
+        };
+        part(index, route, kind, paths, order, tie)
     };
     (1..).zip(groups).map(part).collect()
+}
+
+fn part<'a>(
+    index: u32,
+    route: &'a Route,
+    kind: PathKind,
+    paths: Vec<&'a str>,
+    order: Order,
+    (id, part): (Uuid, u32),
+) -> Subroute<'a> {
+    let age = if order.flavor == Flavor::Traditional { route.created_at.unwrap_or(i64::MAX) } else { 0 };
+    let rank = (order.priority(route, kind), Reverse(age), id, part);
+    Subroute { index, route, kind, paths, order: rank }
 }
 
 fn is_stream(route: &Route) -> bool {

@@ -105,7 +105,7 @@ fn resolve(path: &str) -> String {
 }
 
 /// Appends the path to send upstream: joins a service's path and a request's like Kong (`path_handling`
-/// v0, the only one of this flavor), percent-encoded where needed.
+/// v0), percent-encoded where needed.
 ///
 /// `request_path` is normalised, `matched` is [`Match::matched_path`](super::Match::matched_path), and a
 /// service without a path counts as `/`.
@@ -135,6 +135,23 @@ pub fn upstream_path(
     };
     push_encoded(out, base);
     out.extend(between);
+    push_encoded(out, rest);
+}
+
+/// The same as [`upstream_path`] in Kong's older way, `path_handling` v1: what is left of the request's path is put behind
+/// the service's path without a slash between them.
+pub fn upstream_path_v1(
+    out: &mut Vec<u8>,
+    service_path: Option<&str>,
+    request_path: &str,
+    matched: usize,
+    strip_path: bool,
+) {
+    let base = service_path.filter(|path| !path.is_empty()).unwrap_or("/").as_bytes();
+    let rest = request_path.as_bytes().get(if strip_path { matched } else { 1 }..).unwrap_or_default();
+    let rest = if strip_path { without_dots(rest) } else { rest };
+    let one_slash = if rest.starts_with(b"/") { base.strip_suffix(b"/") } else { None };
+    push_encoded(out, one_slash.filter(|_| strip_path).unwrap_or(base));
     push_encoded(out, rest);
 }
 

@@ -54,6 +54,9 @@ impl Collection {
             Certificates => ("certificates", "certificates", Key::ServerName),
             Snis => ("snis", "snis", Key::Unique("name")),
             CaCertificates => ("ca_certificates", "ca_certificates", Key::Id),
+            Vaults => ("vaults", "vaults", Key::Unique("prefix")),
+            KeySets => ("key-sets", "key-sets", Key::Unique("name")),
+            Keys => ("keys", "keys", Key::Unique("name")),
             // APISIX's Admin API has paths of its own for these.
             ApisixObjects => ("", "apisix_objects", Key::Unique("key")),
         };
@@ -206,6 +209,9 @@ mod tests {
             "/certificates/{id}/upstreams",
             "/snis/{id}/certificate",
             "/ca_certificates/{id}",
+            "/vaults/{id}",
+            "/key-sets/{id}/keys/{child}",
+            "/keys/{id}/set",
         ] {
             assert!(paths.iter().any(|known| known == path), "{path} is not among {paths:?}");
         }

@@ -1,12 +1,11 @@
 //! Form arguments, such as `config.minute=5` and `paths[]=/a`, as JSON. Forms have no types, so these come from the
 //! declarations of the fields.
 use super::tree::{Padding, Step, insert_at};
-use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
 
-/// Forms with more arguments, or more steps in one, are refused.
-const MAX_ARGUMENTS: usize = 1000;
+/// Forms and queries with more arguments are refused, and so are forms with more steps in one.
+pub(super) const MAX_ARGUMENTS: usize = 1000;
 const MAX_STEPS: usize = 16;
 /// So are forms that leave out more elements before others.
 const MAX_PADDING: usize = 1000;
@@ -16,7 +15,7 @@ pub(super) fn tree(arguments: impl Iterator<Item = (String, Json)>) -> Result<Js
     let (mut tree, mut padding) = (Json::Object(JsonMap::new()), Padding(MAX_PADDING));
     for (count, (name, value)) in arguments.enumerate() {
         if count == MAX_ARGUMENTS {
-            return Err(format!("a form may have {MAX_ARGUMENTS} arguments at most; send JSON"));
+            return Err("Too many arguments".to_owned());
         }
         let steps = steps(&name);
         if steps.len() > MAX_STEPS {
@@ -57,13 +56,12 @@ fn element(part: &str) -> Option<(&str, Option<usize>)> {
     Some((before, index.parse::<usize>().ok().and_then(|index| index.checked_sub(1))))
 }
 
-/// Converts the members of an entity to the types of their fields; `plugin` declares its `config`.
-pub(super) fn typed(kind: EntityKind, members: &mut JsonMap, plugin: Option<&PluginSchema>) {
+/// Converts the members of an entity to the types of their fields; `config_schema` declares its `config`, where the name of
+/// a plugin or a vault decides on that.
+pub(super) fn typed(kind: EntityKind, members: &mut JsonMap, config_schema: Option<&RecordSchema>) {
     type_members(kind.schema(), members);
-    if let (EntityKind::Plugins, Some(plugin), Some(Json::Object(config))) =
-        (kind, plugin, members.get_mut("config"))
-    {
-        type_members(plugin.config, config);
+    if let (Some(config_schema), Some(Json::Object(config))) = (config_schema, members.get_mut("config")) {
+        type_members(config_schema, config);
     }
 }
 

@@ -1,20 +1,20 @@
 //! Merges a change into an entity: records member by member, everything else as a whole.
-use weir_model::PluginSchema;
 use weir_model::schema::{Json, JsonMap, Kind, RecordSchema};
 
-/// Merges a change into an entity; `plugin` declares its `config`.
+/// Merges a change into an entity; `config_schema` declares its `config`, where the name of a plugin or a vault decides on
+/// that.
 pub(super) fn merge(
     entity: &mut JsonMap,
     mut change: JsonMap,
     schema: &RecordSchema,
-    plugin: Option<&PluginSchema>,
+    config_schema: Option<&RecordSchema>,
 ) {
-    if let Some(plugin) = plugin
+    if let Some(config_schema) = config_schema
         && let Some(Json::Object(config)) = entity.get_mut("config")
         && let Some(Json::Object(_)) = change.get("config")
         && let Some(Json::Object(changed)) = change.remove("config")
     {
-        merge_record(config, changed, plugin.config);
+        merge_record(config, changed, config_schema);
     }
     merge_record(entity, change, schema);
 }
@@ -52,6 +52,7 @@ fn by_its_new_name(schema: &RecordSchema, name: String, value: Json) -> (String,
 mod tests {
     use super::*;
     use serde_json::json;
+    use weir_model::PluginSchema;
     use weir_model::entity::EntityKind;
     use weir_model::schema::Record;
 
@@ -108,7 +109,7 @@ mod tests {
             let entity_json = json!({ "config": { "redis": { "host": "a", "port": 1 }, "redis_host": "a" } });
             let Json::Object(mut entity) = entity_json else { panic!() };
             let Json::Object(change) = json!({ "config": change }) else { panic!() };
-            merge(&mut entity, change, EntityKind::Plugins.schema(), Some(&plugin));
+            merge(&mut entity, change, EntityKind::Plugins.schema(), Some(plugin.config));
             assert_eq!(Json::Object(entity), json!({ "config": expected }));
         }
     }

@@ -198,6 +198,7 @@ mod tests {
     ) -> Definition {
         let schema = PluginSchema::of::<Config>(name).with_entities(entities);
         Definition {
+            fails_open: false,
             name,
             priority: 1,
             version: "1.0.0",

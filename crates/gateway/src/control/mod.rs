@@ -2,6 +2,7 @@
 mod metrics;
 mod process;
 pub(crate) mod reload;
+mod rotation;
 
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
@@ -21,11 +22,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
-use weir_model::entity::{Target, Upstream};
+use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
-use weir_plugin::Background;
+use weir_plugin::{Background, Vaults};
+use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
@@ -106,9 +108,11 @@ impl Control {
         };
         logger::send_to_plugins(plane.compiler.retained.get::<NodeLog>());
         let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
+        let registry = Arc::new(registry);
+        rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
         let control = Control {
             plane,
-            registry: Arc::new(registry),
+            registry,
             source,
             settings,
             ignored_fields: Mutex::new(ignored_fields),
@@ -162,7 +166,12 @@ impl Control {
         if let Some(reason) = self.is_not_reloadable() {
             return Err(vec![format!("{}: {reason}", source.origin)]);
         }
-        let read = spawn_low_priority("weir-reload", move || configuration::read(&source))
+        let vaults = self.plane.compiler.retained.get::<Vaults>();
+        let read = move || {
+            vaults.rotate();
+            configuration::read(&source)
+        };
+        let read = spawn_low_priority("weir-reload", read)
             .await
             .unwrap_or_else(|error| Err(vec![error.to_string()]))?;
         let declared = self.registry.declare(read.document.clone(), read.hash.clone()).await;
@@ -176,7 +185,7 @@ impl Control {
             Origin::Nowhere if self.registry.is_stored() => Some(
                 "the configuration is in a database, whose changes apply at once: there is nothing to reload",
             ),
-            Origin::Setting(_) | Origin::Nowhere => {
+            Origin::Setting(_) | Origin::AdminApi { .. } | Origin::Nowhere => {
                 Some("there is no file to reload: restart the node, or start it with `--config FILE`")
             }
         }
@@ -284,8 +293,8 @@ impl Control {
     }
 
     /// The health of a target.
-    pub(crate) fn target_health(&self, target: &Target) -> TargetStatus {
-        health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
+    pub(crate) fn target_health(&self, upstream: &Upstream, target: &Target) -> TargetStatus {
+        health::standing(&self.plane.compiler.retained.get(), &upstream.name, &target.target)
     }
 
     /// Sets the health of an address of a target, or of all its current addresses.
@@ -297,6 +306,11 @@ impl Control {
         healthy: bool,
     ) {
         health::mark(&self.plane.compiler.retained.get(), upstream, target, address, healthy);
+    }
+
+    /// Whether an entity can be compiled.
+    pub(crate) fn check(&self, entity: &Entity) -> Result<(), CompileError> {
+        self.plane.compiler.check(entity, &self.registry.entities())
     }
 
     /// Explains how the active configuration would handle a request. Takes long where there are many routes.

@@ -181,6 +181,29 @@ impl Registry {
     ) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
         let document = dated(document);
+        let (entities, document) = self.publish(document).await?;
+        let revision = Revision(self.revision().0 + 1);
+        self.state.replace(revision, entities);
+        self.state.activate(ActiveConfiguration { revision, hash, document });
+        Ok(revision)
+    }
+
+    /// Compiles the configuration anew with the secrets that vaults have now.
+    pub(crate) async fn refresh(&self) {
+        if self.is_stored() {
+            return self.state.announce();
+        }
+        let _turn = self.turn.lock().await;
+        if let Err(errors) = self.publish(self.configuration().document.clone()).await {
+            errors.iter().for_each(|error| tracing::error!("{error}"));
+            tracing::error!(
+                "the secrets that vaults have now are not used: the configuration cannot be compiled"
+            );
+        }
+    }
+
+    /// Compiles a configuration that is declared as a whole, and makes it active.
+    async fn publish(&self, document: Document) -> Result<(Entities, Document), Vec<CompileError>> {
         let plane = self.plane.clone();
         let work = move || plane.publish(&document).map(|()| (Entities::of(document.clone()), document));
         let ended = |error: io::Error| CompileError {
@@ -188,12 +211,7 @@ impl Registry {
             of: None,
             message: error.to_string(),
         };
-        let (entities, document) =
-            spawn_low_priority("weir-compile", work).await.map_err(|error| vec![ended(error)])??;
-        let revision = Revision(self.revision().0 + 1);
-        self.state.replace(revision, entities);
-        self.state.activate(ActiveConfiguration { revision, hash, document });
-        Ok(revision)
+        spawn_low_priority("weir-compile", work).await.map_err(|error| vec![ended(error)])?
     }
 }
 

@@ -112,6 +112,11 @@ impl RegistryState {
         self.committed.subscribe()
     }
 
+    /// Notifies as a commit does, of none.
+    pub(super) fn announce(&self) {
+        self.committed.send_modify(|_| {});
+    }
+
     /// What was committed since the last call, and up to which revision; marks that as seen in `commits`.
     pub(super) fn news(&self, commits: &mut watch::Receiver<Revision>) -> (Revision, News) {
         let entities = self.entities();

@@ -31,6 +31,8 @@ files! {
     declarative,
     errors,
     flattened_errors,
+    keys,
+    messages,
     methods,
     pages,
     plugins,
@@ -39,6 +41,7 @@ files! {
     services,
     streams,
     upstreams,
+    vaults,
     warnings,
 }
 

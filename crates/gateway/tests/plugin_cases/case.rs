@@ -52,7 +52,7 @@ fn both() -> Vec<u8> {
 }
 
 /// One request and all that comes of it.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Clone)]
 pub(crate) struct Step {
     /// The request: its method and target, lines of its head, and behind an empty line its body.
     pub(crate) request: Option<String>,
@@ -87,21 +87,21 @@ impl Step {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 pub(crate) struct Response {
     pub(crate) status: Option<u16>,
     #[serde(flatten)]
     pub(crate) message: Message,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 #[serde(untagged)]
 pub(crate) enum Asked {
     No(bool),
     With(Request),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 pub(crate) struct Request {
     pub(crate) method: Option<String>,
     /// Path and query: a text, or `~` and a regex.
@@ -110,7 +110,7 @@ pub(crate) struct Request {
     pub(crate) message: Message,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Clone)]
 pub(crate) struct Message {
     /// By name: a text, `~` and a regex, a list of the values of all fields of that name, or whether there is one.
     #[serde(default)]

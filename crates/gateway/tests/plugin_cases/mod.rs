@@ -2,10 +2,10 @@
 //! client and others must get. `PLUGIN=name` runs those of one plugin. `docs/writing-a-plugin.md` explains the files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod case;
+pub(crate) mod case;
 mod expect;
 mod http2;
-mod run;
+pub(crate) mod run;
 mod server;
 
 use case::File;

@@ -5,10 +5,11 @@ use super::{expect, http2};
 use crate::harness::{Gateway, Message, eventually, weir};
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 /// What was found at fault.
 pub(crate) fn run(plugin: &str, file: &File) -> Vec<String> {
-    let servers = Servers { upstream: Server::start(), collector: Server::start() };
+    let servers = Servers::start();
     let document = servers.expand(document(plugin, file, &servers));
     let listen = "127.0.0.1:0 http2, 127.0.0.1:0 ssl http2";
     let builder = Gateway::builder(&document.to_string()).set("proxy_listen", listen);
@@ -84,14 +85,19 @@ fn not_told(plugin: &str, refused: &Refused, good: bool) -> Option<String> {
     (!is_so).then(|| format!("of {:?} is not said {:?}, but: {said}", refused.config, refused.says))
 }
 
-struct Servers {
-    upstream: Server,
+/// What the gateway talks to.
+pub(crate) struct Servers {
+    pub(crate) upstream: Server,
     collector: Server,
 }
 
 impl Servers {
+    pub(crate) fn start() -> Servers {
+        Servers { upstream: Server::start(), collector: Server::start() }
+    }
+
     /// What of a step is not as it should be.
-    fn run(&self, gateway: &Gateway, http: u8, name: &str, step: &Step) -> Option<String> {
+    pub(crate) fn run(&self, gateway: &Gateway, http: u8, name: &str, step: &Step) -> Option<String> {
         let host = format!("{name}.test");
         self.upstream.begin(&self.text(step.answer.as_deref().unwrap_or("200\n\nhi"), &host));
         self.collector.begin(&self.text(step.collector.as_deref().unwrap_or("200"), &host));
@@ -128,7 +134,8 @@ impl Servers {
         arrived.err().map(|_| format!("collector: {}", fault.unwrap_or_default()))
     }
 
-    /// A text with what stands for addresses, the route's host and repeated text (`${a*9000}`).
+    /// A text with what stands for addresses, the route's host, repeated text (`${a*9000}`), and dates so many seconds
+    /// from now (`${date+60}`).
     fn text(&self, text: &str, host: &str) -> String {
         let named =
             text.replace("${host}", host).replace("${upstream}", &self.upstream.address().to_string());
@@ -136,9 +143,13 @@ impl Servers {
         let mut expanded = String::new();
         while let Some((before, behind)) = rest.split_once("${") {
             let (inner, after) = behind.split_once('}').expect("a closing brace");
-            let (piece, times) = inner.rsplit_once('*').expect("${text*times}");
             expanded.push_str(before);
-            expanded.push_str(&piece.repeat(times.parse().expect("a number")));
+            if let Some(seconds) = inner.strip_prefix("date") {
+                expanded.push_str(&date(seconds.parse().expect("a number of seconds")));
+            } else {
+                let (piece, times) = inner.rsplit_once('*').expect("${text*times}");
+                expanded.push_str(&piece.repeat(times.parse().expect("a number")));
+            }
             rest = after;
         }
         expanded + rest
@@ -154,6 +165,12 @@ impl Servers {
             value => value,
         }
     }
+}
+
+/// The date so many seconds from now, as HTTP writes it.
+fn date(seconds: i64) -> String {
+    let (now, distance) = (SystemTime::now(), Duration::from_secs(seconds.unsigned_abs()));
+    httpdate::fmt_http_date(if seconds < 0 { now - distance } else { now + distance })
 }
 
 /// Sends a request that is written as a line, lines of a head and, behind an empty line, a body.

@@ -23,6 +23,9 @@ impl Server {
                 let is_head = request.head.start.starts_with("HEAD ");
                 let mut state = shared.lock().unwrap();
                 state.asked.push(request);
+                if state.answer == "close" {
+                    return;
+                }
                 let answer = answer(&state.answer, is_head);
                 drop(state);
                 peer.send(answer);
@@ -35,7 +38,7 @@ impl Server {
         self.upstream.address
     }
 
-    /// Forgets what it was asked, and answers so from now on.
+    /// Forgets what it was asked, and answers so from now on; `close` is no answer.
     pub(crate) fn begin(&self, answer: &str) {
         *self.state.lock().unwrap() = State { asked: Vec::new(), answer: answer.to_owned() };
     }

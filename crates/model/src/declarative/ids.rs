@@ -51,7 +51,13 @@ fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)
     let text = |field: &str| node.get(field).and_then(Node::as_str);
     let plain = |field: &str| text(field).map(Cow::Borrowed);
     match kind {
-        Services | Routes | ConsumerGroups | Upstreams | Snis => plain("name"),
+        Services | Routes | ConsumerGroups | Upstreams | Snis | KeySets => plain("name"),
+        Vaults => plain("prefix"),
+        // Kong prefers the key of the cache to the name.
+        Keys => {
+            let set = reference("set", node, parent);
+            text("kid").map(|kid| cache_key(kind, &[kid.into(), set]))
+        }
         Consumers => plain("username"),
         ApisixObjects => plain("key"),
         Custom(of) => match of.schema().derived_id {

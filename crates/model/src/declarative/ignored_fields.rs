@@ -6,6 +6,7 @@ use crate::label;
 use crate::node::{Node, Value};
 use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, find_plugin};
 use crate::schema::{ConfigError, Json, Kind, RecordSchema, quoted};
+use crate::secret_reference::is_reference;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ struct Row<T> {
 const ROUTES: &[Row<Route>] = &[Row {
     field: "path_handling",
     set: |r| r.path_handling != PathHandling::V0,
-    instead: "paths are joined as by v0",
+    instead: "paths are joined as by v0, unless router_flavor is traditional",
 }];
 
 const UPSTREAMS: &[Row<Upstream>] = &[Row {
@@ -54,19 +55,16 @@ pub(super) fn name_entities(root: &Node<'_>, kinds: &EntityKinds, problems: &mut
     }
 }
 
-/// How references to secrets begin.
-const VAULT: &str = "{vault://";
-
 /// What is said of a reference that is not resolved.
 const UNRESOLVED: &str = "without effect in this version: vault references are taken literally here; write ${NAME} to read \
                           the environment";
 
-/// Values that Kong would fetch from a vault, but for those of plugins' configurations. `path` leads to the node; long keys are shortened in it, because each value
-/// below one repeats it.
+/// References to secrets in fields that take none. `path` leads to the node; long keys are shortened in it, because each
+/// value below one repeats it.
 pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<ConfigError>) {
     let before = path.len();
     match &node.value {
-        Value::Str(text, _) if text.starts_with(VAULT) => {
+        Value::Str(text, _) if is_reference(text) => {
             found.push(ConfigError { at: node.at, path: path.clone(), message: UNRESOLVED.to_owned() });
         }
         Value::List(elements) => {
@@ -77,9 +75,8 @@ pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut V
             }
         }
         Value::Map(entries) => {
-            let is_plugin = path.ends_with(']')
-                && path.rsplit('.').next().is_some_and(|last| last.starts_with("plugins["));
-            for entry in entries.iter().filter(|entry| !(is_plugin && entry.key == "config")) {
+            let resolved = resolved_fields(path);
+            for entry in entries.iter().filter(|entry| !resolved.contains(&entry.key.as_ref())) {
                 path.push_str(if before == 0 { "" } else { "." });
                 path.push_str(&quoted(&entry.key));
                 vault_references(&entry.node, path, found);
@@ -87,6 +84,18 @@ pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut V
             }
         }
         _ => {}
+    }
+}
+
+/// The fields in which references are resolved, of the entity that a path leads to. Which of those in plugins'
+/// configurations are not, [`unresolved`] finds.
+fn resolved_fields(path: &str) -> &'static [&'static str] {
+    let last = path.rsplit('.').next().filter(|last| last.ends_with(']'));
+    match last.and_then(|last| last.split_once('[')) {
+        Some(("plugins" | "vaults", _)) => &["config"],
+        Some(("certificates", _)) => &["cert", "key", "cert_alt", "key_alt"],
+        Some(("keys", _)) => &["jwk", "pem"],
+        _ => &[],
     }
 }
 
@@ -141,7 +150,7 @@ fn unresolved(config: &Json, schema: &RecordSchema, path: &mut String, found: &m
         let _ = write!(path, ".{name}");
         match field.kind {
             Kind::Record(schema) => unresolved(value, schema, path, found),
-            _ if field.secret || field.referenceable || !has_reference(value) => {}
+            _ if field.takes_references() || !has_reference(value) => {}
             _ => found(path),
         }
         path.truncate(before);
@@ -150,7 +159,7 @@ fn unresolved(config: &Json, schema: &RecordSchema, path: &mut String, found: &m
 
 fn has_reference(value: &Json) -> bool {
     match value {
-        Json::String(text) => text.starts_with(VAULT),
+        Json::String(text) => is_reference(text),
         Json::Array(values) => values.iter().any(has_reference),
         Json::Object(members) => members.values().any(has_reference),
         _ => false,

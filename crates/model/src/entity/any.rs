@@ -76,6 +76,9 @@ macro_rules! entity_kinds {
             Upstreams(upstreams: Upstream),
             Targets(targets: Target),
             Plugins(plugins: Plugin),
+            Vaults(vaults: Vault),
+            KeySets(key_sets: KeySet),
+            Keys(keys: Key),
             ApisixObjects(apisix_objects: ApisixObject),
         }
     };
@@ -116,6 +119,9 @@ impl Entity {
             Entity::ConsumerGroups(group) => Some(&group.name),
             Entity::Upstreams(upstream) => Some(&upstream.name),
             Entity::Snis(sni) => Some(&sni.name),
+            Entity::Vaults(vault) => Some(&vault.prefix),
+            Entity::KeySets(set) => set.name.as_deref(),
+            Entity::Keys(key) => key.name.as_deref(),
             Entity::Custom(entity) => entity.text(entity.kind().schema().name_field()?),
             _ => None,
         }
@@ -168,11 +174,14 @@ impl Entity {
             Entity::ConsumerGroupConsumers(member) => {
                 vec![group(member.consumer_group), consumer(member.consumer)]
             }
+            Entity::Keys(key) => key.set.map(to("set", EntityKind::KeySets, Cascade)).into_iter().collect(),
             Entity::Custom(entity) => entity.references(),
             Entity::Consumers(_)
             | Entity::ConsumerGroups(_)
             | Entity::Certificates(_)
             | Entity::CaCertificates(_)
+            | Entity::Vaults(_)
+            | Entity::KeySets(_)
             | Entity::ApisixObjects(_) => Vec::new(),
         }
     }
@@ -196,6 +205,12 @@ impl Entity {
             ])],
             Entity::Upstreams(upstream) => vec![one("name", &upstream.name)],
             Entity::Snis(sni) => vec![one("name", &sni.name)],
+            Entity::Vaults(vault) => vec![one("prefix", &vault.prefix)],
+            Entity::KeySets(set) => maybe("name", &set.name).collect(),
+            Entity::Keys(key) => {
+                let within_set = vec![("kid", key.kid.as_str().into()), ("set", reference_value(key.set))];
+                maybe("name", &key.name).chain([Unique(within_set)]).collect()
+            }
             Entity::Custom(entity) => entity.unique_values(),
             Entity::Targets(target) => vec![Unique(vec![
                 ("target", target.target.as_str().into()),

@@ -10,12 +10,12 @@ pub struct Certificate {
     #[field(auto)]
     pub id: Uuid,
     /// The certificate, and any intermediates after it.
-    #[field(matches = certificates)]
+    #[field(referenceable, matches = certificates)]
     pub cert: String,
     #[field(secret, matches = private_key)]
     pub key: String,
     /// A certificate with another type of key, for clients that prefer it.
-    #[field(matches = certificates)]
+    #[field(referenceable, matches = certificates)]
     pub cert_alt: Option<String>,
     #[field(secret, matches = private_key)]
     pub key_alt: Option<String>,

@@ -50,6 +50,9 @@ kinds! {
     Certificates: "certificates",
     Snis: "snis",
     CaCertificates: "ca_certificates",
+    Vaults: "vaults",
+    KeySets: "key_sets",
+    Keys: "keys",
     ApisixObjects: "apisix_objects",
 }
 
@@ -65,6 +68,7 @@ impl EntityKind {
             Certificates => {
                 &[(Snis, "certificate"), (Services, "client_certificate"), (Upstreams, "client_certificate")]
             }
+            KeySets => &[(Keys, "set")],
             _ => &[],
         }
     }
@@ -81,7 +85,8 @@ impl EntityKind {
     /// The field by which others may name an entity of this kind.
     pub fn key(self) -> Option<&'static str> {
         match self {
-            Services | Routes | ConsumerGroups | Upstreams | Snis => Some("name"),
+            Services | Routes | ConsumerGroups | Upstreams | Snis | KeySets | Keys => Some("name"),
+            Vaults => Some("prefix"),
             Consumers => Some("username"),
             ApisixObjects => Some("key"),
             Custom(kind) => kind.schema().name_field(),

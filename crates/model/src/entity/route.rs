@@ -23,31 +23,31 @@ pub struct IpPort {
 
 /// Which requests, and to which service.
 #[derive(Debug, Clone, PartialEq, Record)]
-#[record(check = protocols_agree, check = criteria_given)]
+#[record(check = protocols_agree, check = criteria_given, check = expression_alone)]
 pub struct Route {
     #[field(auto)]
     pub id: Uuid,
     #[field(unique, matches = name)]
     pub name: Option<String>,
     /// The protocols that requests may come by.
-    #[field(set, len_min = 1, default = ["http", "https"])]
+    #[field(set, len_min = 1, not_null, default = ["http", "https"])]
     pub protocols: Vec<Protocol>,
     /// The answer to a plain request of a route that wants TLS.
-    #[field(default = 426, one_of = [426, 301, 302, 307, 308])]
+    #[field(default = 426, not_null, one_of = [426, 301, 302, 307, 308])]
     pub https_redirect_status_code: u16,
     /// Whether the matched path is taken off.
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub strip_path: bool,
     /// Whether the Host header is passed on.
-    #[field(default = false)]
+    #[field(default = false, not_null)]
     pub preserve_host: bool,
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub request_buffering: bool,
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub response_buffering: bool,
     /// Regex paths of higher priority are tried first.
     #[field(default = 0)]
-    pub regex_priority: i32,
+    pub regex_priority: i64,
     #[field(default = "v0")]
     pub path_handling: PathHandling,
     #[field(set, check = method)]
@@ -67,6 +67,11 @@ pub struct Route {
     pub sources: Option<Vec<IpPort>>,
     #[field(set)]
     pub destinations: Option<Vec<IpPort>>,
+    /// Which requests or connections, in the language of `router_flavor = expressions`, instead of the criteria above.
+    pub expression: Option<String>,
+    /// Routes with an expression of higher priority are tried first.
+    #[field(default = 0, between = [0, 70368744177663])]
+    pub priority: i64,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     /// Where matching requests go; without one, a plugin must answer.
@@ -108,6 +113,11 @@ fn header_value(value: &str) -> Result<(), String> {
 }
 
 impl Route {
+    /// Leaves paths of gRPC as they are, because they name methods.
+    pub(crate) fn keep_grpc_path(&mut self) {
+        self.strip_path = self.strips_path();
+    }
+
     /// Whether the upstream gets the path without what matched. Never for gRPC, whose paths name methods: Kong has another
     /// default there, and refuses `true`.
     pub fn strips_path(&self) -> bool {
@@ -153,7 +163,7 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
     let passthrough = has(Protocol::TlsPassthrough);
     let given = if stream { addresses && !passthrough } else { http || headers };
     let mut found = Vec::new();
-    if !(given || encrypted && some(&route.snis)) {
+    if !(given || route.expression.is_some() || encrypted && some(&route.snis)) {
         let fields = match (stream, encrypted) {
             _ if passthrough => "snis",
             (true, true) => "sources, destinations, snis",
@@ -183,4 +193,23 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
         found.push(FieldError::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
     }
     found
+}
+
+/// An expression stands instead of criteria, and has a priority of its own. The words are Kong's.
+fn expression_alone(route: &Route) -> Vec<FieldError> {
+    let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+    let names = some(&route.methods) || some(&route.hosts) || some(&route.paths) || some(&route.snis);
+    let criteria = names || headers || some(&route.sources) || some(&route.destinations);
+    let others = "'methods', 'hosts', 'paths', 'headers', 'snis', 'sources' or 'destinations'";
+    let found = match &route.expression {
+        Some(_) if criteria => format!("cannot set 'expression' with {others} simultaneously"),
+        Some(_) if route.regex_priority != 0 => {
+            "cannot set 'regex_priority' with 'expression' simultaneously".to_owned()
+        }
+        None if route.priority != 0 && criteria => {
+            format!("cannot set 'priority' with {others} simultaneously")
+        }
+        _ => return Vec::new(),
+    };
+    vec![FieldError::new("", format!("Router Expression failed validation: {found}"))]
 }

@@ -28,6 +28,7 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
+mod extensions;
 pub(crate) mod json;
 mod json_schema;
 pub mod markdown;
@@ -38,6 +39,7 @@ mod type_hints;
 mod types;
 mod unknown_field;
 
+pub use extensions::{hide as hide_extensions, take as take_extensions};
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;
 pub use reader::{
@@ -116,13 +118,16 @@ pub struct FieldSchema {
     pub starts_with: Option<&'static str>,
     /// A rule for strings: what is wrong and how to fix it.
     pub check: Option<Rule>,
+    /// The name of that rule.
+    pub rule: Option<&'static str>,
     /// A rule for the keys of a map.
     pub key_check: Option<Rule>,
     /// What to write instead of a text where a number is expected.
     pub hint: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
-    /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret.
+    /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret. Ask
+    /// [`takes_references`](Self::takes_references).
     pub referenceable: bool,
     /// Filled in when not given.
     pub auto: bool,
@@ -130,6 +135,14 @@ pub struct FieldSchema {
     pub unique: bool,
     /// The kind of entity that the value names.
     pub foreign: Option<&'static str>,
+    /// Null is refused, although there is a default.
+    pub not_null: bool,
+    /// The field whose value decides whether this one may have a value.
+    pub depends_on: Option<&'static str>,
+    /// Kong 3.9 does not have the field.
+    pub extension: bool,
+    /// Those of `one_of` that Kong 3.9 does not have.
+    pub extension_values: &'static [&'static str],
 }
 
 /// A rule for strings: the error says what is wrong and how to fix it.
@@ -152,6 +165,7 @@ impl FieldSchema {
             len_max: None,
             starts_with: None,
             check: None,
+            rule: None,
             key_check: None,
             hint: None,
             secret: false,
@@ -159,12 +173,21 @@ impl FieldSchema {
             auto: false,
             unique: false,
             foreign: None,
+            not_null: false,
+            depends_on: None,
+            extension: false,
+            extension_values: &[],
         }
     }
 
     /// Whether no message may quote its value: it is a secret, or a text that is made up where none is given, as keys are.
     pub fn is_confidential(&self) -> bool {
         self.secret || self.auto && matches!(self.kind, Kind::String)
+    }
+
+    /// Whether a reference to a secret that a vault keeps may stand in its place.
+    pub fn takes_references(&self) -> bool {
+        self.secret || self.referenceable
     }
 
     /// The rules as they hold for the elements of this list, or the values of this map.
@@ -272,7 +295,16 @@ pub trait Record: FieldType {
 
     /// Reads and checks JSON, filling in defaults.
     fn from_value(value: &Json) -> Result<Self, Vec<FieldError>> {
-        let mut reader = Reader::new(&());
+        Self::read_value(value, Reader::new(&()))
+    }
+
+    /// The same, where secrets stand in the place of references to them: no rule holds for their texts.
+    fn from_resolved(value: &Json) -> Result<Self, Vec<FieldError>> {
+        Self::read_value(value, Reader::new(&()).of_resolved())
+    }
+
+    #[doc(hidden)]
+    fn read_value(value: &Json, mut reader: Reader<'_>) -> Result<Self, Vec<FieldError>> {
         let record = read_record(&Node::from(value), &RecordContext::NONE, &mut reader);
         reader.finish(record)
     }

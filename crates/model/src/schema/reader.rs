@@ -4,6 +4,7 @@ use super::{
     printable, quoted, readable, type_hints, unknown_field::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
+use crate::secret_reference::is_reference;
 use std::fmt;
 use uuid::Uuid;
 
@@ -67,6 +68,8 @@ pub struct Reader<'r> {
     before: usize,
     /// The records around the one being read, and the step from each to the next.
     around: Vec<(&'static RecordSchema, usize)>,
+    /// Whether secrets stand in the place of references to them.
+    is_resolved: bool,
 }
 
 /// More errors of one entity are not looked for, because so many have one cause.
@@ -75,7 +78,19 @@ const MAX_ERRORS_PER_ENTITY: usize = 100;
 impl<'r> Reader<'r> {
     /// A reader at the root of a configuration.
     pub fn new(references: &'r dyn References) -> Self {
-        Reader { references, path: Vec::new(), problems: Vec::new(), before: 0, around: Vec::new() }
+        let (path, problems, around) = (Vec::new(), Vec::new(), Vec::new());
+        Reader { references, path, problems, before: 0, around, is_resolved: false }
+    }
+
+    /// The same, where secrets stand in the place of references to them.
+    pub(super) fn of_resolved(self) -> Self {
+        Reader { is_resolved: true, ..self }
+    }
+
+    /// Whether the rules of a field hold for this text: a reference is none that they are for, and what a vault has for it
+    /// is used as it is.
+    pub(super) fn checks(&self, text: &str, field: &FieldSchema) -> bool {
+        !field.takes_references() || !self.is_resolved && !is_reference(text)
     }
 
     /// Reports a mistake at this position, in the value being read.
@@ -257,6 +272,11 @@ impl<'n, 'a> Fields<'n, 'a> {
         match written {
             Some(node) if node.value != Value::Null => T::read(node, field, reader),
             Some(_) if T::OPTIONAL => T::unset(),
+            Some(node) if field.not_null => {
+                let name = field.name;
+                reader.report(node.at, format!("required: set `{name}`, or leave it out for the default"));
+                None
+            }
             _ => self.unwritten(field, reader),
         }
     }

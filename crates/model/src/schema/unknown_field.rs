@@ -3,9 +3,6 @@ use super::{Kind, Reader, RecordContext, RecordSchema, did_you_mean, quoted};
 
 /// What Kong has, and Weir does not.
 const NOT_SUPPORTED: &[&str] = &[
-    "vaults",
-    "keys",
-    "key_sets",
     "consumer_group_plugins",
     "oauth2_credentials",
     "mtls_auth_credentials",
@@ -14,7 +11,6 @@ const NOT_SUPPORTED: &[&str] = &[
     "licenses",
     "partials",
     "_plugin_configs",
-    "expression",
     "condition",
 ];
 

@@ -15,8 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use weir_http1::{Headers, RequestHead, ResponseHead};
+use weir_model::entity::PathHandling;
 use weir_model::{Uuid, entity};
-use weir_router::{Captures, push_encoded, upstream_path};
+use weir_router::{Captures, push_encoded, upstream_path, upstream_path_v1};
 
 /// The request's path in its one normal form, used for routing, by plugins and towards the upstream alike.
 pub enum NormalPath {
@@ -44,6 +45,8 @@ pub struct ExchangeState {
     pub path: NormalPath,
     /// How much of it the route's path matched.
     pub matched_path: u32,
+    /// How the service's path and the request's are joined.
+    pub path_handling: PathHandling,
     /// What the groups of the path's regex captured.
     pub captures: Option<Box<Captures>>,
     /// What a plugin has put in the place of the query.
@@ -99,6 +102,7 @@ pub fn begin(
             takes_trailers: false,
             path: NormalPath::AsSent,
             matched_path: 0,
+            path_handling: PathHandling::V0,
             captures: None,
             query: None,
             route: None,
@@ -308,7 +312,13 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
     let matched = exchange.engine.matched_path as usize;
     match exchange.upstream_path() {
         Some(path) => push_encoded(out, path),
-        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, strips_path),
+        None => {
+            let join = match exchange.engine.path_handling {
+                PathHandling::V0 => upstream_path,
+                PathHandling::V1 => upstream_path_v1,
+            };
+            join(out, service.path.as_deref(), exchange.path(), matched, strips_path);
+        }
     }
     if let Some(query) = exchange.query() {
         out.push(b'?');
@@ -322,8 +332,8 @@ pub struct SessionState {
     pub route: Option<Arc<Route>>,
     /// The attempts to reach the upstream that failed.
     pub failed_tries: Vec<FailedTry>,
-    /// The address that was reached, and when it was asked.
-    pub upstream: Option<(SocketAddr, Instant)>,
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub upstream: Option<(SocketAddr, Instant, Instant)>,
     pub(crate) started: (Instant, SystemTime),
     pub(crate) duration: Option<Duration>,
 }

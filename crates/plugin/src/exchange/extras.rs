@@ -4,6 +4,7 @@ use super::{ConsumerIndex, Exchange, ServiceOverride};
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
+use crate::exchange::upstream_replacement::{Prepare, Replace};
 use crate::{Instrumentations, LocalResponse, TracedStep};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -44,13 +45,15 @@ pub struct FailedTry {
 /// What few exchanges have.
 #[derive(Default)]
 pub(crate) struct Extras {
-    path: Option<String>,
-    host: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) host: Option<String>,
     pub(crate) request: Vec<RequestObserver>,
     /// So many of them have seen what was collected, as it came.
     pub(crate) seen: usize,
     pub(crate) response: Vec<Box<dyn Observer>>,
     pub(crate) upstream: Vec<Box<dyn Observer>>,
+    pub(crate) replace: Option<Replace>,
+    pub(crate) in_background: Option<Prepare>,
     pub(crate) body_changes: BodyChanges,
     caller: Vec<u8>,
     groups: Vec<String>,

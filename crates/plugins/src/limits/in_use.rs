@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Values by key.
-pub(super) struct InUse<K, V>(Mutex<Vec<(K, Weak<V>)>>);
+pub(crate) struct InUse<K, V>(Mutex<Vec<(K, Weak<V>)>>);
 
 impl<K, V> Default for InUse<K, V> {
     fn default() -> Self {
@@ -13,7 +13,7 @@ impl<K, V> Default for InUse<K, V> {
 
 impl<K: PartialEq, V> InUse<K, V> {
     /// The value of this key; it is made if none is in use.
-    pub(super) fn of(&self, key: K, make: impl FnOnce() -> Result<V, String>) -> Result<Arc<V>, String> {
+    pub(crate) fn of(&self, key: K, make: impl FnOnce() -> Result<V, String>) -> Result<Arc<V>, String> {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         values.retain(|(_, value)| value.strong_count() > 0);
         let known = values.iter().find(|(known, _)| *known == key);
@@ -23,5 +23,11 @@ impl<K: PartialEq, V> InUse<K, V> {
         let made = Arc::new(make()?);
         values.push((key, Arc::downgrade(&made)));
         Ok(made)
+    }
+
+    /// Those that are in use.
+    pub(crate) fn all(&self) -> Vec<Arc<V>> {
+        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        values.iter().filter_map(|(_, value)| value.upgrade()).collect()
     }
 }

@@ -19,10 +19,11 @@ mod store;
 pub(crate) mod window;
 
 pub(super) use counter::{Limit, Usage, written};
+pub(super) use in_use::InUse;
 pub(super) use periods::Periods;
 pub(super) use policy::{Identifier, Limiter, Policy, Reserved, SentQuery};
 pub(super) use quota::{Quota, QuotaUsage, Quotas};
-pub(super) use redis::{ClusterNode, Redis};
+pub(super) use redis::{ClusterNode, Redis, RedisStore};
 pub use sliding::Slide;
 pub use store::{
     Add, Bound, ClusterStore, CounterKey, CounterStore, Pending, Take, Taken, Unavailable, Window,

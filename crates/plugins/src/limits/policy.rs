@@ -33,7 +33,7 @@ impl Policy<'_> {
     pub(crate) fn violations(&self) -> Vec<FieldError> {
         let mut found = Vec::new();
         if self.name == "redis" {
-            found.extend(self.redis.missing());
+            found.extend(self.redis.missing("policy: redis"));
         }
         let exact = self.sync_rate == -1.0;
         if self.name != "redis" && !exact {

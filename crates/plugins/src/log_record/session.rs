@@ -35,7 +35,7 @@ pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     if let Some(json) = session.service().map(Service::json) {
         object.raw("service", json);
         let at = |moment: Instant| nanoseconds(session.time_of(moment));
-        let reached = session.upstream().map(|(address, start)| (address, at(start)));
+        let reached = session.upstream().map(|(address, start, _)| (address, at(start)));
         tries::write(object.key("tries"), session.failed_tries(), at, reached);
     }
     let place = object.key("client_ip");

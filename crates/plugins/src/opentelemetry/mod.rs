@@ -88,10 +88,10 @@ use weir_plugin::{
 #[record(old_name("endpoint", "traces_endpoint"))]
 pub(super) struct Config {
     /// The URL that spans are sent to; for a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
-    #[field(check = exporter::endpoint)]
+    #[field(referenceable, check = exporter::endpoint)]
     pub traces_endpoint: Option<String>,
     /// The URL that the node's log messages are sent to; for a gRPC service as above.
-    #[field(check = exporter::endpoint)]
+    #[field(referenceable, check = exporter::endpoint)]
     pub logs_endpoint: Option<String>,
     /// Headers to send.
     #[field(secret, key_check = header)]
@@ -120,7 +120,7 @@ pub(super) struct Config {
     /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog", "instana"
-    ])]
+    ], extension_values = ["instana"])]
     pub header_type: String,
     /// The fraction of traces that is sampled, from 0 to 1.
     #[field(between = [0, 1])]
@@ -174,6 +174,7 @@ pub(super) struct OpenTelemetry {
 impl Plugin for OpenTelemetry {
     const NAME: &'static str = "opentelemetry";
     const PRIORITY: i32 = 14;
+    const FAILS_OPEN: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

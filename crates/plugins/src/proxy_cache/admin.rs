@@ -1,5 +1,6 @@
-//! `/proxy-cache`: the responses in this node's cache.
+//! `/proxy-cache`: the responses in this node's cache, and in those that nodes share.
 
+use super::redis::{Purge, RedisCaches};
 use super::store::{purge, purge_all, shown};
 use weir_plugin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 
@@ -23,7 +24,13 @@ pub(super) const ROUTES: &[AdminRoute] = &[
         "Remove a response that is kept",
         remove_by_plugin,
     ),
-    route(AdminMethod::Delete, "/proxy-cache", "purge", "Remove every response that is kept", remove_all),
+    route(
+        AdminMethod::Delete,
+        "/proxy-cache",
+        "purge",
+        "Remove every response that is kept, or those with a `tag` and a `prefix` of their path",
+        remove_all,
+    ),
 ];
 
 const fn route(
@@ -41,16 +48,29 @@ fn show(request: &AdminRequest<'_>) -> AdminResponse {
     kept.map_or_else(AdminResponse::not_found, |kept| AdminResponse::json(200, kept))
 }
 
+/// What is in Redis is removed some time soon: whether there was anything is not known.
 fn remove(request: &AdminRequest<'_>) -> AdminResponse {
-    match purge(request.retained, request.parameter("cache_key")) {
+    let key = request.parameter("cache_key");
+    let was_there = purge(request.retained, key);
+    match purge_shared(request, &Purge::Key(key.to_owned())) || was_there {
         true => AdminResponse::no_content(),
         false => AdminResponse::not_found(),
     }
 }
 
 fn remove_all(request: &AdminRequest<'_>) -> AdminResponse {
-    purge_all(request.retained);
+    let (tag, prefix) = (request.argument("tag"), request.argument("prefix"));
+    purge_all(request.retained, tag, prefix);
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    purge_shared(request, &Purge::Some { tag: owned(tag), prefix: owned(prefix) });
     AdminResponse::no_content()
+}
+
+/// Purges responses that nodes share; returns whether there are any such.
+fn purge_shared(request: &AdminRequest<'_>, what: &Purge) -> bool {
+    let caches = request.retained.get::<RedisCaches>().all();
+    caches.iter().for_each(|cache| cache.purge(what.clone()));
+    !caches.is_empty()
 }
 
 fn show_by_plugin(request: &AdminRequest<'_>) -> AdminResponse {

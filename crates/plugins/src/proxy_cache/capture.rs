@@ -1,35 +1,39 @@
-//! Copies a response on its way from the upstream to the client.
+//! What the cache does with a response on its way from the upstream to the client: it copies it, or removes what the
+//! response makes invalid.
 
-use super::Outcome;
-use super::rules::{Plan, Term};
-use super::store::{Cache, Lead, MAX_BODY_LEN, Stored};
+use super::in_flight::Lead;
+use super::key;
+use super::lookup::{Instance, Outcome};
+use super::storable::{self, Storable};
+use super::store::MAX_BODY_LEN;
+use super::stored::{self, Stored};
+use super::subject;
+use super::vary::{self, Variant};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weir_plugin::{BufferedBody, Exchange, Fingerprint, Headers, Known, Observer};
-use weir_plugin::{Framing, KnownSet};
+use std::time::SystemTime;
+use weir_plugin::{BufferedBody, Exchange, Fingerprint, Framing, Headers, Known, Observer};
 
-/// Headers that are not stored: credentials, and those that are set again for each response.
-const OWN: KnownSet = KnownSet::of(&[Known::ProxyAuthorization]);
-const OWN_NAMES: [&str; 5] =
-    ["Age", "X-Cache-Status", "X-Cache-Key", "Proxy-Authenticate", "Proxy-Authentication-Info"];
+/// Where a response is stored, and the key that clients see.
+type Place = (Fingerprint, Arc<str>);
 
 /// Copies a response.
 pub(super) struct Capture {
-    plan: Plan,
-    cache: Arc<Cache>,
-    fingerprint: Fingerprint,
-    key: Arc<str>,
+    instance: Arc<Instance>,
+    place: Place,
+    /// The parts of the key under which all find it, if it may answer whoever asks.
+    shared: Option<Vec<u8>>,
     /// Other requests wait for the copy.
     lead: Option<Lead>,
     copy: Option<Copied>,
 }
 
 struct Copied {
-    term: Term,
+    terms: Storable,
+    subject: Arc<stored::Subject>,
     status: u16,
     headers: Headers,
-    vary: Vec<(String, Vec<Vec<u8>>)>,
+    vary: Variant,
     body: BufferedBody,
     /// Its expected length, if known.
     length: usize,
@@ -37,12 +41,12 @@ struct Copied {
 
 impl Capture {
     pub(super) fn new(
-        plan: Plan,
-        cache: Arc<Cache>,
-        (fingerprint, key): (Fingerprint, Arc<str>),
+        instance: Arc<Instance>,
+        place: Place,
+        shared: Option<Vec<u8>>,
         lead: Option<Lead>,
     ) -> Self {
-        Self { plan, cache, fingerprint, key, lead, copy: None }
+        Self { instance, place, shared, lead, copy: None }
     }
 
     fn begin(&self, exchange: &Exchange) -> Option<Copied> {
@@ -52,18 +56,27 @@ impl Capture {
             Framing::Length(length) => length as usize,
             _ => MAX_BODY_LEN,
         };
-        let term = self.plan.term(exchange, SystemTime::now())?;
-        let vary = varying(exchange)?;
+        let Instance { config, types, cache, .. } = &*self.instance;
+        let terms = storable::check(config, types, exchange)?;
+        let vary = vary::of(exchange)?;
         let mut headers = response.headers.clone();
-        headers.remove_all_known(OWN);
-        for name in OWN_NAMES {
-            headers.remove(name);
-        }
+        storable::strip(&mut headers, &terms.unstored, SystemTime::now());
         if exchange.request.method_str() != "HEAD" {
             headers.remove_known(Known::ContentLength);
         }
+        let subject = Arc::new(subject::of(config, &cache.key, exchange));
         let body = exchange.body_buffer();
-        Some(Copied { term, status: response.status, headers, vary, body, length })
+        Some(Copied { terms, subject, status: response.status, headers, vary, body, length })
+    }
+
+    /// Has the copy go where all find it, if it may answer whoever asks.
+    fn settle_place(&mut self, outcome: Option<&Outcome>) {
+        let is_for_all = self.copy.as_ref().is_some_and(|copy| copy.terms.is_for_all);
+        let Some(parts) = self.shared.as_ref().filter(|_| is_for_all) else { return };
+        self.place = (self.instance.cache.key.of(parts), key::text(parts));
+        if let Some(outcome) = outcome {
+            outcome.key.replace(Some(self.place.1.clone()));
+        }
     }
 
     /// Stops copying; requests that wait for the copy continue without it.
@@ -75,29 +88,17 @@ impl Capture {
     }
 }
 
-/// The values of the request headers that the response varies by; none if it varies by more than headers.
-fn varying(exchange: &Exchange) -> Option<Vec<(String, Vec<Vec<u8>>)>> {
-    let mut varying = Vec::new();
-    for field in exchange.response.headers.get_all("Vary") {
-        for name in field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty())
-        {
-            let name = std::str::from_utf8(name).ok().filter(|name| *name != "*")?.to_ascii_lowercase();
-            let values = exchange.request.headers.get_all(&name).map(<[u8]>::to_vec).collect();
-            varying.push((name, values));
-        }
-    }
-    Some(varying)
-}
-
 impl Observer for Capture {
     fn head(&mut self, exchange: &Exchange) -> bool {
         self.copy = self.begin(exchange);
+        let outcome = exchange.extensions.get::<Outcome>();
         if self.copy.is_none() {
-            if let Some(outcome) = exchange.extensions.get::<Outcome>() {
+            if let Some(outcome) = outcome {
                 outcome.status.set("Bypass");
             }
             self.give_up();
         }
+        self.settle_place(outcome);
         self.copy.is_some()
     }
 
@@ -112,18 +113,37 @@ impl Observer for Capture {
         let Some(copy) = self.copy.take() else { return };
         let mut body = copy.body.into_bytes();
         body.shrink_to_fit();
+        let (since, timestamp) = stored::now();
         let stored = Stored {
-            key: self.key.clone(),
+            key: self.place.1.clone(),
+            subject: copy.subject,
             status: copy.status,
             headers: Arc::new(copy.headers),
             body: body.into(),
-            since: Instant::now(),
-            timestamp: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            term: copy.term,
+            since,
+            timestamp,
+            term: copy.terms.term,
             vary: copy.vary,
+            is_for_all: copy.terms.is_for_all,
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
         };
-        self.cache.insert(self.fingerprint, stored);
+        self.instance.store(self.place.0, Arc::new(stored), self.lead.take());
     }
+}
+
+/// Removes what a successful response to a request that changes something makes invalid.
+pub(super) struct Invalidation(pub(super) Arc<Instance>);
+
+impl Observer for Invalidation {
+    fn head(&mut self, exchange: &Exchange) -> bool {
+        if (200..400).contains(&exchange.response.status) {
+            self.0.invalidate(exchange);
+        }
+        false
+    }
+
+    fn data(&mut self, _: &[u8]) {}
+
+    fn end(self: Box<Self>) {}
 }

@@ -1,15 +1,14 @@
 //! The cache key: what requests must have in common to get the same response.
 
-use super::Config;
+use super::config::Config;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::Arc;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known, Uuid};
 
-/// Headers that identify the consumer to the upstream, and the address that the client used.
-const TELLING: [Known; 7] = [
-    Known::Authorization,
+/// Headers that identify the consumer to the upstream, and the address that the client used, beside `Authorization`.
+const TELLING: [Known; 6] = [
     Known::XForwardedHost,
     Known::XForwardedProto,
     Known::XClientCertDn,
@@ -18,11 +17,21 @@ const TELLING: [Known; 7] = [
     Known::XAnonymousConsumer,
 ];
 
+/// For which requests a response is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those with the same method and `Authorization`.
+    Same,
+    /// GET and HEAD, whatever `Authorization` they have.
+    Shared,
+}
+
 /// Length-prefixed parts, so that neighbours cannot run into each other.
-struct Parts(Vec<u8>);
+#[derive(Default)]
+pub(super) struct Parts(pub(super) Vec<u8>);
 
 impl Parts {
-    fn add(&mut self, part: &[u8]) {
+    pub(super) fn add(&mut self, part: &[u8]) {
         self.0.extend_from_slice(&(part.len() as u32).to_le_bytes());
         self.0.extend_from_slice(part);
     }
@@ -38,23 +47,45 @@ impl Parts {
         }
         self.0[at..at + 4].copy_from_slice(&count.to_le_bytes());
     }
+
+    /// Adds the parameters sorted by name; those with one name stay in their order.
+    pub(super) fn add_query(&mut self, config: &Config, query: Option<&str>) {
+        let mut pairs: Vec<_> = form::pairs(query.unwrap_or_default()).collect();
+        if let Some(names) = config.vary_query_params.as_ref().filter(|names| !names.is_empty()) {
+            pairs.retain(|pair| names.iter().any(|wanted| *wanted.as_bytes() == *pair.name));
+        }
+        pairs.sort_by(|one, other| one.name.cmp(&other.name));
+        for pair in &pairs {
+            self.add(&pair.name);
+            self.add_all(pair.value.as_deref().into_iter());
+        }
+        // The number ends them.
+        self.add(&(pairs.len() as u32).to_le_bytes());
+    }
 }
 
 /// All parts of the key.
-pub(super) fn parts(config: &Config, exchange: &Exchange) -> Vec<u8> {
+pub(super) fn parts(config: &Config, exchange: &Exchange, scope: Scope) -> Vec<u8> {
     let mut parts = Parts(Vec::with_capacity(256));
     let id = |id: Option<Uuid>| id.map(Uuid::into_bytes).unwrap_or_default();
     parts.add(config.memory.dictionary_name.as_bytes());
     parts.add(&id(exchange.consumer().map(|consumer| consumer.entity.id)));
     parts.add(&id(exchange.route().map(|route| route.entity.id)));
-    parts.add(exchange.request.method_str().as_bytes());
+    match scope {
+        Scope::Same => parts.add(exchange.request.method_str().as_bytes()),
+        Scope::Shared => parts.add(b"GET"),
+    }
     parts.add(exchange.scheme().as_bytes());
     parts.add(exchange.request.host().unwrap_or_default().to_ascii_lowercase().as_bytes());
     add_path(&mut parts, config, exchange);
-    add_query(&mut parts, config, exchange.query());
+    parts.add_query(config, exchange.query());
     let headers = &exchange.request.headers;
     for name in config.vary_headers.iter().flatten() {
         parts.add_all(headers.get_all(name));
+    }
+    match scope {
+        Scope::Same => parts.add_all(headers.get_all_known(Known::Authorization)),
+        Scope::Shared => parts.add_all(std::iter::empty()),
     }
     for known in TELLING {
         parts.add_all(headers.get_all_known(known));
@@ -84,21 +115,6 @@ fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {
     parts.add_all(target.into_iter().map(|target| target.host.as_bytes()));
     parts.add(&target.and_then(|target| target.port).unwrap_or_default().to_le_bytes());
     parts.add(&[change.and_then(|change| change.tls).map_or(2, u8::from)]);
-}
-
-/// The parameters sorted by name; those with one name stay in their order.
-fn add_query(parts: &mut Parts, config: &Config, query: Option<&str>) {
-    let mut pairs: Vec<_> = form::pairs(query.unwrap_or_default()).collect();
-    if let Some(names) = config.vary_query_params.as_ref().filter(|names| !names.is_empty()) {
-        pairs.retain(|pair| names.iter().any(|wanted| *wanted.as_bytes() == *pair.name));
-    }
-    pairs.sort_by(|one, other| one.name.cmp(&other.name));
-    for pair in &pairs {
-        parts.add(&pair.name);
-        parts.add_all(pair.value.as_deref().into_iter());
-    }
-    // The number ends them.
-    parts.add(&(pairs.len() as u32).to_le_bytes());
 }
 
 /// The key as clients and the Admin API see it.

@@ -1,4 +1,4 @@
-//! Caches responses of the upstream in memory and answers later requests with them.
+//! Caches responses of the upstream, in memory or in Redis, and answers later requests with them.
 //!
 //! ```yaml
 //! plugins:
@@ -17,15 +17,38 @@
 //! subtype. Never cached are partial responses (206), those with `Set-Cookie` or `Vary: *`, incomplete ones, and those
 //! longer than 8 MiB.
 //!
-//! With `cache_control`, `Cache-Control` or `Expires` of the response sets how long it is fresh. It is not cached if it
-//! has `private`, `no-store` or `no-cache`, or neither header. Clients can send `no-store`, `no-cache`, `max-age`,
-//! `min-fresh`, `max-stale` and `only-if-cached`; without one that allows it, they never get a stale response. Without
-//! `cache_control` all of this is ignored.
+//! ## With `cache_control`
 //!
-//! `storage_ttl` keeps responses longer than they are fresh, for clients that accept stale ones; 0 keeps them as long
-//! as there is room.
+//! The plugin is then a shared cache as RFC 9111 describes it. Without `cache_control` it ignores all of this section, as
+//! Kong does by default.
 //!
-//! A request that changes a resource, such as a PUT to the same path, does not purge its response; use the Admin API.
+//! `Cache-Control` or `Expires` of the response sets how long it is fresh; `cache_ttl` does not count. A response that has
+//! neither is fresh for a tenth of the time since its `Last-Modified`, for a day at most, if its status allows that. It is not
+//! cached if it has `private` or `no-store`, or if it is not fresh and nothing lets the upstream confirm it. Headers that
+//! `private` or `no-cache` names are not stored. If there is a `CDN-Cache-Control` (RFC 9213), it counts instead of both.
+//!
+//! | directive of the response | effect |
+//! |---|---|
+//! | `no-cache` | the upstream confirms the response before each use |
+//! | `must-revalidate`, `proxy-revalidate`, `s-maxage` | no client gets it stale |
+//! | `stale-while-revalidate=SECONDS` | it is sent stale for so long, and the upstream is asked in the background |
+//! | `stale-if-error=SECONDS` | it is sent stale for so long if the upstream fails, or answers 500, 502, 503 or 504 |
+//! | `must-understand` | it is cached in spite of `no-store` if its status is one of the registered ones, and not otherwise |
+//! | `public`, `s-maxage`, `must-revalidate` | it answers requests with any `Authorization`, and without one |
+//!
+//! A stale response with an `ETag` or a `Last-Modified` is not fetched again: the upstream is asked with `If-None-Match` and
+//! `If-Modified-Since`, and its 304 makes the response fresh. Such responses are stored as long as there is room; others
+//! for as long as they may be sent.
+//!
+//! Clients can send `no-store`, `no-cache`, `max-age`, `min-fresh`, `max-stale`, `stale-if-error` and `only-if-cached`. A `Range`
+//! is served from a response that is stored whole (206, or 416), also with `If-Range`; several ranges get the whole. A
+//! response to GET answers HEAD.
+//!
+//! A successful response to a request with another method, such as PUT or DELETE, removes what is stored of that URI, for
+//! all consumers, and of the URIs in its `Location` and `Content-Location` if they have the same host. GET, HEAD,
+//! OPTIONS, TRACE, PROPFIND, REPORT, SEARCH, QUERY and the methods in `request_method` remove nothing.
+//!
+//! `storage_ttl` sets how long responses are stored, fresh or stale; 0 keeps them as long as there is room.
 //!
 //! ## Which requests get it
 //!
@@ -33,7 +56,8 @@
 //! query parameters (only those in `vary_query_params`, if set), headers in `vary_headers`, headers in the response's
 //! `Vary`, `Authorization`, and headers with which authentication plugins identify the consumer. If a request has a
 //! body, the body must be the same, too. If an upstream identifies its clients by a cookie, name it: `vary_headers:
-//! [Cookie]`.
+//! [Cookie]`. In headers that `Vary` names, blanks around commas do not matter, and in `Accept`, `Accept-Charset`,
+//! `Accept-Encoding` and `Accept-Language` neither do case and order.
 //!
 //! The cache stores the upstream's response before other plugins change it: the other plugins of a route see each
 //! response before it is sent, cached or not. A client that already has the response (`If-None-Match`,
@@ -47,131 +71,83 @@
 //!
 //! | header | value |
 //! |---|---|
-//! | `X-Cache-Status` | `Hit`; `Miss`: not in the cache; `Refresh`: the cached response is too old; `Bypass`: not cacheable |
+//! | `X-Cache-Status` | `Hit`; `Miss`: not in the cache; `Refresh`: the cached response is too old, so the upstream was asked; `Bypass`: not cacheable |
 //! | `X-Cache-Key` | the key of the response, for the Admin API |
 //! | `Age` | with a cached response: how many seconds ago the upstream made it |
 //!
-//! `response_headers` switches each of them; a request with `Kong-Debug` gets all of them.
+//! `response_headers` switches each of them; a request with `Kong-Debug` gets all of them. A cached response also has
+//! `X-Kong-Upstream-Latency`, `X-Kong-Proxy-Latency` and `X-Kong-Upstream-Status`, as one of the upstream does.
 //!
 //! ## Memory
 //!
 //! All instances of a node share 128 MiB; beyond that, responses that were not requested lately are evicted. The cache
 //! survives reloads, and each node has its own. Copies in progress count against the setting `mem_bodies_size`, of
-//! which they use at most half; without room for a copy, the response is not cached. [The Admin
-//! API](../admin-api.md#the-cache) shows and purges the cache.
+//! which they use at most half; without room for a copy, the response is not cached.
+//!
+//! ## Redis
+//!
+//! With `strategy: redis` the nodes share what they store, in Redis or Valkey:
+//!
+//! ```yaml
+//! plugins:
+//!   - name: proxy-cache
+//!     config:
+//!       strategy: redis
+//!       redis: { host: redis.example.com, timeout: 100 }
+//! ```
+//!
+//! A request waits for the server's reply, for at most `redis.timeout` milliseconds. While the server does not answer,
+//! requests go on without the cache, and the log says so once. A response is stored for a day at most, and not if
+//! it is longer than 1 MiB. Let Redis evict what is over its memory: `maxmemory-policy allkeys-lru`. The user needs GET,
+//! SET, DEL, EXISTS, SCAN, ZADD, ZRANGE, ZREMRANGEBYSCORE, PEXPIRE and SCRIPT LOAD on the keys `proxy-cache:*`.
+//!
+//! ## Purges
+//!
+//! [The Admin API](../admin-api.md#the-cache) shows what a node has in memory, and purges responses by key, by the
+//! beginning of their path, and by tag. The upstream names the tags of a response in `Surrogate-Key`, separated by spaces,
+//! or in `Cache-Tag`, separated by commas. A purge on any node removes what is in Redis, some time soon.
 
 mod admin;
 mod capture;
+mod conditions;
+mod config;
+mod directives;
+mod freshness;
+mod in_flight;
 mod key;
+mod lookup;
 mod media_type;
-mod rules;
+mod ranges;
+mod record;
+mod redis;
+mod resources;
+mod shared_lookup;
+mod storable;
 mod store;
+mod stored;
+mod structured;
+mod subject;
 #[cfg(test)]
 mod tests;
+mod vary;
 
 pub(super) use store::usage;
 
-use capture::Capture;
+use config::Config;
+use lookup::{Instance, Outcome};
 use media_type::MediaType;
-use rules::{Directives, Plan};
-use std::cell::Cell;
+use redis::RedisCache;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use store::{Cache, Joined, Lead, Stored, WAIT_TIMEOUT};
 use weir_plugin::{
-    AdminRoute, BuildContext, Bytes, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
-    LocalResponse, Phases, Plugin, Record, Resume, Streams, WantsBody,
+    AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Streams,
+    WantsBody,
 };
 
 /// Kong's name of the cache.
 const DICTIONARY: &str = "kong_db_cache";
 
-/// Which responses are cached, and for which requests.
-#[derive(Debug, Clone, Record)]
-#[record(hint("redis", "responses are kept in memory alone; leave it out"))]
-pub(super) struct Config {
-    /// Statuses of responses that are cached.
-    #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
-    pub response_code: Vec<u16>,
-    /// Methods of requests whose responses are cached.
-    #[field(default = ["GET", "HEAD"], one_of = ["HEAD", "GET", "POST", "PATCH", "PUT"])]
-    pub request_method: Vec<String>,
-    /// Media types of responses that are cached, with their parameters.
-    #[field(default = ["text/plain", "application/json"])]
-    pub content_type: Vec<String>,
-    /// How many seconds a response is fresh.
-    #[field(default = 300, gt = 0)]
-    pub cache_ttl: u32,
-    /// Where responses are stored.
-    #[field(one_of = ["memory"])]
-    pub strategy: String,
-    /// Respects `Cache-Control` and `Expires` of requests and responses.
-    #[field(default = false)]
-    pub cache_control: bool,
-    /// Ignores the case of paths.
-    #[field(default = false)]
-    pub ignore_uri_case: bool,
-    /// How many seconds a response is stored, even if it is fresh for a shorter time.
-    pub storage_ttl: Option<u32>,
-    /// Kong's memory store.
-    #[field(default = {})]
-    pub memory: Memory,
-    /// The query parameters that are part of the key; all if unset.
-    pub vary_query_params: Option<Vec<String>>,
-    /// The request headers that are part of the key.
-    pub vary_headers: Option<Vec<String>>,
-    /// The headers that clients get.
-    #[field(default = {})]
-    pub response_headers: ResponseHeaders,
-}
-
-/// The memory that responses are stored in.
-#[derive(Debug, Clone, Record)]
-pub(super) struct Memory {
-    /// Kong's name of the shared dictionary; it is part of the key.
-    #[field(default = "kong_db_cache")]
-    pub dictionary_name: String,
-}
-
-/// Headers about the cache.
-#[derive(Debug, Clone, Record)]
-pub(super) struct ResponseHeaders {
-    /// Whether to send `Age`.
-    #[field(default = true)]
-    pub age: bool,
-    /// Whether to send `X-Cache-Status`.
-    #[field(name = "X-Cache-Status", default = true)]
-    pub x_cache_status: bool,
-    /// Whether to send `X-Cache-Key`.
-    #[field(name = "X-Cache-Key", default = true)]
-    pub x_cache_key: bool,
-}
-
 /// One configured instance.
 pub(super) struct ProxyCache(Arc<Instance>);
-
-struct Instance {
-    config: Config,
-    types: Vec<MediaType>,
-    cache: Arc<Cache>,
-}
-
-/// The outcome of the lookup, for the response headers.
-struct Outcome {
-    status: Cell<&'static str>,
-    key: Option<Arc<str>>,
-    age: Option<u64>,
-}
-
-/// A request that the cache may answer.
-struct Wanted {
-    fingerprint: Fingerprint,
-    /// The parts of the key.
-    parts: Vec<u8>,
-    directives: Directives,
-    /// The status of the lookup if the request goes to the upstream.
-    status: &'static str,
-}
 
 impl Plugin for ProxyCache {
     const NAME: &'static str = "proxy-cache";
@@ -189,7 +165,8 @@ impl Plugin for ProxyCache {
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let types = config.content_type.iter().filter_map(|text| MediaType::parse(text.as_bytes())).collect();
-        Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), config })))
+        let redis = config.redis.as_ref().map(|redis| RedisCache::of(redis, build)).transpose()?;
+        Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), redis, config })))
     }
 }
 
@@ -205,29 +182,12 @@ impl Hooks for ProxyCache {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let instance = &self.0;
-        let Some(mut wanted) = instance.wanted(exchange) else {
-            exchange.extensions.insert(Outcome { status: Cell::new("Bypass"), key: None, age: None });
-            return Flow::Continue;
-        };
-        let now = exchange.timing.start;
-        if let Some(stored) = instance.cache.find(wanted.fingerprint, exchange, now) {
-            if instance.accepts(&stored, &wanted.directives, now) {
-                return hit(&stored, exchange, now);
-            }
-            wanted.status = "Refresh";
-        }
-        if wanted.directives.only_if_cached {
-            let key = Some(key::text(&wanted.parts));
-            exchange.extensions.insert(Outcome { status: Cell::new(""), key, age: None });
-            return Flow::Respond(LocalResponse::raw(504, None, Bytes::new()));
-        }
-        instance.ask(exchange, wanted, None)
+        self.0.access(exchange)
     }
 
     fn response(&self, exchange: &mut Exchange) {
         let Some(outcome) = exchange.extensions.get::<Outcome>() else { return };
-        let (status, key, age) = (outcome.status.get(), outcome.key.clone(), outcome.age);
+        let (status, key, age) = (outcome.status.get(), outcome.key.borrow().clone(), outcome.age);
         let enabled = &self.0.config.response_headers;
         let all = exchange.header(Known::KongDebug).is_some();
         let headers = &mut exchange.response.headers;
@@ -241,108 +201,4 @@ impl Hooks for ProxyCache {
             headers.set("X-Cache-Key", key.as_bytes());
         }
     }
-}
-
-impl Instance {
-    /// The lookup for this request; none if it is not cacheable.
-    fn wanted(&self, exchange: &Exchange) -> Option<Wanted> {
-        let method = exchange.request.method_str();
-        let headers = &exchange.request.headers;
-        let is_cacheable = self.config.request_method.iter().any(|cacheable| cacheable == method)
-            && !headers.contains_known(Known::Upgrade)
-            && !headers
-                .get_known(Known::ContentType)
-                .is_some_and(|kind| kind.starts_with(b"application/grpc"))
-            && (!exchange.has_body() || self.reads_body(exchange));
-        if !is_cacheable {
-            return None;
-        }
-        let directives = match self.config.cache_control {
-            true => Directives::of(headers.get_all_known(Known::CacheControl)),
-            false => Directives::default(),
-        };
-        if directives.no_store || directives.no_cache {
-            return None;
-        }
-        let parts = key::parts(&self.config, exchange);
-        Some(Wanted { fingerprint: self.cache.key.of(&parts), parts, directives, status: "Miss" })
-    }
-
-    /// Whether the body was buffered; another plugin may have requested that, too.
-    fn reads_body(&self, exchange: &Exchange) -> bool {
-        !matches!(exchange.request.method_str(), "GET" | "HEAD") && exchange.body().is_some()
-    }
-
-    /// Whether a cached response may answer the request.
-    fn accepts(&self, stored: &Stored, asked: &Directives, now: Instant) -> bool {
-        let elapsed = now.saturating_duration_since(stored.since);
-        if self.config.cache_control {
-            stored.is_acceptable(elapsed, asked)
-        } else {
-            elapsed < Duration::from_secs(self.config.cache_ttl.into())
-        }
-    }
-
-    /// Sends the request to the upstream, or waits for a request with the same key that is in flight. If that one
-    /// fails, one of those that wait takes its place, once and within the same time limit.
-    fn ask(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, waited: Option<Instant>) -> Flow {
-        let headers = &exchange.request.headers;
-        // The response to these may be of no use to other requests.
-        let is_particular = headers.contains_known(Known::Range)
-            || ["If-None-Match", "If-Modified-Since"].iter().any(|name| headers.get(name).is_some());
-        let joined =
-            if is_particular { Joined::Alone } else { self.cache.join(wanted.fingerprint, Instant::now()) };
-        match joined {
-            Joined::Alone => self.fetch(exchange, &wanted, None),
-            Joined::Leads(lead) => self.fetch(exchange, &wanted, Some(lead)),
-            Joined::Follows(mut leader) => {
-                let instance = self.clone();
-                let until = waited.unwrap_or_else(|| Instant::now() + WAIT_TIMEOUT);
-                let again = Some(until).filter(|_| waited.is_none());
-                return Flow::Wait(Box::pin(async move {
-                    // No value is ever sent: the channel closes.
-                    let _ = tokio::time::timeout_at(until.into(), leader.changed()).await;
-                    let resume: Resume = Box::new(move |exchange| instance.waited(exchange, wanted, again));
-                    resume
-                }));
-            }
-        }
-        Flow::Continue
-    }
-
-    /// The other request has ended, with or without a response in the cache.
-    fn waited(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, again: Option<Instant>) -> Flow {
-        let now = Instant::now();
-        match self.cache.find(wanted.fingerprint, exchange, now) {
-            Some(stored) if self.accepts(&stored, &wanted.directives, now) => hit(&stored, exchange, now),
-            _ if again.is_some_and(|until| now < until) => self.ask(exchange, wanted, again),
-            _ => {
-                self.fetch(exchange, &wanted, None);
-                Flow::Continue
-            }
-        }
-    }
-
-    /// Sends the request to the upstream, and stores the response.
-    fn fetch(self: &Arc<Self>, exchange: &mut Exchange, wanted: &Wanted, lead: Option<Lead>) {
-        let key = key::text(&wanted.parts);
-        exchange.extensions.insert(Outcome {
-            status: Cell::new(wanted.status),
-            key: Some(key.clone()),
-            age: None,
-        });
-        let plan = Plan { instance: self.clone() };
-        exchange.observe_upstream(Capture::new(plan, self.cache.clone(), (wanted.fingerprint, key), lead));
-    }
-}
-
-/// Answers with a cached response.
-fn hit(stored: &Arc<Stored>, exchange: &mut Exchange, now: Instant) -> Flow {
-    let elapsed = now.saturating_duration_since(stored.since);
-    let age = Some(stored.term.age_before + elapsed.as_secs());
-    exchange.extensions.insert(Outcome { status: Cell::new("Hit"), key: Some(stored.key.clone()), age });
-    if rules::is_known_to_client(stored, &exchange.request) {
-        return Flow::Respond(rules::not_modified(stored));
-    }
-    Flow::Respond(LocalResponse::cached(stored.status, stored.headers.clone(), stored.body.clone()))
 }

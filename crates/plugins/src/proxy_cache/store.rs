@@ -1,16 +1,17 @@
 //! The responses that a node has cached, and the requests in flight that fetch one. All workers share them; a worker
 //! finds those that it used last without a lock.
 
-use super::rules::Term;
+use super::in_flight::Fetched;
+use super::resources::Resources;
+use super::stored::{OVERHEAD, Stored};
 use indexmap::IndexMap;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 use weir_plugin::Retained;
-use weir_plugin::{Bytes, Exchange, Fingerprint, FingerprintMap, FingerprintState, Fingerprinter, Headers};
+use weir_plugin::{Exchange, Fingerprint, FingerprintState, Fingerprinter};
 
 /// The size of the cache in bytes.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
@@ -18,70 +19,11 @@ const MAX_BYTES: usize = 128 * 1024 * 1024;
 pub(super) const MAX_BODY_LEN: usize = 8 * 1024 * 1024;
 /// Responses under one key, which differ by what their `Vary` names.
 const VARIANTS: usize = 16;
-/// The approximate overhead of an entry in bytes.
-const OVERHEAD: usize = 512;
 /// How long requests do not wait for each other after a response was not cacheable.
 const UNCACHEABLE_TIME: Duration = Duration::from_secs(5);
-/// How long a request waits for the response to another one with the same key.
-pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
-const SHARDS: usize = 32;
+pub(super) const SHARDS: usize = 32;
 /// Responses in each worker's own cache.
 const RECENT: usize = 128;
-
-/// A cached response.
-pub(super) struct Stored {
-    pub(super) key: Arc<str>,
-    pub(super) status: u16,
-    pub(super) headers: Arc<Headers>,
-    pub(super) body: Bytes,
-    pub(super) since: Instant,
-    /// `since` in seconds since 1970.
-    pub(super) timestamp: u64,
-    pub(super) term: Term,
-    /// The request headers that the response varies by, and their values.
-    pub(super) vary: Vec<(String, Vec<Vec<u8>>)>,
-    /// It was removed or replaced.
-    pub(super) is_gone: AtomicBool,
-    /// It was requested since the last check.
-    pub(super) is_used: AtomicBool,
-}
-
-impl Stored {
-    fn suits(&self, exchange: &Exchange, now: Instant) -> bool {
-        let headers = &exchange.request.headers;
-        let is_same = |(name, values): &(String, Vec<Vec<u8>>)| headers.get_all(name).eq(values);
-        !self.is_over(now) && self.vary.iter().all(is_same)
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        let is_old = |stored_for| now.saturating_duration_since(self.since) >= stored_for;
-        self.is_gone.load(Relaxed) || self.term.stored_for.is_some_and(is_old)
-    }
-
-    fn bytes(&self) -> usize {
-        let headers = self.headers.iter().map(|field| field.name.len() + field.value.len() + 32);
-        let varying =
-            self.vary.iter().flat_map(|(name, values)| values.iter().map(|value| name.len() + value.len()));
-        OVERHEAD + self.body.len() + headers.sum::<usize>() + varying.sum::<usize>()
-    }
-
-    fn shown(&self) -> Value {
-        let mut headers = serde_json::Map::new();
-        for field in self.headers.iter() {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let (name, value) = (text(field.name), Value::String(text(field.value)));
-            match headers.get_mut(&name) {
-                None => drop(headers.insert(name, value)),
-                Some(Value::Array(values)) => values.push(value),
-                Some(one) => *one = json!([one.take(), value]),
-            }
-        }
-        json!({
-            "version": 1, "status": self.status, "headers": headers, "body": String::from_utf8_lossy(&self.body),
-            "body_len": self.body.len(), "timestamp": self.timestamp, "ttl": self.term.lifetime.as_secs(),
-        })
-    }
-}
 
 /// All responses under one key.
 #[derive(Default)]
@@ -113,10 +55,10 @@ impl Slot {
 }
 
 #[derive(Default)]
-struct Shard {
+pub(super) struct Shard {
     slots: IndexMap<Fingerprint, Slot, FingerprintState>,
-    /// The requests in flight: when they began, and a channel that closes when they end.
-    fetched: FingerprintMap<(Instant, watch::Receiver<()>)>,
+    /// The requests in flight.
+    pub(super) fetched: Fetched,
     /// Where the next eviction begins.
     hand: usize,
 }
@@ -126,6 +68,7 @@ pub(super) struct Cache {
     /// Hashes keys, with a random key of this process.
     pub(super) key: Fingerprinter,
     shards: Box<[Mutex<Shard>]>,
+    resources: Resources,
     bytes: AtomicUsize,
     most: usize,
 }
@@ -140,53 +83,13 @@ thread_local! {
     static RECENTLY: RefCell<Vec<(Fingerprint, Weak<Stored>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How a request gets a response that is not in the cache.
-pub(super) enum Joined {
-    /// It goes to the upstream; others wait for it.
-    Leads(Lead),
-    /// It waits for another one: the channel closes when that ends.
-    Follows(watch::Receiver<()>),
-    /// It goes to the upstream; no other request waits for it.
-    Alone,
-}
-
-/// Other requests wait as long as this exists, but no longer than `WAIT_TIMEOUT`.
-pub(super) struct Lead {
-    cache: Arc<Cache>,
-    fingerprint: Fingerprint,
-    waited: watch::Sender<()>,
-}
-
-impl Lead {
-    /// The response is not cacheable: requests do not wait for each other for a while.
-    pub(super) fn uncacheable(self) {
-        let mut shard = self.cache.shard(self.fingerprint);
-        let before = shard.slots.get(&self.fingerprint).map_or(0, Slot::bytes);
-        let slot = shard.slots.entry(self.fingerprint).or_default();
-        slot.uncacheable = Some(Instant::now() + UNCACHEABLE_TIME);
-        let after = slot.bytes();
-        drop(shard);
-        self.cache.count(before, after);
-        self.cache.make_room(self.fingerprint);
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        let mut shard = self.cache.shard(self.fingerprint);
-        let own = self.waited.subscribe();
-        if shard.fetched.get(&self.fingerprint).is_some_and(|(_, waited)| waited.same_channel(&own)) {
-            shard.fetched.remove(&self.fingerprint);
-        }
-    }
-}
-
 impl Cache {
     /// A cache of this size in bytes.
     pub(super) fn of(most: usize) -> Self {
         Self {
             key: Fingerprinter::with_random_key(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            resources: Resources::default(),
             bytes: AtomicUsize::new(0),
             most,
         }
@@ -197,7 +100,7 @@ impl Cache {
         self.bytes.load(Relaxed)
     }
 
-    fn shard(&self, fingerprint: Fingerprint) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard(&self, fingerprint: Fingerprint) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(fingerprint >> 64) as usize % SHARDS])
     }
 
@@ -226,26 +129,28 @@ impl Cache {
         })
     }
 
-    /// Joins a request in flight, or begins one. A slow client does not block others for longer than `WAIT_TIMEOUT`.
-    pub(super) fn join(self: &Arc<Self>, fingerprint: Fingerprint, now: Instant) -> Joined {
-        let mut shard = self.shard(fingerprint);
-        if let Some((since, waited)) = shard.fetched.get(&fingerprint)
-            && now.saturating_duration_since(*since) < WAIT_TIMEOUT
-        {
-            return Joined::Follows(waited.clone());
-        }
+    /// Whether requests with this key do not wait for each other, because the response was not cacheable.
+    pub(super) fn is_uncacheable(shard: &Shard, fingerprint: Fingerprint, now: Instant) -> bool {
         let uncacheable = shard.slots.get(&fingerprint).and_then(|slot| slot.uncacheable);
-        if uncacheable.is_some_and(|until| until > now) {
-            return Joined::Alone;
-        }
-        let (sender, receiver) = watch::channel(());
-        shard.fetched.insert(fingerprint, (now, receiver));
-        Joined::Leads(Lead { cache: self.clone(), fingerprint, waited: sender })
+        uncacheable.is_some_and(|until| until > now)
+    }
+
+    /// Requests with this key do not wait for each other for a while.
+    pub(super) fn mark_uncacheable(&self, fingerprint: Fingerprint) {
+        let mut shard = self.shard(fingerprint);
+        let before = shard.slots.get(&fingerprint).map_or(0, Slot::bytes);
+        let slot = shard.slots.entry(fingerprint).or_default();
+        slot.uncacheable = Some(Instant::now() + UNCACHEABLE_TIME);
+        let after = slot.bytes();
+        drop(shard);
+        self.count(before, after);
+        self.make_room(fingerprint);
     }
 
     /// Stores a response; it replaces one for the same requests.
-    pub(super) fn insert(&self, fingerprint: Fingerprint, stored: Stored) {
+    pub(super) fn insert(&self, fingerprint: Fingerprint, stored: Arc<Stored>) {
         let now = Instant::now();
+        self.resources.add(stored.subject.resource.fingerprint, fingerprint);
         let mut shard = self.shard(fingerprint);
         let before = shard.slots.get(&fingerprint).map_or(0, Slot::bytes);
         let slot = shard.slots.entry(fingerprint).or_default();
@@ -258,7 +163,7 @@ impl Cache {
         if slot.variants.len() >= VARIANTS {
             slot.variants.remove(0).is_gone.store(true, Relaxed);
         }
-        slot.variants.push(Arc::new(stored));
+        slot.variants.push(stored);
         let after = slot.bytes();
         drop(shard);
         self.count(before, after);
@@ -296,30 +201,46 @@ impl Cache {
                 shard.hand += 1;
                 continue;
             }
-            if let Some((_, slot)) = shard.slots.swap_remove_index(shard.hand) {
-                slot.forget();
-                self.count(slot.bytes(), 0);
+            if let Some((fingerprint, slot)) = shard.slots.swap_remove_index(shard.hand) {
+                self.forget(fingerprint, &slot);
                 // The last insertion was moved here: it must not go first.
                 shard.hand += 1;
             }
         }
     }
 
-    /// Removes the slots that meet a condition; returns how many.
-    fn remove(&self, condition: impl Fn(&Slot) -> bool) -> usize {
+    fn forget(&self, fingerprint: Fingerprint, slot: &Slot) {
+        slot.forget();
+        for stored in &slot.variants {
+            self.resources.remove(stored.subject.resource.fingerprint, fingerprint);
+        }
+        self.count(slot.bytes(), 0);
+    }
+
+    /// Removes the slots with a response that meets a condition; returns how many.
+    fn remove(&self, condition: impl Fn(&Stored) -> bool) -> usize {
         let mut removed = 0;
         for shard in &self.shards {
-            lock(shard).slots.retain(|_, slot| {
-                let goes = condition(slot);
+            lock(shard).slots.retain(|fingerprint, slot| {
+                let goes = slot.variants.iter().any(|stored| condition(stored));
                 if goes {
-                    slot.forget();
-                    self.count(slot.bytes(), 0);
+                    self.forget(*fingerprint, slot);
                     removed += 1;
                 }
                 !goes
             });
         }
         removed
+    }
+
+    /// Removes the responses of a resource.
+    pub(super) fn invalidate(&self, resource: Fingerprint) {
+        for fingerprint in self.resources.take(resource) {
+            let mut shard = self.shard(fingerprint);
+            if let Some(slot) = shard.slots.swap_remove(&fingerprint) {
+                self.forget(fingerprint, &slot);
+            }
+        }
     }
 
     fn shown(&self, key: &str) -> Option<Value> {
@@ -350,11 +271,14 @@ pub(super) fn shown(retained: &Retained, key: &str) -> Option<Value> {
 /// Purges the responses under a key; returns whether there were any.
 pub(super) fn purge(retained: &Retained, key: &str) -> bool {
     let now = Instant::now();
-    let has = |slot: &Slot| slot.variants.iter().any(|stored| *stored.key == *key && !stored.is_over(now));
-    retained.get::<Cache>().remove(has) > 0
+    retained.get::<Cache>().remove(|stored| *stored.key == *key && !stored.is_over(now)) > 0
 }
 
-/// Purges the whole cache.
-pub(super) fn purge_all(retained: &Retained) {
-    retained.get::<Cache>().remove(|_| true);
+/// Purges what has this tag, if one is given, and whose path begins with this prefix, if one is given.
+pub(super) fn purge_all(retained: &Retained, tag: Option<&str>, prefix: Option<&str>) {
+    retained.get::<Cache>().remove(|stored| {
+        let subject = &stored.subject;
+        tag.is_none_or(|tag| subject.tags.iter().any(|known| known == tag))
+            && prefix.is_none_or(|prefix| subject.path.starts_with(prefix))
+    });
 }

@@ -1,8 +1,11 @@
 //! What is cached and for how long, in memory.
 
-use super::Config;
-use super::rules::{Directives, Term};
-use super::store::{Cache, Joined, Stored};
+use super::config::Config;
+use super::freshness::{StaleUse, Term};
+use super::in_flight::Joined;
+use super::key::Scope;
+use super::store::Cache;
+use super::stored::{Stored, Subject};
 use crate::PLUGINS;
 use serde_json::json;
 use std::sync::Arc;
@@ -15,44 +18,24 @@ fn stored(since: Instant, seconds: u64, body: usize) -> Stored {
     let lifetime = Duration::from_secs(seconds);
     Stored {
         key: "key".into(),
+        subject: Arc::new(Subject::default()),
         status: 200,
         headers: Arc::new(Headers::new()),
         body: Bytes::from(vec![b'x'; body]),
         since,
         timestamp: 0,
-        term: Term { lifetime, stored_for: Some(lifetime), age_before: 0, must_revalidate: false },
+        term: Term {
+            lifetime,
+            overdue: Duration::ZERO,
+            stored_for: Some(lifetime),
+            age_before: 0,
+            stale: StaleUse::default(),
+        },
         vary: Vec::new(),
+        is_for_all: false,
         is_gone: AtomicBool::new(false),
         is_used: AtomicBool::new(false),
     }
-}
-
-#[test]
-fn stale_responses_answer_whom_they_may() {
-    let asked = |text: &str| Directives::of([text.as_bytes()].into_iter());
-    let mut response = stored(Instant::now(), 60, 0);
-    let accepts = |response: &Stored, seconds, text: &str| {
-        response.is_acceptable(Duration::from_secs(seconds), &asked(text))
-    };
-    for (seconds, text, expected) in [
-        (59, "", true),
-        (60, "", false),
-        (60, "max-stale", true),
-        (70, "max-stale=10", true),
-        (71, "max-stale=10", false),
-        (70, "max-stale, max-age=69", false),
-        (70, "max-stale, min-fresh=0", false),
-        (50, "min-fresh=10", true),
-        (51, "min-fresh=10", false),
-        (50, "max-age=50", true),
-        (51, "max-age=50", false),
-    ] {
-        assert_eq!(accepts(&response, seconds, text), expected, "{seconds} {text}");
-    }
-    response.term.must_revalidate = true;
-    assert!(accepts(&response, 59, "max-stale") && !accepts(&response, 60, "max-stale"));
-    response.term.age_before = 30;
-    assert!(!accepts(&response, 21, "max-age=50"));
 }
 
 fn find(cache: &Cache, fingerprint: u128, exchange: &Exchange, now: Instant) -> bool {
@@ -63,15 +46,16 @@ fn find(cache: &Cache, fingerprint: u128, exchange: &Exchange, now: Instant) -> 
 fn responses_leave_after_their_time_and_when_another_comes() {
     let (cache, exchange, now) =
         (Cache::default(), Gateway::new(PLUGINS).exchange("GET /\nX-A: 1"), Instant::now());
-    cache.insert(1, stored(now, 60, 5));
+    cache.insert(1, Arc::new(stored(now, 60, 5)));
     assert!(find(&cache, 1, &exchange, now) && !find(&cache, 2, &exchange, now));
     assert!(!find(&cache, 1, &exchange, now + Duration::from_secs(60)));
     let first = cache.find(1, &exchange, now).unwrap();
-    cache.insert(1, stored(now, 60, 7));
+    cache.insert(1, Arc::new(stored(now, 60, 7)));
     assert_eq!(cache.find(1, &exchange, now).unwrap().body.len(), 7, "not even what was at hand");
     assert_eq!(first.body.len(), 5);
-    let varied =
-        |value: &[u8]| Stored { vary: vec![("x-b".into(), vec![value.to_vec()])], ..stored(now, 60, 1) };
+    let varied = |value: &[u8]| {
+        Arc::new(Stored { vary: vec![("x-b".into(), vec![value.to_vec()])], ..stored(now, 60, 1) })
+    };
     cache.insert(3, varied(b"1"));
     cache.insert(3, varied(b"2"));
     assert!(!find(&cache, 3, &exchange, now));
@@ -84,13 +68,13 @@ fn memory_is_bounded_and_what_is_used_stays() {
     let (cache, exchange, now) = (Cache::of(SIZE), Gateway::new(PLUGINS).exchange("GET /"), Instant::now());
     let spread = |i: u128| i << 64 | i;
     for i in 1..=4_000 {
-        cache.insert(spread(i), stored(now, 60, 4096));
+        cache.insert(spread(i), Arc::new(stored(now, 60, 4096)));
         assert!(find(&cache, spread(1), &exchange, now), "{i}");
         assert!(cache.bytes() <= SIZE, "{}", cache.bytes());
     }
     assert!((100..300).contains(&(1..=4_000).filter(|i| find(&cache, spread(*i), &exchange, now)).count()));
     let large = Stored { is_used: AtomicBool::new(true), ..stored(now, 60, SIZE / 2) };
-    cache.insert(spread(4_001), large);
+    cache.insert(spread(4_001), Arc::new(large));
     assert!(find(&cache, spread(4_001), &exchange, now), "what is added does not go first");
     let cache = Arc::new(cache);
     for i in 10_000..20_000 {
@@ -107,7 +91,7 @@ fn memory_is_bounded_and_what_is_used_stays() {
     assert!(matches!(cache.join(spread(20_000), now), Joined::Follows(_)));
     drop(leads);
     assert!(matches!(cache.join(spread(20_000), now), Joined::Leads(_)));
-    let many = |i: u8| Stored { vary: vec![("x-b".into(), vec![vec![i]])], ..stored(now, 60, 1) };
+    let many = |i: u8| Arc::new(Stored { vary: vec![("x-b".into(), vec![vec![i]])], ..stored(now, 60, 1) });
     (0..100).for_each(|i| cache.insert(spread(5_000), many(i)));
     let of = |i: u8| Gateway::new(PLUGINS).exchange(&format!("GET /\nx-b: {}", char::from(i)));
     let is_there = |i: u8| find(&cache, spread(5_000), &of(i), now);
@@ -131,7 +115,8 @@ fn no_request_keeps_the_others_waiting_for_ever() {
 fn the_parts_of_a_key_do_not_run_into_each_other() {
     let config =
         Config::from_value(&json!({ "strategy": "memory", "vary_headers": ["X-A", "X-B"] })).unwrap();
-    let key = |request: &str| super::key::parts(&config, &Gateway::new(PLUGINS).exchange(request));
+    let key =
+        |request: &str| super::key::parts(&config, &Gateway::new(PLUGINS).exchange(request), Scope::Same);
     let requests = [
         "GET /",
         "GET /a",
@@ -160,7 +145,7 @@ fn the_parts_of_a_key_do_not_run_into_each_other() {
     let described = |by: &[&[u8]]| {
         let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
         by.iter().for_each(|by| exchange.describe_caller(by));
-        super::key::parts(&config, &exchange)
+        super::key::parts(&config, &exchange, Scope::Same)
     };
     assert_ne!(described(&[b"ab", b"c"]), described(&[b"a", b"bc"]));
 }
@@ -178,7 +163,7 @@ fn requests_that_plugins_send_elsewhere_have_keys_of_their_own() {
             2 => exchange.set_target("a.test", 2).unwrap(),
             _ => exchange.set_upstream_tls(true),
         }
-        keys.insert(super::key::parts(&config, &exchange));
+        keys.insert(super::key::parts(&config, &exchange, Scope::Same));
     }
     assert_eq!(keys.len(), 4);
 }

@@ -28,8 +28,8 @@
 //! `khs` and `khf` (header filter), `kbs` and `kbf` (body filter). With `phase_duration_flavor: tags`, their durations
 //! are tags instead, such as `kong.access.duration_ms`. Access ends when the request is sent to the upstream.
 //!
-//! A session of a stream listener has spans named `stream`, `stream (proxy)` and, for each attempt to connect,
-//! `stream (balancer try 1)`; datagrams have no attempts.
+//! A session of a stream listener has spans named `stream`, `stream (proxy)` and, for each attempt to reach the upstream,
+//! `stream (balancer try 1)`.
 //!
 //! The certificate of an `https` server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
 //! `off`. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is dropped.
@@ -72,10 +72,12 @@ pub(super) struct Config {
     /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"
-    ])]
+    ], extension_values = ["instana"])]
     pub header_type: String,
     /// The format for `preserve` if the client has sent none, if `propagation` does not say.
-    #[field(default = "b3", one_of = ["b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"])]
+    #[field(default = "b3", one_of = [
+        "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"
+    ], extension_values = ["instana"])]
     pub default_header_type: String,
     /// The request header with tags.
     #[field(default = "Zipkin-Tags")]

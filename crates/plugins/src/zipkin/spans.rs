@@ -238,29 +238,23 @@ pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &T
 }
 
 fn attempts_of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
-    let route = session.route();
-    let service = route.and_then(|route| route.service.as_deref()).map(|service| &*service.entity);
-    let at = |moment| microseconds(session.time_of(moment));
-    let begin = |number: usize, (address, port): (Option<SocketAddr>, u16)| {
-        let name = format!("stream (balancer try {number})");
-        let mut span = client(zipkin, (route.map(|route| &*route.entity), service), trace, name);
-        (span.remote.ip, span.remote.port) = (address.map(|address| address.ip()), Some(port));
-        span.tags.set("kong.balancer.try", number.to_string());
-        span
-    };
-    let failed = session.failed_tries();
-    let mut spans = Vec::new();
-    for (tried, number) in failed.iter().zip(1..) {
-        let mut span = begin(number, (tried.address, tried.port));
-        (span.start, span.end) = (at(tried.start), at(tried.end));
-        span.tags.set("error", "true");
-        span.tags.set("kong.balancer.state", "failed");
-        spans.push(span);
-    }
-    if let Some((address, start)) = session.upstream() {
-        let mut span = begin(failed.len() + 1, (Some(address), address.port()));
-        (span.start, span.end) = (at(start), microseconds(session.started_at() + session.duration()));
-        spans.push(span);
-    }
-    spans
+    let (route, service) = (session.route().map(|route| &*route.entity), session.service());
+    let service = service.map(|service| &*service.entity);
+    let failed = session.failed_tries().iter().map(|it| (it.address, it.port, it.start, it.end, true));
+    let reached = session.upstream().map(|(to, start, end)| (Some(to), to.port(), start, end, false));
+    let span =
+        |(number, (address, port, start, end, has_failed)): (usize, (Option<SocketAddr>, _, _, _, _))| {
+            let name = format!("stream (balancer try {number})");
+            let mut span = client(zipkin, (route, service), trace, name);
+            (span.remote.ip, span.remote.port) = (address.map(|address| address.ip()), Some(port));
+            span.tags.set("kong.balancer.try", number.to_string());
+            let at = |moment| microseconds(session.time_of(moment));
+            (span.start, span.end) = (at(start), at(end));
+            if has_failed {
+                span.tags.set("error", "true");
+                span.tags.set("kong.balancer.state", "failed");
+            }
+            span
+        };
+    (1..).zip(failed.chain(reached)).map(span).collect()
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use weir_model::Document;
 use weir_model::entity::Route;
+use weir_model::schema::Choice;
 use weir_router::{self as route, Criterion, Decided, Judged, Part, Router};
 
 /// How many of the other routes are reported.
@@ -71,6 +72,8 @@ pub enum LossReason {
     Criterion,
     /// Another that matches has a higher priority.
     Priority,
+    /// Another that matches has the same priority and is older.
+    Age,
     /// Another that matches has the same priority and a higher id.
     Id,
 }
@@ -88,7 +91,7 @@ pub(super) fn judge(
     let reason = |judged: &Judged| rival(judged, served[judged.index as usize], exchange, winner.as_ref());
     let mut rivals: Vec<(usize, Rival)> =
         judged.iter().map(|judged| (judged.failed.len(), reason(judged))).collect();
-    rivals.extend(unserved(exchange, document, &served));
+    rivals.extend(unserved(exchange, snapshot, document, &served));
     rivals.sort_by_key(|(failed, _)| *failed);
     let winner = winner.map(|winner| {
         let route = served[winner.index as usize];
@@ -146,6 +149,12 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
             by: vec![part_name(part).to_owned()],
             reason: format!("matches, but {}", comparison(part, better, own)),
         },
+        Some(Decided::Age) => Rival {
+            route: named,
+            lost: LossReason::Age,
+            by: vec!["created_at".to_owned()],
+            reason: "matches with the same priority, but it is younger".to_owned(),
+        },
         Some(Decided::Id) => Rival {
             route: named,
             lost: LossReason::Id,
@@ -156,11 +165,16 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
 }
 
 /// Routes that this gateway does not serve, as far as the request meets them.
-fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<(usize, Rival)> {
+fn unserved(
+    exchange: &Exchange,
+    snapshot: &Snapshot,
+    document: &Document,
+    served: &[&Route],
+) -> Vec<(usize, Rival)> {
     let served: HashSet<_> = served.iter().map(|route| route.id).collect();
     let unserved: Vec<&Route> =
         document.routes.iter().map(|route| &**route).filter(|route| !served.contains(&route.id)).collect();
-    let Ok(router) = Router::build(&unserved) else { return Vec::new() };
+    let Ok(router) = Router::build_with(&unserved, snapshot.router.order()) else { return Vec::new() };
     let judged = closest(with_query(exchange, |query| router.judge(&unserved, query)));
     let rival = |judged: Judged| {
         let route = unserved[judged.index as usize];
@@ -184,6 +198,8 @@ fn criterion_name(criterion: &Criterion) -> String {
         Criterion::Header(name) => format!("header {name}"),
         Criterion::Path => "path".to_owned(),
         Criterion::Sni => "sni".to_owned(),
+        Criterion::Expression => "expression".to_owned(),
+        Criterion::Protocol => "protocol".to_owned(),
     }
 }
 
@@ -198,6 +214,13 @@ fn reason(criterion: &Criterion, route: &Route, exchange: &Exchange) -> String {
         Criterion::Method => format!("{name}: not {}", list(&route.methods)),
         Criterion::Host => format!("{name}: not {}", list(&route.hosts)),
         Criterion::Path => format!("{name}: not below {}", list(&route.paths)),
+        Criterion::Expression => {
+            format!("{name}: not {}", route.expression.as_deref().unwrap_or_default())
+        }
+        Criterion::Protocol => {
+            let protocols = route.protocols.iter().map(Choice::as_str).collect::<Vec<_>>();
+            format!("{name}: {} is not among {}", exchange.scheme(), protocols.join(", "))
+        }
         Criterion::Sni if exchange.sni.is_none() => format!("{name}: none given, not {}", list(&route.snis)),
         Criterion::Sni => format!("{name}: not {}", list(&route.snis)),
         Criterion::Header(header) if exchange.request.headers.get(header).is_none() => {
@@ -224,6 +247,10 @@ fn list(values: &Option<Vec<String>>) -> String {
 
 fn part_name(part: Part) -> &'static str {
     match part {
+        Part::Expression => "expression",
+        Part::Priority => "priority",
+        Part::Kinds => "kinds",
+        Part::WildcardPort => "wildcard_port",
         Part::Criteria => "criteria",
         Part::PlainHosts => "plain_hosts",
         Part::Headers => "headers",
@@ -235,6 +262,10 @@ fn part_name(part: Part) -> &'static str {
 
 fn comparison(part: Part, better: i64, own: i64) -> String {
     match part {
+        Part::Expression => "has criteria, and routes with an expression come first".to_owned(),
+        Part::Priority => format!("has priority {own} against {better}"),
+        Part::Kinds => "has criteria that come after: hosts, headers, paths, methods, snis".to_owned(),
+        Part::WildcardPort => "has no host with a wildcard and a port".to_owned(),
         Part::Criteria => format!("has fewer criteria, {own} against {better}"),
         Part::PlainHosts => "has no hosts, or one with a wildcard".to_owned(),
         Part::Headers => format!("asks for fewer headers, {own} against {better}"),

@@ -84,9 +84,20 @@ fn protocols(headers: &Headers) -> Vec<u8> {
 
 /// Adds to an upstream's response.
 pub(crate) fn decorate_proxied(worker: &Worker, exchange: &mut Exchange) {
+    let start = exchange.timing.upstream_start.unwrap_or(exchange.timing.start);
+    decorate_as_proxied(worker, exchange, start);
+}
+
+/// Adds to a cached response, which Kong takes for the upstream's.
+pub(crate) fn decorate_cached(worker: &Worker, exchange: &mut Exchange) {
+    let start = exchange.timing.upstream_start.unwrap_or_else(Instant::now);
+    decorate_as_proxied(worker, exchange, start);
+}
+
+/// Adds to a response of an upstream that was asked, or would have been, at `start`.
+fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant) {
     let added = &worker.options.headers;
     let timing = exchange.timing;
-    let start = timing.upstream_start.unwrap_or(timing.start);
     let head = timing.upstream_head.unwrap_or(start);
     let status = exchange.response.status;
     let via = if exchange.response.version == Version::Http2 { VIA_HTTP2 } else { VIA };

@@ -1,6 +1,7 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
+mod background;
 mod local_response;
 mod proxy;
 
@@ -22,6 +23,7 @@ use crate::worker::Worker;
 use proxy::UpstreamResponse;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -119,6 +121,7 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
     leave(worker, client, exchange, (chain, &mut outcome)).await;
+    background::start(worker, exchange);
 }
 
 /// What the request comes to, and whose hooks see it.
@@ -230,15 +233,6 @@ fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Res
     Ok(())
 }
 
-/// Records the steps of a request for tracing plugins.
-#[cold]
-fn trace(instrumentations: Instrumentations, exchange: &mut Exchange) {
-    exchange.engine.trace_steps(instrumentations);
-    if instrumentations.has_plugins() {
-        exchange.watch.begin();
-    }
-}
-
 /// Removes what concerns the client's connection alone. What it says of trailers concerns the upstream too.
 fn remove_hop_by_hop(exchange: &mut Exchange, framing: Framing) {
     let public = &mut exchange.public;
@@ -248,6 +242,15 @@ fn remove_hop_by_hop(exchange: &mut Exchange, framing: Framing) {
     headers.remove_hop_by_hop();
     if let Some(names) = trailer {
         headers.append_known(Known::Trailer, "Trailer", &names);
+    }
+}
+
+/// Records the steps of a request for tracing plugins.
+#[cold]
+fn trace(instrumentations: Instrumentations, exchange: &mut Exchange) {
+    exchange.engine.trace_steps(instrumentations);
+    if instrumentations.has_plugins() {
+        exchange.watch.begin();
     }
 }
 
@@ -278,7 +281,9 @@ pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Opti
     exchange.engine.route = Some(found.index);
     exchange.engine.matched_path = found.matched_path;
     exchange.engine.captures = found.captures;
-    Some(&snapshot.routes[found.index as usize])
+    let route = &snapshot.routes[found.index as usize];
+    exchange.engine.path_handling = route.path_handling;
+    Some(route)
 }
 
 /// Calls `f` with what routes look at.
@@ -291,6 +296,9 @@ pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T
         path: exchange.path(),
         scheme: if exchange.tls { Scheme::Https } else { Scheme::Http },
         sni: exchange.sni.as_deref(),
+        query: exchange.query().unwrap_or_default(),
+        source: SocketAddr::new(exchange.client_ip, exchange.client_port().unwrap_or_default()),
+        destination: exchange.engine.connection.local_ip,
         dst_port: exchange.engine.connection.local_port,
         header,
     })

@@ -3,20 +3,31 @@
 use super::compile::{Compilation, CompileError, Compiler};
 use super::instances::Instances;
 use super::last::Identities;
+use super::streams::is_stream;
 use super::users::Users;
 use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind};
 use weir_model::{Document, Entities};
 use weir_net::tls::{self, Certificates, Subject, TlsError, Verify};
+use weir_plugin::engine::has_references;
 use weir_router::Patterns;
 
 impl Compiler {
-    /// Whether an entity can be compiled among these others. What passes here alone passes in every document.
+    /// Whether an entity can be compiled among these others. What passes here alone passes in every document. One that refers
+    /// to secrets passes, because a vault may have others by then.
     pub fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
         let document = document(entity, others);
+        if has_references(&document, self.plugins) {
+            return Ok(());
+        }
         let compilation = Compilation::new(self, &document, Arc::new(Users::new(&document)));
         match entity {
-            Entity::Routes(route) => drop(compilation.router(&[route], &mut Patterns::default())),
+            Entity::Routes(route) => {
+                drop(compilation.router(&[route], &mut Patterns::default()));
+                if is_stream(route) {
+                    drop(compilation.stream_router(&[route], &mut Patterns::default()));
+                }
+            }
             Entity::Plugins(_) => drop(compilation.plugins(&mut Instances::default())),
             Entity::Services(_) | Entity::Certificates(_) => self.check_tls(&compilation, &document),
             Entity::CaCertificates(authority) => {

@@ -6,18 +6,19 @@ use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins, same};
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::Services;
+use super::unusable::Unusable;
 use super::upstreams::Positions;
 use super::users::Users;
-use super::{CompiledRoute, CompiledService, Snapshot};
+use super::{CompiledRoute, CompiledService, Snapshot, StreamRouter};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
-use weir_model::entity::{self, EntityKind, Protocol};
+use weir_model::entity::{self, EntityKind, PathHandling, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
-use weir_plugin::Retained;
 use weir_plugin::engine::{PluginInstances, Shared};
-use weir_plugin::{BuildContext, Definition, Hooks, Route};
-use weir_router::{Calculation, Patterns, RouteError, Router};
+use weir_plugin::{BuildContext, Definition, Hooks, Retained, Route, Vaults};
+use weir_router::{Calculation, Flavor, Order, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
 
@@ -55,6 +56,19 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// How upstreams are verified where their service does not say it: nginx's `proxy_ssl_verify` and its siblings.
+#[derive(Debug, Clone, Default)]
+pub struct UpstreamVerification {
+    /// Whether upstreams of requests must have a certificate from a trusted authority.
+    pub of_requests: bool,
+    /// Whether upstreams of stream sessions must.
+    pub of_sessions: bool,
+    /// The authorities, in place of [`Compiler::trusted_certificates`].
+    pub trusted_certificates: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
+    /// How many certificates may be between the upstream's and an authority's.
+    pub depth: Option<u8>,
+}
+
 /// Compiles documents for one node.
 pub struct Compiler {
     /// How many workers will run the snapshots.
@@ -65,21 +79,30 @@ pub struct Compiler {
     pub client_certificate: Option<Arc<CertifiedKey>>,
     /// What upstreams are verified against where a service names no certificates of its own.
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
-    /// Whether servers that plugins send logs and spans to are verified against these.
+    /// How upstreams are verified where their service does not say it.
+    pub upstream_verification: UpstreamVerification,
+    /// Whether servers that plugins send logs and spans to are verified against `trusted_certificates`.
     pub log_tls_verify: bool,
     /// Every plugin that there is.
     pub plugins: &'static [Definition],
+    /// How routes are written and ordered.
+    pub router_flavor: Flavor,
     /// State that outlives snapshots.
     pub retained: Arc<Retained>,
 }
 
 impl Compiler {
     /// Compiles the document, or says everything that is wrong with it. What depends on nothing that has changed since
-    /// the last time is used again, so that a change costs what it changes.
+    /// the last time is used again, so that a change costs what it changes. Waits for vaults whose secrets it needs and
+    /// that have not been asked yet.
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
         let last = self.retained.get::<Last>();
         let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let compilation = Compilation::new(self, document, last.users(document));
+        let resolved = self.retained.get::<Vaults>().resolve(document, self.plugins);
+        let document = &*resolved.document;
+        let users = last.users(document);
+        let compilation =
+            Compilation { secretive: resolved.secretive, ..Compilation::new(self, document, users) };
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
@@ -98,12 +121,15 @@ pub(super) struct Compilation<'d> {
     pub(super) compiler: &'d Compiler,
     pub(super) document: &'d Document,
     users: Arc<Users>,
+    /// The entities that refer to secrets. What is wrong with these does not keep the others from being compiled.
+    secretive: HashSet<(EntityKind, Uuid)>,
     pub(super) errors: RefCell<Vec<CompileError>>,
 }
 
 impl<'d> Compilation<'d> {
     pub(super) fn new(compiler: &'d Compiler, document: &'d Document, users: Arc<Users>) -> Self {
-        Self { compiler, document, users, errors: RefCell::default() }
+        let (secretive, errors) = (HashSet::new(), RefCell::default());
+        Self { compiler, document, users, secretive, errors }
     }
 
     pub(super) fn fail(&self, entity: String, message: impl ToString) {
@@ -150,9 +176,9 @@ impl<'d> Compilation<'d> {
         let routes = self.routes(&served, last, (&services, &plugins));
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
-        let streams = Arc::new(self.streams(last, &services, &plugins));
+        let streams = self.streams(last, &services, &plugins).map(Arc::new);
         let watched = self.watched(&identities.certificates);
-        let (users, router) = (self.users.clone(), router?);
+        let (users, router, streams) = (self.users.clone(), router?, streams?);
         Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
     }
 
@@ -177,30 +203,47 @@ impl<'d> Compilation<'d> {
             let service = service.filter(|service| is_http(service.entity.protocol));
             known.take(route, service).unwrap_or_else(|| {
                 let chain = plugins.scopes.chain(Some(route.id), route.service);
-                CompiledRoute::new(route, service, chain)
+                let mut compiled = CompiledRoute::new(route, service, chain);
+                if self.compiler.router_flavor == Flavor::Traditional {
+                    compiled.path_handling = route.path_handling;
+                }
+                compiled
             })
         });
         compiled.collect()
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
-        let fail = |errors: Vec<RouteError>| {
-            for error in errors {
-                let route = routes[error.index as usize];
-                self.fail_of(EntityKind::Routes, route.id, &route.name, error);
-            }
-        };
-        let routes: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
-        Router::rebuild(&routes, Calculation::default(), patterns).map_err(fail).ok()
+        let order = Order { flavor: self.compiler.router_flavor, calculation: Calculation::default() };
+        let entities: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
+        Router::rebuild(&entities, order, patterns).map_err(|errors| self.fail_routes(routes, errors)).ok()
+    }
+
+    /// The router of streams, unless a route is refused.
+    pub(super) fn stream_router(
+        &self,
+        routes: &[&Arc<entity::Route>],
+        patterns: &mut Patterns,
+    ) -> Option<StreamRouter> {
+        let entities: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
+        let built = StreamRouter::build(&entities, self.compiler.router_flavor, patterns);
+        built.map_err(|errors| self.fail_routes(routes, errors)).ok()
+    }
+
+    fn fail_routes(&self, routes: &[&Arc<entity::Route>], errors: Vec<RouteError>) {
+        for error in errors {
+            let route = routes[error.index as usize];
+            self.fail_of(EntityKind::Routes, route.id, &route.name, error);
+        }
     }
 
     /// Parses certificates that have changed.
     fn identities(&self, last: &LastParts) -> Identities {
         let default = self.compiler.default_certificate.clone();
-        let built = match &last.parts {
-            Some(parts) => parts.identities.certificates.rebuild(self.document),
-            None => Certificates::build(self.document, default.clone()),
-        };
+        let none = Certificates::only(default.clone());
+        let before = last.parts.as_ref().map_or(&none, |parts| &parts.identities.certificates);
+        let may_fail = |id| self.secretive.contains(&(EntityKind::Certificates, id));
+        let built = before.rebuild(self.document, may_fail);
         let certificates = built.unwrap_or_else(|errors| {
             errors.into_iter().for_each(|error| self.fail_tls(error));
             Certificates::only(default)
@@ -240,14 +283,25 @@ impl<'d> Compilation<'d> {
         let caller = self.caller(entity)?;
         let retained = &self.compiler.retained;
         let build = BuildContext::new(self.document, retained, entity, &self.users.index, shared);
+        let placed = |hooks| Placed {
+            priority: definition.priority,
+            instance: instance(definition, entity, hooks),
+            route: entity.route,
+            service: entity.service,
+            caller,
+        };
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
-            Ok(hooks) => Some(Placed {
-                priority: definition.priority,
-                instance: instance(definition, entity, hooks),
-                route: entity.route,
-                service: entity.service,
-                caller,
-            }),
+            Ok(hooks) => Some(placed(hooks)),
+            // What is wrong may quote a secret.
+            Err(_) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
+                let (name, id) = (&entity.name, entity.id);
+                let outcome = if definition.fails_open { "pass without it" } else { "are answered 500" };
+                tracing::error!(
+                    "plugin {name} {id} cannot be built with the secrets that it refers to, so its requests {outcome}: \
+                     check what the vault has"
+                );
+                (!definition.fails_open).then(|| placed(Arc::new(Unusable)))
+            }
             Err(error) => {
                 self.fail_of(EntityKind::Plugins, entity.id, &Some(entity.name.clone()), error);
                 None
@@ -293,6 +347,7 @@ impl CompiledRoute {
             preserve_host: route.preserve_host,
             request_buffering: route.request_buffering,
             response_buffering: route.response_buffering,
+            path_handling: PathHandling::V0,
             chain,
             view: Arc::new(Route::new(route.clone(), service.map(|service| service.view.clone()))),
         }

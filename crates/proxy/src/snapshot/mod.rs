@@ -14,6 +14,7 @@ mod stream_router;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unusable;
 pub(crate) mod upstreams;
 mod users;
 mod watched;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use upstreams::Upstreams;
 use users::Users;
 use weir_model::Uuid;
-use weir_model::entity::{self, Protocol};
+use weir_model::entity::{self, PathHandling, Protocol};
 use weir_net::tls::Certificates;
 use weir_plugin::engine::{Entities, PluginInstances};
 use weir_plugin::{Consumer, ConsumerIndex, Definition, Route, Service};
@@ -35,7 +36,7 @@ use weir_upstream::endpoint::Endpoint;
 use weir_upstream::health::MonitoredUpstream;
 use weir_upstream::retry_budget::RetryBudget;
 
-pub use compile::{CompileError, Compiler};
+pub use compile::{CompileError, Compiler, UpstreamVerification};
 pub(crate) use stream_route::{StreamRoute, Streams};
 pub(crate) use stream_router::{Query, StreamRouter, Transport};
 
@@ -120,6 +121,8 @@ pub(crate) struct CompiledRoute {
     pub(crate) preserve_host: bool,
     pub(crate) request_buffering: bool,
     pub(crate) response_buffering: bool,
+    /// As configured in the flavor `traditional`, else v0.
+    pub(crate) path_handling: PathHandling,
     /// Shared by all routes that have the same plugins.
     pub(crate) chain: Arc<Chain>,
     /// What plugins see of it.

@@ -1,4 +1,6 @@
-//! Which stream route a connection takes, in the order of Kong's `traditional_compatible` flavor.
+//! Which stream route a connection takes, in the order of Kong's `traditional_compatible` flavor. In the flavor
+//! `traditional` the older of two equal routes is first; in `expressions`, routes with an expression come first, in the order of
+//! their `priority`.
 //!
 //! A route matches when its protocols have the connection's, and each criterion that it has (SNIs, sources,
 //! destinations) is met by one of its values. SNIs are no criterion for what does not speak TLS. Among the routes that
@@ -9,8 +11,10 @@ use crate::listen::Network;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use weir_model::Uuid;
 use weir_model::entity::{IpPort, Protocol, Route};
-use weir_router::{NamePattern, parse_sni};
+use weir_router::expressions::{Connection, Expression};
+use weir_router::{Flavor, NamePattern, Patterns, RouteError, expression_priority, parse_sni};
 
 /// How a client speaks to a stream listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,18 @@ pub(crate) struct Query<'a> {
     pub(crate) destination: SocketAddr,
     /// In lower case.
     pub(crate) sni: Option<&'a str>,
+}
+
+impl<'a> Query<'a> {
+    /// As expressions see it.
+    fn connection(&self) -> Connection<'a> {
+        let protocol = match self.transport {
+            Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
+            Transport::Udp => "udp",
+        };
+        Connection { protocol, sni: self.sni, source: self.source, destination: self.destination }
+    }
 }
 
 /// An index over the stream routes of one configuration.
@@ -50,6 +66,8 @@ struct Entry {
     snis: Box<[NamePattern]>,
     sources: Box<[Place]>,
     destinations: Box<[Place]>,
+    /// Instead of the others.
+    expression: Option<Expression>,
 }
 
 /// One value of `sources` or `destinations`.
@@ -78,21 +96,28 @@ fn network(text: &str) -> Option<Network> {
 }
 
 impl StreamRouter {
-    pub(crate) fn build(routes: &[&Route]) -> Self {
+    /// Compiles the routes. `patterns` reuses the regexes of the previous router.
+    ///
+    /// # Errors
+    /// Every route that is refused.
+    pub(crate) fn build(
+        routes: &[&Route],
+        flavor: Flavor,
+        patterns: &mut Patterns,
+    ) -> Result<Self, Vec<RouteError>> {
         let mut ranked: Vec<(u32, &Route)> = (0u32..).zip(routes.iter().copied()).collect();
-        ranked.sort_by_key(|(_, route)| Reverse((priority(route), route.id)));
-        let mut router = Self::default();
+        ranked.sort_by_key(|(_, route)| Reverse(order(route, flavor)));
+        let (mut router, mut errors) = (Self::default(), Vec::new());
         for (rank, (index, route)) in (0u32..).zip(ranked) {
-            router.index(rank, route);
-            let places = |list: &Option<Vec<IpPort>>| list.iter().flatten().map(Place::of).collect();
-            router.entries.push(Entry {
-                index,
-                snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
-                sources: places(&route.sources),
-                destinations: places(&route.destinations),
-            });
+            match Expression::of_route(route, flavor, patterns) {
+                Ok(expression) => {
+                    router.index(rank, route);
+                    router.entries.push(Entry::new(index, route, expression));
+                }
+                Err(message) => errors.push(RouteError { index, route: route.id, message }),
+            }
         }
-        router
+        if errors.is_empty() { Ok(router) } else { Err(errors) }
     }
 
     fn index(&mut self, rank: u32, route: &Route) {
@@ -136,13 +161,37 @@ impl StreamRouter {
 }
 
 impl Entry {
+    fn new(index: u32, route: &Route, expression: Option<Expression>) -> Self {
+        let places = |list: &Option<Vec<IpPort>>| list.iter().flatten().map(Place::of).collect();
+        Self {
+            index,
+            snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
+            sources: places(&route.sources),
+            destinations: places(&route.destinations),
+            expression,
+        }
+    }
+
     fn matches(&self, query: &Query<'_>) -> bool {
+        if let Some(expression) = &self.expression {
+            return expression.matches(&query.connection());
+        }
         let among =
             |places: &[Place], address| places.is_empty() || places.iter().any(|place| place.holds(address));
         let named = |sni: &str| self.snis.iter().any(|pattern| pattern.matches(sni));
         let sni = self.snis.is_empty() || query.transport != Transport::Tls || query.sni.is_some_and(named);
         sni && among(&self.sources, query.source) && among(&self.destinations, query.destination)
     }
+}
+
+/// What routes are ordered by, the greatest first.
+fn order(route: &Route, flavor: Flavor) -> (u64, Reverse<i64>, Uuid) {
+    let age = if flavor == Flavor::Traditional { route.created_at.unwrap_or(i64::MAX) } else { 0 };
+    let priority = match route.expression {
+        Some(_) => expression_priority(route),
+        None => priority(route),
+    };
+    (priority, Reverse(age), route.id)
 }
 
 /// Kong's: SNIs, or sources and destinations together; then 4 bits for the sources, then 4 for the destinations.

@@ -3,19 +3,24 @@
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
-use super::{StreamRoute, StreamRouter, Streams};
+use super::{StreamRoute, Streams};
 use std::sync::Arc;
 use weir_model::entity::Route;
 use weir_plugin as plugin;
 
 impl Compilation<'_> {
     /// With what is unchanged of the last.
-    pub(super) fn streams(&self, last: &LastParts, services: &Services, plugins: &Arc<Plugins>) -> Streams {
+    pub(super) fn streams(
+        &self,
+        last: &mut LastParts,
+        services: &Services,
+        plugins: &Arc<Plugins>,
+    ) -> Option<Streams> {
         let served: Vec<&Arc<Route>> = self.served(services).filter(|route| is_stream(route)).collect();
-        let router = last.stream_router(&served).unwrap_or_else(|| {
-            let routes: Vec<&Route> = served.iter().map(|route| &***route).collect();
-            Arc::new(StreamRouter::build(&routes))
-        });
+        let router = match last.stream_router(&served) {
+            Some(router) => router,
+            None => Arc::new(self.stream_router(&served, &mut last.patterns)?),
+        };
         let mut known = last.stream_routes(plugins);
         let compiled = served.into_iter().map(|route| {
             let service = route.service.and_then(|id| services.get(id));
@@ -32,11 +37,11 @@ impl Compilation<'_> {
         });
         let routes: Vec<Arc<StreamRoute>> = compiled.collect();
         let any_passthrough = routes.iter().any(|route| route.is_passthrough());
-        Streams { router, routes, any_passthrough }
+        Some(Streams { router, routes, any_passthrough })
     }
 }
 
 /// Protocols of one route come from one family.
-fn is_stream(route: &Route) -> bool {
+pub(super) fn is_stream(route: &Route) -> bool {
     route.protocols.iter().any(|protocol| protocol.is_stream())
 }

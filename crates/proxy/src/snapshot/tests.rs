@@ -25,7 +25,9 @@ fn compiler() -> Compiler {
         default_certificate,
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        upstream_verification: Default::default(),
         log_tls_verify: true,
+        router_flavor: weir_router::Flavor::default(),
         plugins: PLUGINS,
         retained,
     }
@@ -187,6 +189,9 @@ fn described(snapshot: &Snapshot) -> String {
             path: &format!("/{n}"),
             scheme: Scheme::Http,
             sni: None,
+            query: "",
+            source: ([127, 0, 0, 1], 1).into(),
+            destination: [127, 0, 0, 1].into(),
             dst_port: 80,
             header,
         };

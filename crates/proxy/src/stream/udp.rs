@@ -174,7 +174,8 @@ async fn begin(
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());
     let resolving = tokio::time::timeout(timeout, address(worker, endpoint)).await;
     let address = resolving.unwrap_or(Err(UpstreamError::ConnectTimeout)).map_err(Refusal::Upstream)?;
-    session.engine.upstream = Some((address, Instant::now()));
+    let now = Instant::now();
+    session.engine.upstream = Some((address, now, now));
     let opened = open(address).await.map_err(|error| Refusal::Upstream(UpstreamError::Connect(error)));
     opened.map(|socket| (socket, lease, route))
 }

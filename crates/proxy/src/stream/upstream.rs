@@ -47,7 +47,7 @@ pub(super) async fn connect(
         });
         match opened {
             Ok(io) => {
-                session.engine.upstream = attempt.get().map(|address| (address, start));
+                session.engine.upstream = attempt.get().map(|address| (address, start, Instant::now()));
                 endpoint.record_outcome(attempt.get(), Outcome::Connected);
                 // More is not known of how fast it is: what it says is not understood.
                 lease.iter().for_each(Lease::answered);

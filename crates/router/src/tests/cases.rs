@@ -1,7 +1,7 @@
 //! Cases kept as data, under `tests/cases`.
 use super::reference::Reference;
 use super::{Request, route};
-use crate::{Calculation, Router, normalize_path, upstream_path};
+use crate::{Calculation, Order, Router, normalize_path, upstream_path};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ struct CaseRoute {
     name: String,
     id: Option<u32>,
     #[serde(default)]
-    regex_priority: i32,
+    regex_priority: i64,
     protocols: Option<Vec<String>>,
     hosts: Option<Vec<String>>,
     paths: Option<Vec<String>>,
@@ -114,12 +114,15 @@ impl CaseRequest {
             sni: self.sni.clone(),
             port: self.port.unwrap_or(port),
             headers: self.headers.clone(),
+            ..Request::default()
         }
     }
 
     fn check(&self, routes: &[Route], case: &str) {
         let calculation = if self.strict { Calculation::Strict } else { Calculation::Original };
-        let router = Router::build_with(&routes.iter().collect::<Vec<_>>(), calculation).unwrap();
+        let router =
+            Router::build_with(&routes.iter().collect::<Vec<_>>(), Order { calculation, ..Order::default() })
+                .unwrap();
         let request = self.request();
         let found = request.query(|query| router.find(query));
         let context = format!("{case}: {request:?}");

@@ -5,6 +5,7 @@ mod reference;
 
 use super::{Query, Router, Scheme};
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use weir_model::Uuid;
 use weir_model::entity::{PathHandling, Protocol, Route};
 
@@ -15,7 +16,7 @@ const _: () = {
 };
 
 /// A route with Kong's defaults and no criteria.
-fn route(id: u128) -> Route {
+pub(crate) fn route(id: u128) -> Route {
     Route {
         id: Uuid::from_u128(id),
         name: None,
@@ -34,6 +35,8 @@ fn route(id: u128) -> Route {
         snis: None,
         sources: None,
         destinations: None,
+        expression: None,
+        priority: 0,
         tags: None,
         service: None,
         created_at: None,
@@ -43,14 +46,17 @@ fn route(id: u128) -> Route {
 
 /// A request, owned.
 #[derive(Debug, Clone)]
-struct Request {
-    method: String,
-    host: String,
-    path: String,
-    https: bool,
-    sni: Option<String>,
-    port: u16,
-    headers: BTreeMap<String, Vec<String>>,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) https: bool,
+    pub(crate) sni: Option<String>,
+    pub(crate) query: String,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) headers: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Request {
@@ -61,6 +67,9 @@ impl Default for Request {
             path: "/".into(),
             https: false,
             sni: None,
+            query: String::new(),
+            source: ([192, 0, 2, 1], 40_000).into(),
+            destination: [192, 0, 2, 2].into(),
             port: 8000,
             headers: BTreeMap::new(),
         }
@@ -69,7 +78,7 @@ impl Default for Request {
 
 impl Request {
     /// Calls `f` with the query for this request.
-    fn query<T>(&self, f: impl FnOnce(&Query<'_>) -> T) -> T {
+    pub(crate) fn query<T>(&self, f: impl FnOnce(&Query<'_>) -> T) -> T {
         let header = |name: &str, test: &mut dyn FnMut(&[u8]) -> bool| {
             self.headers.get(name).into_iter().flatten().any(|value| test(value.as_bytes()))
         };
@@ -79,6 +88,9 @@ impl Request {
             path: &self.path,
             scheme: if self.https { Scheme::Https } else { Scheme::Http },
             sni: self.sni.as_deref(),
+            query: &self.query,
+            source: self.source,
+            destination: self.destination,
             dst_port: self.port,
             header: &header,
         })

@@ -23,9 +23,10 @@ impl Setting {
         let (monitors, ids) = (TargetMonitors::new(&upstream, &state), EndpointIds::default());
         let endpoint = |(number, weight): (usize, &u16)| {
             let host = format!("10.0.0.{}", number + 1);
-            let endpoint =
+            let mut endpoint =
                 Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, UpstreamProtocol::Http1);
-            (Endpoint { monitor: monitors.of(&format!("{host}:80")), ..endpoint }, *weight)
+            endpoint.monitor = monitors.of(&format!("{host}:80"));
+            (endpoint, *weight)
         };
         let targets = weights.iter().enumerate().map(endpoint).collect();
         let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));

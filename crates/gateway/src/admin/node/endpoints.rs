@@ -24,6 +24,8 @@ pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/plugins/schema/{name}",
     "/schemas/plugins/{name}",
     "/schemas/plugins/validate",
+    "/schemas/vaults/validate",
+    "/schemas/vaults/{name}",
     "/schemas/{entity}",
     "/schemas/{entity}/validate",
     "/status",

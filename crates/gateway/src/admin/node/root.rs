@@ -76,7 +76,7 @@ fn known_to_tools(control: &Control) -> Value {
     json!({
         "database": database(control),
         "role": "traditional",
-        "router_flavor": "traditional_compatible",
+        "router_flavor": settings.router_flavor.to_string(),
         "portal": false,
         "rbac": "off",
         "anonymous_reports": false,

@@ -80,8 +80,18 @@ fn winner(routes: &[(String, Arc<Route>)], request: &str) -> Option<String> {
     let router = Router::build(&all).unwrap();
     let parts: Vec<_> = request.split(' ').collect();
     let [method, host, path] = parts[..] else { panic!("{request}") };
-    let query =
-        Query { method, host, path, scheme: Scheme::Http, sni: None, dst_port: 9080, header: &|_, _| false };
+    let query = Query {
+        method,
+        host,
+        path,
+        scheme: Scheme::Http,
+        sni: None,
+        query: "",
+        source: ([192, 0, 2, 1], 40_000).into(),
+        destination: [192, 0, 2, 2].into(),
+        dst_port: 9080,
+        header: &|_, _| false,
+    };
     router.find(&query).map(|found| routes[found.index as usize].0.clone())
 }
 

@@ -75,13 +75,13 @@ fn a_rebuild_parses_what_has_changed_and_forgets_what_has_gone() {
     let (a, b, renewed) = (ecdsa("a"), ecdsa("b"), ecdsa("b"));
     let default = default();
     let first = Certificates::build(&document(all(&a, &b), snis()), default.clone()).unwrap();
-    let second = first.rebuild(&document(all(&a, &renewed), snis())).unwrap();
+    let second = first.rebuild(&document(all(&a, &renewed), snis()), |_| false).unwrap();
     assert!(Arc::ptr_eq(&first.find(Some("a"), &[]), &second.find(Some("a"), &[])));
     assert_eq!(found(&second, Some("b")), der(&renewed));
     let mixed = Certificate { key: b.key, ..certificate(2, &renewed) };
-    let error = &second.rebuild(&document(vec![mixed], Vec::new())).unwrap_err()[0];
+    let error = &second.rebuild(&document(vec![mixed], Vec::new()), |_| false).unwrap_err()[0];
     assert_eq!(error.problem, Problem::KeyMismatch);
-    let third = second.rebuild(&document(vec![certificate(1, &a)], vec![sni("b", 1)])).unwrap();
+    let third = second.rebuild(&document(vec![certificate(1, &a)], vec![sni("b", 1)]), |_| false).unwrap();
     assert_eq!(found(&third, Some("b")), der(&a));
     assert!(Arc::ptr_eq(&third.find(Some("a"), &[]), &default));
     assert!(third.get(Uuid::from_u128(2)).is_none());

@@ -5,6 +5,7 @@
 mod cluster;
 mod config;
 mod connection;
+mod query;
 
 pub(crate) use config::{ClusterNode, Redis};
 
@@ -65,7 +66,7 @@ struct Commands {
 }
 
 impl RedisStore {
-    pub(super) fn new(config: Redis, build: &BuildContext<'_>) -> Result<Self, String> {
+    pub(crate) fn new(config: Redis, build: &BuildContext<'_>) -> Result<Self, String> {
         let dialer = match config.ssl {
             true => build.tls_dialer(config.ssl_verify, "redis.ssl_verify: false")?,
             false => build.dialer(),

@@ -38,7 +38,10 @@ pub(super) async fn send<C: Client>(
             response_body::change_own(worker, exchange, chain, (body, is_cached))
         }
     };
-    respond::decorate_own(worker, exchange);
+    match is_cached {
+        true => respond::decorate_cached(worker, exchange),
+        false => respond::decorate_own(worker, exchange),
+    }
     skip_request_body(client, exchange.engine.failed);
     if client.is_head() && !is_cached && own.filtered.is_none() {
         exchange.response.headers.append("Content-Length", own.bytes.len().to_string().as_bytes());

@@ -13,6 +13,7 @@ use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
 use crate::pipeline::service_override::ServiceRef;
+use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
@@ -20,8 +21,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known};
-use weir_plugin::LocalResponse;
 use weir_plugin::engine::{self, grpc_status};
+use weir_plugin::{LocalResponse, UpstreamOutcome};
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
 
@@ -69,30 +70,61 @@ pub(super) async fn ask<'s, C: Client>(
             ) {
                 client.close_after();
             }
-            Outcome::Local(failure.answer())
+            let instead = match &failure {
+                RequestError::Upstream(_) => engine::replacement(exchange, UpstreamOutcome::Failed),
+                _ => None,
+            };
+            Outcome::Local(instead.unwrap_or_else(|| failure.answer()))
         }
     }
 }
 
+/// How passing a response on has ended.
+#[derive(Default)]
+struct Passed {
+    /// When the connection to the upstream was done with it, if it can carry another.
+    reusable: Option<Instant>,
+    /// What is to be sent in its place: nothing of it was sent.
+    instead: Option<LocalResponse>,
+}
+
+impl Passed {
+    fn broken(instead: Option<LocalResponse>) -> Self {
+        Self { reusable: None, instead }
+    }
+}
+
 impl UpstreamResponse<'_> {
-    /// Passes the response on. Returns what is to be sent in its place, where it broke off before any of it was.
+    /// Passes the response on. Returns what is to be sent in its place, if a plugin has replaced it, or it broke off
+    /// before any of it was sent.
     pub(super) async fn pass_on<C: Client>(
         &mut self,
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Option<LocalResponse> {
+        let chain = &self.call.route.chain;
+        self.pass_through(client, exchange, Some(chain)).await
+    }
+
+    /// The same with the response hooks of this chain.
+    pub(super) async fn pass_through<C: Client>(
+        &mut self,
+        client: &mut C,
+        exchange: &mut Exchange,
+        chain: Option<&Chain>,
+    ) -> Option<LocalResponse> {
         let upload = self.upload.take()?;
         match self.upstream.take()? {
             AnyUpstream::Http1(mut upstream) => {
-                match pass_on(&self.call, client, exchange, &mut *upstream, upload).await {
-                    Ok(Some(end)) => self.call.worker.upstreams.http1.put(upstream, end),
-                    Ok(None) => {}
-                    Err(instead) => return instead,
+                let passed = pass_on((&self.call, chain), client, exchange, &mut *upstream, upload).await;
+                if let Some(end) = passed.reusable {
+                    self.call.worker.upstreams.http1.put(upstream, end);
                 }
-                None
+                passed.instead
             }
             AnyUpstream::Http2(mut upstream) => {
-                Box::pin(pass_on(&self.call, client, exchange, &mut *upstream, upload)).await.err()?
+                let passing = pass_on((&self.call, chain), client, exchange, &mut *upstream, upload);
+                Box::pin(passing).await.instead
             }
         }
     }
@@ -125,15 +157,14 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCa
     client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
 }
 
-/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another;
-/// an error where it broke off, with what is to be sent in its place, if anything can be.
+/// Passes the response on: hooks, head, body.
 async fn pass_on<C: Client, U: Upstream>(
-    call: &UpstreamCall<'_>,
+    (call, chain): (&UpstreamCall<'_>, Option<&Chain>),
     client: &mut C,
     exchange: &mut Exchange,
     upstream: &mut U,
     upload: Upload,
-) -> Result<Option<Instant>, Option<LocalResponse>> {
+) -> Passed {
     arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
@@ -142,8 +173,14 @@ async fn pass_on<C: Client, U: Upstream>(
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     respond::remove_hop_by_hop(exchange);
+    if let Some(instead) = engine::replacement(exchange, UpstreamOutcome::Answered) {
+        let is_done = reusable && upload.whole && upstream.body_is_done();
+        return Passed { reusable: is_done.then(Instant::now), instead: Some(instead) };
+    }
     engine::upstream_answers(exchange);
-    call.route.chain.response(exchange);
+    if let Some(chain) = chain {
+        chain.response(exchange);
+    }
     let changes = response_body::changes(exchange, client.is_head());
     let mut relay = relay(call, client, exchange, upstream, upload);
     let changed = match changes {
@@ -151,7 +188,9 @@ async fn pass_on<C: Client, U: Upstream>(
         Some(changes) => {
             match Box::pin(response_body::change(&mut relay, &call.route.chain, changes)).await {
                 Ok(changed) => Some(changed),
-                Err(broken) => return Err(Some(reject_unbuffered(call, client, exchange, broken))),
+                Err(broken) => {
+                    return Passed::broken(Some(reject_unbuffered(call, client, exchange, broken)));
+                }
             }
         }
     };
@@ -166,12 +205,12 @@ async fn pass_on<C: Client, U: Upstream>(
     match passed {
         Ok(()) if reusable => {
             exchange.timing.end = Some(Instant::now());
-            Ok(exchange.timing.end)
+            Passed { reusable: exchange.timing.end, instead: None }
         }
-        Ok(()) => Ok(None),
+        Ok(()) => Passed::default(),
         Err(broken) => {
             let is_stalled = relay.awaited == Awaited::Send;
-            Err(Box::pin(give_up(call, client, exchange, broken, is_stalled)).await)
+            Passed::broken(Box::pin(give_up(call, client, exchange, broken, is_stalled)).await)
         }
     }
 }

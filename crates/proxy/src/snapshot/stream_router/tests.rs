@@ -19,7 +19,8 @@ fn address(text: &str) -> SocketAddr {
 
 fn found(routes: &[Arc<Route>], query: &Query<'_>) -> Option<u128> {
     let bare: Vec<&Route> = routes.iter().map(|route| &**route).collect();
-    StreamRouter::build(&bare).find(query).map(|index| routes[index as usize].id.as_u128())
+    let router = StreamRouter::build(&bare, Flavor::default(), &mut Patterns::default()).unwrap();
+    router.find(query).map(|index| routes[index as usize].id.as_u128())
 }
 
 fn from(source: &str, destination: &str) -> Query<'static> {

@@ -2,6 +2,7 @@
 use super::{answer, name_of, operation, path_parameters, response_ref, schema_ref};
 use crate::admin::collection::{EntityPath, Membership, entity_paths};
 use crate::admin::node::endpoints::kongs;
+use crate::admin::representation::EXPRESSION_FIELDS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::PluginSchema;
@@ -22,6 +23,11 @@ pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
             schema["properties"]["snis"] = json!({
                 "type": "array", "items": { "type": "string" }, "description": "The server names it is presented for.",
             });
+        }
+        // They are shown with `router_flavor = expressions` alone.
+        EntityKind::Routes if side == Direction::Response => {
+            let is_always = |name: &Value| !EXPRESSION_FIELDS.iter().any(|field| name == field);
+            schema["required"].as_array_mut().into_iter().for_each(|required| required.retain(is_always));
         }
         _ => {}
     }

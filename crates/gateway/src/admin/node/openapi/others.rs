@@ -21,6 +21,7 @@ const ASKED: &[Row] = &[
     ("/plugins/schema/{name}", "get", "get-plugin-config-schema", "The fields of a plugin's configuration"),
     ("/schemas/{entity}", "get", "get-schema", "The fields of a kind of entity"),
     ("/schemas/plugins/{name}", "get", "get-plugin-schema", "The fields of a plugin"),
+    ("/schemas/vaults/{name}", "get", "get-vault-schema", "The fields of a kind of vault"),
     ("/status", "get", "status", "How the node fares"),
     ("/status/dns", "get", "dns-status", "What the resolver has done for each name"),
     ("/tags", "get", "list-tags", "Which entities have which tags"),
@@ -66,6 +67,7 @@ pub(super) fn paths(plugins: Definitions) -> JsonMap {
     add(&mut paths, "/config", "post", load());
     add(&mut paths, "/explain", "post", explain());
     add(&mut paths, "/schemas/{entity}/validate", "post", validate("validate"));
+    add(&mut paths, "/schemas/vaults/validate", "post", validate("validate-vault"));
     add(&mut paths, "/schemas/plugins/validate", "post", validate("validate-plugin"));
     add(&mut paths, "/debug/node/log-level/{log_level}", "put", log_level());
     add(&mut paths, "/metrics", "get", metrics());

@@ -1,0 +1,65 @@
+//! `weir vault get`.
+use crate::harness::weir;
+use std::process::Output;
+
+fn get(arguments: &[&str]) -> Output {
+    let mut command = weir();
+    command.env("MY_SECRET", "hunter2").env("APP_MY_SECRET", "hunter3").env("CREDS", r#"{"name": "ann"}"#);
+    command.args(["vault", "get"]).args(arguments).output().expect("the binary runs")
+}
+
+#[test]
+fn secrets_are_printed() {
+    for (reference, expected) in [
+        ("env/my-secret", "hunter2\n"),
+        ("{vault://env/my_secret}", "hunter2\n"),
+        ("env/my-secret?prefix=app_", "hunter3\n"),
+        ("{vault://env/creds/name}", "ann\n"),
+    ] {
+        let output = get(&[reference]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{reference}");
+        assert!(output.status.success() && output.stderr.is_empty(), "{reference}");
+    }
+}
+
+#[test]
+fn settings_configure_the_vault() {
+    let output = get(&["env/my-secret", "--set", "vault_env_prefix=app-"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter3\n", "{output:?}");
+}
+
+#[test]
+fn the_vaults_of_a_file_are_known() {
+    let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
+    let text = "_format_version: '3.0'\nvaults:\n- {prefix: mine, name: env, config: {prefix: app_}}\n";
+    std::fs::write(file.path(), text).unwrap();
+    let output = get(&["mine/my-secret", "--config", &file.path().display().to_string()]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter3\n", "{output:?}");
+}
+
+#[test]
+fn errors_are_kongs() {
+    let config = ["--set", "database=off"];
+    for (arguments, expected) in [
+        (&[][..], "Error: the 'get' command needs a <reference> argument"),
+        (&["none/foo"], "Error: could not find vault (none)"),
+        (
+            &["env/none"],
+            "Error: could not get value from external vault (no value found (the environment has no NONE))",
+        ),
+        (&["env"], "Error: reference url is missing path [{vault://env}]"),
+        (
+            &["env/my-secret/key"],
+            "Error: could not get value from external vault (could not get subfield value: unable to json",
+        ),
+    ] {
+        let output = get(&[arguments, &config].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            (output.status.code(), output.stdout.is_empty()),
+            (Some(1), true),
+            "{arguments:?}: {error}"
+        );
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Settings that refer to secrets.
+use crate::harness::{Gateway, Upstream, one_route};
+
+#[test]
+fn settings_come_from_vaults() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("level"), "debug\n").unwrap();
+    let gateway = Gateway::builder("_format_version: '3.0'")
+        .env("KONG_LOG_LEVEL", "{vault://file/level}")
+        .env("KONG_VAULT_FILE_DIRECTORY", "{vault://env/secrets}")
+        .env("SECRETS", &folder.path().display().to_string())
+        .start();
+    assert_eq!(gateway.admin("/debug/node/log-level").json()["message"], "log level: debug");
+}
+
+#[test]
+fn a_node_does_not_start_without_the_secrets_of_its_settings() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\n\r\n");
+    for (name, value, expected) in [
+        (
+            "KONG_PG_PASSWORD",
+            "{vault://env/none}",
+            "environment variable KONG_PG_PASSWORD: pg_password: failed to dereference '{vault://env/none}': could not get \
+             value from external vault (no value found (the environment has no NONE))",
+        ),
+        ("KONG_LOG_LEVEL", "{vault://mine/x}", "could not find vault (mine)"),
+        (
+            "KONG_DRAIN_TIMEOUT",
+            "{vault://env/my-secret}",
+            "drain_timeout: what the vault has for it is not valid here",
+        ),
+        ("KONG_VAULT_HCV_TOKEN", "{vault://env/none}", "vault_hcv_token: failed to dereference"),
+    ] {
+        let builder = Gateway::builder(&one_route(upstream.address)).env("MY_SECRET", "hunter2");
+        let (status, log) = builder.env(name, value).fail();
+        assert_eq!(status.code(), Some(1), "{name}");
+        assert!(log.contains(expected) && !log.contains("hunter2"), "{name}: {log}");
+    }
+}

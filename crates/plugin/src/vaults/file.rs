@@ -1,0 +1,72 @@
+//! The vault `file`: files below one folder.
+use super::Vault;
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use weir_model::SecretReference;
+
+/// The largest secret.
+const MAX_SECRET_LEN: u64 = 1024 * 1024;
+
+/// Secrets in files: `db/password` is that file below the folder. A line break at its end is left out.
+pub struct FileVault(PathBuf);
+
+impl Default for FileVault {
+    fn default() -> Self {
+        Self(PathBuf::from("/run/secrets"))
+    }
+}
+
+impl FileVault {
+    /// Of the files below this folder.
+    pub fn new(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+
+    fn read(&self, path: &Path) -> Result<String, Cow<'static, str>> {
+        let shown = || path.display();
+        let folder = self.0.canonicalize();
+        let folder = folder.map_err(|error| format!("{}: {}", self.0.display(), error.kind()))?;
+        // Links are followed, because Kubernetes provides secrets by them, but not to elsewhere.
+        let found = folder.join(path).canonicalize();
+        let found = found.map_err(|error| format!("{}: {}", shown(), error.kind()))?;
+        if !found.starts_with(&folder) {
+            return Err(format!("{}: is outside of {}", shown(), self.0.display()).into());
+        }
+        let read = || -> io::Result<Option<String>> {
+            if !fs::metadata(&found)?.is_file() {
+                return Ok(None);
+            }
+            let mut text = String::new();
+            let length = File::open(&found)?.take(MAX_SECRET_LEN + 1).read_to_string(&mut text)?;
+            Ok((length as u64 <= MAX_SECRET_LEN).then_some(text))
+        };
+        match read() {
+            Ok(Some(text)) => Ok(without_line_break(text)),
+            Ok(None) => Err(format!("{}: is no file of at most {MAX_SECRET_LEN} bytes", shown()).into()),
+            Err(error) => Err(format!("{}: {}", shown(), error.kind()).into()),
+        }
+    }
+}
+
+impl Vault for FileVault {
+    fn get(&self, reference: &SecretReference) -> Result<String, Cow<'static, str>> {
+        let prefix = reference.option("prefix").unwrap_or_default();
+        let path = PathBuf::from(format!("{prefix}{}", reference.resource));
+        if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(format!("{}: write a path below {}", path.display(), self.0.display()).into());
+        }
+        self.read(&path)
+    }
+}
+
+fn without_line_break(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}

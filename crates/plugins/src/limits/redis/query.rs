@@ -1,0 +1,37 @@
+//! Commands of other plugins than those that limit.
+
+use super::super::store::Unavailable;
+use super::{Commands, RedisStore, connection};
+use redis::{Cmd, Value, cmd};
+
+impl RedisStore {
+    /// Runs commands, each with the key that it is about, and returns their replies.
+    pub(crate) async fn query(&self, commands: Vec<(String, Cmd)>) -> Result<Vec<Value>, Unavailable> {
+        let commands: Vec<_> = commands
+            .into_iter()
+            .map(|(key, command)| Commands { key, make: Box::new(move |_| command.clone()) })
+            .collect();
+        self.in_time(self.run(&commands)).await
+    }
+
+    /// The keys of all servers that match a pattern.
+    pub(crate) async fn keys(&self, pattern: &str) -> Result<Vec<String>, Unavailable> {
+        let linked = self.in_time(self.linked()).await?;
+        let mut keys = Vec::new();
+        for link in linked.all() {
+            let (mut connection, mut cursor) = (link.connection.clone(), 0u64);
+            loop {
+                let scan =
+                    cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).to_owned();
+                let found = self.in_time(connection::ask::<(u64, Vec<String>)>(&mut connection, &scan)).await;
+                let (next, some) = found.inspect_err(|_| self.forget(&linked))?;
+                keys.extend(some);
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(keys)
+    }
+}

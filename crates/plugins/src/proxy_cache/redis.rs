@@ -1,0 +1,281 @@
+//! Responses in Redis, which the nodes share. Requests of all workers go over one thread; while the server does not
+//! answer, none waits for it.
+
+use super::in_flight::Lead;
+use super::record::{self, Found};
+use super::stored::{self, Stored};
+use super::vary;
+use crate::limits::{InUse, Redis, RedisStore, Unavailable};
+use redis::{Cmd, Value, cmd, from_redis_value_ref};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use weir_plugin::{Background, BuildContext, Headers};
+
+/// The longest record, because each hit transfers one.
+const MAX_RECORD_LEN: usize = 1024 * 1024;
+/// The records that wait to be written, in bytes; what comes on top is not stored.
+const MAX_WAITING: usize = 16 * 1024 * 1024;
+/// The longest time that a response is stored.
+const MAX_TIME: Duration = Duration::from_secs(86_400);
+/// How long no request waits for a server that did not answer.
+const BACKOFF: Duration = Duration::from_secs(1);
+
+/// What all keys begin with.
+const PREFIX: &str = "proxy-cache:";
+
+/// The responses on one server, or on several that form one store.
+pub(super) struct RedisCache {
+    store: RedisStore,
+    background: Arc<Background>,
+    /// The server did not answer. Until it is tried again, no request waits for it.
+    is_down: AtomicBool,
+    /// Bytes of records that wait to be written.
+    waiting: AtomicUsize,
+}
+
+/// The servers that are in use.
+pub(super) type RedisCaches = InUse<Redis, RedisCache>;
+
+/// Which responses are purged.
+#[derive(Debug, Clone)]
+pub(super) enum Purge {
+    Key(String),
+    Resource(String),
+    /// Those with this tag, if one is given, whose path begins with this prefix, if one is given.
+    Some {
+        tag: Option<String>,
+        prefix: Option<String>,
+    },
+}
+
+impl RedisCache {
+    /// The cache on this server, which plugins with the same configuration of it share.
+    pub(super) fn of(config: &Redis, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
+        build.retained.get::<RedisCaches>().of(config.clone(), || {
+            Ok(Self {
+                store: RedisStore::new(config.clone(), build)?,
+                background: build.background(),
+                is_down: AtomicBool::new(false),
+                waiting: AtomicUsize::new(0),
+            })
+        })
+    }
+
+    /// What is stored for requests with this key and path: the response, or what it varies by. None, too, while the
+    /// server does not answer.
+    pub(super) fn get(self: &Arc<Self>, key: String) -> oneshot::Receiver<Option<Found>> {
+        let (answer, awaited) = oneshot::channel();
+        if self.is_down.load(Relaxed) {
+            return awaited;
+        }
+        let cache = self.clone();
+        self.background.spawn(async move {
+            let get = cmd("GET").arg(&key).to_owned();
+            let found = cache.query(vec![(key, get)]).await;
+            let value = found.and_then(|mut values| values.pop());
+            let record = value.and_then(|value| from_redis_value_ref::<Option<Vec<u8>>>(&value).ok()?);
+            // A request that has ended waits for nothing.
+            let _ = answer.send(record.and_then(|record| record::read(record, stored::now())));
+        });
+        awaited
+    }
+
+    /// Stores a response. Requests that wait for it wait until it is there.
+    pub(super) fn put(self: &Arc<Self>, stored: &Stored, lead: Option<Lead>) {
+        let record = record::write(stored);
+        let length = record.len();
+        let is_too_much = length > MAX_RECORD_LEN || self.waiting.load(Relaxed) + length > MAX_WAITING;
+        if is_too_much || self.is_down.load(Relaxed) {
+            return;
+        }
+        self.waiting.fetch_add(length, Relaxed);
+        let (cache, commands) = (self.clone(), commands_to_put(stored, record));
+        self.background.spawn(async move {
+            cache.query(commands).await;
+            cache.waiting.fetch_sub(length, Relaxed);
+            drop(lead);
+        });
+    }
+
+    /// Removes responses, some time soon.
+    pub(super) fn purge(self: &Arc<Self>, what: Purge) {
+        let cache = self.clone();
+        self.background.spawn(async move {
+            if let Err(Unavailable(why)) = cache.purge_now(what).await {
+                tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
+            }
+        });
+    }
+
+    async fn purge_now(&self, what: Purge) -> Result<(), Unavailable> {
+        let (label, prefix) = match what {
+            Purge::Key(key) => {
+                let keys = self.store.keys(&format!("{PREFIX}response:{}:*", glob(&key))).await?;
+                return self.delete(keys).await;
+            }
+            Purge::Resource(name) => (Some(resource_label(&name)), None),
+            Purge::Some { tag, prefix } => (tag.map(|tag| tag_label(&tag)), prefix),
+        };
+        let Some(label) = label else {
+            let pattern = match &prefix {
+                Some(prefix) => format!("{PREFIX}response:*:*:{}*", glob(prefix)),
+                None => format!("{PREFIX}*"),
+            };
+            return self.delete(self.store.keys(&pattern).await?).await;
+        };
+        let members = cmd("ZRANGE").arg(&label).arg(0).arg(-1).to_owned();
+        let values = self.store.query(vec![(label.clone(), members)]).await?;
+        let members: Vec<String> =
+            values.first().and_then(|value| from_redis_value_ref(value).ok()).unwrap_or_default();
+        let begins = |key: &String| prefix.as_ref().is_none_or(|prefix| path_of(key).starts_with(prefix));
+        let mut gone: Vec<_> = members.into_iter().filter(begins).collect();
+        if prefix.is_none() {
+            gone.push(label);
+        }
+        self.delete(gone).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<(), Unavailable> {
+        let delete = |key: String| (key.clone(), cmd("DEL").arg(key).to_owned());
+        for some in keys.chunks(1000) {
+            self.store.query(some.iter().cloned().map(delete).collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// The replies; none if the server does not answer, which is logged once.
+    async fn query(self: &Arc<Self>, commands: Vec<(String, Cmd)>) -> Option<Vec<Value>> {
+        match self.store.query(commands).await {
+            Ok(values) => Some(values),
+            Err(error) => {
+                self.fail(&error);
+                None
+            }
+        }
+    }
+
+    /// Has no request wait for the server until it answers again.
+    fn fail(self: &Arc<Self>, error: &Unavailable) {
+        if self.is_down.swap(true, Relaxed) {
+            return;
+        }
+        tracing::warn!("proxy-cache: {error}; until it answers, requests go on without the cache");
+        let cache = self.clone();
+        self.background.spawn(async move {
+            loop {
+                tokio::time::sleep(BACKOFF).await;
+                let ping = (PREFIX.to_owned(), cmd("EXISTS").arg(PREFIX).to_owned());
+                if cache.store.query(vec![ping]).await.is_ok() {
+                    cache.is_down.store(false, Relaxed);
+                    return tracing::info!("proxy-cache: Redis answers again");
+                }
+            }
+        });
+    }
+}
+
+/// The key of the response to requests with this key of the cache and this path, or of what it varies by.
+pub(super) fn response_key(key: &str, path: &str) -> String {
+    format!("{PREFIX}response:{key}:-:{path}")
+}
+
+/// The key of the response to a request with these headers, if it varies by those that are named.
+pub(super) fn variant_key(key: &str, path: &str, names: &[String], headers: &Headers) -> String {
+    let values = names.iter().map(|name| vary::normal(name, headers.get_all(name)));
+    format!("{PREFIX}response:{key}:{}:{path}", digest(names.iter().zip(values)))
+}
+
+fn stored_key(stored: &Stored) -> String {
+    let (key, path) = (&stored.key, &stored.subject.path);
+    if stored.vary.is_empty() {
+        return response_key(key, path);
+    }
+    let normal =
+        stored.vary.iter().map(|(name, values)| (name, vary::normal(name, values.iter().map(Vec::as_slice))));
+    format!("{PREFIX}response:{key}:{}:{path}", digest(normal))
+}
+
+/// A digest of header names and the members of their values.
+fn digest<'n>(values: impl Iterator<Item = (&'n String, Vec<Vec<u8>>)>) -> String {
+    let mut hash = Sha256::new();
+    for (name, members) in values {
+        for part in std::iter::once(name.as_bytes()).chain(members.iter().map(Vec::as_slice)) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(u64::MAX.to_le_bytes());
+    }
+    hash.finalize()[..16].iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn path_of(key: &str) -> &str {
+    key.splitn(5, ':').nth(4).unwrap_or_default()
+}
+
+fn tag_label(tag: &str) -> String {
+    format!("{PREFIX}tag:{tag}")
+}
+
+fn resource_label(name: &str) -> String {
+    format!("{PREFIX}resource:{name}")
+}
+
+/// Writes the record, and adds its key to the sets of its tags and its resource, from which others that have expired are
+/// removed.
+fn commands_to_put(stored: &Stored, record: Vec<u8>) -> Vec<(String, Cmd)> {
+    let time = stored.term.stored_for.map_or(MAX_TIME, |time| time.min(MAX_TIME)).as_millis().max(1) as u64;
+    let key = stored_key(stored);
+    let set = |key: &str, record: Vec<u8>| cmd("SET").arg(key).arg(record).arg("PX").arg(time).to_owned();
+    let mut commands = vec![(key.clone(), set(&key, record))];
+    if !stored.vary.is_empty() {
+        let names = response_key(&stored.key, &stored.subject.path);
+        commands.push((names.clone(), set(&names, record::write_names(&stored.vary))));
+    }
+    let tags = stored.subject.tags.iter().map(|tag| tag_label(tag));
+    let now = stored.timestamp * 1000;
+    for label in tags.chain(stored.subject.resource.name.as_deref().map(resource_label)) {
+        let expired = cmd("ZREMRANGEBYSCORE").arg(&label).arg("-inf").arg(now).to_owned();
+        let add = cmd("ZADD").arg(&label).arg(now + time).arg(&key).to_owned();
+        // As long as any member may be stored.
+        let expire = cmd("PEXPIRE").arg(&label).arg(MAX_TIME.as_millis() as u64).to_owned();
+        commands.extend([expired, add, expire].map(|command| (label.clone(), command)));
+    }
+    commands
+}
+
+/// A text in a pattern of Redis, where it means itself.
+fn glob(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "*?[]^\\".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_means_itself_in_a_pattern() {
+        assert_eq!(glob("/a*[b]\\?"), "/a\\*\\[b\\]\\\\\\?");
+    }
+
+    #[test]
+    fn the_path_is_found_in_a_key() {
+        assert_eq!(path_of(&response_key("00", "/a:b/c")), "/a:b/c");
+        let key = variant_key("00", "/a", &["x".to_owned()], &Headers::new());
+        assert_eq!(path_of(&key), "/a");
+    }
+}

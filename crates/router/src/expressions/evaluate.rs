@@ -1,0 +1,134 @@
+//! Evaluates an expression, and records what of the path it matched.
+use super::check::{Check, TextCheck};
+use super::field::Field;
+use super::subject::Subject;
+use super::{Node, Test};
+use crate::pattern::{Captures, Pattern};
+
+/// Longer texts are lower-cased on the heap, shorter ones on the stack.
+const STACK_TEXT: usize = 256;
+
+/// What an evaluation leaves beside its outcome.
+pub(super) trait Record {
+    /// The path, or its beginning, matched: this many bytes.
+    fn matched_path(&mut self, length: usize);
+
+    /// A regex matched this text.
+    fn matched_regex(&mut self, pattern: &Pattern, text: &str);
+}
+
+/// Records how much of the path matched, by the last check of the path that held.
+#[derive(Default)]
+pub(super) struct MatchedPath(pub(super) Option<usize>);
+
+impl Record for MatchedPath {
+    fn matched_path(&mut self, length: usize) {
+        self.0 = Some(length);
+    }
+
+    fn matched_regex(&mut self, _: &Pattern, _: &str) {}
+}
+
+/// Records what the groups of regexes captured.
+#[derive(Default)]
+pub(super) struct Groups(pub(super) Option<Box<Captures>>);
+
+impl Record for Groups {
+    fn matched_path(&mut self, _: usize) {}
+
+    fn matched_regex(&mut self, pattern: &Pattern, text: &str) {
+        if let Some(mut captures) = pattern.captures(text) {
+            captures.shadow(self.0.take());
+            self.0 = Some(captures);
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
+        match self {
+            Node::Test(test) => test.holds(subject, record),
+            Node::All(nodes) => nodes.iter().all(|node| node.holds(subject, record)),
+            Node::Any(nodes) => nodes.iter().any(|node| node.holds(subject, record)),
+            Node::Not(node) => !node.holds(subject, record),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
+        match &self.check {
+            Check::Text(check) => match &self.field {
+                field @ (Field::Header(_) | Field::Query(_)) => {
+                    self.values_hold(check, |visit| subject.values(field, visit), record)
+                }
+                field => subject.text(field).is_some_and(|text| self.text_holds(check, text, record)),
+            },
+            Check::Integer(check, than) => {
+                subject.integer(&self.field).is_some_and(|value| check.holds(value, *than))
+            }
+            Check::Address(network, inside) => {
+                let inside_it = subject.address(&self.field).map(|address| network.contains(address));
+                inside_it == Some(*inside)
+            }
+        }
+    }
+
+    /// Whether one of the values holds, with `any()`, or else all of them, of which there must be one.
+    fn values_hold(
+        &self,
+        check: &TextCheck,
+        values: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> bool,
+        record: &mut impl Record,
+    ) -> bool {
+        let mut holds =
+            |value: &[u8]| std::str::from_utf8(value).is_ok_and(|text| self.text_holds(check, text, record));
+        if self.any {
+            return values(&mut holds);
+        }
+        let mut some = false;
+        let one_fails = values(&mut |value| {
+            some = true;
+            !holds(value)
+        });
+        some && !one_fails
+    }
+
+    fn text_holds(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
+        if self.lower {
+            lower_case(text, |text| self.holds_as_is(check, text, record))
+        } else {
+            self.holds_as_is(check, text, record)
+        }
+    }
+
+    fn holds_as_is(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
+        let Some(length) = check.matches(text) else { return false };
+        if self.field == Field::Path && check.sets_matched_path() {
+            record.matched_path(length);
+        }
+        if let TextCheck::Regex(pattern, _) = check {
+            record.matched_regex(pattern, text);
+        }
+        true
+    }
+}
+
+/// Calls `f` with a text in lower case.
+fn lower_case<T>(text: &str, f: impl FnOnce(&str) -> T) -> T {
+    if !text.is_ascii() {
+        return f(&text.to_lowercase());
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return f(text);
+    }
+    let mut room = [0; STACK_TEXT];
+    match room.get_mut(..text.len()) {
+        Some(room) => {
+            room.copy_from_slice(text.as_bytes());
+            room.make_ascii_lowercase();
+            f(std::str::from_utf8(room).unwrap_or_default())
+        }
+        None => f(&text.to_ascii_lowercase()),
+    }
+}

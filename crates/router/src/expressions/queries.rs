@@ -1,0 +1,53 @@
+//! The arguments of a query, as OpenResty reads them.
+use std::borrow::Cow;
+
+/// Visits the values of the argument of this name until the predicate returns true; returns whether it did.
+pub(super) fn visit(query: &str, name: &str, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let own = pairs.filter(|(own, _)| !own.is_empty() && *decoded(own) == *name.as_bytes());
+    own.map(|(_, value)| decoded(value)).any(|value| visit(&value))
+}
+
+/// A text with its escapes and its plus signs decoded. What is no escape stays.
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'%', b'+', text.as_bytes()).is_none() {
+        return text.as_bytes().into();
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escape = if byte == b'%' { escape(tail) } else { None };
+        out.push(escape.unwrap_or(if byte == b'+' { b' ' } else { byte }));
+        rest = if escape.is_some() { &tail[2..] } else { tail };
+    }
+    out.into()
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escape(digits: &[u8]) -> Option<u8> {
+    let [high, low, ..] = digits else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(*high)? * 16 + digit(*low)?) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(query: &str, name: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        visit(query, name, &mut |value| {
+            found.push(String::from_utf8_lossy(value).into_owned());
+            false
+        });
+        found
+    }
+
+    #[test]
+    fn arguments_are_decoded_and_may_repeat() {
+        assert_eq!(values("a=1&b=2&a=3", "a"), ["1", "3"]);
+        assert_eq!(values("a&a=&a=x=y", "a"), ["", "", "x=y"]);
+        assert_eq!(values("%61=%20+%zz%", "a"), ["  %zz%"]);
+        assert!(values("A=1&=2&", "a").is_empty() && values("=2", "").is_empty());
+    }
+}

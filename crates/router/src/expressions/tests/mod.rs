@@ -1,0 +1,105 @@
+//! The language, case by case, and beside Kong's own implementation.
+mod agreement;
+mod generator;
+
+use super::{Connection, Expression, ExpressionError, Layer};
+use crate::pattern::Patterns;
+
+fn compile(text: &str, layer: Layer) -> Result<Expression, ExpressionError> {
+    Expression::compile(text, layer, &mut Patterns::default())
+}
+
+/// The reason why a text is refused, and where.
+fn refused(text: &str) -> (String, usize, usize) {
+    let error = compile(text, Layer::Http).err().unwrap_or_else(|| panic!("{text} is accepted"));
+    (error.reason, error.line, error.column)
+}
+
+#[test]
+fn an_error_says_what_is_wrong_and_where() {
+    let cases = [
+        ("", "expected term", 1, 1),
+        ("! a == 1", "expected term", 1, 1),
+        ("http.method == \"GET\" || ! b == 2", "expected term", 1, 25),
+        ("http.path == \"/a\" &&", "expected term", 1, 21),
+        ("http.path", "expected an operator", 1, 10),
+        ("http.path is \"/a\"", "expected an operator", 1, 11),
+        ("http.path ==", "expected a value", 1, 13),
+        ("http.path == '/a'", "expected a value", 1, 14),
+        ("http.path == \"/a", "the text has no end", 1, 14),
+        ("http.path == \"\\d\"", "there is no such escape", 1, 14),
+        ("http.path == \"/a\" http.path", "expected `&&`, `||` or the end", 1, 19),
+        ("(http.path == \"/a\"", "expected `&&`, `||` or `)`", 1, 19),
+        ("upper(http.path) == \"/a\"", "unknown transformation function: upper", 1, 1),
+        ("lower(any(http.path) == \"/a\"", "expected `)`", 1, 22),
+        ("http.path == \"/é\"\n  && net.foo == 1", "Unknown LHS field: `net.foo`", 2, 6),
+        ("http.headers.a.b == \"1\"", "Unknown LHS field", 1, 1),
+        ("http.path == 1", "Type mismatch between the LHS and RHS values of predicate", 1, 1),
+        ("net.src.ip == 10.0.0.0/8", "Type mismatch", 1, 1),
+        ("lower(net.src.port) == 1", "lower-case transformation function only supported with", 1, 1),
+        ("net.src.port ~ \"1\"", "Regex operators only supports string operands", 1, 16),
+        ("http.path ~ 1", "regex operator can only be used with String operands", 1, 13),
+        ("http.path ~ \"a(\"", "unclosed group", 1, 13),
+        ("net.src.port ^= 1", "Regex/Prefix/Postfix operators only supports string operands", 1, 1),
+        ("http.path > \"/a\"", "Greater/GreaterOrEqual/Lesser/LesserOrEqual operators only supports", 1, 1),
+        ("net.src.ip in 10.0.0.1", "In/NotIn operators only supports IP in CIDR", 1, 1),
+        ("http.path not in 10.0.0.0/8", "In/NotIn operators only supports IP in CIDR", 1, 1),
+        ("net.src.port contains 1", "Contains operator only supports string operands", 1, 1),
+        ("net.src.ip in 10.0.0.1/8", "`10.0.0.1/8`: the address of a network has no bits", 1, 15),
+        ("net.src.ip in fd00::/129", "`fd00::/129`: the prefix of an IPv6 network", 1, 15),
+        ("net.src.ip == 10.0.0.256", "`10.0.0.256` is no IP address", 1, 15),
+        ("net.src.port == 9223372036854775808", "`9223372036854775808`: number too large", 1, 17),
+        ("http.path.segments.2_1 == \"a\"", "illformed http.path.segments.* field", 1, 1),
+        ("http.path.segments.01 == \"a\"", "illformed http.path.segments.* field", 1, 1),
+        ("net.port in 10.0.0.0/8", "Unknown LHS field: `net.port`", 1, 1),
+    ];
+    for (text, reason, line, column) in cases {
+        let found = refused(text);
+        assert!(found.0.starts_with(reason) && (found.1, found.2) == (line, column), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn parentheses_may_be_nested_a_hundred_deep() {
+    let nested = |depth| format!("{}http.path == \"/\"{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(compile(&nested(100), Layer::Http).is_ok());
+    assert!(refused(&nested(101)).0.starts_with("parentheses are nested"));
+    assert!(refused(&"!(".repeat(100_000)).0.starts_with("parentheses are nested"));
+    assert!(refused(&"lower(".repeat(100_000)).0.starts_with("expected a field"));
+}
+
+#[test]
+fn streams_have_the_fields_of_connections_alone() {
+    let connection = |protocol, sni| Connection {
+        protocol,
+        sni,
+        source: ([10, 1, 2, 3], 40_000).into(),
+        destination: ([192, 0, 2, 1], 9000).into(),
+    };
+    let matches = |text: &str, connection: &Connection<'_>| {
+        compile(text, Layer::Stream).unwrap_or_else(|error| panic!("{text}: {error}")).matches(connection)
+    };
+    let tls = connection("tls", Some("a.test"));
+    assert!(matches("net.protocol == \"tls\" && tls.sni =^ \".test\"", &tls));
+    assert!(matches("net.src.ip in 10.0.0.0/8 && net.dst.port >= 0x2328", &tls));
+    assert!(matches("net.port == 9000 && net.src.ip not in fd00::/8 && net.dst.ip == 192.0.2.1", &tls));
+    assert!(
+        !matches("tls.sni != \"b.test\"", &connection("tcp", None)),
+        "a field without a value is never met"
+    );
+    assert!(compile("http.path == \"/\"", Layer::Stream).is_err());
+}
+
+#[test]
+fn or_binds_tighter_than_and() {
+    let udp = Connection {
+        protocol: "udp",
+        sni: None,
+        source: ([10, 0, 0, 1], 1).into(),
+        destination: ([10, 0, 0, 2], 2).into(),
+    };
+    let text = "net.src.port == 1 || net.src.port == 1 && net.src.port == 2";
+    assert!(!compile(text, Layer::Stream).unwrap().matches(&udp));
+    let text = "net.src.port == 2 && net.src.port == 2 || net.src.port == 1";
+    assert!(!compile(text, Layer::Stream).unwrap().matches(&udp));
+}
