@@ -20,7 +20,9 @@ pub(super) fn docker_start(args: PrepareArgs, context: &Context) -> Result<ExitC
     let loaded = context.load(args.settings.clone())?;
     let folder = make_ready(&loaded.settings, context)?;
     link_logs(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let Some(user) = User::to_become(&loaded.settings.nginx_user) else {
+    // The root of the file system is not a node's own folder.
+    let user = User::to_become(&loaded.settings.nginx_user).filter(|_| folder.parent().is_some());
+    let Some(user) = user else {
         return serve(loaded, context, |_| Ok(()));
     };
     context.say(1, &format!("continuing as {}", user.name));
@@ -131,7 +133,7 @@ mod tests {
         let kong = |gid| Some(User { name: "kong".to_owned(), uid: 1000, gid, home: "/k".to_owned() });
         assert_eq!(User::named("kong kong", passwd, group), kong(1002));
         assert_eq!(User::named("kong", passwd, group), kong(1001));
-        for absent in ["nobody", "kong nogroup", "", "kon"] {
+        for absent in ["daemon", "kong nogroup", "", "kon"] {
             assert_eq!(User::named(absent, passwd, group), None, "{absent}");
         }
     }

@@ -35,10 +35,7 @@ pub(super) fn start(args: StartArgs, context: &Context) -> Result<ExitCode, Stri
         let settings = context.load(args.settings.clone().and(args.timeouts.setting()))?.settings;
         print(&migrations::report(Task::Up, &settings, context)?.text)?;
     }
-    match loaded.settings.nginx_daemon {
-        true => in_background(&args.settings, context),
-        false => serve(loaded, context, |_| Ok(())),
-    }
+    launch(loaded, &args.settings, context)
 }
 
 /// Stops the node, if one runs, and starts it again.
@@ -50,8 +47,12 @@ pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
         context.say(1, "stopped");
     }
     make_ready(&loaded.settings, context)?;
+    launch(loaded, &args.settings, context)
+}
+
+fn launch(loaded: Loaded, args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {
     match loaded.settings.nginx_daemon {
-        true => in_background(&args.settings, context),
+        true => in_background(args, context),
         false => serve(loaded, context, |_| Ok(())),
     }
 }
