@@ -240,7 +240,7 @@ fn an_answer_in_place_of_a_response_leaves_the_connection_in_step() {
     let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], ""));
     for _ in 0..TRIES {
         let mut client = gateway.connect();
-        client.send("GET /broken HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.send("GET /broken HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
         let head = client.head().unwrap();
         if head.start != "HTTP/1.1 502 Bad Gateway" {
             assert_eq!(head.start, "HTTP/1.1 200 OK");

@@ -75,7 +75,7 @@ fn upstreams_that_cannot_be_reached() {
         ("/weightless", (503, no_peer)),
         ("/empty", (503, no_peer)),
     ] {
-        let response = gateway.get(path);
+        let response = gateway.get_with(path, "Accept: application/json\r\n");
         assert_eq!(response.status, status, "{path}");
         assert_eq!(response.json()["message"], message, "{path}");
     }

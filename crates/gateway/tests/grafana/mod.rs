@@ -127,7 +127,8 @@ fn is_plausible(query: &Query, value: f64) -> bool {
         "ms" => 60e3,
         _ => query.most,
     };
-    let least = if query.unit.is_empty() { -1.0 } else { 0.0 };
+    // Kong's dashboard counts each target once for each subsystem.
+    let least = if query.unit.is_empty() { -2.0 } else { 0.0 };
     (least..=most).contains(&value)
 }
 

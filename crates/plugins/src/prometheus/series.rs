@@ -194,18 +194,15 @@ impl Registry {
         })
     }
 
-    /// The series of entities that exist. Series that were missing at the last scrape, too, are dropped; without an
-    /// enabled configuration of the plugin all are.
+    /// The series of entities that exist, as long as a configuration of the plugin is enabled. Series that were missing at
+    /// the last scrape, too, are dropped.
     pub(super) fn collect(&self, document: &Document) -> Vec<Arc<Series>> {
-        let live = Live::of(document);
+        let (live, is_enabled) = (Live::of(document), configurations(document).any(|plugin| plugin.enabled));
         let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
         let announced: Vec<_> = collector.announced.try_iter().collect();
         collector.known.extend(announced.into_iter().map(|series| Known { series, was_missing: false }));
-        if !configurations(document).any(|plugin| plugin.enabled) {
-            collector.known.drain(..).for_each(|known| known.series.retired.store(true, Relaxed));
-        }
         collector.known.retain_mut(|known| {
-            let missing = !live.has(&known.series.key);
+            let missing = !is_enabled || !live.has(&known.series.key);
             let given_up = missing && std::mem::replace(&mut known.was_missing, missing);
             known.was_missing = missing;
             known.series.retired.store(given_up, Relaxed);
