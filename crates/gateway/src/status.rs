@@ -1,5 +1,4 @@
 //! The status API, for monitoring.
-use crate::admin;
 use crate::control::Control;
 use crate::dns_status;
 use crate::listener::{json_response, message};
@@ -14,9 +13,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Everything that the status listener serves.
-pub(crate) fn router(control: Arc<Control>) -> Router {
-    shared().route("/status/ready", get(ready)).merge(admin::upstreams()).with_state(control)
+/// Everything that the status listener serves; `upstreams` are the paths of targets and their health.
+pub(crate) fn router(control: Arc<Control>, upstreams: Router<Arc<Control>>) -> Router {
+    shared().route("/status/ready", get(ready)).merge(upstreams).with_state(control)
 }
 
 /// The paths that the Admin API serves too.

@@ -82,7 +82,7 @@ pub(crate) fn status<'l>(
         timeouts: ClientTimeouts::of(settings),
         counts: Arc::default(),
     };
-    api.serve(listeners, &status_api::router(control.clone()))
+    api.serve(listeners, &status_api::router(control.clone(), admin::upstreams()))
 }
 
 /// APISIX's Admin API.
