@@ -23,7 +23,8 @@ pub(super) fn shares(route: &Route) -> [Share; 8] {
     let prefixes = route.paths.iter().flatten().filter(|path| !is_regex(path));
     let length = prefixes.map(String::len).max().unwrap_or_default().min(MAX_LENGTH);
     let kind_bits = kinds.iter().fold(0, |bits, kind| bits << 1 | u64::from(*kind));
-    let ordered = if regex { route.regex_priority as u32 ^ 1 << 31 } else { 0 };
+    let priority = route.regex_priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+    let ordered = if regex { priority as u32 ^ 1 << 31 } else { 0 };
     let share = |part, value: i64, bits: u64, at: u32| Share { part, value, bits: bits << at };
     let flag = |part, set: bool, at| share(part, set.into(), set.into(), at);
     let count = kind_bits.count_ones();
@@ -34,7 +35,7 @@ pub(super) fn shares(route: &Route) -> [Share; 8] {
         flag(Part::PlainHosts, has_plain_hosts(route), 52),
         flag(Part::RegexPath, regex, 51),
         share(Part::Headers, headers as i64, headers as u64, 43),
-        share(Part::RegexPriority, route.regex_priority.into(), ordered.into(), 11),
+        share(Part::RegexPriority, route.regex_priority, ordered.into(), 11),
         share(Part::PathLength, length as i64, length as u64, 0),
     ]
 }
