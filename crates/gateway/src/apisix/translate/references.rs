@@ -11,7 +11,8 @@ pub(super) fn translated(value: &Json) -> Result<Json, Invalid> {
         },
         Json::Array(elements) => elements.iter().map(translated).collect::<Result<_, _>>()?,
         Json::Object(members) => {
-            let member = |(name, value): (&String, &Json)| Ok((name.clone(), translated(value)?));
+            let member =
+                |(name, value): (&String, &Json)| Ok::<_, Invalid>((name.clone(), translated(value)?));
             Json::Object(members.iter().map(member).collect::<Result<_, Invalid>>()?)
         }
         other => other.clone(),
