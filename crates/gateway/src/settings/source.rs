@@ -2,7 +2,7 @@
 use super::directives::{Advice, advice};
 use super::kong_conf;
 use super::table::{Declaration, TABLE};
-use super::value::Value;
+use super::value::{SECRET, Value};
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -260,10 +260,11 @@ impl Given {
         }
     }
 
-    /// The value of a setting as the Admin API shows it.
+    /// The value of a setting as the Admin API shows it: the reference, where it is one.
     pub(super) fn shown(&self, declaration: &Declaration) -> Json {
         let text = self.values.get(declaration.name).map_or(declaration.default, |given| &given.text);
-        (declaration.shown)(text)
+        let shown = (declaration.shown)(text);
+        if is_reference(text) && shown != SECRET { text.into() } else { shown }
     }
 
     /// Where the value of a setting was given.

@@ -427,7 +427,7 @@ settings! {
     /// Seconds beyond `vault_hcv_ttl` for which a secret that cannot be fetched any more is used; without it, there is no
     /// limit.
     vault_hcv_resurrect_ttl: Option<u32> = "";
-    /// How often secrets of vaults are read again. If one has changed, the configuration is compiled with it.
+    /// How often secrets of vaults are read again; `0` is never. If one has changed, the configuration is compiled with it.
     vault_rotation_interval: Duration = "60s";
     /// How long requests in flight may take to finish when the node stops.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";

@@ -211,6 +211,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_stale_when_it_came_is_staler_now() {
+        let overdue = Duration::from_secs(4);
+        let late = Term { overdue, ..term(0, "stale-if-error=5, stale-while-revalidate=5") };
+        for (elapsed, answers) in [(0, true), (1, true), (2, false)] {
+            let elapsed = Duration::from_secs(elapsed);
+            assert_eq!(late.answers_errors(elapsed, &asked("")), answers, "{elapsed:?}");
+        }
+        assert_eq!(late.reuse(Duration::ZERO, &asked("")), Reuse::AnswerAndRevalidate);
+        assert_eq!(late.reuse(Duration::from_secs(1), &asked("")), Reuse::Validate);
+    }
+
+    #[test]
     fn only_the_first_age_counts_and_only_if_it_is_one() {
         for (lines, expected) in [
             (&["7200, 0"][..], 7200),

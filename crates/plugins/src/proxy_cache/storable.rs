@@ -8,8 +8,14 @@ use super::media_type::MediaType;
 use std::time::{Duration, Instant, SystemTime};
 use weir_plugin::{Exchange, Headers, Known, KnownSet};
 
-/// Headers that are not stored: credentials, and those that are set again for each response.
-const UNSTORED: KnownSet = KnownSet::of(&[Known::ProxyAuthorization, Known::SetCookie]);
+/// Headers that are not stored: credentials, those of a connection, and those that are set again for each response.
+const UNSTORED: KnownSet = KnownSet::of(&[
+    Known::ProxyAuthorization,
+    Known::SetCookie,
+    Known::Connection,
+    Known::Trailer,
+    Known::Upgrade,
+]);
 const UNSTORED_NAMES: [&str; 5] =
     ["Age", "X-Cache-Status", "X-Cache-Key", "Proxy-Authenticate", "Proxy-Authentication-Info"];
 

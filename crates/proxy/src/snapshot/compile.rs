@@ -98,17 +98,19 @@ impl Compiler {
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
         let last = self.retained.get::<Last>();
         let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let resolved = self.retained.get::<Vaults>().resolve(document, self.plugins);
+        let vaults = self.retained.get::<Vaults>();
+        let mut resolved = vaults.resolve(document, self.plugins);
+        let secretive = std::mem::take(&mut resolved.secretive);
         let document = &*resolved.document;
         let users = last.users(document);
-        let compilation =
-            Compilation { secretive: resolved.secretive, ..Compilation::new(self, document, users) };
+        let compilation = Compilation { secretive, ..Compilation::new(self, document, users) };
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
                 self.retained.get::<TargetStates>().keep_those_of(document);
+                vaults.keep_those_of(&resolved);
                 Ok(last.keep(parts))
             }
             (errors, _) => Err(errors),

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod precedence;
+mod secrets;
 
 use super::chain::Own;
 use super::*;
