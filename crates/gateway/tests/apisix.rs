@@ -405,7 +405,7 @@ fn stream_routes_lead_connections_to_their_upstream() {
     let put = admin("PUT", "stream_routes/1?wait=true", &route.to_string());
     assert_eq!((put.status, &put.json()["value"]["name"]), (201, &"http".into()), "{}", put.text());
     let answer = ask(gateway.stream(0), "GET", "/", "", "");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hi"));
+    assert_eq!((answer.status, answer.text()), (200, "hi"));
     assert_eq!(admin("GET", "stream_routes", "").json()["total"], 1);
     let used = admin("DELETE", "services/s", "");
     assert_eq!(used.status, 400, "{}", used.text());
