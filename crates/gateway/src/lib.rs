@@ -72,7 +72,8 @@ impl Gateway {
             },
         });
         done.unwrap_or_else(|message| {
-            let introduction = if program == Program::Kong { "Error: " } else { "" };
+            let is_introduced = program != Program::Kong || message.starts_with("Error: ");
+            let introduction = if is_introduced { "" } else { "Error: " };
             // Nothing is left to do when even this cannot be written.
             let _ = writeln!(io::stderr(), "{introduction}{message}");
             ExitCode::FAILURE

@@ -16,7 +16,7 @@ same setting, the first of these counts:
 5. the file named by `--conf`, in the format of kong.conf: `log_level = debug`. Without either flag, that is
    `/etc/kong/kong.conf` or `/etc/kong.conf`, if there is one. A line that means nothing here is named in a warning.
 
-A variable that ends in `_FILE` [names a file](commands.md#where-settings-come-from) that holds the value. What becomes of
+A variable that ends in `_FILE` [names a file](commands.md#where-settings-come-from) that holds the value. What happens to
 [directives of nginx](deployment.md#directives-of-nginx) depends on the directive.
 
 Lists are written with commas, `\"10.0.0.0/8, fd00::/8\"`, or in the file also as arrays. An empty environment variable
