@@ -1,9 +1,16 @@
-//! The command line.
-use crate::commands::CompareArgs;
-use crate::settings::{Flag, Sources};
-use clap::{Args, Parser, Subcommand};
+//! The command line: Weir's own commands, and those of Kong.
+mod kong;
+mod program;
+
+pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
+pub(crate) use program::Program;
+
+use crate::commands::{CompareArgs, Rival};
+use crate::settings::{self, Flag, Sources};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An API gateway that reads Kong's configuration.
 #[derive(Debug, Parser)]
@@ -11,18 +18,47 @@ use std::path::PathBuf;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print what is done; twice, or as `--vv`, also which settings are given.
+    #[arg(short = 'v', long = "v", global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// As `-v -v`.
+    #[arg(long = "vv", global = true, hide = true)]
+    debug: bool,
+}
+
+impl Cli {
+    /// How much is printed about what is done: nothing, what is done, or also the settings.
+    pub(crate) fn verbosity(&self) -> u8 {
+        if self.debug { 2 } else { self.verbose }
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the access log; SIGTERM, SIGQUIT and SIGINT drain, a
     /// second one stops at once.
-    Run(SettingsArgs),
-    /// Check declarative files: every error as `file:line:column: message`.
+    Run(RunArgs),
+    /// Start a node in the background: returns once it serves. With `nginx_daemon=off` it stays in the foreground.
+    Start(StartArgs),
+    /// Stop the running node at once.
+    Stop(NodeArgs),
+    /// Stop the running node, if there is one, and start it again.
+    Restart(PrepareArgs),
+    /// Report whether the node serves.
+    Health(NodeArgs),
+    /// Check the settings and create the node's folder.
+    Prepare(PrepareArgs),
+    /// Prepare the folder and serve in the foreground, as the command of a container.
+    DockerStart(PrepareArgs),
+    /// Check declarative files and kong.conf: every error as `file:line:column: message`.
     Check {
-        /// The files, YAML or JSON; `-` is the standard input.
-        #[arg(required = true)]
+        /// The files, YAML or JSON, or kong.conf; `-` is the standard input. A URL such as `http://kong:8001` is the Admin API
+        /// of a Kong, whose configuration is checked. Without any, `/etc/kong/kong.conf`.
         files: Vec<PathBuf>,
+        /// Say for each entity, field, plugin and setting whether it works as in this gateway; fails if something is
+        /// missing here.
+        #[arg(long, value_name = "GATEWAY")]
+        against: Option<Rival>,
         #[command(flatten)]
         settings: CheckArgs,
     },
@@ -31,9 +67,9 @@ pub(crate) enum Command {
     /// Send the same requests to two gateways, and report how their responses differ.
     Compare(CompareArgs),
     /// Make the running node read its declarative file again; fails with the errors if the file is invalid.
-    Reload(NodeArgs),
+    Reload(ReloadArgs),
     /// Make the running node drain and stop; waits until it has.
-    Quit(NodeArgs),
+    Quit(QuitArgs),
     /// Serve a sample configuration with a built-in upstream, and print requests to try.
     Demo(SettingsArgs),
     /// Serve the demo's upstream alone, which echoes requests.
@@ -54,10 +90,30 @@ pub(crate) enum Command {
     /// Read secrets that configurations refer to.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Hybrid mode's certificate.
+    #[command(subcommand)]
+    Hybrid(HybridCommand),
     /// Print the manual of all settings.
     Settings,
     /// Print the version.
-    Version,
+    Version {
+        /// Print the versions of what it is made of, too.
+        #[arg(short, long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HybridCommand {
+    /// Generate a certificate for the nodes of hybrid mode.
+    #[command(name = "gen_cert")]
+    GenCert {
+        /// The files of the certificate and of its key.
+        files: Vec<PathBuf>,
+        /// For how many days it is valid.
+        #[arg(short, long)]
+        days: Option<u32>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,19 +136,41 @@ pub(crate) enum VaultCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrationsCommand {
     /// Create the tables.
-    Bootstrap(StoreArgs),
+    Bootstrap(MigrationArgs),
     /// Migrate the tables of an older version.
-    #[command(alias = "finish")]
-    Up(StoreArgs),
+    Up(MigrationArgs),
+    /// Complete migrations after `up`, of which there are none.
+    Finish(MigrationArgs),
     /// Report the state of the tables; fails unless they can be used as they are.
-    #[command(alias = "list")]
-    Status(StoreArgs),
+    Status(MigrationArgs),
+    /// The same: exits with 3 if there are no tables, and with 5 if they must be migrated.
+    List(MigrationArgs),
+    /// Remove the tables, and all that is in them.
+    Reset(MigrationArgs),
+    /// Kong Enterprise's counters of entities, of which there are none.
+    #[command(name = "reinitialize-workspace-entity-counters")]
+    ReinitializeWorkspaceEntityCounters(MigrationArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// Write an example of a declarative file.
+    Init {
+        /// The file, which must not exist yet.
+        #[arg(default_value = "kong.yml")]
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Check a declarative file.
+    Parse {
+        /// The file, YAML or JSON; `-` is the standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
     /// Import a declarative file; its entities replace those with the same ids.
-    #[command(name = "db_import")]
+    #[command(name = "db_import", alias = "db-import")]
     DbImport {
         /// The file, YAML or JSON; `-` is the standard input.
         file: PathBuf,
@@ -100,36 +178,63 @@ pub(crate) enum ConfigCommand {
         store: StoreArgs,
     },
     /// Export everything to a declarative file, which must not exist yet.
-    #[command(name = "db_export")]
+    #[command(name = "db_export", alias = "db-export")]
     DbExport {
         /// The file; `-` is the standard output.
         #[arg(default_value = "kong.yml")]
         file: PathBuf,
+        /// Who is to read the file; what Kong 3.9 lacks is left out for it, and named on the standard error.
+        #[arg(long = "for", value_name = "GATEWAY", value_enum, default_value = "weir")]
+        target: ExportTarget,
         #[command(flatten)]
         store: StoreArgs,
     },
 }
 
+/// The gateway that an exported file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTarget {
+    Weir,
+    Kong,
+}
+
 impl MigrationsCommand {
-    /// Which database is meant.
-    pub(crate) fn store(&self) -> &StoreArgs {
-        let (MigrationsCommand::Bootstrap(store)
-        | MigrationsCommand::Up(store)
-        | MigrationsCommand::Status(store)) = self;
-        store
+    /// Which tables are meant, and how.
+    pub(crate) fn args(&self) -> &MigrationArgs {
+        let (MigrationsCommand::Bootstrap(args)
+        | MigrationsCommand::Up(args)
+        | MigrationsCommand::Finish(args)
+        | MigrationsCommand::Status(args)
+        | MigrationsCommand::List(args)
+        | MigrationsCommand::Reset(args)
+        | MigrationsCommand::ReinitializeWorkspaceEntityCounters(args)) = self;
+        args
     }
 }
 
 impl ConfigCommand {
     /// Which database is meant.
     pub(crate) fn store(&self) -> &StoreArgs {
-        let (ConfigCommand::DbImport { store, .. } | ConfigCommand::DbExport { store, .. }) = self;
+        let (ConfigCommand::Init { store, .. }
+        | ConfigCommand::Parse { store, .. }
+        | ConfigCommand::DbImport { store, .. }
+        | ConfigCommand::DbExport { store, .. }) = self;
         store
     }
 }
 
-/// Where the settings come from.
+/// A node to run.
 #[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Leave the terminal once the node serves: how `weir start` runs it.
+    #[arg(long, hide = true)]
+    pub(crate) detach: bool,
+}
+
+/// Where the settings come from.
+#[derive(Debug, Clone, Args)]
 pub(crate) struct SettingsArgs {
     /// The declarative file to serve, as `--set declarative_config=…`.
     #[arg(long, value_name = "FILE")]
@@ -137,8 +242,12 @@ pub(crate) struct SettingsArgs {
     /// A file of settings, in TOML.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
+    /// A file of settings, in the format of kong.conf. Without any file `/etc/kong/kong.conf` or `/etc/kong.conf` is read,
+    /// if there is one.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    conf: Option<PathBuf>,
     /// The node's own folder, as `--set prefix=…`.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     prefix: Option<String>,
     /// One setting; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
@@ -177,13 +286,16 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Which node is meant.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct NodeArgs {
     /// The file of settings that the node was started with.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
+    /// The same, in the format of kong.conf.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    conf: Option<PathBuf>,
     /// The node's own folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     prefix: Option<String>,
 }
 
@@ -193,8 +305,11 @@ pub(crate) struct StoreArgs {
     /// The file of settings that nodes are started with.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
+    /// The same, in the format of kong.conf.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    conf: Option<PathBuf>,
     /// The node's own folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     prefix: Option<String>,
     /// One setting, such as `pg_host`; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
@@ -202,33 +317,77 @@ pub(crate) struct StoreArgs {
 }
 
 impl From<StoreArgs> for SettingsArgs {
-    fn from(StoreArgs { settings, prefix, set }: StoreArgs) -> Self {
-        SettingsArgs { config: None, settings, prefix, set }
+    fn from(StoreArgs { settings, conf, prefix, set }: StoreArgs) -> Self {
+        SettingsArgs { config: None, settings, conf, prefix, set }
     }
 }
 
 impl From<CheckArgs> for SettingsArgs {
     fn from(CheckArgs { settings, set }: CheckArgs) -> Self {
-        SettingsArgs { config: None, settings, prefix: None, set }
+        SettingsArgs { config: None, settings, conf: None, prefix: None, set }
     }
 }
 
 impl From<NodeArgs> for SettingsArgs {
-    fn from(NodeArgs { settings, prefix }: NodeArgs) -> Self {
-        SettingsArgs { config: None, settings, prefix, set: Vec::new() }
+    fn from(NodeArgs { settings, conf, prefix }: NodeArgs) -> Self {
+        SettingsArgs { config: None, settings, conf, prefix, set: Vec::new() }
     }
 }
 
 impl SettingsArgs {
+    /// Those of the environment and of this file alone: TOML by its name, otherwise a kong.conf.
+    pub(crate) fn of_file(file: PathBuf) -> SettingsArgs {
+        let (settings, conf) = match file.extension().is_some_and(|extension| extension == "toml") {
+            true => (Some(file), None),
+            false => (None, Some(file)),
+        };
+        SettingsArgs { config: None, settings, conf, prefix: None, set: Vec::new() }
+    }
+
+    /// Adds a setting.
+    pub(crate) fn and(mut self, setting: Option<(String, String)>) -> SettingsArgs {
+        self.set.extend(setting);
+        self
+    }
+
+    /// Names the folder.
+    pub(crate) fn in_prefix(mut self, prefix: &Path) -> SettingsArgs {
+        self.prefix = Some(prefix.display().to_string());
+        self
+    }
+
     /// The settings' sources: these flags, and the environment.
-    pub(crate) fn sources(self) -> Sources {
+    pub(crate) fn sources(self, program: Program) -> Sources {
         let named = [("--config", "declarative_config", self.config), ("--prefix", "prefix", self.prefix)];
         let named = named.into_iter().filter_map(|(written, name, value)| {
             Some(Flag { written: written.to_owned(), name: name.to_owned(), value: value? })
         });
         let set =
             self.set.into_iter().map(|(name, value)| Flag { written: format!("--set {name}"), name, value });
-        Sources { flags: set.chain(named).collect(), environment: environment(), file: self.settings }
+        let no_file = self.conf.is_none() && self.settings.is_none();
+        Sources {
+            flags: set.chain(named).collect(),
+            environment: environment(),
+            kong_conf: self.conf.or_else(|| settings::default_kong_conf().filter(|_| no_file)),
+            file: self.settings,
+            as_kong: program == Program::Kong,
+        }
+    }
+
+    /// The options that stand for these, for another process.
+    pub(crate) fn options(&self) -> Vec<OsString> {
+        let option = |name: &str, value: Option<OsString>| value.map(|value| [OsString::from(name), value]);
+        let path = |path: &Option<PathBuf>| path.clone().map(OsString::from);
+        let text = |text: &Option<String>| text.clone().map(OsString::from);
+        let named = [
+            option("--config", text(&self.config)),
+            option("--settings", path(&self.settings)),
+            option("--conf", path(&self.conf)),
+            option("--prefix", text(&self.prefix)),
+        ];
+        let set =
+            self.set.iter().map(|(name, value)| [OsString::from("--set"), format!("{name}={value}").into()]);
+        named.into_iter().flatten().chain(set).flatten().collect()
     }
 }
 

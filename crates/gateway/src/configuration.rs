@@ -39,6 +39,8 @@ pub(crate) enum Origin {
     File(PathBuf),
     /// In the setting `declarative_config_string`.
     Setting(String),
+    /// Behind the Admin API of a running gateway, as JSON.
+    AdminApi { url: String, text: String },
     /// Nowhere: nothing is declared.
     Nowhere,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::File(path) => path.display().fmt(f),
             Origin::Setting(_) => f.write_str("declarative_config_string"),
+            Origin::AdminApi { url, .. } => f.write_str(url),
             Origin::Nowhere => f.write_str("configuration"),
         }
     }
@@ -56,25 +59,31 @@ impl fmt::Display for Origin {
 impl Origin {
     fn text(&self) -> Result<Cow<'_, str>, String> {
         match self {
-            Origin::Setting(text) => Ok(Cow::Borrowed(text)),
+            Origin::Setting(text) | Origin::AdminApi { text, .. } => Ok(Cow::Borrowed(text)),
             Origin::Nowhere => Ok(Cow::Borrowed("_format_version: '3.0'")),
             Origin::File(path) => read_text(path).map(Cow::Owned).map_err(|error| unreadable(path, &error)),
         }
     }
 
     /// Reads the text again, to find locations in it; standard input can be read only once.
-    fn text_again(&self) -> Option<Cow<'_, str>> {
+    pub(crate) fn text_again(&self) -> Option<Cow<'_, str>> {
         if self.path() == Some(Path::new("-")) { None } else { self.text().ok() }
+    }
+
+    /// Whether lines and columns of the text mean something to its reader.
+    pub(crate) fn has_places(&self) -> bool {
+        !matches!(self, Origin::AdminApi { .. })
     }
 
     fn path(&self) -> Option<&Path> {
         if let Origin::File(path) = self { Some(path) } else { None }
     }
 
-    fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> Format {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
             Origin::Setting(text) => text.trim_start().starts_with('{'),
+            Origin::AdminApi { .. } => true,
             Origin::Nowhere => false,
         };
         if is_json { Format::Json } else { Format::Yaml }

@@ -29,8 +29,9 @@ mod start_error;
 mod status;
 mod store;
 
-use clap::Parser;
-use cli::Cli;
+use clap::{CommandFactory, FromArgMatches};
+use cli::{Cli, Program};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugin::Definition;
@@ -61,14 +62,37 @@ impl Gateway {
         self.plugins.sort_by_key(|plugin| std::cmp::Reverse(plugin.priority));
         // Configurations refer to plugins for as long as the process runs.
         let definitions = self.plugins.leak();
-        let done = admin::plugin_conflicts::check(definitions)
-            .and_then(|()| commands::perform(Cli::parse().command, definitions));
+        let command_line: Vec<OsString> = std::env::args_os().collect();
+        let program = Program::of(&command_line);
+        let done = admin::plugin_conflicts::check(definitions).and_then(|()| match program {
+            Program::Entrypoint => commands::entrypoint(command_line),
+            _ => match parse(program, command_line) {
+                Ok(cli) => commands::perform(cli, program, definitions),
+                Err(code) => Ok(code),
+            },
+        });
         done.unwrap_or_else(|message| {
+            let introduction = if program == Program::Kong { "Error: " } else { "" };
             // Nothing is left to do when even this cannot be written.
-            let _ = writeln!(io::stderr(), "{message}");
+            let _ = writeln!(io::stderr(), "{introduction}{message}");
             ExitCode::FAILURE
         })
     }
+}
+
+/// Reads the command line; what is wrong with it, or help, is printed. Kong exits with 1 where others do with 2.
+fn parse(program: Program, command_line: Vec<OsString>) -> Result<Cli, ExitCode> {
+    let command = Cli::command().name(program.command()).bin_name(program.command());
+    let parsed = command.try_get_matches_from(command_line).and_then(|words| Cli::from_arg_matches(&words));
+    parsed.map_err(|error| {
+        // As above.
+        let _ = error.print();
+        match error.exit_code() {
+            0 => ExitCode::SUCCESS,
+            _ if program == Program::Kong => ExitCode::FAILURE,
+            code => ExitCode::from(code.try_into().unwrap_or(1)),
+        }
+    })
 }
 
 impl Default for Gateway {

@@ -1,9 +1,9 @@
 //! The prefix, a node's own folder: the pid file, whose lock excludes a second node, and the command socket.
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags, access};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The longest path of a socket that the kernel accepts, in bytes.
@@ -65,9 +65,47 @@ pub(crate) fn or_default(given: Option<PathBuf>) -> Result<PathBuf, PrefixError>
     given.or_else(default).ok_or(PrefixError::None)
 }
 
+/// Whether this process can use a folder, or create it.
+pub(crate) fn is_usable(folder: &Path) -> bool {
+    let there = folder.ancestors().find(|folder| folder.exists());
+    there.is_some_and(|folder| folder.is_dir() && access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+}
+
+/// The folder of logs, created if needed: where those are that go to standard error while a node is in the foreground.
+pub(crate) fn logs(prefix: &Path) -> Result<PathBuf, PrefixError> {
+    let path = prefix.join("logs");
+    match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(PrefixError::Io { path, error }),
+    }
+}
+
+/// Removes the sockets that a process has left behind in a folder that no node uses; returns their names.
+pub(crate) fn remove_sockets(prefix: &Path) -> Result<Vec<String>, PrefixError> {
+    let failed = |error| PrefixError::Io { path: prefix.to_owned(), error };
+    let mut removed = Vec::new();
+    for entry in fs::read_dir(prefix).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_socket() {
+            fs::remove_file(entry.path()).map_err(failed)?;
+            removed.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    Ok(removed)
+}
+
 /// Where the socket for commands is.
 pub(crate) fn socket(prefix: &Path) -> PathBuf {
     prefix.join("weir.sock")
+}
+
+/// Creates the folder if needed.
+pub(crate) fn create(folder: &Path) -> Result<(), PrefixError> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(PrefixError::NotAFolder(folder.to_owned()));
+    }
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|error| PrefixError::Io { path: folder.to_owned(), error })
 }
 
 /// The folder, held by this process until it ends.
@@ -89,10 +127,7 @@ impl Prefix {
         if socket(&folder).as_os_str().len() > MAX_SOCKET_PATH_LEN {
             return Err(PrefixError::TooLong(folder));
         }
-        if folder.exists() && !folder.is_dir() {
-            return Err(PrefixError::NotAFolder(folder));
-        }
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
+        create(&folder)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -90,6 +90,7 @@ fn check(gateway: &Gateway, name: &str, step: &Json) {
 fn cases() {
     let upstream = Upstream::answering(OK);
     let cases = include_str!("cases/apisix.json").replace("UPSTREAM", &upstream.address.to_string());
+    let cases = cases.replace("X-API-KEY: KEY", &format!("X-API-KEY: {KEY}"));
     let cases: Vec<Json> = serde_json::from_str(&cases).unwrap();
     assert!(cases.len() > 8);
     for case in cases {
@@ -245,9 +246,9 @@ fn a_standalone_file_is_checked() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(check(STANDALONE.replace("UPSTREAM", "a.test:80").as_str()), (true, String::new()));
-    let (good, errors) = check("routes:\n  - uri: /a\n    vars: [[arg_a, ==, b]]\n#END\n");
+    let (good, errors) = check("routes:\n  - uri: /a\n    script: x\n#END\n");
     assert!(
-        !good && errors.contains("apisix.yaml:3:5: routes[0].vars: is not available here; leave it out"),
+        !good && errors.contains("apisix.yaml:3:5: routes[0].script: is not available here; leave it out"),
         "{errors}"
     );
 }
@@ -386,4 +387,28 @@ fn what_is_nested_too_deeply_is_refused() {
     assert_eq!(refused.status, 400);
     let message = refused.json()["error_msg"].as_str().unwrap().to_owned();
     assert!(message.contains("nested deeper than 61 levels"), "{message}");
+}
+
+#[test]
+fn stream_routes_lead_connections_to_their_upstream() {
+    let upstream = Upstream::answering(OK);
+    let gateway = with_apisix(Gateway::empty()).set("stream_listen", "127.0.0.1:0").start();
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let admin = |method: &str, path: &str, body: &str| {
+        ask(gateway.apisix_admin(), method, &format!("/apisix/admin/{path}"), &key, body)
+    };
+    let service =
+        serde_json::json!({ "upstream": { "scheme": "tcp", "nodes": { upstream.address.to_string(): 1 } } });
+    assert_eq!(admin("PUT", "services/s", &service.to_string()).status, 201);
+    let route =
+        serde_json::json!({ "server_port": gateway.stream(0).port(), "service_id": "s", "name": "http" });
+    let put = admin("PUT", "stream_routes/1?wait=true", &route.to_string());
+    assert_eq!((put.status, &put.json()["value"]["name"]), (201, &"http".into()), "{}", put.text());
+    let answer = ask(gateway.stream(0), "GET", "/", "", "");
+    assert_eq!((answer.status, answer.text()), (200, "hi"));
+    assert_eq!(admin("GET", "stream_routes", "").json()["total"], 1);
+    let used = admin("DELETE", "services/s", "");
+    assert_eq!(used.status, 400, "{}", used.text());
+    assert_eq!(admin("DELETE", "stream_routes/1", "").status, 200);
+    assert_eq!(admin("DELETE", "services/s", "").status, 200);
 }

@@ -125,6 +125,45 @@ fn the_file_is_its_users_alone_whatever_the_umask_and_no_link_is_followed() {
     assert_eq!(fs::read_to_string(database.folder.path().join("kong.yml")).unwrap(), FILE);
 }
 
+#[test]
+fn a_file_for_kong_lacks_what_kong_lacks() {
+    let database = Database::in_sqlite();
+    let file = "_format_version: \"3.0\"\nservices:\n- {name: db, host: db.test, protocol: tcp, proxy_protocol: v2}\n\
+                consumer_groups:\n- {name: gold}\nplugins:\n- {name: forward-auth, config: {url: \"http://a.test\"}}\n\
+                - name: rate-limiting\n  config: {minute: 5, window_type: sliding, policy: redis, redis: {cluster_nodes: [{ip: \
+                10.0.0.1}]}}\n- {name: zipkin, config: {header_type: instana}}\n";
+    fs::write(database.folder.path().join("kong.yml"), file).unwrap();
+    database.succeeds(&["config", "db_import", "kong.yml"]);
+    let output = database.run(&["config", "db_export", "-", "--for", "kong"]);
+    let (text, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{said}");
+    let lacking = [
+        "proxy_protocol",
+        "window_type",
+        "cluster_",
+        "sentinel_",
+        "forward-auth",
+        "instana",
+        "consumer_groups",
+    ];
+    assert!(lacking.iter().all(|name| !text.contains(name)), "{text}");
+    assert!(["minute: 5", "name: db", "name: zipkin"].iter().all(|kept| text.contains(kept)), "{text}");
+    for line in [
+        "service `db`: `proxy_protocol`",
+        "consumer_group `gold`",
+        "plugin `forward-auth`",
+        "plugin `rate-limiting`: `config.window_type`",
+        "plugin `rate-limiting`: `config.redis.cluster_nodes`",
+        "plugin `zipkin`: `config.header_type: \"instana\"`",
+    ] {
+        assert!(
+            said.contains(&format!("left out, because Kong 3.9 lacks it: {line}\n")),
+            "no {line} in {said}"
+        );
+    }
+    assert!(database.succeeds(&["config", "db_export", "-"]).contains("proxy_protocol: v2"));
+}
+
 fn mode(file: &std::path::Path) -> u32 {
     std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file).unwrap().permissions()) & 0o777
 }

@@ -205,11 +205,8 @@ fn stream_route(name: &str, upstream: &Upstream, fields: &Value) -> Value {
 
 #[test]
 fn connections_of_streams_meet_expressions() {
-    let [low, high, old] = ["low", "high", "old"].map(|name| {
-        Upstream::start(move |mut peer, _| {
-            peer.send(name);
-        })
-    });
+    let [low, high, old] =
+        ["low", "high", "old"].map(|name| Upstream::start(move |mut peer, _| _ = peer.send(name)));
     let services = json!([
         stream_route(
             "low",

@@ -74,11 +74,19 @@ fn heads_are_translated() {
     assert_eq!(said.status(), 200);
     assert_eq!(said.headers()["via"], "1.1 weir");
     let lines: Vec<&str> = said.body().lines().collect();
-    for line in ["Cookie: a=1; b=2", "x-twice: 1", "x-twice: 2", "X-Forwarded-Host: shop.test", "Via: 2 weir"]
-    {
+    let expected = [
+        "Cookie: a=1; b=2",
+        "x-twice: 1",
+        "x-twice: 2",
+        "X-Forwarded-Host: shop.test",
+        "Via: 2 weir",
+        "TE: trailers",
+        "Connection: TE",
+    ];
+    for line in expected {
         assert!(lines.contains(&line), "no {line} in {lines:#?}");
     }
-    assert!(!said.body().to_lowercase().contains("\nte:") && !said.body().contains("forged"), "{lines:#?}");
+    assert!(!said.body().contains("forged"), "{lines:#?}");
 }
 
 #[test]

@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
 mod admin;
+mod admin_compatibility;
 mod admin_node;
 mod admin_safety;
+mod against;
 mod answers;
 mod apisix;
 mod balancing;
@@ -15,6 +17,7 @@ mod broken_off;
 mod cache_conformance;
 mod caching;
 mod capacity;
+mod commands;
 mod compare;
 mod consumer_groups;
 mod control_listeners;

@@ -12,20 +12,21 @@ const EMPTY: &str = "_format_version: \"3.0\"\n";
 fn the_environment_of_a_kong_container_is_a_drop_in() {
     let gateway = Gateway::builder(EMPTY)
         .env("KONG_DATABASE", "off")
-        .env("KONG_PG_BACKLOG", "16")
+        .env("KONG_PG_BACKLOG", "16384")
         .env("KONG_ROLE", "data_plane")
         .env("KONG_STREAM_LISTEN", "127.0.0.1:0 reuseport backlog=64")
         .env("KONG_PROXY_STREAM_ACCESS_LOG", "logs/streams.log basic")
         .env("KONG_NGINX_SPROXY_PROXY_PROTOCOL", "on")
         .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
         .env("KONG_NGINX_DAEMON", "off")
+        .env("KONG_NGINX_PROXY_GZIP", "on")
         .env("KONG_LOG_LEVLE", "info")
         .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
         .env("KONG_PROXY_LISTEN", "0.0.0.0:1")
         .start();
     assert_ne!(gateway.proxy().port(), 1, "a flag wins over the environment");
     let log = gateway.log();
-    for variable in ["KONG_PG_BACKLOG", "KONG_NGINX_DAEMON"] {
+    for variable in ["KONG_PG_BACKLOG", "KONG_NGINX_PROXY_GZIP"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
     for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_NGINX_SPROXY_PROXY_PROTOCOL is ignored: write"]
@@ -39,7 +40,8 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     }
     assert!(log.contains("KONG_LOG_LEVLE has no meaning here and is ignored: did you mean KONG_LOG_LEVEL?"));
     assert_eq!(log.matches("did you mean").count(), 1, "{log}");
-    assert!(!log.contains("16") && !log.contains("KONG_DATABASE"), "{log}");
+    assert!(!log.contains("16384") && !log.contains("KONG_DATABASE"), "{log}");
+    assert!(!log.contains("KONG_NGINX_DAEMON"), "{log}");
 }
 
 #[test]

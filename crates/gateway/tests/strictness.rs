@@ -55,7 +55,8 @@ fn malformed_requests_are_refused_and_none_of_their_bytes_forwarded() {
         assert!(client.is_closed(), "{}", case.name);
         if case.status != 200 {
             assert_eq!(response.header("x-kong-request-id").map(str::len), Some(32), "{}", case.name);
-            assert!(response.json()["message"].is_string(), "{}: {}", case.name, response.text());
+            let has_id = response.text().contains("request_id");
+            assert!(has_id, "{}: {}", case.name, response.text());
         }
     }
     let seen = seen.lock().unwrap();
@@ -173,7 +174,9 @@ fn the_body_of_a_request_that_a_plugin_refuses_is_discarded() {
     client.send(format!("POST /sized HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 9 * 1024 * 1024));
     let response = client.response();
     assert_eq!((response.status, response.header("connection")), (413, Some("close")), "within bounds");
-    assert!(seen.lock().unwrap().iter().all(|request| request.head.start.starts_with("GET /open")));
+    let seen = seen.lock().unwrap();
+    let starts: Vec<_> = seen.iter().map(|request| &*request.head.start).collect();
+    assert_eq!(starts, ["GET / HTTP/1.1"; 2]);
 }
 
 #[test]
@@ -260,27 +263,33 @@ fn large_client_header_buffers_bound_heads_targets_and_fields() {
         format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", field.repeat(count))
     };
     for (setting, cases) in [
-        ("", [(target(8192), 200), (target(8193), 414), (field(60_000), 200), (fields(7, 10_000), 431)]),
-        ("4 1k", [(target(1024), 200), (target(1025), 414), (field(1025), 431), (fields(5, 1000), 431)]),
-        ("4 16k", [(target(16_384), 200), (target(16_385), 414), (field(16_384), 200), (field(16_385), 431)]),
+        ("4 8k", [(target(8192), 200), (target(8193), 414), (field(8192), 200), (field(8193), 400)]),
+        ("4 1k", [(target(1024), 200), (target(1025), 414), (field(1025), 400), (fields(5, 1000), 400)]),
+        ("4 16k", [(target(16_384), 200), (target(16_385), 414), (field(16_384), 200), (field(16_385), 400)]),
         (
             "16 16k",
             [
                 (fields(250, 1000), 200),
                 (fields(25, 10_000), 200),
-                (field(16_385), 431),
-                (fields(40, 10_000), 431),
+                (field(16_385), 400),
+                (fields(40, 10_000), 400),
             ],
         ),
     ] {
-        let gateway =
-            Gateway::builder(&document).set("nginx_http_large_client_header_buffers", setting).start();
+        // The first is the default, too.
+        let builder = Gateway::builder(&document);
+        let gateway = match setting {
+            "4 8k" => builder.start(),
+            other => builder.set("nginx_http_large_client_header_buffers", other).start(),
+        };
         for (at, (request, status)) in cases.into_iter().enumerate() {
             let mut client = gateway.connect();
             // In two parts, the second of which comes when the first may have filled a buffer.
             let (first, second) = request.split_at(request.len() - 3);
             let response = client.send(first).send(second).response();
             assert_eq!(response.status, status, "{setting}: case {at}");
+            let too_large = response.text().contains("Request header or cookie too large");
+            assert_eq!(too_large, status == 400, "{setting}: case {at}");
             if status == 200 {
                 let least = request.len() * 9 / 10;
                 assert!(response.body.len() > least, "{setting}: case {at}: {} bytes", response.body.len());

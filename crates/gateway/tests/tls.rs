@@ -54,6 +54,15 @@ fn the_certificate_follows_the_server_name_in_kong_s_order() {
 }
 
 #[test]
+fn a_certificate_whose_rsa_key_is_too_short_is_not_presented() {
+    let weak = certificate(&Identity::rsa("weak.test", 1024), &["weak.test"]);
+    let gateway = Gateway::start(&format!("_format_version: \"3.0\"\ncertificates:\n{weak}"));
+    let said = handshake(gateway.proxy_ssl(), &["-servername", "weak.test"]);
+    assert!(said.contains("subject=CN=localhost\n"), "{said}");
+    assert!(gateway.log().contains("an RSA key of 1024 bits"), "{}", gateway.log());
+}
+
+#[test]
 fn a_key_of_another_certificate_is_refused_at_its_place() {
     let (one, other) = (Identity::new("one"), Identity::new("other"));
     let mixed = format!("- {{cert: {}, key: {}}}\n", one.cert_yaml(), other.key_yaml());

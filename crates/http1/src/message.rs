@@ -56,13 +56,13 @@ impl Method {
 /// How much of a head is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a head from its first line to its empty line; more answers 431 (414 within the first line).
+    /// Bytes of a head from its first line to its empty line; more answers 400 (414 within the first line).
     pub max_head_bytes: usize,
     /// Fields of a head, at most [`Limits::MAX_FIELDS`]; more answers 431.
     pub max_fields: usize,
     /// Bytes of a request target; more answers 414.
     pub max_target_bytes: usize,
-    /// Bytes of one field, its name and its value; more answers 431.
+    /// Bytes of one field, its name and its value; more answers 400.
     pub max_field_bytes: usize,
 }
 

@@ -32,13 +32,13 @@ parse_errors! {
     RequestLine = 400 "the request line is not `METHOD SP TARGET SP HTTP/1.1`",
     StatusLine = 400 "the status line is not `HTTP/1.1 SP CODE SP REASON`",
     VersionUnsupported = 505 "the protocol version is not HTTP/1.1 or HTTP/1.0",
-    HeadTooLarge = 431 "the head exceeds the limit of bytes; send fewer or shorter fields",
+    HeadTooLarge = 400 "the head exceeds the limit of bytes; send fewer or shorter fields",
     MethodTooLong = 501 "the method is longer than any that exists; send one of at most 64 bytes",
     TargetTooLong = 414 "the request target exceeds the limit of bytes; send a shorter one",
 
     // Fields
     TooManyFields = 431 "the head exceeds the limit of fields; send fewer",
-    FieldTooLarge = 431 "a field exceeds the limit of bytes; send a shorter one",
+    FieldTooLarge = 400 "a field exceeds the limit of bytes; send a shorter one",
     FieldName = 400 "a field name is empty, not a token, or followed by a space before its colon",
     FieldValue = 400 "a field value holds a control character; send visible characters, spaces and tabs only",
     ConnectionSpecificField = 400 "a field is of one connection over HTTP/1.1, such as Connection or Transfer-Encoding; leave it out",

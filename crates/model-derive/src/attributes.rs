@@ -2,7 +2,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
-use syn::{Attribute, Expr, ExprBlock, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, Stmt, UnOp};
+use syn::{Attribute, Expr, ExprArray, ExprBlock, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, Stmt, UnOp};
 
 /// The schema members that the attributes of one field set, as `name: value` tokens.
 #[derive(Default)]
@@ -11,6 +11,8 @@ pub(crate) struct FieldAttributes {
     pub(crate) name: Option<String>,
     /// It is a record whose fields stand among those around it.
     pub(crate) flatten: bool,
+    /// Kong does not have it.
+    pub(crate) extension: bool,
     pub(crate) members: Vec<TokenStream>,
 }
 
@@ -40,8 +42,12 @@ impl FieldAttributes {
             return Ok(());
         }
         let member = match name.to_string().as_str() {
-            "set" | "secret" | "referenceable" | "auto" | "unique" => quote!(#name: true),
-            "uuid" => quote!(check: Some(::weir_model::rule::uuid)),
+            "set" | "secret" | "referenceable" | "auto" | "unique" | "not_null" => quote!(#name: true),
+            "extension" => {
+                self.extension = true;
+                quote!(extension: true)
+            }
+            "uuid" => quote!(check: Some(::weir_model::rule::uuid), rule: Some("uuid")),
             "default" => {
                 let value = literal(&meta.value()?.parse()?)?;
                 quote!(default: Some(#value))
@@ -58,15 +64,25 @@ impl FieldAttributes {
                 let bounds = pair(&meta.value()?.parse()?)?;
                 quote!(between: Some(#bounds))
             }
-            "len_min" | "len_max" | "starts_with" | "foreign" => {
+            "len_min" | "len_max" | "starts_with" | "foreign" | "depends_on" => {
                 let value: Expr = meta.value()?.parse()?;
                 quote!(#name: Some(#value))
             }
             "matches" => {
                 let rule: Ident = meta.value()?.parse()?;
-                quote!(check: Some(::weir_model::rule::#rule))
+                let rule_name = rule.to_string();
+                quote!(check: Some(::weir_model::rule::#rule), rule: Some(#rule_name))
             }
-            "check" | "key_check" | "hint" => {
+            "extension_values" => {
+                let values: ExprArray = meta.value()?.parse()?;
+                quote!(extension_values: &#values)
+            }
+            "check" => {
+                let function: Path = meta.value()?.parse()?;
+                let rule_name = function.segments.last().map(|last| last.ident.to_string());
+                quote!(check: Some(#function), rule: Some(#rule_name))
+            }
+            "key_check" | "hint" => {
                 let function: Path = meta.value()?.parse()?;
                 quote!(#name: Some(#function))
             }

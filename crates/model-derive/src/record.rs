@@ -18,6 +18,14 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let values = fields.iter().filter(|field| !field.flatten).map(DeclaredField::value);
     let flattened_values = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
     let flattened = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
+    let extensions = fields.iter().any(|field| field.extension).then(|| {
+        quote! {
+            ::weir_model::schema::hide_extensions(
+                <Self as ::weir_model::schema::Record>::SCHEMA,
+                &mut members,
+            );
+        }
+    });
     let RecordAttributes { checks, old_names, hints } = RecordAttributes::parse(input)?;
     Ok(quote! {
         impl ::weir_model::schema::Record for #name {
@@ -58,6 +66,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             fn to_value(&self) -> ::weir_model::schema::Json {
                 let mut members = ::weir_model::schema::JsonMap::new();
                 #(#inserts)*
+                #extensions
                 ::weir_model::schema::add_old_names(<Self as ::weir_model::schema::Record>::SCHEMA, &mut members);
                 ::weir_model::schema::Json::Object(members)
             }
@@ -100,15 +109,16 @@ struct DeclaredField<'i> {
     doc: String,
     members: Vec<TokenStream>,
     flatten: bool,
+    extension: bool,
 }
 
 impl<'i> DeclaredField<'i> {
     fn of(field: &'i Field) -> syn::Result<Self> {
-        let FieldAttributes { name, members, flatten } = FieldAttributes::parse(&field.attrs)?;
+        let FieldAttributes { name, members, flatten, extension } = FieldAttributes::parse(&field.attrs)?;
         let ident =
             field.ident.as_ref().ok_or_else(|| syn::Error::new_spanned(field, "a field has a name"))?;
         let name = name.unwrap_or_else(|| ident.unraw().to_string());
-        Ok(Self { ident, kind: &field.ty, name, doc: doc(&field.attrs), members, flatten })
+        Ok(Self { ident, kind: &field.ty, name, doc: doc(&field.attrs), members, flatten, extension })
     }
 
     fn schema(&self) -> TokenStream {

@@ -5,6 +5,7 @@ use crate::entity::EntityKind::{self, *};
 use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::rule;
 use crate::schema::{closest, did_you_mean, quoted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -37,6 +38,7 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
+    found.extend(weak_keys(document));
     found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
@@ -97,6 +99,24 @@ fn methods(document: &Document) -> Vec<EntityError> {
             if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
                 let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
                 found.push(EntityError::new((Routes, index), format!("methods[{at}]"), message));
+            }
+        }
+    }
+    found
+}
+
+/// Certificates of RSA keys that are too short to sign with.
+fn weak_keys(document: &Document) -> Vec<EntityError> {
+    let mut found = Vec::new();
+    for (index, certificate) in document.certificates.iter().enumerate() {
+        let fields = [("cert", Some(&certificate.cert)), ("cert_alt", certificate.cert_alt.as_ref())];
+        for (field, cert) in fields {
+            if let Some(bits) = cert.and_then(|cert| rule::weak_rsa_bits(cert)) {
+                let message = format!(
+                    "an RSA key of {bits} bits can be factored and is not presented: clients get the default \
+                     certificate, upstreams none; issue one with 2048 bits or more"
+                );
+                found.push(EntityError::new((Certificates, index), field, message));
             }
         }
     }

@@ -95,7 +95,7 @@ impl<'i> EntityReader<'i> {
         use EntityKind::*;
         Some(match item.kind {
             Services => Entity::Services(self.record(item)?),
-            Routes => Entity::Routes(self.record(item)?),
+            Routes => Entity::Routes(self.route(item)?),
             Consumers => Entity::Consumers(self.record(item)?),
             ConsumerGroups => Entity::ConsumerGroups(self.record(item)?),
             ConsumerGroupConsumers => Entity::ConsumerGroupConsumers(self.record(item)?),
@@ -130,12 +130,10 @@ impl<'i> EntityReader<'i> {
         let kind = item.kind;
         let children = self.kinds.map(|kinds| kinds.children(kind)).unwrap_or_default();
         let children = children.iter().map(|(kind, _)| kind.as_str());
-        let ordering = (kind == EntityKind::Plugins).then_some("ordering");
         // Where a `url` is written, it has been taken apart by now.
         let url = (kind == EntityKind::Services).then_some("url");
         let members = kind.members().filter(|_| self.kinds.is_some()).map(|(members, _)| members);
-        let others: Vec<_> =
-            children.chain(members).chain(COMMENT_FIELDS).chain(ordering).chain(url).collect();
+        let others: Vec<_> = children.chain(members).chain(COMMENT_FIELDS).chain(url).collect();
         let plugins = self.plugins;
         let name = item.node.get("name").and_then(Node::as_str);
         let config = name.and_then(|name| config_schema(plugins, kind, name));
@@ -162,13 +160,6 @@ impl<'i> EntityReader<'i> {
         }
         let config = self.plugin_config(item);
         let plugin: Option<Plugin> = self.owned(item);
-        if let Some(ordering) = item.node.get("ordering") {
-            self.ignored_fields.push(ConfigError {
-                at: ordering.at,
-                path: self.reader.path_of("ordering"),
-                message: "without effect in this version: plugins run in their own order".to_owned(),
-            });
-        }
         let mut plugin = Plugin { config: config?, ..plugin? };
         self.settle_protocols(&mut plugin, item.node);
         Some(Arc::new(plugin))
@@ -217,6 +208,14 @@ impl<'i> EntityReader<'i> {
         self.reader.inside(Plugin::SCHEMA, |reader| {
             reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))
         })
+    }
+
+    fn route(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Route>> {
+        let mut route: Route = self.owned(item)?;
+        if item.node.get("strip_path").is_none() {
+            route.keep_grpc_path();
+        }
+        Some(Arc::new(route))
     }
 
     fn vault(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Vault>> {

@@ -50,6 +50,9 @@ pub fn public_key_fits(text: &str, algorithm: &str) -> Result<(), String> {
     }
 }
 
+/// RSA, as keys name it.
+const RSA: &str = "1.2.840.113549.1.1.1";
+
 /// What the public key in a block is; none if it is none that signatures are verified with.
 fn kind_of_key(block: &Pem) -> Option<String> {
     let certificate = if block.label == "CERTIFICATE" { Some(block.parse_x509().ok()?) } else { None };
@@ -59,7 +62,7 @@ fn kind_of_key(block: &Pem) -> Option<String> {
         None => SubjectPublicKeyInfo::from_der(&block.contents).ok()?.1,
     };
     match parsed.algorithm.algorithm.to_id_string().as_str() {
-        "1.2.840.113549.1.1.1" => rsa_key(&parsed.subject_public_key.data),
+        RSA => rsa_key(&parsed.subject_public_key.data),
         "1.2.840.10045.2.1" => {
             let curve = parsed.algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
             let curve = match curve.as_str() {
@@ -81,6 +84,21 @@ fn rsa_key(der: &[u8]) -> Option<String> {
         2048.. => "an RSA key of at least 2048 bits".to_owned(),
         bits => format!("an RSA key of {bits} bits"),
     })
+}
+
+/// The length of the RSA key of a certificate, if that is too short for signatures.
+pub fn weak_rsa_bits(certificate: &str) -> Option<usize> {
+    let blocks = blocks(certificate).ok()?;
+    let certificate = blocks.first()?.parse_x509().ok()?;
+    let (_, key) = RSAPublicKey::from_der(&certificate.public_key().subject_public_key.data).ok()?;
+    let is_rsa = certificate.public_key().algorithm.algorithm.to_id_string() == RSA;
+    Some(key.key_size()).filter(|bits| is_rsa && *bits < 2048)
+}
+
+/// When a certificate expires, in seconds since 1970.
+pub fn expires(certificate: &str) -> Option<i64> {
+    let blocks = blocks(certificate).ok()?;
+    Some(blocks.first()?.parse_x509().ok()?.validity().not_after.timestamp())
 }
 
 /// One certificate of an authority.

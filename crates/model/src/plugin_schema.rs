@@ -39,6 +39,8 @@ pub struct PluginSchema {
     pub streams: Streams,
     /// Whether configurations may use it.
     pub available: bool,
+    /// Whether Kong 3.9 does not have it.
+    pub extension: bool,
     /// Which fields of a valid configuration are accepted but without effect.
     pub ignored_fields: fn(&Json) -> Vec<FieldWarning>,
     /// What of a valid configuration is probably a mistake all the same.
@@ -63,6 +65,7 @@ impl PluginSchema {
             for_consumer_groups: false,
             streams: Streams::Never,
             available: true,
+            extension: false,
             ignored_fields: |_| Vec::new(),
             warnings: |_| Vec::new(),
             document_warnings: |_| Vec::new(),
@@ -70,6 +73,12 @@ impl PluginSchema {
             entities: &[],
             read: read::<C>,
         }
+    }
+
+    /// The same plugin, whose configurations are read by this function.
+    pub const fn with_reader(mut self, read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>) -> Self {
+        self.read = read;
+        self
     }
 
     /// The same plugin, which may not be configured for one consumer.
@@ -98,6 +107,12 @@ impl PluginSchema {
             let expected = HTTP.join(", ");
             format!("{name} runs for requests alone: expected one of: {expected}; it cannot protect streams")
         })
+    }
+
+    /// The same plugin, which Kong 3.9 has or lacks.
+    pub const fn with_extension(mut self, extension: bool) -> Self {
+        self.extension = extension;
+        self
     }
 
     /// The same plugin, which no configuration may use.

@@ -2,7 +2,9 @@
 
 use uuid::Uuid;
 
-pub use crate::pem::{ca_certificate, certificates, private_key, public_key, public_key_fits};
+pub use crate::pem::{
+    ca_certificate, certificates, expires, private_key, public_key, public_key_fits, weak_rsa_bits,
+};
 pub use crate::regex::{marked_regex, regex};
 
 /// The id that a text is. Other ways to write a UUID, such as 32 digits alone, are names: keys look like that.
@@ -62,15 +64,16 @@ pub fn socket_path(path: &str) -> Result<(), String> {
 /// What fits in the address of a socket on Linux.
 const MAX_SOCKET_PATH_LEN: usize = 107;
 
-/// A host name: labels of letters, digits, `-` and `_`.
+/// A host name: labels of letters, digits, `-` and `_`, none of which ends in `-`. There is no limit of length, because
+/// names that only the gateway resolves, such as those of upstreams, may be longer than DNS allows.
 pub fn hostname(text: &str) -> Result<(), String> {
     let label = |label: &str| {
         !label.is_empty()
-            && label.len() <= 63
+            && !label.ends_with('-')
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     let labels = text.strip_suffix('.').unwrap_or(text);
-    if text.len() <= 253 && labels.split('.').all(label) { Ok(()) } else { Err(not_a_host(text)) }
+    if labels.split('.').all(label) { Ok(()) } else { Err(not_a_host(text)) }
 }
 
 fn not_a_host(text: &str) -> String {

@@ -217,6 +217,8 @@ pub trait Plugin: Hooks + Sized {
     const FAILS_OPEN: bool = false;
     /// Whether it may be set for a consumer group.
     const FOR_CONSUMER_GROUPS: bool = false;
+    /// Whether Kong 3.9 does not have the plugin, so that a file for Kong must not hold it.
+    const EXTENSION: bool = false;
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Entities of its own, such as credentials.
@@ -311,7 +313,7 @@ const fn schema<P: Plugin>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
-    let schema = schema.with_document_warnings(P::document_warnings);
+    let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }

@@ -63,6 +63,8 @@ impl LocalResponse {
     }
 
     fn new(status: u16, body: Body) -> Self {
+        // An interim status ends no exchange: the client would wait for another response.
+        let status = if status < 200 { 500 } else { status };
         let (cached_headers, headers, grpc_status) = (None, Vec::new(), None);
         Self { status, cached_headers, headers, body, client_gone: false, failed: false, grpc_status }
     }

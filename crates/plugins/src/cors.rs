@@ -63,7 +63,7 @@ pub(super) struct Config {
     #[field(default = false)]
     pub preflight_continue: bool,
     /// Adds the headers to the responses of requests without `Origin` too. Kong has this field from 3.10 on.
-    #[field(default = true)]
+    #[field(extension, default = true)]
     pub allow_origin_absent: bool,
 }
 

@@ -98,7 +98,7 @@ impl Plugin for FileLog {
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let record = LogRecord::new(&config.custom_fields_by_lua);
-        let target = Arc::new(Target::new(config));
+        let target = Arc::new(Target::new(config.path, config.reopen));
         let lines = build.lines(move |text| write(target.clone(), text));
         Ok(Self { record, lines })
     }
@@ -119,7 +119,7 @@ impl Hooks for FileLog {
 }
 
 /// The file that lines are written to.
-struct Target {
+pub(crate) struct Target {
     path: PathBuf,
     reopen: bool,
     state: Mutex<State>,
@@ -134,7 +134,7 @@ struct State {
 }
 
 /// File access blocks, so it must not run on a thread that does other work.
-async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
+pub(crate) async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
     let written = tokio::task::spawn_blocking(move || {
         let lost = target.write(&text);
         (text, lost)
@@ -143,8 +143,8 @@ async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
 }
 
 impl Target {
-    fn new(config: Config) -> Self {
-        Self { path: config.path.into(), reopen: config.reopen, state: Mutex::default() }
+    pub(crate) fn new(path: String, reopen: bool) -> Self {
+        Self { path: path.into(), reopen, state: Mutex::default() }
     }
 
     fn write(&self, text: &[u8]) -> Result<(), Undelivered> {

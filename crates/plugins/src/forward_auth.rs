@@ -113,6 +113,7 @@ type UpstreamHeaders = Arc<[(HeaderName, HeaderValue)]>;
 impl Plugin for ForwardAuth {
     const NAME: &'static str = "forward-auth";
     const PRIORITY: i32 = 1010;
+    const EXTENSION: bool = true;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 

@@ -8,47 +8,68 @@
 use weir_plugin::{Definition, Plugin};
 
 mod acl;
+mod api_breaker;
+mod apisix_cors;
+mod apisix_redirect;
 mod basic_auth;
 mod bot_detection;
+mod conditional;
+mod consumer_restriction;
 mod correlation_id;
 mod cors;
 #[cfg(test)]
 mod docs;
+mod fault_injection;
 mod file_log;
+mod file_logger;
 mod forward_auth;
+mod gzip;
 mod hmac_auth;
 mod http_log;
+mod http_logger;
 mod ip_restriction;
 mod jwt;
+mod jwt_auth;
 mod key_auth;
+mod limit_conn;
 mod limit_count;
+mod limit_req;
 pub mod limits;
 mod log_record;
 mod mtls_auth;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
+mod proxy_mirror;
+mod proxy_rewrite;
 mod rate_limiting;
 mod redirect;
+mod referer_restriction;
 mod request_id;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
+mod request_validation;
 mod response_ratelimiting;
+mod response_rewrite;
 mod response_transformer;
 mod shared;
 mod statsd;
 mod syslog;
 mod tcp_log;
 mod trace_context;
+mod ua_restriction;
 mod udp_log;
+mod uri_blocker;
 mod zipkin;
 
 /// The version of the bundled plugins: Kong's own have the version of Kong.
 pub const KONG_VERSION: &str = "3.9.1";
 
 const fn define<P: Plugin>() -> Definition {
-    Definition { version: KONG_VERSION, ..weir_plugin::define::<P>() }
+    let plain = weir_plugin::define::<P>();
+    let schema = plain.schema.with_reader(conditional::read::<P>);
+    Definition { version: KONG_VERSION, schema, build: conditional::build::<P>, ..plain }
 }
 
 /// Every bundled plugin: the only list of them.
@@ -56,20 +77,36 @@ pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<zipkin::Zipkin>(),
     define::<request_id::RequestId>(),
+    define::<fault_injection::FaultInjection>(),
+    define::<apisix_cors::ApisixCors>(),
+    define::<ua_restriction::UaRestriction>(),
+    define::<referer_restriction::RefererRestriction>(),
+    define::<uri_blocker::UriBlocker>(),
     define::<bot_detection::BotDetection>(),
     define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<jwt::Jwt>(),
+    define::<jwt_auth::JwtAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
     define::<forward_auth::ForwardAuth>(),
+    define::<proxy_rewrite::ProxyRewrite>(),
+    define::<api_breaker::ApiBreaker>(),
+    define::<limit_conn::LimitConn>(),
     define::<limit_count::LimitCount>(),
+    define::<limit_req::LimitReq>(),
     define::<ip_restriction::IpRestriction>(),
+    define::<consumer_restriction::ConsumerRestriction>(),
+    define::<request_validation::RequestValidation>(),
     define::<request_size_limiting::RequestSizeLimiting>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<response_ratelimiting::ResponseRateLimiting>(),
+    define::<apisix_redirect::ApisixRedirect>(),
+    define::<response_rewrite::ResponseRewrite>(),
+    define::<gzip::Gzip>(),
+    define::<proxy_mirror::ProxyMirror>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
@@ -78,6 +115,8 @@ pub static PLUGINS: &[Definition] = &[
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),
     define::<statsd::Statsd>(),
+    define::<file_logger::FileLogger>(),
+    define::<http_logger::HttpLogger>(),
     define::<file_log::FileLog>(),
     define::<udp_log::UdpLog>(),
     define::<tcp_log::TcpLog>(),

@@ -89,6 +89,7 @@ pub(super) struct MtlsAuth {
 impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls-auth";
     const PRIORITY: i32 = 1600;
+    const EXTENSION: bool = true;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 

@@ -15,13 +15,16 @@
 //! Every request is answered with `status_code`, `Location` and the body `redirecting`. With `keep_incoming_path`, path
 //! and query of the request replace those of `location`.
 
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record};
+use crate::shared::interim_status;
+use weir_plugin::{
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record,
+};
 
 /// Where clients are redirected to.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 301, between = [200, 599])]
+    #[field(default = 301, between = [100, 599])]
     pub status_code: u16,
     /// The URL to redirect to.
     #[field(matches = url)]
@@ -43,6 +46,10 @@ impl Plugin for Redirect {
     const PRIORITY: i32 = 779;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
+
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        interim_status::warnings(config)
+    }
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let (scheme, rest) = config.location.split_once("://").ok_or("config.location has no scheme")?;

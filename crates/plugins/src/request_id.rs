@@ -74,6 +74,7 @@ pub(super) struct RequestId {
 impl Plugin for RequestId {
     const NAME: &'static str = "request-id";
     const PRIORITY: i32 = 12_015;
+    const EXTENSION: bool = true;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 

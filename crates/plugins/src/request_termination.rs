@@ -27,10 +27,12 @@
 
 mod echo;
 
+use crate::shared::interim_status;
 use echo::Node;
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
+    Record, WantsBody,
 };
 
 /// The response.
@@ -38,7 +40,7 @@ use weir_plugin::{
 #[record(check = violations)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 503, between = [200, 599])]
+    #[field(default = 503, between = [100, 599])]
     pub status_code: u16,
     /// The message, wrapped in JSON.
     pub message: Option<String>,
@@ -80,6 +82,10 @@ impl Plugin for RequestTermination {
     const PRIORITY: i32 = 2;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
+
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        interim_status::warnings(config)
+    }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self { config, node: Node::new(build) })

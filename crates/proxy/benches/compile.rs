@@ -149,6 +149,7 @@ fn compiler() -> Compiler {
         default_certificate: weir_net::tls::default_certificate(None).expect("a certificate"),
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        upstream_verification: Default::default(),
         log_tls_verify: true,
         router_flavor: weir_router::Flavor::default(),
         plugins: PLUGINS,

@@ -34,6 +34,7 @@ impl Gateway {
             default_certificate: CERTIFICATE.clone(),
             client_certificate: None,
             trusted_certificates: Vec::new(),
+            upstream_verification: Default::default(),
             log_tls_verify: true,
             router_flavor: weir_router::Flavor::default(),
             plugins,

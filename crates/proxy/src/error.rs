@@ -74,7 +74,7 @@ impl RequestError {
     pub(crate) fn answer(&self) -> LocalResponse {
         let (status, message) = match self {
             RequestError::Refused(answer) => return LocalResponse::clone(answer),
-            RequestError::Rejected(reject) => (reject.status(), rejection(reject.status())),
+            RequestError::Rejected(reject) => (reject.status(), rejection(*reject)),
             RequestError::BodyTooLarge => (413, "Payload too large"),
             RequestError::ClientTimeout => (408, "Request timeout"),
             RequestError::ClientGone => (499, "Client closed request"),
@@ -163,8 +163,11 @@ fn upstream_error(error: &UpstreamError) -> (u16, &'static str) {
     }
 }
 
-fn rejection(status: u16) -> &'static str {
-    match status {
+fn rejection(reject: ParseError) -> &'static str {
+    match reject.status() {
+        400 if matches!(reject, ParseError::HeadTooLarge | ParseError::FieldTooLarge) => {
+            "Request header or cookie too large"
+        }
         413 => "Payload too large",
         414 => "URI too long",
         417 => "Expectation failed",

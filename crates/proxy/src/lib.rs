@@ -37,7 +37,7 @@ pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};
 pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
-pub use snapshot::{CompileError, Compiler, Snapshot};
+pub use snapshot::{CompileError, Compiler, Snapshot, UpstreamVerification};
 pub use weir_http1::Limits;
 pub use weir_plugin::{
     BodyMemoryUsage, ErrorTemplates, ErrorType, LocalResponse, NodeId, NodeLog, NodeMessage, Retained,

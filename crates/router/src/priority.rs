@@ -86,11 +86,15 @@ impl Calculation {
         }
     }
 
-    /// Under `Strict`, priorities order like the signed numbers.
-    fn place_regex_priority(self, value: i32) -> u64 {
+    /// Under `Original`, of a larger number than 32 bits the lower ones count, as LuaJIT's shifts have it. Under `Strict`,
+    /// priorities order like the signed numbers, as far as 32 bits reach.
+    fn place_regex_priority(self, value: i64) -> u64 {
         match self {
-            Calculation::Original => self.place(value, 19),
-            Calculation::Strict => self.place(value ^ i32::MIN, 19),
+            Calculation::Original => self.place(value as i32, 19),
+            Calculation::Strict => {
+                let value = value.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                self.place(value ^ i32::MIN, 19)
+            }
         }
     }
 
@@ -110,7 +114,7 @@ impl Calculation {
             share(Part::PlainHosts, plain.into(), if plain { PLAIN_HOSTS } else { 0 }),
             share(Part::Headers, headers.into(), self.place(headers, 52)),
             share(Part::RegexPath, (regex != 0).into(), regex),
-            share(Part::RegexPriority, route.regex_priority.into(), regex_priority),
+            share(Part::RegexPriority, route.regex_priority, regex_priority),
             share(Part::PathLength, length.into(), u64::from(length) & LENGTH_MASK),
         ]
     }

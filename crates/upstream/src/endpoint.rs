@@ -34,7 +34,7 @@ pub struct Endpoint {
     /// Whether the host that an SRV record names takes the place of that.
     pub use_srv_name: bool,
     /// Whether SRV records have given its addresses weights.
-    weighted: Arc<AtomicBool>,
+    pub(super) weighted: Arc<AtomicBool>,
     /// The TLS configuration, if it uses TLS.
     pub tls: Option<Arc<ClientConfig>>,
     /// The versions of HTTP that it is offered.

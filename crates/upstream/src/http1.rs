@@ -50,6 +50,10 @@ impl Upstream for UpstreamConnection {
                 progress => return Poll::Ready(progress),
             }
         }
+        if self.wire.inbox.is_full() {
+            // Fails where the head is as long as it may be, and then nothing more is read.
+            self.wire.inbox.grow(limits.max_head_bytes);
+        }
         let read = self.wire.poll_fill(cx);
         if read.is_pending() {
             self.wire.release_empty_buffers();
@@ -181,5 +185,5 @@ fn early() -> io::Error {
 }
 
 fn too_large() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the response's head is larger than 64 KiB")
+    io::Error::new(io::ErrorKind::InvalidData, "the response's head is larger than proxy_buffer_size")
 }

@@ -1,5 +1,5 @@
 //! Conditions that a client puts on a request: `If-Match` and `If-None-Match`.
-use super::representation::{Representation, etag};
+use super::representation::Representation;
 use super::response::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use weir_model::Entities;
@@ -31,7 +31,7 @@ impl Conditions {
         if self.if_match.is_none() && self.if_none_match.is_none() {
             return Ok(());
         }
-        let tag = entity.map(|entity| etag(&Representation::of(entity, entities).to_json().to_string()));
+        let tag = entity.map(|entity| Representation::of(entity, entities).etag());
         let known = |tags: &Tags| tag.as_deref().is_some_and(|tag| tags.have(tag));
         let goes_ahead =
             self.if_match.as_ref().is_none_or(known) && !self.if_none_match.as_ref().is_some_and(known);

@@ -1,6 +1,7 @@
 //! Writes: which entities they change, decided on the entities as they are when it is the write's turn.
 use super::collection::{EntityPath, naming_fields};
 use super::conditions::Conditions;
+use super::kong_words::WrittenEntity;
 use super::merge::merge;
 use super::request_body::Body;
 use super::resolve::ResolvedPath;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
 use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
+use weir_model::rule::expires;
 use weir_model::schema::{FieldError, Json, JsonMap, Kind, RecordSchema, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid, config_schema};
 use weir_net::tls::ca_certificates;
@@ -56,7 +58,10 @@ impl Edit {
 
     fn replace(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
         self.conditions.allow(resolved.found, entities)?;
-        self.create(resolved, entities)
+        let mut written = self.written(resolved.kind, None);
+        resolved.fill(&mut written);
+        keep_old(&mut written, resolved);
+        self.put(written, resolved, !self.skip_hash, entities)
     }
 
     fn update(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
@@ -152,6 +157,31 @@ impl Edit {
     }
 }
 
+/// Adds what stays of an entity that is replaced. A target keeps its weight and the time of its creation unless others are
+/// written; a certificate loses the server names that are not written.
+fn keep_old(written: &mut JsonMap, resolved: &ResolvedPath<'_>) {
+    match resolved.kind {
+        EntityKind::Targets => {
+            let mut old = resolved.found.map(members).unwrap_or_default();
+            for field in ["weight", "created_at"] {
+                if let Some(value) = old.remove(field) {
+                    written.entry(field).or_insert(value);
+                }
+            }
+        }
+        // A `ttl` counts from the write, because what a client has read is what was left of it.
+        EntityKind::Custom(kind) if resolved.found.is_some() => {
+            if kind.schema().ttl.is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) {
+                written.remove("created_at");
+            }
+        }
+        EntityKind::Certificates => {
+            written.entry("snis").or_insert_with(|| Json::Array(Vec::new()));
+        }
+        _ => {}
+    }
+}
+
 /// The id of an entity cannot change.
 fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
     let Some(written) = change.get("id").filter(|id| !id.is_null()) else { return Ok(()) };
@@ -160,7 +190,7 @@ fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
         Some(_) => "immutable field cannot be updated",
         None => "expected a valid UUID",
     };
-    Err(ApiError::Schema(vec![FieldError::new("id", message)]))
+    Err(ApiError::violation("id", message))
 }
 
 /// The name of a plugin entity cannot change, because its configuration belongs to that name.
@@ -168,7 +198,7 @@ fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
     match (found, change.get("name").and_then(Json::as_str)) {
         (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
             let message = "a plugin's name cannot be changed: delete it and create another";
-            Err(ApiError::Schema(vec![FieldError::new("name", message)]))
+            Err(ApiError::violation("name", message))
         }
         _ => Ok(()),
     }
@@ -192,7 +222,7 @@ fn keeps_parent(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
         Op::Delete(..) => false,
     };
     let message = format!("all or none of these fields must be set: '{hashed}', '{parent}.id'");
-    if ops.iter().any(moves) { Err(ApiError::Schema(vec![FieldError::new("", message)])) } else { Ok(()) }
+    if ops.iter().any(moves) { Err(ApiError::violation("", message)) } else { Ok(()) }
 }
 
 /// Refuses references by `id` whose value is no UUID.
@@ -203,7 +233,7 @@ pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), ApiError
     };
     let wrong = naming_fields(kind).filter_map(|(field, _)| is_none(field));
     let violations: Vec<_> = wrong.map(|path| FieldError::new(&path, "expected a valid UUID")).collect();
-    if violations.is_empty() { Ok(()) } else { Err(ApiError::Schema(violations)) }
+    if violations.is_empty() { Ok(()) } else { Err(ApiError::schema(&violations)) }
 }
 
 /// An entity's members.
@@ -245,7 +275,13 @@ impl<'w> Writer<'w> {
         }
         let references = &ByIdOrName(entities);
         let reading = ReadOptions { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
-        let entity = Entity::read(kind, &Json::Object(written), &[], reading).map_err(ApiError::Schema)?;
+        let members = Json::Object(written);
+        let wrong = |errors: Vec<FieldError>| {
+            let written = WrittenEntity { kind, members: &members, plugins: self.plugins };
+            ApiError::Schema(written.violations(&errors))
+        };
+        let entity = Entity::read(kind, &members, &[], reading).map_err(wrong)?;
+        has_not_expired(&entity, self.now)?;
         if let Entity::Plugins(plugin) = &entity {
             runs_for_its_routes(plugin, entities)?;
         }
@@ -274,13 +310,24 @@ fn runs_for_its_routes(plugin: &Plugin, entities: &Entities) -> Result<(), ApiEr
     let of_service =
         named.into_iter().flat_map(|named| entities.referencing(named, EntityKind::Routes, None));
     protocols_match(plugin, route, of_service.filter_map(as_route))
-        .map_err(|message| ApiError::Schema(vec![FieldError::new("protocols", message)]))
+        .map_err(|message| ApiError::violation("protocols", message))
 }
 
 fn as_route(entity: &Entity) -> Option<&Route> {
     match entity {
         Entity::Routes(route) => Some(route),
         _ => None,
+    }
+}
+
+/// Refuses an expired authority. Only writes are checked, because a node that starts later must start.
+fn has_not_expired(entity: &Entity, now: Duration) -> Result<(), ApiError> {
+    let Entity::CaCertificates(authority) = entity else { return Ok(()) };
+    match expires(&authority.cert) {
+        Some(expires) if expires < now.as_secs().cast_signed() => {
+            Err(ApiError::violation("", "certificate expired, \"Not After\" time is in the past"))
+        }
+        _ => Ok(()),
     }
 }
 

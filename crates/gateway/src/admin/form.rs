@@ -4,8 +4,8 @@ use super::tree::{Padding, Step, insert_at};
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
 
-/// Forms with more arguments, or more steps in one, are refused.
-const MAX_ARGUMENTS: usize = 1000;
+/// Forms and queries with more arguments are refused, and so are forms with more steps in one.
+pub(super) const MAX_ARGUMENTS: usize = 1000;
 const MAX_STEPS: usize = 16;
 /// So are forms that leave out more elements before others.
 const MAX_PADDING: usize = 1000;
@@ -15,7 +15,7 @@ pub(super) fn tree(arguments: impl Iterator<Item = (String, Json)>) -> Result<Js
     let (mut tree, mut padding) = (Json::Object(JsonMap::new()), Padding(MAX_PADDING));
     for (count, (name, value)) in arguments.enumerate() {
         if count == MAX_ARGUMENTS {
-            return Err(format!("a form may have {MAX_ARGUMENTS} arguments at most; send JSON"));
+            return Err("Too many arguments".to_owned());
         }
         let steps = steps(&name);
         if steps.len() > MAX_STEPS {

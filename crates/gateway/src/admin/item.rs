@@ -4,7 +4,7 @@ use super::collection::EntityPath;
 use super::conditions::Conditions;
 use super::edit::Edit;
 use super::members;
-use super::representation::{Representation, etag};
+use super::representation::Representation;
 use super::request::ApiRequest;
 use super::response::{ApiError, Verb, text_response};
 use super::warning::{self, warned};
@@ -27,8 +27,7 @@ pub(super) async fn read(entity_path: EntityPath, call: ApiRequest) -> Result<Re
         let entity = entity_path.resolve(&call.ids, &entities)?.existing()?;
         Representation::of(entity, &entities)
     };
-    let text = shown.to_json().to_string();
-    let tag = etag(&text);
+    let (text, tag) = (shown.to_json().to_string(), shown.etag());
     let answer = if Conditions::of(&call.headers).is_known(&tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -83,8 +82,7 @@ fn answer(verb: Verb, shown: Option<&Representation>) -> Response {
     let (Some(shown), Verb::Create | Verb::Replace | Verb::Update) = (shown, verb) else {
         return StatusCode::NO_CONTENT.into_response();
     };
-    let text = shown.to_json().to_string();
-    let tag = etag(&text);
+    let (text, tag) = (shown.to_json().to_string(), shown.etag());
     let status = if verb == Verb::Create { StatusCode::CREATED } else { StatusCode::OK };
     tagged(text_response(status, text), &tag)
 }

@@ -15,10 +15,10 @@ const LARGEST_SIZE: usize = 1000;
 
 /// `GET` of a collection.
 pub(super) async fn read(entity_path: EntityPath, call: ApiRequest) -> Result<Response, ApiError> {
-    let page = Page::asked_for(&call)?;
+    let page = Page::asked_for(entity_path, &call)?;
     let (data, next) = {
         let entities = call.control.registry().entities();
-        match custom_id(entity_path, &call) {
+        match custom_id(entity_path, &call)? {
             Some(custom_id) => {
                 let consumer = entities.by_value(EntityKind::Consumers, "custom_id", custom_id);
                 (consumer.map(|consumer| Representation::of(consumer, &entities)).into_iter().collect(), None)
@@ -36,10 +36,13 @@ pub(super) async fn read(entity_path: EntityPath, call: ApiRequest) -> Result<Re
 }
 
 /// `/consumers?custom_id=x` selects one.
-fn custom_id(entity_path: EntityPath, call: &ApiRequest) -> Option<&str> {
-    match entity_path {
-        EntityPath::Collection(EntityKind::Consumers) => call.argument("custom_id"),
-        _ => None,
+fn custom_id(entity_path: EntityPath, call: &ApiRequest) -> Result<Option<&str>, ApiError> {
+    match (entity_path, call.argument("custom_id")) {
+        (EntityPath::Collection(EntityKind::Consumers), Some("")) => {
+            Err(ApiError::UniqueValue("custom_id", "length must be at least 1"))
+        }
+        (EntityPath::Collection(EntityKind::Consumers), custom_id) => Ok(custom_id),
+        _ => Ok(None),
     }
 }
 
@@ -52,11 +55,13 @@ struct Page {
 }
 
 impl Page {
-    fn asked_for(call: &ApiRequest) -> Result<Page, ApiError> {
+    fn asked_for(entity_path: EntityPath, call: &ApiRequest) -> Result<Page, ApiError> {
         let after = call
             .argument("offset")
             .map(|offset| Uuid::try_parse(offset).map_err(|_| ApiError::Offset(offset.to_owned())));
-        let tags = call.argument("tags").map_or(Some(Tags::Any), Tags::read).ok_or(ApiError::Tags)?;
+        // Below a parent, Kong does not look at them.
+        let tags = call.argument("tags").filter(|_| matches!(entity_path, EntityPath::Collection(_)));
+        let tags = tags.map_or(Some(Tags::Any), Tags::read).ok_or(ApiError::Tags)?;
         Ok(Page { size: size(call.argument("size"))?, after: after.transpose()?, tags })
     }
 

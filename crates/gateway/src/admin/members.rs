@@ -2,7 +2,7 @@
 use super::collection::{EntityPath, Membership};
 use super::edit::Writer;
 use super::item::tagged;
-use super::representation::{Representation, etag};
+use super::representation::Representation;
 use super::request::ApiRequest;
 use super::resolve::look_up;
 use super::response::{ApiError, UnresolvedReference, json_response};
@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde_json::json;
 use weir_model::entity::EntityKind::{ConsumerGroupConsumers, Consumers};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{Json, JsonMap, quoted};
 use weir_model::{Entities, Uuid};
 
 /// `GET` of a group, with its consumers. Its ETag is that of the group alone, because writes compare that one; so it
@@ -25,9 +25,9 @@ pub(super) fn read_group(entity_path: EntityPath, call: &ApiRequest) -> Result<R
         let consumers = Membership::CONSUMERS.listed(group.id(), None, &entities);
         consumers.map(|consumer| Representation::of(consumer, &entities)).collect::<Vec<_>>()
     });
-    let shown = Representation::of(group, &entities).to_json();
+    let shown = Representation::of(group, &entities);
     drop(entities);
-    let tag = etag(&shown.to_string());
+    let (tag, shown) = (shown.etag(), shown.to_json());
     let mut body = json!({ "consumer_group": shown });
     if let Some(consumers) = consumers {
         body["consumers"] = consumers.iter().map(Representation::to_json).collect();
@@ -102,10 +102,9 @@ impl Membership {
 
     /// What the body names: one, or a list.
     fn texts(self, body: &JsonMap) -> Result<Vec<&str>, ApiError> {
-        let wrong =
-            |field: &str, message: String| Err(ApiError::Schema(vec![FieldError::new(field, message)]));
+        let wrong = |field: &str, message: String| Err(ApiError::violation(field, message));
         if let Some(other) = body.keys().find(|name| *name != self.argument) {
-            return wrong(other, format!("unknown field; there is `{}`", self.argument));
+            return wrong("", format!("unknown field `{other}`; there is `{}`", self.argument));
         }
         let expected = || format!("expected the name or id of one of the {}, or a list", self.kind.as_str());
         match body.get(self.argument) {

@@ -5,6 +5,7 @@ mod conditions;
 mod edit;
 mod form;
 mod item;
+mod kong_words;
 mod list;
 mod members;
 mod merge;
@@ -26,7 +27,7 @@ use crate::settings::Headers;
 use crate::{logger, status};
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -58,8 +59,24 @@ struct AccessLog {
 pub(crate) fn router(control: Arc<Control>) -> Router {
     let of_node = node::router(control.plugin_definitions());
     let paths = status::shared().merge(entities(&control)).merge(of_node).with_state(control);
-    // The methods that a path allows are known only outside the router of paths.
+    // The methods that a path allows are known only outside the router of paths, where a path can still be changed too.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
+}
+
+/// `/services/` is answered as `/services`.
+fn without_end_slash(mut request: Request) -> Request {
+    let Some(path) = request.uri().path().strip_suffix('/').filter(|path| !path.is_empty()) else {
+        return request;
+    };
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut parts = request.uri().clone().into_parts();
+    if let Ok(shorter) = format!("{path}{query}").parse() {
+        parts.path_and_query = Some(shorter);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
 }
 
 /// Every path that the gateway has, and those of the entities that these plugins declare.
@@ -68,7 +85,7 @@ pub(crate) fn paths(plugins: &[PluginSchema]) -> Vec<String> {
     of_entities.chain(node::OTHER_PATHS.iter().map(|path| (*path).to_owned())).collect()
 }
 
-/// Every path of entities, with and without a slash at its end.
+/// Every path of entities.
 fn entities(control: &Control) -> Router<Arc<Control>> {
     let mut router = Router::new();
     for (path, entity_path) in collection::entity_paths(control.plugins()) {
@@ -81,7 +98,7 @@ fn entities(control: &Control) -> Router<Arc<Control>> {
             _ if entity_path.is_collection() => many(entity_path),
             _ => one(entity_path),
         };
-        router = router.route(&path, methods.clone()).route(&format!("{path}/"), methods);
+        router = router.route(&path, methods);
     }
     router
         .route("/upstreams/{id}/targets/all", get(move |call: ApiRequest| list::read(TARGETS, call)))
@@ -104,7 +121,7 @@ fn one(entity_path: EntityPath) -> MethodRouter<Arc<Control>> {
 /// Answers `OPTIONS` with the methods of the path.
 async fn finish(request: Request, next: Next) -> Response {
     let asks_for_methods = request.method() == Method::OPTIONS;
-    let mut response = next.run(request).await;
+    let mut response = next.run(without_end_slash(request)).await;
     let allowed = response.headers().get(header::ALLOW).and_then(|allowed| allowed.to_str().ok());
     if let Some(allowed) = allowed.map(with_options) {
         if asks_for_methods {

@@ -2,6 +2,7 @@
 use super::collection::naming_fields;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
+use std::time::SystemTime;
 use weir_model::Entities;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Json;
@@ -26,8 +27,24 @@ impl Representation {
         }
     }
 
-    /// Kong's JSON: every field, and other entities as `{"id": …}`.
+    /// Identifies this version of the entity. It stays the same while a `ttl` runs out.
+    pub(super) fn etag(&self) -> String {
+        etag(&self.stored().to_string())
+    }
+
+    /// Kong's JSON: every field, and other entities as `{"id": …}`. A `ttl` is what is left of it.
     pub(super) fn to_json(&self) -> Json {
+        let mut shown = self.stored();
+        if let Entity::Custom(entity) = &self.entity
+            && let (Some(ttl), Some(expires)) = (entity.kind().schema().ttl, entity.expires())
+        {
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs().cast_signed();
+            shown[ttl] = (expires - now).max(0).into();
+        }
+        shown
+    }
+
+    fn stored(&self) -> Json {
         let mut shown = self.entity.to_value();
         for (field, _) in naming_fields(self.entity.kind()) {
             if let Some(id) = shown.get_mut(field).filter(|id| id.is_string()) {
@@ -57,8 +74,8 @@ fn server_names(certificate: &Entity, entities: &Entities) -> Vec<String> {
     names
 }
 
-/// Identifies a representation, byte by byte.
-pub(super) fn etag(shown: &str) -> String {
+/// Identifies a text, byte by byte.
+fn etag(shown: &str) -> String {
     let mut hasher = SipHasher13::new();
     hasher.write(shown.as_bytes());
     format!("\"{:032x}\"", hasher.finish128().as_u128())

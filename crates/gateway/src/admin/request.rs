@@ -1,4 +1,5 @@
 //! A parsed request.
+use super::form::MAX_ARGUMENTS;
 use super::request_body::Body;
 use super::response::ApiError;
 use crate::control::Control;
@@ -58,7 +59,10 @@ impl FromRequest<Arc<Control>> for ApiRequest {
         let ids = RawPathParams::from_request_parts(&mut parts, control).await.map_err(unreadable)?;
         let ids = ids.iter().map(|(_, id)| id.to_owned()).collect();
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
-        let query = query.into_owned().collect();
+        let query: Vec<_> = query.into_owned().take(MAX_ARGUMENTS + 1).collect();
+        if query.len() > MAX_ARGUMENTS {
+            return Err(ApiError::Malformed("Too many arguments".to_owned()));
+        }
         let path = parts.uri.path().to_owned();
         let (method, headers) = (parts.method.clone(), parts.headers.clone());
         let body = if matches!(method, Method::POST | Method::PUT | Method::PATCH) {

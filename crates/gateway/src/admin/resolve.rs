@@ -32,15 +32,34 @@ impl<'e> ResolvedPath<'e> {
     /// Adds the fields that the path sets.
     pub(super) fn fill(&self, members: &mut JsonMap) {
         for (field, value) in &self.given {
-            // A certificate may have many names; the path holds one of them.
-            if *field != "snis" || !members.contains_key("snis") {
-                members.insert((*field).to_owned(), value.clone());
+            match *field {
+                // A certificate may have many names; the path holds one of them.
+                "snis" => add_names(members, value),
+                // A body with another target renames it.
+                "target" if members.contains_key("target") => {}
+                field => drop(members.insert(field.to_owned(), value.clone())),
             }
         }
         if let Some(found) = self.found {
             members.insert("id".to_owned(), found.id().to_string().into());
         }
     }
+}
+
+/// Adds server names to those that are written.
+fn add_names(members: &mut JsonMap, names: &Json) {
+    let written = members.entry("snis").or_insert_with(|| Json::Array(Vec::new()));
+    let added: Vec<_> =
+        names.as_array().into_iter().flatten().filter(|name| !has(written, name)).cloned().collect();
+    match written {
+        Json::Array(written) => written.extend(added),
+        Json::Null => *written = added.into(),
+        single => *single = [vec![single.take()], added].concat().into(),
+    }
+}
+
+fn has(written: &Json, name: &Json) -> bool {
+    written == name || written.as_array().is_some_and(|written| written.contains(name))
 }
 
 impl EntityPath {
@@ -134,8 +153,7 @@ fn is_called(entity: &Entity, field: &str, text: &str) -> bool {
     match entity {
         Entity::Custom(entity) => entity.text(field) == Some(text),
         Entity::Targets(target) => {
-            let port = target.target.strip_prefix(text).and_then(|rest| rest.strip_prefix(':'));
-            target.target == text || port.is_some_and(|port| port == Target::DEFAULT_PORT.to_string())
+            target.target == text || Target::with_port(text).is_some_and(|text| text == target.target)
         }
         _ => false,
     }

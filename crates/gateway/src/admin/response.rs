@@ -1,11 +1,12 @@
 //! Responses of the Admin API, and its errors in Kong's form.
-use super::violations::Violations;
+use super::violations::{Violation, Violations};
 use crate::listener::BodyError;
 pub(crate) use crate::listener::json_response;
 use crate::registry::{ApplyError, WriteError};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use std::borrow::Cow;
 use std::fmt;
 use weir_model::ConstraintError;
 use weir_model::Uuid;
@@ -63,7 +64,9 @@ pub(crate) enum ApiError {
     /// `If-Match` or `If-None-Match` does not hold.
     Precondition,
     /// The entity violates its schema.
-    Schema(Vec<FieldError>),
+    Schema(Vec<Violation>),
+    /// A unique value that a list is to be searched by is invalid.
+    UniqueValue(&'static str, &'static str),
     /// An entity with this id exists already.
     PrimaryKeyTaken(Uuid),
     /// The path has no valid id, and entities of this kind have no name.
@@ -87,10 +90,20 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
+    /// The entity violates its schema.
+    pub(super) fn schema(errors: &[FieldError]) -> ApiError {
+        ApiError::Schema(errors.iter().map(Violation::of).collect())
+    }
+
+    /// One field violates its schema; without a path, the whole entity does.
+    pub(super) fn violation(path: &str, message: impl Into<String>) -> ApiError {
+        ApiError::schema(&[FieldError::new(path, message)])
+    }
+
     /// The error of an entity that cannot be compiled.
     pub(super) fn of_entity(error: CompileError) -> ApiError {
         let (field, message) = error.field();
-        ApiError::Schema(vec![FieldError::new(field, message)])
+        ApiError::violation(field, message)
     }
 
     /// The error of a write.
@@ -119,8 +132,8 @@ impl ApiError {
     }
 
     /// Kong's number and name of the error, if it has one.
-    fn code(&self) -> Option<(u8, &'static str)> {
-        Some(match self {
+    fn code(&self) -> Option<(u8, Cow<'static, str>)> {
+        let (code, name) = match self {
             ApiError::PrimaryKeyInvalid => (1, "invalid primary key"),
             ApiError::Schema(_) => (2, "schema violation"),
             ApiError::PrimaryKeyTaken(_) => (3, "primary key violation"),
@@ -132,13 +145,15 @@ impl ApiError {
                 ConstraintError::MissingReference(_) | ConstraintError::StillReferenced(_),
             ) => (4, "foreign key violation"),
             ApiError::Refused(_, ConstraintError::NotUnique { .. }) => (5, "unique constraint violation"),
+            ApiError::UniqueValue(field, _) => return Some((10, format!("invalid unique {field}").into())),
             ApiError::Offset(_) => (7, "invalid offset"),
             ApiError::Size(_) => (9, "invalid size"),
             ApiError::Tags => (11, "invalid options"),
             ApiError::ReadOnly(..) => (12, "operation unsupported"),
             ApiError::UnresolvedReference(_) => (13, "foreign keys unresolved"),
             _ => return None,
-        })
+        };
+        Some((code, name.into()))
     }
 
     /// The fields with errors.
@@ -186,7 +201,7 @@ impl fmt::Display for ApiError {
                 write!(f, "foreign key unresolved ({field}.{key}: {unresolved})")
             }
             ApiError::Offset(offset) => write!(f, "'{offset}' is not a valid offset: take it from the page before"),
-            ApiError::Size(message) => f.write_str(message),
+            ApiError::Size(message) | ApiError::UniqueValue(_, message) => f.write_str(message),
             ApiError::Tags => f.write_str("invalid option (tags: invalid filter syntax)"),
             ApiError::ApplyError(error) => error.fmt(f),
             ApiError::ReadOnly(verb, kind) => {
@@ -251,14 +266,21 @@ fn lua(value: &Json) -> String {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut body = JsonMap::new();
+        let hint = match &self {
+            ApiError::Schema(violations) => Violations::of(violations).hint,
+            _ => None,
+        };
         if let Some((code, name)) = self.code() {
             body.insert("code".to_owned(), code.into());
-            body.insert("name".to_owned(), name.into());
+            body.insert("name".to_owned(), name.as_ref().into());
         }
         body.insert("message".to_owned(), self.to_string().into());
         if let Some(fields) = self.fields() {
             let name = if matches!(self, ApiError::Tags) { "options" } else { "fields" };
             body.insert(name.to_owned(), fields);
+        }
+        if let Some(hint) = hint {
+            body.insert("hint".to_owned(), hint.into());
         }
         json_response(self.status(), &Json::Object(body))
     }

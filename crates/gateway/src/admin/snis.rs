@@ -1,10 +1,12 @@
 //! `snis` of a certificate: server names that are entities of their own, written and shown with it.
 use super::edit::Writer;
 use super::response::ApiError;
+use super::violations::Violation;
 use crate::registry::Op;
 use std::collections::BTreeSet;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{FieldError, Json, JsonMap};
+use weir_model::rule::wildcard_host as server_name;
+use weir_model::schema::{Json, JsonMap};
 use weir_model::{Entities, Uuid};
 
 /// Takes the names out of the members of a certificate; none if it has no `snis`.
@@ -28,8 +30,15 @@ pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BT
     Ok(Some(taken))
 }
 
+/// Refuses what is no list of server names.
+pub(super) fn check(kind: EntityKind, written: &mut JsonMap) -> Result<(), ApiError> {
+    let names = taken(kind, written)?.unwrap_or_default();
+    let found = names.iter().find_map(|name| server_name(name).err());
+    found.map_or(Ok(()), |message| Err(wrong(message)))
+}
+
 fn wrong(message: impl Into<String>) -> ApiError {
-    ApiError::Schema(vec![FieldError::new("snis", message)])
+    ApiError::violation("snis", message)
 }
 
 /// The changes that make exactly these names present a certificate.
@@ -61,10 +70,8 @@ fn new(certificate: Uuid, name: &str, writer: &Writer<'_>, entities: &Entities) 
     written.insert("certificate".to_owned(), certificate.to_string().into());
     writer.entity(EntityKind::Snis, written, entities).map_err(|denied| match denied {
         ApiError::Schema(violations) => {
-            let found = violations.into_iter();
-            ApiError::Schema(
-                found.map(|violation| FieldError { path: "snis".to_owned(), ..violation }).collect(),
-            )
+            let at_snis = |violation| Violation { path: "snis".to_owned(), ..violation };
+            ApiError::Schema(violations.into_iter().map(at_snis).collect())
         }
         other => other,
     })

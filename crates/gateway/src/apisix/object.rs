@@ -18,11 +18,17 @@ pub(crate) enum Kind {
     Credentials,
     GlobalRules,
     Ssls,
+    StreamRoutes,
+    /// What is configured for all uses of a plugin. Its id is the plugin's name.
+    PluginMetadata,
+    /// What is said of everything together. It is in no list.
+    Configs,
 }
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 9] = [
+    pub(crate) const ALL: [Kind; 12] = [
+        Kind::PluginMetadata,
         Kind::Upstreams,
         Kind::Services,
         Kind::PluginConfigs,
@@ -32,6 +38,8 @@ impl Kind {
         Kind::Credentials,
         Kind::GlobalRules,
         Kind::Ssls,
+        Kind::StreamRoutes,
+        Kind::Configs,
     ];
 
     /// The name in paths and in `apisix.yaml`.
@@ -46,6 +54,9 @@ impl Kind {
             Kind::Credentials => CREDENTIALS,
             Kind::GlobalRules => "global_rules",
             Kind::Ssls => "ssls",
+            Kind::StreamRoutes => "stream_routes",
+            Kind::PluginMetadata => "plugin_metadata",
+            Kind::Configs => "configs",
         }
     }
 
@@ -61,7 +72,15 @@ impl Kind {
             Kind::Credentials => "credential",
             Kind::GlobalRules => "global rule",
             Kind::Ssls => "ssl",
+            Kind::StreamRoutes => "stream route",
+            Kind::PluginMetadata => "plugin_metadata",
+            Kind::Configs => "configs",
         }
+    }
+
+    /// Whether its objects can be listed by its name.
+    pub(crate) fn is_listed(self) -> bool {
+        !matches!(self, Kind::Credentials | Kind::Configs)
     }
 
     /// The kind of this name.
@@ -71,8 +90,11 @@ impl Kind {
 
     /// Whether clients choose the ids of its objects, so that none is generated.
     pub(crate) fn is_named(self) -> bool {
-        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs};
-        matches!(self, Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs)
+        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs, PluginMetadata};
+        matches!(
+            self,
+            Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs | PluginMetadata
+        )
     }
 
     /// The field that holds an object's id.
@@ -207,6 +229,9 @@ impl Objects for Entities {
 
 /// The objects that refer to this one.
 pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e ApisixObject)> {
+    if named.kind == Kind::PluginMetadata {
+        return using(entities, &named.id);
+    }
     let fields = naming_fields(named.kind).iter();
     let objects = fields.flat_map(|(kind, field)| {
         all(entities, *kind).filter(move |(_, object)| names(&object.value, field, &named.id))
@@ -214,11 +239,21 @@ pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e A
     objects.collect()
 }
 
+/// The objects with this plugin.
+fn using<'e>(entities: &'e Entities, plugin: &str) -> Vec<(Key, &'e ApisixObject)> {
+    let objects = Kind::ALL.into_iter().flat_map(|kind| all(entities, kind));
+    objects.filter(|(_, object)| object.value["plugins"].get(plugin).is_some()).collect()
+}
+
 /// The kinds of objects that refer to those of a kind, and the field that does.
 fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
     match kind {
-        Kind::Upstreams => &[(Kind::Services, "upstream_id"), (Kind::Routes, "upstream_id")],
-        Kind::Services => &[(Kind::Routes, "service_id")],
+        Kind::Upstreams => &[
+            (Kind::Services, "upstream_id"),
+            (Kind::Routes, "upstream_id"),
+            (Kind::StreamRoutes, "upstream_id"),
+        ],
+        Kind::Services => &[(Kind::Routes, "service_id"), (Kind::StreamRoutes, "service_id")],
         Kind::PluginConfigs => &[(Kind::Routes, "plugin_config_id")],
         Kind::ConsumerGroups => &[(Kind::Consumers, "group_id")],
         _ => &[],

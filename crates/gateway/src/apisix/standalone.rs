@@ -135,8 +135,8 @@ fn reasons(
 fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<DeclaredObject<'n, 'a>> {
     let (mut all, mut keys) = (Vec::new(), HashSet::new());
     for entry in root.entries() {
-        let Some(kind) = Kind::from_name(&entry.key).filter(|kind| *kind != Kind::Credentials) else {
-            let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Credentials);
+        let Some(kind) = Kind::from_name(&entry.key).filter(|kind| kind.is_listed()) else {
+            let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_listed());
             let kinds = kinds.map(Kind::name).collect::<Vec<_>>().join(", ");
             let message = format!("`{}` is not available here; there are: {kinds}", entry.key);
             problems.push(ConfigError { at: entry.at, path: String::new(), message });

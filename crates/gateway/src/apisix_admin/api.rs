@@ -3,20 +3,22 @@ use super::list::{item, list, path, shown};
 use super::request::{ObjectPath, argument, body, cookie, header, no_ttl, segments};
 use super::response::{ApiResponse, typed};
 use super::write::{Write, WriteContext, decide};
-use super::{other_endpoints, schemas};
+use super::{configs, other_endpoints, schemas, validate};
 use crate::admin::warning;
-use crate::apisix::object::{Invalid, Kind, id_text, stored};
+use crate::apisix::object::{Invalid, Key, Kind, id_text, stored};
+use crate::apisix::translate::without_effect;
 use crate::control::Control;
 use crate::logger::AUDIT;
 use crate::low_priority::spawn_low_priority;
-use crate::registry::CommittedWrite;
+use crate::registry::{ApplyError, CommittedWrite};
 use crate::settings::AdminKey;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, StatusCode};
 use serde_json::{Value as Json, json};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_model::Entities;
 use weir_model::entity::Entity;
 
 /// The longest body of a request, as APISIX's.
@@ -83,6 +85,8 @@ impl Api {
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
                 return schemas::plugins(request, rest, self.control.plugins());
             }
+            ["configs"] => return configs::answer(self, request).await,
+            ["configs", "validate"] => return validate::answer(request, self.control.plugins()),
             ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
             [name, rest @ ..] if other_endpoints::has(name) => {
                 return other_endpoints::answer(request, name, rest);
@@ -90,6 +94,9 @@ impl Api {
             _ => {}
         }
         let place = ObjectPath::find(&segments)?;
+        if place.kind == Kind::StreamRoutes && self.control.settings().stream_listen.0.is_empty() {
+            return Err(other_endpoints::streams_are_off());
+        }
         // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
         if !place.below.is_empty() && *request.method() != Method::PATCH {
             return Err(ApiResponse::not_found());
@@ -100,6 +107,28 @@ impl Api {
         self.write(request, wanted(request, place)?).await
     }
 
+    /// The entities as they are now.
+    pub(super) fn entities(&self) -> RwLockReadGuard<'_, Entities> {
+        self.control.registry().entities()
+    }
+
+    /// Decides a write, and stores it.
+    pub(super) async fn commit(&self, write: Write) -> Result<CommittedWrite, ApiResponse> {
+        let registry = self.control.registry();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let context = WriteContext {
+            now: i64::try_from(now).unwrap_or(i64::MAX),
+            index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
+            plugins: self.control.plugins().to_vec(),
+        };
+        Ok(registry.write(move |entities| decide(entities, write.clone(), &context)).await?)
+    }
+
+    /// Waits until a write is active.
+    pub(super) async fn wait_active(&self, written: &CommittedWrite) -> Result<(), ApplyError> {
+        self.control.registry().wait_active(written.revision).await
+    }
+
     fn read(&self, request: &Request<Bytes>, place: &ObjectPath) -> Result<ApiResponse, ApiResponse> {
         let entities = self.control.registry().entities();
         let Some(id) = &place.id else { return list(&entities, request, place) };
@@ -108,17 +137,10 @@ impl Api {
     }
 
     async fn write(&self, request: &Request<Bytes>, write: Write) -> Result<ApiResponse, ApiResponse> {
-        let registry = self.control.registry();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let context = WriteContext {
-            now: i64::try_from(now).unwrap_or(i64::MAX),
-            index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
-            plugins: self.control.plugins().to_vec(),
-        };
         let deleted = if let Write::Delete(key) = &write { Some(key.clone()) } else { None };
-        let written = registry.write(move |entities| decide(entities, write.clone(), &context)).await?;
+        let written = self.commit(write).await?;
         if waits(request) {
-            let applied = registry.wait_active(written.revision).await;
+            let applied = self.wait_active(&written).await;
             applied.map_err(|error| {
                 let mut answer = ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
                 answer.revision = Some(written.revision.0);
@@ -133,7 +155,8 @@ impl Api {
             None => put(&written),
         };
         answer.revision = Some(written.revision.0);
-        answer.warnings = warning::of(written.entities(), self.control.plugins());
+        answer.warnings = without_effect_of(&written);
+        answer.warnings.extend(warning::of(written.entities(), self.control.plugins()));
         Ok(answer)
     }
 }
@@ -150,7 +173,7 @@ fn wanted(request: &Request<Bytes>, place: ObjectPath) -> Result<Write, ApiRespo
         Method::DELETE => Ok(Write::Delete(key.ok_or_else(missing)?)),
         Method::POST if kind.is_named() => Err(ApiResponse::unsupported("POST", kind.singular())),
         Method::POST => Ok(Write::Post(kind, written.ok_or_else(|| nothing("configurations"))?)),
-        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials) => {
+        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials | Kind::PluginMetadata) => {
             Err(ApiResponse::unsupported("PATCH", kind.singular()))
         }
         Method::PATCH => {
@@ -179,6 +202,15 @@ fn unnamed(kind: Kind) -> ApiResponse {
         Kind::Consumers => Invalid::configuration("property \"username\" is required").into(),
         _ => ApiResponse::bad(format!("missing {} id", kind.singular())),
     }
+}
+
+/// What of the object that was put has no effect.
+fn without_effect_of(written: &CommittedWrite) -> Vec<String> {
+    let objects = written.changes.iter().filter_map(|change| match &change.entity {
+        Some(Entity::ApisixObjects(object)) => Some(without_effect(Key::of(object)?.kind, &object.value)),
+        _ => None,
+    });
+    objects.flatten().collect()
 }
 
 /// The answer to an object that was put.

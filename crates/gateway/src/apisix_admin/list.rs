@@ -25,6 +25,10 @@ pub(super) fn list(
     let mut objects: Vec<&ApisixObject> = here.map(|(_, object)| object).collect();
     objects.sort_by(|a, b| a.key.cmp(&b.key));
     let total = objects.len();
+    if total == 0 && place.owner.is_some() {
+        // As in APISIX, where a consumer's credentials are keys below its own.
+        return Err(ApiResponse::not_found());
+    }
     let list: Vec<Json> = page(request, objects)?.into_iter().map(item).collect();
     Ok(ApiResponse::ok(json!({ "total": total, "list": list })))
 }

@@ -5,6 +5,7 @@
 //! request ─► api: key, path ─► write: the object, and those that refer to it ─► translate ─► registry
 //! ```
 mod api;
+mod configs;
 mod list;
 mod listeners;
 mod metrics;
@@ -13,6 +14,7 @@ mod other_endpoints;
 mod request;
 mod response;
 mod schemas;
+mod validate;
 mod write;
 
 pub(crate) use listeners::ApisixListeners;

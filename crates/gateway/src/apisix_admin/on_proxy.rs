@@ -1,5 +1,6 @@
 //! The Admin API and the metrics on APISIX's proxy port, for clients on this machine.
 use super::api::{ADMIN, Api, METRICS, audit};
+use super::configs::{DIGEST, LAST_MODIFIED};
 use super::response::{API_VERSION, REVISION};
 use crate::admin::auth::is_local;
 use crate::admin::warning::WARNING;
@@ -90,8 +91,13 @@ fn written(response: Response<String>) -> LocalResponse {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let answer = LocalResponse::raw(parts.status.as_u16(), content_type, body);
-    let passed_on =
-        [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
+    let passed_on = [
+        ("X-Weir-Revision", REVISION),
+        ("X-Weir-Warning", WARNING),
+        ("X-API-VERSION", API_VERSION),
+        ("X-Digest", DIGEST),
+        ("X-Last-Modified", LAST_MODIFIED),
+    ];
     passed_on.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
         Some(value) => answer.header(written, value),
         None => answer,

@@ -5,22 +5,24 @@ use axum::http::{Method, Request};
 use serde_json::json;
 
 /// The names of such kinds, and why they are not supported.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 2] = [
     ("protos", "no plugin here reads protobuf"),
     ("secrets", "write the secret itself where it is needed, or name an environment variable in apisix.yaml"),
-    ("plugin_metadata", "plugins here have no settings beside their configurations"),
 ];
-/// Routes of connections, which APISIX too refuses as long as it proxies requests alone.
-const STREAM_ROUTES: &str = "stream_routes";
 
 /// Whether a kind is one of these.
 pub(super) fn has(name: &str) -> bool {
-    name == STREAM_ROUTES || why_not(name).is_some()
+    why_not(name).is_some()
 }
 
 /// Why objects of a kind cannot be.
 pub(super) fn why_not(name: &str) -> Option<&'static str> {
     OTHERS.iter().find(|(other, _)| *other == name).map(|(_, why)| *why)
+}
+
+/// The answer about routes of connections while the node has no listeners for them, as in APISIX.
+pub(super) fn streams_are_off() -> ApiResponse {
+    ApiResponse::bad("stream mode is disabled, can not add stream routes")
 }
 
 /// The answer to a request about such a kind.
@@ -29,9 +31,6 @@ pub(super) fn answer(
     name: &str,
     rest: &[&str],
 ) -> Result<ApiResponse, ApiResponse> {
-    if name == STREAM_ROUTES {
-        return Err(ApiResponse::bad("stream mode is disabled, can not add stream routes"));
-    }
     match (request.method(), rest) {
         (&Method::GET | &Method::HEAD, []) => Ok(ApiResponse::ok(json!({ "total": 0, "list": [] }))),
         (&Method::GET | &Method::HEAD | &Method::DELETE, [_, ..]) => Err(ApiResponse::not_found()),

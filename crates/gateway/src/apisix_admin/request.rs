@@ -68,7 +68,7 @@ impl ObjectPath {
             return Ok(ObjectPath { kind: Kind::Credentials, owner, id, below });
         }
         let name = segments.first().copied().unwrap_or_default();
-        let kind = Kind::from_name(name).filter(|kind| *kind != Kind::Credentials);
+        let kind = Kind::from_name(name).filter(|kind| kind.is_listed());
         let kind = kind.ok_or_else(|| unsupported(name))?;
         let (id, below) = (segments.get(1).map(owned), segments.iter().skip(2).map(owned).collect());
         Ok(ObjectPath { kind, owner: None, id, below })

@@ -3,7 +3,7 @@ use super::write::ObjectWriteError;
 use crate::admin::warning::{self, WARNING};
 use crate::apisix::object::Invalid;
 use crate::registry::WriteError;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
 use weir_model::ConstraintError;
 
@@ -20,11 +20,13 @@ pub(super) struct ApiResponse {
     pub(super) revision: Option<u64>,
     /// Warnings about fields without effect.
     pub(super) warnings: Vec<String>,
+    /// More headers.
+    pub(super) headers: Vec<(&'static str, String)>,
 }
 
 impl ApiResponse {
     pub(super) fn new(status: StatusCode, body: Json) -> ApiResponse {
-        ApiResponse { status, body, revision: None, warnings: Vec::new() }
+        ApiResponse { status, body, revision: None, warnings: Vec::new(), headers: Vec::new() }
     }
 
     pub(super) fn ok(body: Json) -> ApiResponse {
@@ -61,6 +63,10 @@ impl ApiResponse {
         if let Some(revision) = self.revision {
             response.headers_mut().insert(REVISION, revision.into());
         }
+        let more = self.headers.into_iter();
+        response.headers_mut().extend(more.filter_map(|(name, value)| {
+            Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?))
+        }));
         if let Some(warning) = warning::header(&self.warnings) {
             response.headers_mut().insert(WARNING, warning);
         }

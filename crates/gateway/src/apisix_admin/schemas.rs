@@ -6,7 +6,7 @@ use crate::apisix::object::Kind;
 use crate::apisix::translate::{Described, plugins_described, schema_of, validate};
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use weir_model::PluginSchema;
 
 /// Answers about plugins, each by its schema.
@@ -50,8 +50,11 @@ pub(super) fn plugins(
 fn one(request: &Request<Bytes>, plugin: Option<&Described>) -> Result<ApiResponse, ApiResponse> {
     let not_found = || ApiResponse::error(StatusCode::NOT_FOUND, "plugin not found");
     let plugin = plugin.ok_or_else(not_found)?;
-    let of_consumers = argument(request, "schema_type").is_some_and(|kind| kind == "consumer");
-    let schema = if of_consumers { plugin.consumer_schema.clone() } else { Some(plugin.schema.clone()) };
+    let schema = match argument(request, "schema_type").as_deref() {
+        Some("consumer") => plugin.consumer_schema.clone(),
+        Some("metadata") => Some(json!({ "type": "object" })),
+        _ => Some(plugin.schema.clone()),
+    };
     schema.map(ApiResponse::ok).ok_or_else(|| ApiResponse::bad("not found schema"))
 }
 

@@ -1,5 +1,9 @@
 //! A client's write → the changes of entities: the object, the entities derived from it, and those derived from objects
 //! that refer to it. Pure, so that it can be decided again after a conflict.
+mod configs;
+
+pub(crate) use configs::{Configs, kinds, state_key, version_field};
+
 use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;
 use crate::depth::{self, is_deeper};
@@ -27,6 +31,8 @@ pub(crate) enum Write {
     Patch(Key, Vec<String>, Json),
     /// Delete the object.
     Delete(Key),
+    /// Replace everything.
+    Replace(Configs),
 }
 
 /// Why a write fails.
@@ -94,6 +100,7 @@ pub(crate) fn decide(
             put(entities, &key, stamped(&key, value, Some(before), context)?, context)
         }
         Write::Delete(key) => delete(entities, &key, context),
+        Write::Replace(configs) => configs::decide(entities, &configs, context),
     }
 }
 
@@ -119,6 +126,9 @@ fn stamped(
     }
     if is_deeper(&value, MAX_OBJECT_DEPTH) {
         return Err(Invalid::configuration(format!("it is nested deeper than {MAX_OBJECT_DEPTH} levels")));
+    }
+    if key.kind == Kind::PluginMetadata {
+        return Ok(value);
     }
     let field = key.kind.id_field();
     match &value[field] {
@@ -186,12 +196,13 @@ fn set(value: &mut Json, path: &[String], by: Json) -> Result<(), Invalid> {
 struct PendingObjects<'e> {
     entities: &'e Entities,
     key: &'e Key,
-    value: &'e Json,
+    /// None if it is deleted.
+    value: Option<&'e Json>,
 }
 
 impl Objects for PendingObjects<'_> {
     fn value(&self, key: &Key) -> Option<&Json> {
-        if key == self.key { Some(self.value) } else { self.entities.value(key) }
+        if key == self.key { self.value } else { self.entities.value(key) }
     }
 }
 
@@ -204,17 +215,12 @@ fn put(
     if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
         return Err(ObjectWriteError::NoConsumer);
     }
-    let objects = PendingObjects { entities, key, value: &value };
+    let objects = PendingObjects { entities, key, value: Some(&value) };
     let translated = translate(key, &value, &objects, &context.plugins)?;
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
     changes.put.push(to_entity(key, &translated.value, stored(entities, key), context.index)?);
     changes.replace(owned(entities, key, &context.plugins), translated.entities);
-    for (dependent, object) in dependents(entities, key) {
-        let after = translate(&dependent, &object.value, &objects, &context.plugins).map_err(
-            |Invalid(message)| Invalid(format!("{} {}: {message}", dependent.kind.singular(), dependent.id)),
-        )?;
-        changes.replace(owned(entities, &dependent, &context.plugins), after.entities);
-    }
+    changes.follow(&objects, context)?;
     Ok(changes.into_ops())
 }
 
@@ -224,7 +230,8 @@ fn is_there(entities: &Entities, consumer: &str) -> bool {
 
 fn delete(entities: &Entities, key: &Key, context: &WriteContext) -> Result<Vec<Op>, ObjectWriteError> {
     stored(entities, key).ok_or(ObjectWriteError::NotFound)?;
-    if let Some((user, _)) = naming(entities, key).first() {
+    let is_needed = key.kind != Kind::PluginMetadata;
+    if let Some((user, _)) = naming(entities, key).first().filter(|_| is_needed) {
         let (what, by) = (key.kind.singular(), user.kind.singular());
         let directly = if key.kind == Kind::Services { " directly" } else { "" };
         let message =
@@ -236,6 +243,7 @@ fn delete(entities: &Entities, key: &Key, context: &WriteContext) -> Result<Vec<
         changes.gone.push((EntityKind::ApisixObjects, key.object_uuid()));
         changes.replace(owned(entities, &key, &context.plugins), Vec::new());
     }
+    changes.follow(&PendingObjects { entities, key, value: None }, context)?;
     Ok(changes.into_ops())
 }
 
@@ -288,6 +296,24 @@ impl Changes<'_> {
         let entities = self.entities;
         let differs = |entity: &Entity| entities.get(entity.kind(), entity.id()) != Some(entity);
         self.put.extend(after.into_iter().filter(differs));
+    }
+
+    /// Translates the objects again that depend on the one that is written.
+    fn follow(
+        &mut self,
+        objects: &PendingObjects<'_>,
+        context: &WriteContext,
+    ) -> Result<(), ObjectWriteError> {
+        let entities = self.entities;
+        for (dependent, object) in dependents(entities, objects.key) {
+            let after = translate(&dependent, &object.value, objects, &context.plugins).map_err(
+                |Invalid(message)| {
+                    Invalid(format!("{} {}: {message}", dependent.kind.singular(), dependent.id))
+                },
+            )?;
+            self.replace(owned(entities, &dependent, &context.plugins), after.entities);
+        }
+        Ok(())
     }
 
     fn into_ops(self) -> Vec<Op> {

@@ -1,36 +1,144 @@
-//! `weir check`: the errors and warnings of declarative files, without starting a node.
-use crate::configuration::{Origin, Source, located, process_environment};
+//! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
+use super::Context;
+use super::against::{self, Catalogue, Report, Rival};
+use crate::cli::{CheckArgs, SettingsArgs};
+use crate::configuration::{Configuration, Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
-use crate::plugins::{Definitions, schemas};
-use crate::settings::Settings;
+use crate::plugins::schemas;
+use crate::settings::{self, Settings};
+use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// Checks files; true if all are good. Errors and warnings go to `errors`, one line each.
-pub(crate) fn check(
-    files: Vec<PathBuf>,
-    settings: &Settings,
-    definitions: Definitions,
+/// What Kong checks if no file is named.
+const DEFAULT_FILE: &str = "/etc/kong/kong.conf";
+
+/// Checks files of both kinds, and Admin APIs.
+pub(super) fn check(
+    mut files: Vec<PathBuf>,
+    against: Option<Rival>,
+    settings: CheckArgs,
+    context: &Context,
+) -> Result<ExitCode, String> {
+    if files.is_empty() {
+        files.push(PathBuf::from(DEFAULT_FILE));
+    }
+    let (of_settings, declarative): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| holds_settings(file));
+    let (output, errors) = (&mut io::stdout(), &mut io::stderr());
+    let mut good = true;
+    for file in of_settings {
+        good &= check_settings(&file, context, output, errors).map_err(|error| error.to_string())?;
+        if let Some(rival) = against {
+            let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let catalogue = Catalogue::of(rival)?;
+            let report = Report::of_settings(&catalogue, &settings::of_kong_conf(&text));
+            report.write(&Origin::File(file), output).map_err(|error| error.to_string())?;
+            good &= report.is_complete();
+        }
+    }
+    if !declarative.is_empty() {
+        let settings = context.load(settings.into())?.settings;
+        good &= check_declarative((declarative, against), &settings, context, output, errors)?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn holds_settings(file: &Path) -> bool {
+    // Standard input can be read only once.
+    file != Path::new("-") && fs::read_to_string(file).is_ok_and(|text| settings::is_kong_conf(file, &text))
+}
+
+fn check_settings(
+    file: &Path,
+    context: &Context,
     output: &mut dyn Write,
     errors: &mut dyn Write,
 ) -> io::Result<bool> {
+    match settings::load(SettingsArgs::of_file(file.to_owned()).sources(context.program)) {
+        Ok(loaded) => {
+            loaded.warnings.iter().try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
+            writeln!(output, "configuration at {} is valid", file.display())?;
+            Ok(true)
+        }
+        Err(problems) => {
+            problems.iter().try_for_each(|problem| writeln!(errors, "{problem}"))?;
+            Ok(false)
+        }
+    }
+}
+
+/// Checks declarative files; true if all are good. Errors and warnings go to `errors`, one line each.
+fn check_declarative(
+    (files, against): (Vec<PathBuf>, Option<Rival>),
+    settings: &Settings,
+    context: &Context,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> Result<bool, String> {
     let mut good = true;
-    for path in files {
-        let (plugins, _) = schemas(definitions, &settings.plugins);
-        let source =
-            Source { origin: Origin::File(path), environment: process_environment(), definitions, plugins };
-        match try_out(&source, settings) {
-            Ok(configuration) => {
-                let ignored_fields = located(&source.origin, &configuration.ignored_fields);
-                let mut warnings = configuration.warnings.iter().chain(&ignored_fields);
-                warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
-                writeln!(output, "{}: good", source.origin)?;
-            }
-            Err(found) => {
-                good = false;
-                found.iter().try_for_each(|error| writeln!(errors, "{error}"))?;
-            }
+    for file in files {
+        let (plugins, _) = schemas(context.definitions, &settings.plugins);
+        let (environment, definitions) = (process_environment(), context.definitions);
+        let source = Source { origin: origin(file)?, environment, definitions, plugins };
+        let tried = try_out(&source, settings);
+        good &= tell(&source.origin, &tried, output, errors).map_err(|error| error.to_string())?;
+        if let Some(rival) = against {
+            good &= compare(rival, &source.origin, tried.ok().as_ref(), output)?;
         }
     }
     Ok(good)
+}
+
+/// A file, or the configuration that an Admin API has.
+fn origin(file: PathBuf) -> Result<Origin, String> {
+    let is_url = |name: &&str| name.starts_with("http://") || name.starts_with("https://");
+    match file.to_str().filter(is_url) {
+        Some(url) => Ok(Origin::AdminApi { url: url.to_owned(), text: against::fetched(url)? }),
+        None => Ok(Origin::File(file)),
+    }
+}
+
+fn tell(
+    origin: &Origin,
+    tried: &Result<Configuration, Vec<String>>,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> io::Result<bool> {
+    match tried {
+        Ok(configuration) => {
+            let ignored_fields = located(origin, &configuration.ignored_fields);
+            let mut warnings = configuration.warnings.iter().chain(&ignored_fields);
+            warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
+            writeln!(output, "{origin}: good")?;
+        }
+        Err(found) => found.iter().try_for_each(|error| writeln!(errors, "{error}"))?,
+    }
+    Ok(tried.is_ok())
+}
+
+/// Tells what of a configuration works as there; true if nothing is missing here.
+fn compare(
+    rival: Rival,
+    origin: &Origin,
+    configuration: Option<&Configuration>,
+    output: &mut dyn Write,
+) -> Result<bool, String> {
+    let catalogue = Catalogue::of(rival)?;
+    let text = origin.text_again().unwrap_or_default();
+    let variables: Vec<_> = std::env::vars_os().filter_map(of_kong).collect();
+    let mut report = Report::of(&catalogue, &text, origin.format(), &variables);
+    if let Some(configuration) = configuration {
+        report.add_without_effect(origin, &configuration.ignored_fields);
+    }
+    report.write(origin, output).map_err(|error| error.to_string())?;
+    Ok(report.is_complete())
+}
+
+/// A setting of Kong's, from an environment variable.
+fn of_kong((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    let name = name.to_str()?.strip_prefix("KONG_")?.to_ascii_lowercase();
+    Some((name, value.into_string().ok()?))
 }

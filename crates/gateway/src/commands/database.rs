@@ -1,60 +1,84 @@
-//! The commands on the database: `weir migrations` and `weir config`.
-use crate::cli::{ConfigCommand, MigrationsCommand};
+//! `weir config`: declarative files, and the database that they are imported to and exported from.
+use super::{Context, print};
+use crate::cli::{ConfigCommand, ExportTarget, Program};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::{Definitions, schemas};
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
-use crate::store::migrations::{self, Task};
-use crate::store::{self, Store, StoreError, transfer};
+use crate::store::transfer::{self, Unset};
+use crate::store::{self, Store, StoreError};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_model::Entities;
 
-/// `weir migrations`: returns its report; false if `status` finds tables that cannot be used as they are.
-pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result<(String, bool), String> {
-    let task = match command {
-        MigrationsCommand::Bootstrap(_) => Task::Bootstrap,
-        MigrationsCommand::Up(_) => Task::Up,
-        MigrationsCommand::Status(_) => Task::Status,
-    };
-    let _prefix = if task == Task::Status { None } else { take_prefix(settings)? };
-    let (said, usable) = wait_for(migrations::perform(task, settings))?.map_err(|error| error.to_string())?;
-    Ok((format!("{said}\n"), usable || task != Task::Status))
-}
+const EXAMPLE: &str = include_str!("example.yml");
 
-/// `weir config`: returns its report.
-pub(crate) fn transfer(
-    command: ConfigCommand,
-    settings: &Settings,
-    definitions: Definitions,
-) -> Result<String, String> {
+/// Does what the command asks for.
+pub(super) fn configure(command: ConfigCommand, context: &Context) -> Result<ExitCode, String> {
+    if let ConfigCommand::Init { file, .. } = &command {
+        return write_example(file);
+    }
+    let settings = context.load(command.store().clone().into())?.settings;
+    let is_kong = context.program == Program::Kong;
     match command {
-        ConfigCommand::DbImport { file, .. } => import(file, settings, definitions),
-        ConfigCommand::DbExport { file, .. } => export(&file, settings, definitions),
+        ConfigCommand::Init { file, .. } => write_example(&file),
+        ConfigCommand::Parse { file, .. } => {
+            try_out(&source(file, &settings, context), &settings)
+                .map_err(|errors| format!("Failed parsing:\n{}", errors.join("\n")))?;
+            print("parse successful\n")
+        }
+        ConfigCommand::DbImport { file, .. } => {
+            let report = import(source(file, &settings, context), &settings)?;
+            print(if is_kong { "parse successful, beginning import\nimport successful\n" } else { &report })
+        }
+        ConfigCommand::DbExport { file, target, .. } => {
+            print(&export(&file, target, &settings, context.definitions)?)
+        }
     }
 }
 
-fn import(file: PathBuf, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+fn write_example(file: &Path) -> Result<ExitCode, String> {
+    let created = OpenOptions::new().write(true).create_new(true).open(file);
+    created.and_then(|mut file| file.write_all(EXAMPLE.as_bytes())).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!("{} already exists in the current directory.\nWill not overwrite it.", file.display())
+        }
+        _ => refused(file, &error),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn source(file: PathBuf, settings: &Settings, context: &Context) -> Source {
+    let definitions = context.definitions;
     let (plugins, _) = schemas(definitions, &settings.plugins);
-    let origin = Origin::File(file);
-    let source = Source { origin, environment: process_environment(), definitions, plugins: plugins.clone() };
+    Source { origin: Origin::File(file), environment: process_environment(), definitions, plugins }
+}
+
+fn import(source: Source, settings: &Settings) -> Result<String, String> {
+    let plugins = &source.plugins;
     let document = try_out(&source, settings).map_err(|errors| errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
     let count = wait_for(async {
         let store = named(store::open(settings, plugins.clone()).await)?;
-        let imported = transfer::import(&*store, document, &plugins, now()).await;
+        let imported = transfer::import(&*store, document, plugins, now()).await;
         imported.map_err(|error| format!("{}: {error}", source.origin))
     })??;
     Ok(format!("{}: {count} entities imported\n", source.origin))
 }
 
-fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+fn export(
+    file: &Path,
+    target: ExportTarget,
+    settings: &Settings,
+    definitions: Definitions,
+) -> Result<String, String> {
     let (plugins, _) = schemas(definitions, &settings.plugins);
     let loaded = wait_for(async {
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
@@ -63,7 +87,15 @@ fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<
     let mut entities = Entities::from_iter(loaded.entities);
     entities.expire(now().as_secs().cast_signed());
     let entities: Vec<_> = entities.iter().cloned().collect();
-    let text = transfer::export(&entities, &plugins);
+    let text = match target {
+        ExportTarget::Weir => transfer::export(&entities, &plugins, Unset::LeftOut),
+        ExportTarget::Kong => {
+            let (text, left_out) = transfer::export_for_kong(&entities, &plugins);
+            let said = left_out.iter().map(|line| format!("left out, because Kong 3.9 lacks it: {line}\n"));
+            io::stderr().write_all(said.collect::<String>().as_bytes()).map_err(|error| error.to_string())?;
+            text
+        }
+    };
     if file == Path::new("-") {
         return Ok(text);
     }
@@ -92,7 +124,7 @@ fn named(opened: Result<Option<Arc<dyn Store>>, StoreError>) -> Result<Arc<dyn S
 }
 
 /// Keeps a node from running meanwhile, because a node follows changes in PostgreSQL, but not in its SQLite file.
-fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String> {
+pub(super) fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String> {
     if store::database(settings) != Database::Sqlite {
         return Ok(None);
     }

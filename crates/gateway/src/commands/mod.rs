@@ -1,85 +1,102 @@
 //! The subcommands: what each does is here or in a module of its own.
+mod against;
 mod check;
+mod client;
 mod compare;
+mod container;
 mod database;
 mod demo;
 mod echo;
 mod explain;
+mod migrations;
+mod running_node;
+mod start;
 mod vault;
 
+pub(crate) use against::Rival;
 pub(crate) use compare::CompareArgs;
+pub(crate) use container::entrypoint;
 
-use crate::cli::{AdminCommand, Command, SettingsArgs, VaultCommand};
-use crate::configuration::process_environment;
-use crate::node::Node;
-use crate::node::command_socket::{self, Request};
+use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::Definitions;
-use crate::prefix;
 use crate::settings::{self, Loaded};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use weir_plugins::KONG_VERSION;
+
+/// What every command knows.
+#[derive(Clone, Copy)]
+struct Context {
+    /// The name that the program was called by.
+    program: Program,
+    /// How much is printed about what is done.
+    verbosity: u8,
+    /// The plugins of this program.
+    definitions: Definitions,
+}
 
 /// Does what the command line asks for.
-pub(crate) fn perform(command: Command, definitions: Definitions) -> Result<ExitCode, String> {
-    match command {
-        Command::Run(args) => run(args, definitions),
-        Command::Check { files, settings } => {
-            let settings = load(settings.into())?.settings;
-            let good = check::check(files, &settings, definitions, &mut io::stdout(), &mut io::stderr())
-                .map_err(|error| error.to_string())?;
-            Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
+pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> Result<ExitCode, String> {
+    let context = Context { program, verbosity: cli.verbosity(), definitions };
+    match cli.command {
+        Command::Run(args) => start::run(args, &context),
+        Command::Start(args) => start::start(args, &context),
+        Command::Restart(args) => start::restart(args, &context),
+        Command::Prepare(args) => start::prepare(args, &context),
+        Command::DockerStart(args) => container::docker_start(args, &context),
+        Command::Stop(args) => running_node::stop(args, &context),
+        Command::Quit(args) => running_node::quit(args, &context),
+        Command::Reload(args) => running_node::reload(args, &context),
+        Command::Health(args) => running_node::health(args, &context),
+        Command::Check { files, against, settings } => check::check(files, against, settings, &context),
         Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
-        Command::Reload(args) => ask(args.into(), Request::Reload),
-        Command::Quit(args) => ask(args.into(), Request::Quit),
-        Command::Demo(args) => demo::run(load(args)?, definitions),
+        Command::Demo(args) => demo::run(context.load(args)?, definitions),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
         Command::Admin(AdminCommand::Token) => print(&settings::new_token()),
-        Command::Migrations(command) => {
-            let settings = load(command.store().clone().into())?.settings;
-            let (said, good) = database::migrate(command, &settings)?;
-            print(&said).map(|_| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
-        Command::Config(command) => {
-            let settings = load(command.store().clone().into())?.settings;
-            print(&database::transfer(command, &settings, definitions)?)
+        Command::Migrations(command) => migrations::migrate(&command, &context),
+        Command::Config(command) => database::configure(command, &context),
+        Command::Hybrid(HybridCommand::GenCert { .. }) => {
+            Err("hybrid gen_cert: hybrid mode is not supported, so no certificate is needed".to_owned())
         }
         Command::Vault(VaultCommand::Get { reference, settings }) => {
             let reference = reference.ok_or(vault::NO_REFERENCE)?;
-            print(&vault::get(&reference, &load(settings)?.settings, definitions)?)
+            print(&vault::get(&reference, &context.load(settings)?.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
-        Command::Version => print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Version { all } => print(&version(program, all)),
     }
 }
 
-fn run(args: SettingsArgs, definitions: Definitions) -> Result<ExitCode, String> {
-    let node = Node::start(load(args)?, process_environment(), definitions);
-    let node = node.map_err(|error| error.to_string())?;
-    let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
-    print(&format!("{line}\n"))?;
-    node.serve().map_err(|error| error.to_string())?;
-    Ok(ExitCode::SUCCESS)
+impl Context {
+    /// Reads the settings.
+    fn load(&self, args: SettingsArgs) -> Result<Loaded, String> {
+        let sources = args.sources(self.program);
+        let files = [&sources.kong_conf, &sources.file];
+        files.into_iter().flatten().for_each(|file| self.say(1, &format!("reading {}", file.display())));
+        let loaded = settings::load(sources)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+        self.say(2, &format!("settings given: {}", loaded.given.join(", ")));
+        Ok(loaded)
+    }
+
+    /// Prints what is done, if so much was asked for.
+    fn say(&self, verbosity: u8, text: &str) {
+        if self.verbosity >= verbosity {
+            // What is missed is of no consequence.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
 }
 
-fn load(args: SettingsArgs) -> Result<Loaded, String> {
-    settings::load(args.sources())
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-}
-
-fn ask(args: SettingsArgs, request: Request) -> Result<ExitCode, String> {
-    let folder = prefix::or_default(load(args)?.settings.prefix).map_err(|error| error.to_string())?;
-    let reply = command_socket::ask(&folder, request)?;
-    if !reply.errors.is_empty() {
-        return Err(reply.errors.join("\n"));
-    }
-    for warning in &reply.warnings {
-        writeln!(io::stderr(), "warning: {warning}").map_err(|error| error.to_string())?;
-    }
-    match reply.configuration_hash {
-        Some(hash) => print(&format!("reloaded: configuration_hash {hash}\n")),
-        None => Ok(ExitCode::SUCCESS),
+/// Kong's version as `kong`, because scripts compare it: that of the Kong whose API this is.
+fn version(program: Program, all: bool) -> String {
+    const WEIR: &str = env!("CARGO_PKG_VERSION");
+    match (program, all) {
+        (Program::Kong, false) => format!("{KONG_VERSION}\n"),
+        (Program::Kong, true) => format!("Kong: {KONG_VERSION}\nweir: {WEIR}\n"),
+        (_, false) => format!("weir {WEIR}\n"),
+        (_, true) => format!("weir: {WEIR}\nKong's API: {KONG_VERSION}\n"),
     }
 }
 

@@ -74,7 +74,7 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
                 let address = target.target.parse::<SocketAddr>().map(|address| address.to_string());
                 vec![health(address.unwrap_or_default(), TargetState::HealthchecksOff)]
             }
-            true => match health::standing(&retained.get(), upstream.id, &target.target).addresses {
+            true => match health::standing(&retained.get(), &upstream.name, &target.target).addresses {
                 none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
                 addresses => {
                     addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()

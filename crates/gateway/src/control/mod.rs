@@ -185,7 +185,7 @@ impl Control {
             Origin::Nowhere if self.registry.is_stored() => Some(
                 "the configuration is in a database, whose changes apply at once: there is nothing to reload",
             ),
-            Origin::Setting(_) | Origin::Nowhere => {
+            Origin::Setting(_) | Origin::AdminApi { .. } | Origin::Nowhere => {
                 Some("there is no file to reload: restart the node, or start it with `--config FILE`")
             }
         }
@@ -293,8 +293,8 @@ impl Control {
     }
 
     /// The health of a target.
-    pub(crate) fn target_health(&self, target: &Target) -> TargetStatus {
-        health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
+    pub(crate) fn target_health(&self, upstream: &Upstream, target: &Target) -> TargetStatus {
+        health::standing(&self.plane.compiler.retained.get(), &upstream.name, &target.target)
     }
 
     /// Sets the health of an address of a target, or of all its current addresses.

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::Vaults;
 
-/// Rotates secrets at this interval for as long as the node runs.
+/// Rotates secrets at this interval for as long as the node runs; never, if it is 0.
 pub(super) fn start(plane: Arc<DataPlane>, registry: Arc<Registry>, interval: Duration) {
+    if interval.is_zero() {
+        return;
+    }
     tokio::spawn(async move {
         let vaults = plane.compiler.retained.get::<Vaults>();
         loop {

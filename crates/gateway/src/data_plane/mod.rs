@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
 use weir_plugin::Tracing;
 use weir_plugins::limits::ClusterStore;
-use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot};
+use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
 
 /// The running proxy and its compiler.
 pub(crate) struct DataPlane {
@@ -76,9 +77,10 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         Some(files) => Some(client_certificate(files).map_err(StartError::Tls)?),
         None => Some(default_certificate.clone()),
     };
+    let name = "lua_ssl_trusted_certificate";
     let mut trusted_certificates = Vec::new();
     for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
-        trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
+        trusted_certificates.extend(read_trusted(name, &path)?);
     }
     let retained = Arc::new(Retained::default());
     if let Some(id) = settings.node_id {
@@ -95,6 +97,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         default_certificate,
         client_certificate,
         trusted_certificates,
+        upstream_verification: upstream_verification(settings)?,
         log_tls_verify: settings.log_tls_verify,
         plugins: plugins::allowed(plugins, &settings.plugins),
         router_flavor: flavor(settings.router_flavor),
@@ -129,13 +132,25 @@ pub(crate) fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> 
     cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
 }
 
-fn read_trusted(path: &Path) -> Result<String, StartError> {
-    let name = "lua_ssl_trusted_certificate";
-    std::fs::read_to_string(path).map_err(|error| StartError::Setting {
+fn upstream_verification(settings: &Settings) -> Result<UpstreamVerification, StartError> {
+    let trusted = settings.proxy_ssl_trusted_certificate.as_deref();
+    let trusted = trusted.map(|path| read_trusted("proxy_ssl_trusted_certificate", path));
+    Ok(UpstreamVerification {
+        of_requests: settings.proxy_ssl_verify,
+        of_sessions: settings.stream_proxy_ssl_verify,
+        trusted_certificates: trusted.transpose()?,
+        depth: settings.proxy_ssl_verify_depth.map(|depth| depth.try_into().unwrap_or(u8::MAX)),
+    })
+}
+
+/// The authorities in the file that a setting names.
+fn read_trusted(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    let pem = std::fs::read_to_string(path).map_err(|error| StartError::Setting {
         name,
         value: path.display().to_string(),
         error,
-    })
+    })?;
+    ca_certificates(&pem).map_err(StartError::Tls)
 }
 
 /// Reads and compiles a configuration without serving it, with the database of these settings if they name one.
@@ -169,6 +184,7 @@ pub(crate) fn compiled(
         default_certificate,
         client_certificate,
         trusted_certificates,
+        upstream_verification: UpstreamVerification::default(),
         log_tls_verify: true,
         plugins: source.definitions,
         router_flavor: settings

@@ -38,7 +38,8 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
     Options {
         workers: settings.workers.0,
         listen: listeners(settings).collect(),
-        max_connections: max_connections(getrlimit(Resource::Nofile).current, files(settings)),
+        max_connections: max_connections(getrlimit(Resource::Nofile).current, files(settings))
+            .min(connections_of_workers(settings)),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
         send_timeout: settings.send_timeout,
@@ -46,6 +47,7 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         keepalive_requests: settings.keepalive_requests.into(),
         client_max_body_size: settings.client_max_body_size.0,
         request_limits: request_limits(settings.large_client_header_buffers),
+        limits: Limits { max_head_bytes: head_of_response(settings.proxy_buffer_size), ..Limits::default() },
         client_body_buffer_size: usize::try_from(settings.client_body_buffer_size.0.max(MIN_READABLE_BODY))
             .unwrap_or(usize::MAX),
         mem_bodies_size: settings.mem_bodies_size.0,
@@ -89,16 +91,19 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
     }
 }
 
-fn request_limits(buffers: Option<HeaderBuffers>) -> Limits {
-    match buffers {
-        None => Limits::default(),
-        Some(HeaderBuffers { total, size }) => Limits {
-            max_head_bytes: total,
-            max_target_bytes: size,
-            max_field_bytes: size,
-            ..Limits::default()
-        },
-    }
+fn request_limits(HeaderBuffers { total, size }: HeaderBuffers) -> Limits {
+    Limits { max_head_bytes: total, max_target_bytes: size, max_field_bytes: size, ..Limits::default() }
+}
+
+/// The largest head of a response, from 1 KiB, which every response needs, to 16 MiB.
+fn head_of_response(Bytes(size): Bytes) -> usize {
+    size.clamp(1 << 10, 16 << 20) as usize
+}
+
+/// How many clients the workers' connections are enough for, each with one to an upstream.
+fn connections_of_workers(settings: &Settings) -> usize {
+    let of_worker = settings.worker_connections.0.map_or(usize::MAX, |number| number as usize);
+    (of_worker.saturating_mul(settings.workers.0) / 2).max(1)
 }
 
 fn server_timing(settings: &Settings) -> ServerTiming {

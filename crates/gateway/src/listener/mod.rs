@@ -329,7 +329,7 @@ mod tests {
         let settings = |environment: &[(&str, &str)]| {
             let text = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
             let environment = environment.iter().map(text).collect();
-            load(Sources { flags: Vec::new(), environment, file: None }).unwrap().settings
+            load(Sources { environment, ..Sources::default() }).unwrap().settings
         };
         let [short, second] = [9, 1].map(Duration::from_secs);
         let [head, idle] = [60, 75].map(Duration::from_secs);

@@ -15,10 +15,12 @@ use tokio::sync::mpsc;
 /// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
+    /// Say whether the node serves.
+    Health,
     /// Read the declarative file again.
     Reload,
-    /// Drain and stop.
-    Quit,
+    /// Drain and stop, within so many milliseconds if some are given.
+    Quit(Option<u64>),
 }
 
 /// The outcome of a command.
@@ -33,18 +35,31 @@ pub(crate) struct Reply {
     /// The hash of the configuration that is active now.
     #[serde(default)]
     pub(crate) configuration_hash: Option<String>,
+    /// When the node stops: how long requests in flight may take, in milliseconds.
+    #[serde(default)]
+    pub(crate) drain_timeout: u64,
+    /// Whether a reload had nothing to read, because the configuration is in a database.
+    #[serde(default)]
+    pub(crate) is_stored: bool,
 }
 
 impl Request {
-    fn word(self) -> &'static str {
+    fn line(self) -> String {
         match self {
-            Request::Reload => "reload",
-            Request::Quit => "quit",
+            Request::Health => "health\n".to_owned(),
+            Request::Reload => "reload\n".to_owned(),
+            Request::Quit(None) => "quit\n".to_owned(),
+            Request::Quit(Some(timeout)) => format!("quit {timeout}\n"),
         }
     }
 
-    fn from_word(word: &str) -> Option<Request> {
-        [Request::Reload, Request::Quit].into_iter().find(|request| request.word() == word)
+    fn from_line(line: &str) -> Option<Request> {
+        match line {
+            "health" => Some(Request::Health),
+            "reload" => Some(Request::Reload),
+            "quit" => Some(Request::Quit(None)),
+            _ => Some(Request::Quit(Some(line.strip_prefix("quit ")?.parse().ok()?))),
+        }
     }
 }
 
@@ -56,52 +71,73 @@ pub(crate) fn bind(folder: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Serves commands for as long as the node lives; `quit` receives those to quit.
-pub(crate) async fn serve(listener: UnixListener, reloader: Arc<Reloader>, quit: mpsc::Sender<()>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (reloader, quit) = (reloader.clone(), quit.clone());
-                tokio::spawn(async move {
-                    if let Err(error) = answer(stream, &reloader, quit).await {
-                        tracing::debug!(%error, "a command got no response");
-                    }
-                });
-            }
-            // Out of descriptors: wait, because a busy loop would not free any.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
+/// Answers commands for as long as the node lives.
+pub(crate) struct CommandServer {
+    pub(crate) reloader: Arc<Reloader>,
+    /// Receives how long a drain may take, once the node is to stop.
+    pub(crate) quit: mpsc::Sender<Duration>,
+    /// How long one takes unless the command says otherwise.
+    pub(crate) drain_timeout: Duration,
 }
 
-async fn answer(mut stream: UnixStream, reloader: &Reloader, quit: mpsc::Sender<()>) -> io::Result<()> {
-    let mut word = String::new();
-    while !word.ends_with('\n') && word.len() < 64 {
-        word.push(char::from(stream.read_u8().await?));
+impl CommandServer {
+    pub(crate) async fn serve(self, listener: UnixListener) {
+        let server = Arc::new(self);
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let server = server.clone();
+                    tokio::spawn(async move {
+                        if let Err(error) = server.answer(stream).await {
+                            tracing::debug!(%error, "a command got no response");
+                        }
+                    });
+                }
+                // Out of descriptors: wait, because a busy loop would not free any.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
     }
-    let reply = match Request::from_word(word.trim()) {
-        Some(Request::Reload) => match reloader.reload().await {
+
+    async fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
+        let mut word = String::new();
+        while !word.ends_with('\n') && word.len() < 64 {
+            word.push(char::from(stream.read_u8().await?));
+        }
+        let reply = match Request::from_line(word.trim()) {
+            Some(Request::Health) => Reply::default(),
+            Some(Request::Reload) => self.reload().await,
+            Some(Request::Quit(timeout)) => {
+                let timeout = timeout.map_or(self.drain_timeout, Duration::from_millis);
+                // Fails if the node is quitting already.
+                let _ = self.quit.try_send(timeout);
+                let drain_timeout = timeout.as_millis().try_into().unwrap_or(u64::MAX);
+                stream.write_all(&line(&Reply { drain_timeout, ..Reply::default() })?).await?;
+                // The client waits until the stream closes, which must happen at the end of the process, not before.
+                let _ = stream.into_std()?.into_raw_fd();
+                return Ok(());
+            }
+            None => Reply {
+                errors: vec!["unknown command: use the `weir` of the version that runs".to_owned()],
+                ..Reply::default()
+            },
+        };
+        stream.write_all(&line(&reply)?).await
+    }
+
+    async fn reload(&self) -> Reply {
+        match self.reloader.reload().await {
             Ok(published) => Reply {
                 warnings: published.warnings,
                 configuration_hash: Some(published.hash),
                 ..Reply::default()
             },
-            Err(errors) => Reply { errors, ..Reply::default() },
-        },
-        Some(Request::Quit) => {
-            // Fails if the node is quitting already.
-            let _ = quit.try_send(());
-            stream.write_all(&line(&Reply::default())?).await?;
-            // The client waits until the stream closes, which must happen at the end of the process, not before.
-            let _ = stream.into_std()?.into_raw_fd();
-            return Ok(());
+            Err(errors) => {
+                let is_stored = self.reloader.control().registry().is_stored();
+                Reply { errors, is_stored, ..Reply::default() }
+            }
         }
-        None => Reply {
-            errors: vec!["unknown command: use the `weir` of the version that runs".to_owned()],
-            ..Reply::default()
-        },
-    };
-    stream.write_all(&line(&reply)?).await
+    }
 }
 
 fn line(reply: &Reply) -> io::Result<Vec<u8>> {
@@ -110,25 +146,38 @@ fn line(reply: &Reply) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Sends a command to a running node; returns when it is done.
-pub(crate) fn ask(folder: &Path, request: Request) -> Result<Reply, String> {
-    let socket = prefix::socket(folder);
-    let mut stream = BlockingStream::connect(&socket).map_err(|error| {
-        format!(
-            "no node runs at {}: {error}: start one, or name its folder with `--prefix DIR`",
-            socket.display()
-        )
-    })?;
-    exchange(&mut stream, request)
-        .map_err(|error| format!("the node at {} did not respond: {error}", socket.display()))
+/// Whether a node runs in a folder.
+pub(crate) fn is_running(folder: &Path) -> bool {
+    BlockingStream::connect(prefix::socket(folder)).is_ok()
 }
 
+/// Why a command got no reply.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// No node runs in the folder.
+    NotRunning(io::Error),
+    /// The node did not reply.
+    NoReply(io::Error),
+}
+
+/// Sends a command to a running node; returns when it is done.
+pub(crate) fn ask(folder: &Path, request: Request) -> Result<Reply, CommandError> {
+    let mut stream = BlockingStream::connect(prefix::socket(folder)).map_err(CommandError::NotRunning)?;
+    if request == Request::Health {
+        stream.set_read_timeout(Some(HEALTH_TIMEOUT)).map_err(CommandError::NoReply)?;
+    }
+    exchange(&mut stream, request).map_err(CommandError::NoReply)
+}
+
+/// How long a node that serves may take to say so.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
 fn exchange(stream: &mut BlockingStream, request: Request) -> io::Result<Reply> {
-    writeln!(stream, "{}", request.word())?;
+    stream.write_all(request.line().as_bytes())?;
     let mut reader = BufReader::new(stream);
     let mut reply = String::new();
     reader.read_line(&mut reply)?;
-    if request == Request::Quit {
+    if matches!(request, Request::Quit(_)) {
         reader.read_to_end(&mut Vec::new())?;
     }
     Ok(serde_json::from_str(&reply)?)

@@ -12,15 +12,16 @@ use crate::control::reload::Reloader;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
-use crate::settings::{Database, Loaded, LogTarget, Settings};
+use crate::settings::{AutoOr, Database, Loaded, LogTarget, Settings};
 use crate::start_error::StartError;
 use crate::{apisix_admin, logger, store};
+use command_socket::CommandServer;
 use listeners::openable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -82,7 +83,7 @@ impl Node {
         let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings.chain(store::unused(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
-        raise_descriptor_limit();
+        raise_descriptor_limit(settings.worker_rlimit_nofile);
         let source = Source { origin, environment, definitions, plugins: schemas };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
@@ -129,9 +130,10 @@ impl Node {
             servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
             let (quit, asked_to_quit) = mpsc::channel(1);
             let reloader = Reloader::new(control.clone());
-            tokio::spawn(command_socket::serve(commands, reloader.clone(), quit));
-            signals.until_stop(&reloader, asked_to_quit).await;
-            io::Result::Ok(signals.drain(&control, drain_timeout).await)
+            let server = CommandServer { reloader: reloader.clone(), quit, drain_timeout };
+            tokio::spawn(server.serve(commands));
+            let asked = signals.until_stop(&reloader, asked_to_quit).await;
+            io::Result::Ok(signals.drain(&control, asked.unwrap_or(drain_timeout)).await)
         });
         // Removed however the process ends.
         drop(sockets);
@@ -171,8 +173,13 @@ impl Signals {
         }
     }
 
-    /// Handles signals and requests to reload, until the node is stopped.
-    async fn until_stop(&mut self, reloader: &Arc<Reloader>, mut asked_to_quit: mpsc::Receiver<()>) {
+    /// Handles signals and requests to reload, until the node is stopped; returns how long requests in flight may take,
+    /// if a command said so.
+    async fn until_stop(
+        &mut self,
+        reloader: &Arc<Reloader>,
+        mut asked_to_quit: mpsc::Receiver<Duration>,
+    ) -> Option<Duration> {
         loop {
             let [terminate, quit, interrupt] = &mut self.stop;
             tokio::select! {
@@ -181,10 +188,10 @@ impl Signals {
                     tokio::spawn(async move { reloader.reload().await });
                 }
                 _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
-                _ = terminate.recv() => return,
-                _ = quit.recv() => return,
-                _ = interrupt.recv() => return,
-                _ = asked_to_quit.recv() => return,
+                _ = terminate.recv() => return None,
+                _ = quit.recv() => return None,
+                _ = interrupt.recv() => return None,
+                drain_timeout = asked_to_quit.recv() => return drain_timeout,
             }
         }
     }
@@ -216,12 +223,16 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
         ("admin_access_log", &mut settings.admin_access_log),
     ] {
         let LogTarget::Path(path) = log else { continue };
-        if path.is_absolute() {
-            continue;
+        if path.is_relative() {
+            *path = prefix.join(&*path);
+            let created = path.parent().map_or(Ok(()), fs::create_dir_all);
+            created.map_err(|error| StartError::of_log(name, &LogTarget::Path(path.clone()), error))?;
         }
-        *path = prefix.join(&*path);
-        let created = path.parent().map_or(Ok(()), fs::create_dir_all);
-        created.map_err(|error| StartError::of_log(name, log, error))?;
+        // Opening a link to these, as containers have it, fails where they are sockets or of another user.
+        let is_stream = |to: &PathBuf| ["/dev/stdout", "/dev/stderr"].map(Path::new).contains(&to.as_path());
+        if let Some(stream) = fs::read_link(&*path).ok().filter(is_stream) {
+            *path = stream;
+        }
     }
     Ok(())
 }
@@ -242,10 +253,14 @@ fn start_log(settings: &Settings) -> Result<(), StartError> {
         .map_err(|error| StartError::of_log("proxy_error_log", target, error))
 }
 
-/// Raises the soft limit of open files, which is often 1024, because every connection needs one.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+/// Raises the soft limit of open files, which is often 1024, because every connection needs one; or sets it to a number.
+fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
+    let Rlimit { maximum: allowed, .. } = getrlimit(Resource::Nofile);
+    let wanted = wanted.map(u64::from);
+    let current = wanted.or(allowed);
+    // Only root can raise the hard limit.
+    let maximum = allowed.map(|allowed| allowed.max(wanted.unwrap_or(0)));
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, maximum }) {
         tracing::warn!(%error, "could not raise the limit of open files; raise it with `ulimit -n`");
     }
 }

@@ -1,5 +1,6 @@
 //! The registry over a store in memory, with a data plane that compiles and serves no traffic.
 use super::*;
+use crate::store::transfer::Unset;
 use crate::store::{Committed, Loaded, Pending, Since, StoreError};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -124,6 +125,7 @@ fn plane() -> Arc<Plane> {
         default_certificate: default_certificate(None).unwrap(),
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        upstream_verification: Default::default(),
         log_tls_verify: true,
         router_flavor: weir_router::Flavor::default(),
         plugins: weir_plugins::PLUGINS,
@@ -492,7 +494,7 @@ async fn what_could_not_be_loaded_is_not_stored() {
     assert_eq!(store.commits().len(), 0);
     registry.write(put([object(59)])).await.unwrap();
     // Neither is what could not be imported once it is exported.
-    let exported = crate::store::transfer::export(&all(&registry), &[]);
+    let exported = crate::store::transfer::export(&all(&registry), &[], Unset::LeftOut);
     let read = Document::read(&exported, weir_model::Format::Yaml, &[], &|_| None).unwrap();
     assert_eq!(read.document.into_entities(), all(&registry));
 }

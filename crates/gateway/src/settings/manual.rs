@@ -5,14 +5,19 @@ use std::fmt::Write;
 const OPENING: &str = "\
 # Settings
 
-A node's settings are kong.conf's, with the same keys and values. They come from four places; where several give the
+A node's settings are kong.conf's, with the same keys and values. They come from five places; where several give the
 same setting, the first of these counts:
 
 1. flags: `--set key=value` (as often as needed), `--config FILE` for `declarative_config`, `--prefix DIR`;
 2. environment variables that start with `WEIR_`: `WEIR_LOG_LEVEL=debug`;
 3. environment variables that start with `KONG_`, so that the environment of a Kong container works as it is. One that
    means nothing here is named in a warning and otherwise ignored;
-4. the file named by `--settings`, in TOML: `log_level = \"debug\"`. Without the flag no file is read.
+4. the file named by `--settings`, in TOML: `log_level = \"debug\"`;
+5. the file named by `--conf`, in the format of kong.conf: `log_level = debug`. Without either flag, that is
+   `/etc/kong/kong.conf` or `/etc/kong.conf`, if there is one. A line that means nothing here is named in a warning.
+
+A variable that ends in `_FILE` [names a file](commands.md#where-settings-come-from) that holds the value. What becomes of
+[directives of nginx](deployment.md#directives-of-nginx) depends on the directive.
 
 Lists are written with commas, `\"10.0.0.0/8, fd00::/8\"`, or in the file also as arrays. An empty environment variable
 counts as absent. A misspelt key or value, wherever it is given, stops the start with a message that says where it

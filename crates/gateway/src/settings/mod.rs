@@ -5,7 +5,9 @@
 mod admin_auth;
 mod apisix_key;
 mod ciphers;
+mod directives;
 mod headers;
+mod kong_conf;
 mod listen;
 mod manual;
 mod source;
@@ -17,19 +19,21 @@ mod vaults;
 pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
 pub(crate) use headers::Headers;
+pub(crate) use kong_conf::{default_file as default_kong_conf, is_kong_conf, of_kong_conf};
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
-pub(crate) use source::Problem;
+pub(crate) use source::{Problem, is_setting};
 pub(crate) use table::Settings;
 pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
 pub(crate) use vaults::configure as configure_vaults;
 
+use crate::prefix;
 use serde_json::{Map, Value as Json};
 use source::{Given, Origin};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use table::{Declaration, TABLE};
+use std::path::{Path, PathBuf};
+use table::TABLE;
 
 /// What the settings are read from.
 #[derive(Debug, Default)]
@@ -38,8 +42,12 @@ pub(crate) struct Sources {
     pub(crate) flags: Vec<Flag>,
     /// The environment.
     pub(crate) environment: BTreeMap<String, String>,
-    /// The settings file.
+    /// The settings file, in TOML.
     pub(crate) file: Option<PathBuf>,
+    /// The settings file, in the format of kong.conf.
+    pub(crate) kong_conf: Option<PathBuf>,
+    /// Whether Kong's assumptions count where nothing is said.
+    pub(crate) as_kong: bool,
 }
 
 /// A flag that gives a setting its value.
@@ -68,28 +76,29 @@ pub(crate) struct Loaded {
 
 /// Reads the settings; fails with every problem at once.
 pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
-    let (mut given, mut problems) = (Given::default(), Vec::new());
-    if let Some(path) = sources.file {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => given.file(path, &text, &mut problems),
-            Err(error) => {
-                problems.push(Problem {
-                    origin: Origin::File(path, 0),
-                    message: format!("cannot be read: {error}"),
-                });
-            }
-        }
+    let (mut given, mut problems, mut warnings) = (Given::default(), Vec::new(), Vec::new());
+    if let Some((path, text)) = read_file(sources.kong_conf, &mut problems) {
+        warnings.extend(given.kong_conf(path, &text, &mut problems));
     }
-    let mut warnings = given.kong_environment(&sources.environment);
+    if let Some((path, text)) = read_file(sources.file, &mut problems) {
+        given.file(path, &text, &mut problems);
+    }
+    warnings.extend(given.kong_environment(&sources.environment, &mut problems));
     given.weir_environment(&sources.environment, &mut problems);
     for Flag { written, name, value } in &sources.flags {
         given.flag(written, name, value, &mut problems);
+    }
+    if sources.as_kong {
+        assume_as_kong(&mut given);
     }
     // References are shown, and not what they lead to.
     let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
     vaults::resolve(&mut given, &mut problems);
     let mut settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &mut settings {
+        if given.is_directive("ssl_ciphers") {
+            settings.ssl_cipher_suite = CipherSuite::Custom;
+        }
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
     }
@@ -100,6 +109,32 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         _ => Err(problems),
     }
 }
+
+fn read_file(path: Option<PathBuf>, problems: &mut Vec<Problem>) -> Option<(PathBuf, String)> {
+    let path = path?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some((path, text)),
+        Err(error) => {
+            let message = format!("cannot be read: {error}");
+            problems.push(Problem { origin: Origin::File(path, 0), message });
+            None
+        }
+    }
+}
+
+/// What Kong assumes where nothing is said: its folder, if this process can use it, and PostgreSQL, if its host is named.
+fn assume_as_kong(given: &mut Given) {
+    if prefix::is_usable(Path::new(KONG_PREFIX)) {
+        given.assume("prefix", KONG_PREFIX);
+    }
+    let is_declared = given.has("declarative_config") || given.has("declarative_config_string");
+    if given.has("pg_host") && !is_declared {
+        given.assume("database", "postgres");
+    }
+}
+
+/// Kong's own folder.
+const KONG_PREFIX: &str = "/usr/local/kong";
 
 /// Looks up the host names of listeners.
 fn resolve_listeners(settings: &mut Settings, given: &Given, problems: &mut Vec<Problem>) {

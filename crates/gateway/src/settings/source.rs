@@ -1,7 +1,10 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
+use super::directives::{Advice, advice};
+use super::kong_conf;
 use super::table::{Declaration, TABLE};
-use super::value::Value;
+use super::value::{SECRET, Value};
 use serde_json::Value as Json;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
@@ -62,17 +65,43 @@ impl Problem {
 /// The given values: for each setting, the one of the strongest source.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    values: BTreeMap<&'static str, (String, Origin)>,
+    values: BTreeMap<&'static str, GivenValue>,
     /// The settings whose values came from vaults, which no message repeats.
     resolved: BTreeSet<&'static str>,
+}
+
+/// A value as it was given.
+#[derive(Debug, Clone)]
+struct GivenValue {
+    text: String,
+    origin: Origin,
+    /// Whether it was given by the name of an nginx directive.
+    is_directive: bool,
+}
+
+/// A setting as an environment variable gives it.
+struct Variable<'e> {
+    /// The variable's name.
+    variable: &'e str,
+    /// The setting's name.
+    name: String,
+    /// The value, or that of the file that the variable names.
+    text: Cow<'e, str>,
 }
 
 impl Given {
     /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
         let Some(declaration) = declaration(name) else { return false };
-        self.values.insert(declaration.name, (text.to_owned(), origin));
+        let is_directive = name != declaration.name && name.starts_with("nginx_");
+        self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, is_directive });
         true
+    }
+
+    /// Sets a value that counts if none is given.
+    pub(super) fn assume(&mut self, name: &'static str, text: &str) {
+        let assumed = GivenValue { text: text.to_owned(), origin: Origin::Default, is_directive: false };
+        self.values.entry(name).or_insert(assumed);
     }
 
     /// Adds a settings file.
@@ -101,15 +130,52 @@ impl Given {
         }
     }
 
-    /// Adds `KONG_*` variables; returns one warning for each that is ignored.
-    pub(super) fn kong_environment(&mut self, environment: &BTreeMap<String, String>) -> Vec<String> {
+    /// Adds a kong.conf; returns one warning for each line that is ignored.
+    pub(super) fn kong_conf(
+        &mut self,
+        path: PathBuf,
+        text: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
-        for (variable, name, text) in with_prefix(environment, "KONG_") {
-            if !self.give(&name, text, Origin::Environment(variable.clone())) {
-                let guess = misspelt(&name)
-                    .map(|name| format!(": did you mean KONG_{}?", name.to_uppercase()))
-                    .unwrap_or_default();
-                warnings.push(format!("environment variable {variable} {}{guess}", ignored(&name, text)));
+        for line in kong_conf::lines(text) {
+            let origin = Origin::File(path.clone(), line.number);
+            let Some((name, text)) = line.setting else {
+                let message = "a line is `name = value`; a `#` begins a comment".to_owned();
+                problems.push(Problem { origin, message });
+                continue;
+            };
+            if text.is_empty() || self.give(&name, &text, origin.clone()) {
+                continue;
+            }
+            match ignored(&name, &text) {
+                Ok(reason) => {
+                    warnings.push(format!("{origin}: {name} {reason}{}", guess(&name, |name| name)))
+                }
+                Err(message) => problems.push(Problem { origin, message }),
+            }
+        }
+        warnings
+    }
+
+    /// Adds `KONG_*` variables; returns one warning for each that is ignored.
+    pub(super) fn kong_environment(
+        &mut self,
+        environment: &BTreeMap<String, String>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for Variable { variable, name, text } in with_prefix(environment, "KONG_", problems) {
+            let origin = Origin::Environment(variable.to_owned());
+            if self.give(&name, &text, origin.clone()) {
+                continue;
+            }
+            match ignored(&name, &text) {
+                Ok(reason) => {
+                    let guess = guess(&name, |name| format!("KONG_{}", name.to_uppercase()));
+                    warnings.push(format!("{origin} {reason}{guess}"));
+                }
+                Err(message) => problems.push(Problem { origin, message }),
             }
         }
         warnings
@@ -121,9 +187,9 @@ impl Given {
         environment: &BTreeMap<String, String>,
         problems: &mut Vec<Problem>,
     ) {
-        for (variable, name, text) in with_prefix(environment, "WEIR_") {
-            let origin = Origin::Environment(variable.clone());
-            if !self.give(&name, text, origin.clone()) {
+        for Variable { variable, name, text } in with_prefix(environment, "WEIR_", problems) {
+            let origin = Origin::Environment(variable.to_owned());
+            if !self.give(&name, &text, origin.clone()) {
                 problems.push(Problem { origin, message: unknown(&name) });
             }
         }
@@ -139,12 +205,12 @@ impl Given {
 
     /// The values as they are written, by the names of the settings.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.values.iter().map(|(name, (text, _))| (*name, text.as_str()))
+        self.values.iter().map(|(name, given)| (*name, given.text.as_str()))
     }
 
     /// Those of these settings alone.
     pub(super) fn only(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Given {
-        let wanted = self.values.iter().filter(|(name, (text, _))| is_wanted(name, text));
+        let wanted = self.values.iter().filter(|(name, given)| is_wanted(name, &given.text));
         let values = wanted.map(|(name, value)| (*name, value.clone())).collect();
         Given { values, resolved: BTreeSet::new() }
     }
@@ -156,7 +222,7 @@ impl Given {
         secret_of: impl Fn(&str) -> Result<String, String>,
         problems: &mut Vec<Problem>,
     ) {
-        for (name, (text, origin)) in &mut self.values {
+        for (name, GivenValue { text, origin, .. }) in &mut self.values {
             // A secret that looks like a reference is none.
             if !is_wanted(name) || !is_reference(text) || self.resolved.contains(name) {
                 continue;
@@ -180,7 +246,7 @@ impl Given {
         default: &str,
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let text = self.values.get(name).map_or(default, |(text, _)| text);
+        let text = self.values.get(name).map_or(default, |given| &given.text);
         match T::read(text) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -194,15 +260,26 @@ impl Given {
         }
     }
 
-    /// The value of a setting as the Admin API shows it.
+    /// The value of a setting as the Admin API shows it: the reference, where it is one.
     pub(super) fn shown(&self, declaration: &Declaration) -> Json {
-        let text = self.values.get(declaration.name).map_or(declaration.default, |(text, _)| text);
-        (declaration.shown)(text)
+        let text = self.values.get(declaration.name).map_or(declaration.default, |given| &given.text);
+        let shown = (declaration.shown)(text);
+        if is_reference(text) && shown != SECRET { text.into() } else { shown }
     }
 
     /// Where the value of a setting was given.
     pub(super) fn origin(&self, name: &str) -> Origin {
-        self.values.get(name).map_or(Origin::Default, |(_, origin)| origin.clone())
+        self.values.get(name).map_or(Origin::Default, |given| given.origin.clone())
+    }
+
+    /// Whether the value of a setting was given by the name of an nginx directive.
+    pub(super) fn is_directive(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|given| given.is_directive)
+    }
+
+    /// Whether a setting was given a value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
     }
 
     /// The settings that were given a value.
@@ -211,18 +288,34 @@ impl Given {
     }
 }
 
-/// Why a variable of Kong's is ignored.
-fn ignored(name: &str, text: &str) -> &'static str {
-    match (name, text.trim()) {
+/// Why a setting of Kong's is ignored; an error if the node must not start without it.
+fn ignored(name: &str, text: &str) -> Result<&'static str, String> {
+    match advice(name, text) {
+        Some(Advice::Ignored(reason)) => return Ok(reason),
+        Some(Advice::Protects(instead)) => {
+            return Err(format!(
+                "{name}: this directive protects something and has no equivalent: {instead}"
+            ));
+        }
+        None => {}
+    }
+    Ok(match (name, text.trim()) {
         ("role", "data_plane" | "control_plane") => {
             "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
         }
         ("proxy_stream_error_log", _) => "is ignored: messages of streams are in proxy_error_log",
-        ("nginx_sproxy_proxy_protocol", "on") => {
-            "is ignored: write `proxy_protocol: v1` with each service that is to get a header"
-        }
         _ => "has no meaning here and is ignored",
-    }
+    })
+}
+
+/// The setting that was probably meant, as the end of a warning.
+fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> String {
+    misspelt(name).map(|name| format!(": did you mean {}?", written(name))).unwrap_or_default()
+}
+
+/// Whether there is a setting of this name or alias; a name may end in `_file`.
+pub(crate) fn is_setting(name: &str) -> bool {
+    declaration(name).is_some() || name.strip_suffix("_file").is_some_and(|name| declaration(name).is_some())
 }
 
 /// The setting of a name or an alias.
@@ -230,15 +323,42 @@ fn declaration(name: &str) -> Option<&'static Declaration> {
     TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
 }
 
-/// Variables that start with a prefix: each with its setting's name. An empty one, as Compose files pass for a
-/// variable that is not set, counts as absent.
-fn with_prefix<'a>(
-    environment: &'a BTreeMap<String, String>,
-    prefix: &'a str,
-) -> impl Iterator<Item = (&'a String, String, &'a str)> {
-    environment.iter().filter(|(_, value)| !value.trim().is_empty()).filter_map(move |(variable, value)| {
-        Some((variable, variable.strip_prefix(prefix)?.to_lowercase(), value.as_str()))
-    })
+/// Variables that start with a prefix. An empty one, as Compose files pass for a variable that is not set, counts as
+/// absent. A variable `NAME_FILE` names the file that holds the value, as secrets of containers are passed.
+fn with_prefix<'e>(
+    environment: &'e BTreeMap<String, String>,
+    prefix: &str,
+    problems: &mut Vec<Problem>,
+) -> Vec<Variable<'e>> {
+    let given = environment.iter().filter(|(_, value)| !value.trim().is_empty());
+    let mut variables = Vec::new();
+    for (variable, value) in given {
+        let Some(name) = variable.strip_prefix(prefix).map(str::to_lowercase) else { continue };
+        let of_file = name.strip_suffix("_file").filter(|of| declaration(of).is_some());
+        let read = match of_file {
+            None => Ok((name.clone(), Cow::Borrowed(value.as_str()))),
+            Some(of) => value_of_file(environment, variable, value).map(|text| (of.to_owned(), text.into())),
+        };
+        match read {
+            Ok((name, text)) => variables.push(Variable { variable, name, text }),
+            Err(message) => problems.push(Problem { origin: Origin::Environment(variable.clone()), message }),
+        }
+    }
+    variables
+}
+
+/// The content of the file that a variable names, without the line's end.
+fn value_of_file(
+    environment: &BTreeMap<String, String>,
+    variable: &str,
+    path: &str,
+) -> Result<String, String> {
+    let plain = variable.strip_suffix("_FILE").unwrap_or(variable);
+    if environment.get(plain).is_some_and(|value| !value.trim().is_empty()) {
+        return Err(format!("both {plain} and {variable} are set, but are exclusive: leave one out"));
+    }
+    let text = std::fs::read_to_string(path.trim()).map_err(|error| format!("{path}: {error}"))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// A TOML value as the text that kong.conf would hold.

@@ -119,6 +119,16 @@ settings! {
     pg_ro_ssl_verify: Option<bool> = "";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
+    /// Whether `weir start` returns once the node serves, which then runs in the background. `weir run` and
+    /// `weir docker-start` always stay in the foreground.
+    nginx_daemon: bool = "on" | "nginx_main_daemon";
+    /// The user, and the group behind a space, that `weir docker-start` continues as if it is started by root. A user that
+    /// the system does not have changes nothing.
+    nginx_user: String = "kong kong" | "nginx_main_user";
+    /// How many files the process may open; `auto` is as many as the system allows (`ulimit -Hn`).
+    worker_rlimit_nofile: AutoOr = "auto" | "nginx_main_worker_rlimit_nofile";
+    /// How many connections each worker may have, with clients and upstreams; `auto` is as many as there are files.
+    worker_connections: AutoOr = "auto" | "nginx_events_worker_connections";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
     /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
     /// `bind` and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one. With `quic`,
@@ -186,9 +196,9 @@ settings! {
     trusted_ips: Vec<Trusted> = "";
     /// The header in which a trusted peer sends the address of the real client; `proxy_protocol` is the header of the
     /// connection.
-    real_ip_header: RealIpHeader = "X-Real-IP";
+    real_ip_header: RealIpHeader = "X-Real-IP" | "nginx_http_real_ip_header" | "nginx_proxy_real_ip_header";
     /// Uses the last address of `real_ip_header` that is not trusted, instead of the last one.
-    real_ip_recursive: bool = "off";
+    real_ip_recursive: bool = "off" | "nginx_http_real_ip_recursive" | "nginx_proxy_real_ip_recursive";
     /// The content type of errors of the proxy itself, such as 400 and 502, for clients that send neither `Accept` nor
     /// `Content-Type`.
     error_default_type: ErrorContentType = "text/plain";
@@ -219,10 +229,10 @@ settings! {
     request_debug_token: Option<Password> = "";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
-    /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 431),
-    /// the target (else 414) and each field (else 431) into one. Empty: 64k in all, 8k for the target. Over HTTP/2 and
+    /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),
+    /// the target (else 414) and each field (else 400) into one. More than 1,000 fields are answered 431. Over HTTP/2 and
     /// HTTP/3, all of a head is bounded by `http2_max_header_list_size` and `http3_max_header_list_size` instead.
-    large_client_header_buffers: Option<HeaderBuffers> = "" | "nginx_http_large_client_header_buffers" | "nginx_proxy_large_client_header_buffers";
+    large_client_header_buffers: HeaderBuffers = "4 8k" | "nginx_http_large_client_header_buffers" | "nginx_proxy_large_client_header_buffers";
     /// How long a request body may be for plugins to read it, if that is more than 1m; a longer one streams past them.
     /// Bodies are buffered in memory alone, all of them together within `mem_bodies_size`. `request_buffering` holds up
     /// to 64k of a body, whatever this is.
@@ -290,12 +300,25 @@ settings! {
     http3_alt_svc_max_age: Duration = "1d";
     /// The port in `Alt-Svc`, if clients reach `quic` on another than the listener's; 0 is the listener's.
     http3_alt_svc_port: u16 = "0";
+    /// The maximum size of the head of an upstream's response; a larger one is answered 502.
+    proxy_buffer_size: Bytes = "64k" | "nginx_http_proxy_buffer_size" | "nginx_proxy_proxy_buffer_size";
+    /// Whether upstreams must have a certificate from a trusted authority where their service has no `tls_verify`;
+    /// others are answered 502.
+    proxy_ssl_verify: bool = "off" | "nginx_http_proxy_ssl_verify" | "nginx_proxy_proxy_ssl_verify";
+    /// The same for the services of stream routes.
+    stream_proxy_ssl_verify: bool = "off" | "nginx_stream_proxy_ssl_verify" | "nginx_sproxy_proxy_ssl_verify";
+    /// The authorities for verifying upstreams, in PEM, in place of `lua_ssl_trusted_certificate`. A service's
+    /// `ca_certificates` take precedence.
+    proxy_ssl_trusted_certificate: Option<PathBuf> = "" | "nginx_http_proxy_ssl_trusted_certificate" | "nginx_proxy_proxy_ssl_trusted_certificate" | "nginx_stream_proxy_ssl_trusted_certificate" | "nginx_sproxy_proxy_ssl_trusted_certificate";
+    /// How many certificates may be between an upstream's and an authority's, where its service has no
+    /// `tls_verify_depth`; without a value, any number.
+    proxy_ssl_verify_depth: Option<u32> = "" | "nginx_http_proxy_ssl_verify_depth" | "nginx_proxy_proxy_ssl_verify_depth" | "nginx_stream_proxy_ssl_verify_depth" | "nginx_sproxy_proxy_ssl_verify_depth";
     /// How many idle connections a worker keeps to each target; 0 keeps none.
-    upstream_keepalive_pool_size: u32 = "512";
+    upstream_keepalive_pool_size: u32 = "512" | "nginx_upstream_keepalive";
     /// How many requests a connection to a target may carry; 0 is no limit.
-    upstream_keepalive_max_requests: u32 = "10000";
+    upstream_keepalive_max_requests: u32 = "10000" | "nginx_upstream_keepalive_requests";
     /// How long an idle connection to a target stays open; 0 is no limit.
-    upstream_keepalive_idle_timeout: Duration = "60";
+    upstream_keepalive_idle_timeout: Duration = "60" | "nginx_upstream_keepalive_timeout";
     /// How many requests an HTTP/2 connection to a target carries at a time.
     upstream_http2_max_concurrent_streams: u32 = "100";
     /// How many HTTP/2 connections a worker opens to each target, for each TLS server name; further requests wait until
@@ -320,26 +343,28 @@ settings! {
     /// The file of `ssl_cert`'s private key, in PEM.
     ssl_cert_key: Option<KeyFile> = "";
     /// The versions of TLS offered to clients.
-    ssl_protocols: TlsVersions = "TLSv1.2 TLSv1.3" | "nginx_http_ssl_protocols";
+    ssl_protocols: TlsVersions = "TLSv1.2 TLSv1.3" | "nginx_http_ssl_protocols" | "nginx_proxy_ssl_protocols";
     /// The cipher suites offered to clients: `modern` is TLS 1.3 alone; `old` has the suites of `intermediate` in the
     /// gateway's order of preference, because weaker ones are not implemented; `custom` is `ssl_ciphers`.
     ssl_cipher_suite: CipherSuite = "intermediate";
     /// With `ssl_cipher_suite=custom`: the cipher suites of TLS 1.2. Those of TLS 1.3 are always offered. Suites
-    /// without forward secrecy or authenticated encryption are not implemented; a warning lists them.
-    ssl_ciphers: Ciphers = "" | "nginx_http_ssl_ciphers";
+    /// without forward secrecy or authenticated encryption are not implemented; a warning lists them. Given as a
+    /// directive of nginx, it implies `ssl_cipher_suite=custom`.
+    ssl_ciphers: Ciphers = "" | "nginx_http_ssl_ciphers" | "nginx_proxy_ssl_ciphers";
     /// With `ssl_cipher_suite=custom`: whether the order of `ssl_ciphers` decides, instead of the client's.
-    ssl_prefer_server_ciphers: bool = "on" | "nginx_http_ssl_prefer_server_ciphers";
+    ssl_prefer_server_ciphers: bool = "on" | "nginx_http_ssl_prefer_server_ciphers" | "nginx_proxy_ssl_prefer_server_ciphers";
     /// Whether clients get session tickets, whose keys all workers share. Otherwise only sessions in the cache are
     /// resumed.
-    ssl_session_tickets: bool = "on" | "nginx_http_ssl_session_tickets";
+    ssl_session_tickets: bool = "on" | "nginx_http_ssl_session_tickets" | "nginx_proxy_ssl_session_tickets";
     /// OCSP stapling: clients get a proof that the certificate is not revoked. Proofs are fetched in the background
     /// from the responders of the certificates; the entity's `cert` must contain the issuer's certificate after its
     /// own.
     ssl_stapling: bool = "off" | "nginx_http_ssl_stapling" | "nginx_proxy_ssl_stapling";
-    /// How much memory the cache of TLS sessions may take.
-    ssl_session_cache_size: CacheSize = "10m";
+    /// How much memory the cache of TLS sessions may take; 0 and `off` store none. nginx's `shared:NAME:SIZE` is read
+    /// too.
+    ssl_session_cache_size: CacheSize = "10m" | "nginx_http_ssl_session_cache" | "nginx_proxy_ssl_session_cache";
     /// How long a TLS session can be resumed.
-    ssl_session_timeout: Duration = "1d" | "nginx_http_ssl_session_timeout";
+    ssl_session_timeout: Duration = "1d" | "nginx_http_ssl_session_timeout" | "nginx_proxy_ssl_session_timeout";
     /// Presents the certificate of `client_ssl_cert` to upstreams that request one, if neither the service nor the
     /// upstream entity has a `client_certificate`.
     client_ssl: bool = "off";
@@ -402,7 +427,7 @@ settings! {
     /// Seconds beyond `vault_hcv_ttl` for which a secret that cannot be fetched any more is used; without it, there is no
     /// limit.
     vault_hcv_resurrect_ttl: Option<u32> = "";
-    /// How often secrets of vaults are read again. If one has changed, the configuration is compiled with it.
+    /// How often secrets of vaults are read again; `0` is never. If one has changed, the configuration is compiled with it.
     vault_rotation_interval: Duration = "60s";
     /// How long requests in flight may take to finish when the node stops.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";

@@ -19,6 +19,7 @@ fn sources(
         flags: flags.iter().map(flag).collect(),
         environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         file: Some(temporary.path().to_owned()),
+        ..Sources::default()
     };
     (sources, temporary)
 }
@@ -196,4 +197,27 @@ fn a_database_is_found_by_kongs_own_settings() {
     for (name, value) in [("pg_timeout", "0"), ("pg_timeout", "5s"), ("pg_port", "65536")] {
         assert_eq!(bad("", &[], &[(name, value)]).len(), 1, "{name} {value}");
     }
+}
+
+#[test]
+fn ciphers_given_as_a_directive_are_offered() {
+    let ciphers = ("KONG_NGINX_PROXY_SSL_CIPHERS", "ECDHE-RSA-AES256-GCM-SHA384");
+    let Loaded { settings, warnings, .. } = good("", &[ciphers], &[]);
+    assert_eq!((settings.ssl_cipher_suite, warnings), (CipherSuite::Custom, Vec::new()));
+    let plain = good("ssl_ciphers = 'ECDHE-RSA-AES256-GCM-SHA384'", &[], &[]);
+    assert_eq!(plain.settings.ssl_cipher_suite, CipherSuite::Intermediate);
+}
+
+#[test]
+fn as_kong_a_host_of_postgres_means_that_database() {
+    let as_kong = |environment: &[(&str, &str)]| {
+        let (sources, _file) = sources("", environment, &[]);
+        load(Sources { as_kong: true, ..sources }).expect("the settings are good").settings.database
+    };
+    let host = ("KONG_PG_HOST", "db");
+    assert_eq!(as_kong(&[host]), Some(Database::Postgres));
+    assert_eq!(as_kong(&[host, ("KONG_DATABASE", "off")]), Some(Database::Off));
+    assert_eq!(as_kong(&[host, ("KONG_DECLARATIVE_CONFIG", "kong.yml")]), None);
+    assert_eq!(as_kong(&[]), None);
+    assert_eq!(good("", &[host], &[]).settings.database, None);
 }

@@ -219,6 +219,21 @@ impl Value for Workers {
     }
 }
 
+/// A number, or as many as possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AutoOr(pub(crate) Option<u32>);
+
+impl Value for AutoOr {
+    const KIND: &'static str = "`auto` or a number";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(AutoOr(None)),
+            Ok(number @ 1..) => Ok(AutoOr(Some(number))),
+            _ => Err(format!("`{text}` is neither `auto` nor a number from 1 to {}", u32::MAX)),
+        }
+    }
+}
+
 impl Value for Network {
     const KIND: &'static str = "addresses and networks (`10.0.0.0/8`)";
     fn parse(text: &str) -> Result<Self, String> {
@@ -307,6 +322,9 @@ impl Value for LogTarget {
         if text == "off" {
             return Ok(LogTarget::Off);
         }
+        // Kong names nginx's format behind the path.
+        let formats = [" combined", " kong_log_format"];
+        let text = formats.iter().find_map(|format| text.strip_suffix(format)).unwrap_or(text).trim_end();
         if text.contains(char::is_whitespace) {
             return Err(format!(
                 "`{text}` is more than a path: name the format with `proxy_access_log_format`"
@@ -384,8 +402,12 @@ mod tests {
         assert!(LogLevel::parse("loud").unwrap_err().contains("`notice`"));
         refuses::<bool>("maybe");
         refuses::<Workers>("0");
+        refuses::<AutoOr>("0");
+        reads("auto", AutoOr(None));
+        reads("16384", AutoOr(Some(16384)));
         refuses::<TlsVersions>("TLSv1.1 TLSv1.2");
         refuses::<LogTarget>("/dev/stdout json");
+        reads("/dev/stdout combined", LogTarget::Path(PathBuf::from("/dev/stdout")));
         refuses::<RealIpHeader>("X Real IP");
         refuses::<RealIpHeader>("");
     }

@@ -54,9 +54,25 @@ pub(crate) enum Task {
     Bootstrap,
     /// Bring those of an older version up to date.
     Up,
-    /// Either, as needed.
+    /// The same, as the second part of Kong's migrations.
+    Finish,
+    /// Bootstrap or up, as needed.
     Everything,
+    /// Look at them, as `Status`.
+    List,
+    /// Remove them.
+    Reset,
 }
+
+impl Task {
+    /// Whether it may change the tables.
+    pub(crate) fn changes(self) -> bool {
+        !matches!(self, Task::Status | Task::List)
+    }
+}
+
+/// Removes the tables of entities. Those of rate limits stay, because they may be Kong's.
+pub(super) const REMOVE: &str = "DROP TABLE weir_entities; DROP TABLE weir_meta;";
 
 /// The state of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +104,19 @@ impl Found {
     pub(super) fn steps(self, task: Task) -> impl Iterator<Item = (i64, &'static Step)> {
         let first = match (self, task) {
             (Found::Missing, Task::Bootstrap | Task::Everything) => 0,
-            (Found::Behind(version), Task::Up | Task::Everything) => version,
+            (Found::Behind(version), Task::Up | Task::Finish | Task::Everything) => version,
             _ => STEPS.len(),
         };
         (1..).zip(STEPS).skip(first)
+    }
+
+    /// The version of the tables, if there are some.
+    pub(crate) fn version(self) -> Option<usize> {
+        match self {
+            Found::Missing => None,
+            Found::Behind(version) => Some(version),
+            Found::Current => Some(STEPS.len()),
+        }
     }
 
     /// Whether the tables can be used as they are.
@@ -112,8 +137,52 @@ pub(super) fn not_bootstrapped(place: &str) -> StoreError {
     StoreError::NotMigrated(format!("{place}: it has no tables yet: run `weir migrations bootstrap`"))
 }
 
-/// Performs a task; returns a report, and whether the tables can be used now.
-pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<(String, bool), StoreError> {
+/// The outcome of a task.
+#[derive(Debug)]
+pub(crate) struct Migrated {
+    /// The database, as messages name it.
+    pub(crate) place: String,
+    /// What was there before.
+    pub(crate) found: Found,
+}
+
+impl Migrated {
+    /// What is said of a task.
+    pub(crate) fn report(&self, task: Task) -> String {
+        let (Migrated { place, found }, newest) = (self, STEPS.len());
+        match (task, found) {
+            (Task::Reset, Found::Missing) => format!("{place}: not bootstrapped: nothing to remove"),
+            (Task::Reset, _) => format!("{place}: removed"),
+            (Task::Status | Task::List, Found::Missing) => {
+                format!("{place}: not bootstrapped: run `weir migrations bootstrap`")
+            }
+            (Task::Status | Task::List | Task::Bootstrap, Found::Behind(version)) => {
+                format!("{place}: version {version} of {newest}: run `weir migrations up`")
+            }
+            (Task::Status | Task::List, Found::Current) => format!("{place}: version {newest}: up to date"),
+            (_, Found::Current) => format!("{place}: version {newest}: nothing to do"),
+            (_, Found::Missing) => format!("{place}: bootstrapped, version {newest}"),
+            (_, Found::Behind(version)) => format!("{place}: migrated from version {version} to {newest}"),
+        }
+    }
+
+    /// Whether the tables can be used after a task.
+    pub(crate) fn leaves_usable(&self, task: Task) -> bool {
+        match self.found {
+            Found::Current => task != Task::Reset,
+            Found::Missing => matches!(task, Task::Bootstrap | Task::Everything),
+            Found::Behind(_) => matches!(task, Task::Up | Task::Finish | Task::Everything),
+        }
+    }
+}
+
+/// The version that tables are migrated to.
+pub(crate) fn newest() -> usize {
+    STEPS.len()
+}
+
+/// Performs a task.
+pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<Migrated, StoreError> {
     let (place, found) = match database(settings) {
         Database::Off => {
             let message = "database is `off`, so there are no tables: set it to `postgres` or `sqlite`";
@@ -122,22 +191,10 @@ pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<(String, 
         Database::Sqlite => sqlite::migrate(&sqlite_path(settings)?, task).await?,
         Database::Postgres => postgres::Server::of(settings)?.migrate(task).await?,
     };
-    let newest = STEPS.len();
-    Ok(match (task, found) {
-        (Task::Up, Found::Missing) => return Err(not_bootstrapped(&place)),
-        (Task::Status, Found::Missing) => {
-            (format!("{place}: not bootstrapped: run `weir migrations bootstrap`"), false)
-        }
-        (Task::Status | Task::Bootstrap, Found::Behind(version)) => {
-            (format!("{place}: version {version} of {newest}: run `weir migrations up`"), false)
-        }
-        (Task::Status, Found::Current) => (format!("{place}: version {newest}: up to date"), true),
-        (_, Found::Current) => (format!("{place}: version {newest}: nothing to do"), true),
-        (_, Found::Missing) => (format!("{place}: bootstrapped, version {newest}"), true),
-        (_, Found::Behind(version)) => {
-            (format!("{place}: migrated from version {version} to {newest}"), true)
-        }
-    })
+    match (task, found) {
+        (Task::Up | Task::Finish, Found::Missing) => Err(not_bootstrapped(&place)),
+        _ => Ok(Migrated { place, found }),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! PostgreSQL: a database that several nodes share.
 use super::change_listener;
-use super::migrations::{Found, Task, not_bootstrapped, version};
+use super::migrations::{Found, REMOVE, Task, not_bootstrapped, version};
 use super::replica::Replica;
 use super::row::{AFTER, ALL, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
@@ -104,6 +104,9 @@ impl Server {
         let found = self.found(&mut transaction).await?;
         if found == Found::Missing && task == Task::Bootstrap {
             self.create_schema(&mut transaction).await.map_err(failed)?;
+        }
+        if task == Task::Reset && found != Found::Missing {
+            sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
         }
         for (version, step) in found.steps(task) {
             sqlx::raw_sql(step.postgres).execute(&mut *transaction).await.map_err(failed)?;

@@ -1,5 +1,5 @@
 //! SQLite: a file of this node's own.
-use super::migrations::{Found, Task};
+use super::migrations::{Found, REMOVE, Task};
 use super::row::{AFTER, ALL, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
@@ -189,6 +189,9 @@ async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) 
     let failed = |error| failure(place, error);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let found = Found::of(version(&mut transaction).await.map_err(failed)?, place)?;
+    if task == Task::Reset && found != Found::Missing {
+        sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
+    }
     for (version, step) in found.steps(task) {
         sqlx::raw_sql(step.sqlite).execute(&mut *transaction).await.map_err(failed)?;
         let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);

@@ -1,4 +1,6 @@
 //! `weir config db_import` and `db_export`: a store and a declarative file.
+mod kong;
+
 use super::yaml::to_yaml;
 use super::{Committed, Loaded, Store, StoreError};
 use crate::depth::{MAX_DEPTH, is_too_deep};
@@ -107,8 +109,28 @@ fn read(kind: EntityKind, value: &Value, plugins: &[PluginSchema]) -> Option<Ent
     Entity::read(kind, value, &[], ReadOptions { plugins, references: &(), hash_passwords: false }).ok()
 }
 
+/// How fields without a value are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unset {
+    /// They are null, as Kong shows them.
+    Shown,
+    /// They are left out where that reads as the same.
+    LeftOut,
+}
+
 /// Everything, as a declarative file in YAML that imports as the same.
-pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
+pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema], unset: Unset) -> String {
+    to_yaml(&Value::Object(document(entities, plugins, unset)))
+}
+
+/// The same for Kong, and what of it Kong lacks, which is left out.
+pub(crate) fn export_for_kong(entities: &[Entity], plugins: &[PluginSchema]) -> (String, Vec<String>) {
+    let mut document = document(entities, plugins, Unset::LeftOut);
+    let left_out = kong::leave_out(&mut document, plugins);
+    (to_yaml(&Value::Object(document)), left_out)
+}
+
+fn document(entities: &[Entity], plugins: &[PluginSchema], unset: Unset) -> Map<String, Value> {
     let mut document = Map::new();
     document.insert("_format_version".to_owned(), "3.0".into());
     // Passwords are hashed already.
@@ -117,26 +139,32 @@ pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
         let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == kind).collect();
         of_kind.sort_unstable_by_key(|entity| entity.id());
         if !of_kind.is_empty() {
-            let written = of_kind.into_iter().map(|entity| written(entity, plugins)).collect();
+            let written = of_kind.into_iter().map(|entity| written(entity, plugins, unset)).collect();
             document.insert(kind.as_str().to_owned(), written);
         }
     }
-    to_yaml(&Value::Object(document))
+    document
 }
 
 /// An entity as a file has it, without unset members where that reads as the same.
-fn written(entity: &Entity, plugins: &[PluginSchema]) -> Value {
+fn written(entity: &Entity, plugins: &[PluginSchema], unset: Unset) -> Value {
     let full = entity.to_value();
     let mut brief = full.clone();
     without_nulls(&mut brief);
-    let same = read(entity.kind(), &brief, plugins).is_some_and(|read| read == *entity);
-    let mut value = if same { brief } else { full };
+    let is_same = || read(entity.kind(), &brief, plugins).is_some_and(|read| read == *entity);
+    let mut value = if unset == Unset::LeftOut && is_same() { brief } else { full };
     for field in entity.kind().schema().fields.iter().filter(|field| is_reference(field)) {
         if let Some(reference) = value.get_mut(field.name)
             && let Some(id) = reference.get_mut("id")
         {
             *reference = id.take();
         }
+    }
+    if let (Entity::Routes(route), Value::Object(members)) = (entity, &mut value)
+        && route.expression.is_none()
+    {
+        // Kong knows them where `router_flavor` is `expressions` alone.
+        ["expression", "priority"].iter().for_each(|field| drop(members.remove(*field)));
     }
     literal(&mut value);
     value

@@ -32,6 +32,7 @@ files! {
     errors,
     flattened_errors,
     keys,
+    messages,
     methods,
     pages,
     plugins,

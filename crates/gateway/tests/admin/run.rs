@@ -80,6 +80,7 @@ fn identities() -> BTreeMap<String, String> {
         let authority = Identity::new("authority.test");
         let server = Identity::signed("server.test", &authority);
         let old = Identity::self_signed_version_1("old.test");
+        let weak = Identity::rsa("weak.test", 1024);
         let files = [
             ("ca", authority.cert()),
             ("ca_key", authority.key()),
@@ -87,6 +88,8 @@ fn identities() -> BTreeMap<String, String> {
             ("key", server.key()),
             ("old_cert", old.cert()),
             ("old_key", old.key()),
+            ("weak_cert", weak.cert()),
+            ("weak_key", weak.key()),
         ];
         files
             .into_iter()

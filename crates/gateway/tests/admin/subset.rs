@@ -2,7 +2,7 @@
 use serde_json::Value;
 
 /// What differs; expected members are looked at alone, lists as a whole. `<uuid>`, `<integer>`, `<number>`, `<text>`
-/// stand for any such value.
+/// and `<less than 5>` stand for any such value.
 pub(crate) fn difference(expected: &Value, found: &Value, path: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(members)) => expected.iter().find_map(|(name, value)| {
@@ -30,6 +30,9 @@ fn is_pattern(pattern: &str, found: &Value) -> bool {
         "<integer>" => found.is_i64() || found.is_u64(),
         "<number>" => found.is_number(),
         "<text>" => found.as_str().is_some_and(|text| !text.is_empty()),
-        _ => false,
+        _ => pattern
+            .strip_prefix("<less than ")
+            .and_then(|most| most.strip_suffix('>')?.parse::<i64>().ok())
+            .is_some_and(|most| found.as_i64().is_some_and(|number| number < most)),
     }
 }

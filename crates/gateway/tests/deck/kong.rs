@@ -8,7 +8,30 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 4] = ["forward-auth", "limit-count", "mtls-auth", "request-id"];
+const OTHERS: [&str; 22] = [
+    "api-breaker",
+    "apisix-cors",
+    "apisix-redirect",
+    "consumer-restriction",
+    "fault-injection",
+    "file-logger",
+    "forward-auth",
+    "gzip",
+    "http-logger",
+    "jwt-auth",
+    "limit-conn",
+    "limit-count",
+    "limit-req",
+    "mtls-auth",
+    "proxy-mirror",
+    "proxy-rewrite",
+    "referer-restriction",
+    "request-id",
+    "request-validation",
+    "response-rewrite",
+    "ua-restriction",
+    "uri-blocker",
+];
 
 fn document() -> (Json, Json) {
     let mut document: Json = serde_json::from_str(KONG).expect("the document is JSON");

@@ -156,6 +156,17 @@ impl Peer {
         Message { status, head, body, trailers }
     }
 
+    /// Reads the final response to a method, passing over interim ones.
+    #[track_caller]
+    pub fn final_response_to(&mut self, method: &str) -> Message {
+        loop {
+            let response = self.response_to(method);
+            if response.status >= 200 {
+                return response;
+            }
+        }
+    }
+
     /// Reads to the end of the connection; a reset is an end too.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();

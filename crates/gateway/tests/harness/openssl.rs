@@ -37,6 +37,17 @@ impl Identity {
         Identity::make(name, Some(authority), false, Some(extension))
     }
 
+    /// One with an RSA key of so many bits, signed by itself.
+    pub fn rsa(name: &str, bits: usize) -> Identity {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name| folder.path().join(name);
+        let mut command =
+            openssl(&["req", "-x509", "-newkey", &format!("rsa:{bits}"), "-nodes", "-days", "30"]);
+        command.args(["-subj", &format!("/CN={name}")]).arg("-keyout").arg(file("key.pem"));
+        assert!(command.arg("-out").arg(file("cert.pem")).status().expect("openssl runs").success());
+        Identity { folder }
+    }
+
     fn make(name: &str, authority: Option<&Identity>, is_ca: bool, extension: Option<&str>) -> Identity {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");

@@ -1,6 +1,6 @@
 //! A HashiCorp Vault: a mock of its HTTP API, as its documentation describes that.
 use super::{Collector, document};
-use crate::harness::{Gateway, Message, Upstream, nobody};
+use crate::harness::{Gateway, Identity, Message, NginxOverTls, Upstream, nobody};
 use serde_json::{Value as Json, json};
 use std::sync::{Arc, Mutex};
 
@@ -189,4 +189,24 @@ fn a_node_starts_without_the_server_and_finds_it_later() {
     let found = gateway.reload(&document(&plugin, server.config(json!({ "token": "root" }))));
     assert!(found.status.success(), "{found:?}");
     collector.expect(&gateway, "hunter2");
+}
+
+#[test]
+fn its_certificate_is_verified() {
+    let (authority, collector) = (Identity::new("authority.test"), Collector::start());
+    let data = r#"{\"data\":{\"password\":\"hunter2\"}}"#;
+    let server = NginxOverTls::start(&Identity::signed("vault.test", &authority), &[], "", data);
+    let config = json!({ "protocol": "https", "port": server.address.port(), "token": "root" });
+    let document = document(
+        &collector.plugin(PASSWORD),
+        json!([{ "prefix": "my-hcv", "name": "hcv", "config": config }]),
+    );
+    let trusted = authority.cert().display().to_string();
+    let gateway = Gateway::builder(&document).set("lua_ssl_trusted_certificate", &trusted).start();
+    assert_eq!(collector.header(&gateway), "hunter2");
+    let other = Identity::new("other.test");
+    let trusted = other.cert().display().to_string();
+    let gateway = Gateway::builder(&document).set("lua_ssl_trusted_certificate", &trusted).start();
+    assert_eq!(collector.header(&gateway), "");
+    assert!(gateway.log().contains("lua_ssl_trusted_certificate"), "{}", gateway.log());
 }

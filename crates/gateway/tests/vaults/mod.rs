@@ -142,6 +142,22 @@ fn secrets_in_files_are_rotated_without_a_reload() {
 }
 
 #[test]
+fn a_reload_that_fails_leaves_the_rotation_as_it_is() {
+    let (collector, folder) = (Collector::start(), tempfile::tempdir().unwrap());
+    let document = document(&collector.plugin("{vault://file/secret}"), json!([]));
+    let directory = folder.path().display().to_string();
+    let builder = Gateway::builder(&document).set("vault_file_directory", &directory);
+    let gateway = builder.set("vault_rotation_interval", "100ms").start();
+    // What is wrong with it is found by the compiler alone.
+    let route = json!({ "paths": ["~/(\\w{100}){100}"] });
+    let broken = json!({ "_format_version": "3.0", "routes": [route] }).to_string();
+    let reload = gateway.reload(&broken);
+    assert!(!reload.status.success(), "{reload:?}");
+    std::fs::write(folder.path().join("secret"), "hunter2").unwrap();
+    collector.expect(&gateway, "hunter2");
+}
+
+#[test]
 fn a_reload_reads_secrets_again() {
     let (collector, folder) = (Collector::start(), tempfile::tempdir().unwrap());
     let document = document(&collector.plugin("{vault://file/secret}"), json!([]));

@@ -8,9 +8,19 @@ fn settings_come_from_vaults() {
     let gateway = Gateway::builder("_format_version: '3.0'")
         .env("KONG_LOG_LEVEL", "{vault://file/level}")
         .env("KONG_VAULT_FILE_DIRECTORY", "{vault://env/secrets}")
+        .env("KONG_PG_PORT", "{vault://env/port}")
+        .env("PORT", "5433")
+        .env("KONG_PG_PASSWORD", "{vault://env/port}")
+        .env("KONG_CLIENT_HEADER_TIMEOUT", "{vault://env/timeout}")
+        .env("TIMEOUT", "50s")
         .env("SECRETS", &folder.path().display().to_string())
         .start();
     assert_eq!(gateway.admin("/debug/node/log-level").json()["message"], "log level: debug");
+    let shown = gateway.admin("/").json()["configuration"].clone();
+    assert_eq!(shown["log_level"], "{vault://file/level}");
+    assert_eq!(shown["client_header_timeout"], "{vault://env/timeout}");
+    assert_eq!(shown["pg_port"], "{vault://env/port}");
+    assert_eq!(shown["pg_password"], "******");
 }
 
 #[test]

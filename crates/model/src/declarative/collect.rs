@@ -1,6 +1,6 @@
 //! Every entity of a tree, nested or flat, with its id and its parent; and who can be named by what.
 use super::ids::Ids;
-use crate::entity::EntityKind::{self, ConsumerGroupConsumers};
+use crate::entity::EntityKind::{self, Certificates, ConsumerGroupConsumers};
 use crate::node::{Node, Value};
 use crate::plugin_schema::EntityKinds;
 use crate::schema::{Reader, References, Step};
@@ -12,11 +12,11 @@ pub(super) struct Item<'n, 'a> {
     pub(super) kind: EntityKind,
     pub(super) node: &'n Node<'a>,
     pub(super) id: Uuid,
-    /// The item this is nested in, and the field that names it.
-    parent: Option<(usize, &'static str)>,
-    /// The collection, as it is written, and the place in it.
+    /// The item this is nested in, and the field that names it, if one does.
+    parent: Option<(usize, Option<&'static str>)>,
+    /// The collection, as it is written, and the place in it; or the field that holds this one entity.
     collection: &'static str,
-    index: usize,
+    index: Option<usize>,
 }
 
 /// A collection of entities, not read yet.
@@ -61,13 +61,14 @@ impl<'n, 'a> Items<'n, 'a> {
     pub(super) fn path(&self, item: &Item<'_, '_>) -> Vec<Step> {
         let parent = item.parent.and_then(|(parent, _)| self.list.get(parent));
         let mut path = parent.map(|parent| self.path(parent)).unwrap_or_default();
-        path.extend([Step::Field(item.collection), Step::Index(item.index)]);
+        path.push(Step::Field(item.collection));
+        path.extend(item.index.map(Step::Index));
         path
     }
 
     /// The values that follow from an item's place.
     pub(super) fn given(&self, item: &Item<'_, '_>) -> Vec<(&'static str, Uuid)> {
-        let parent = item.parent.and_then(|(parent, field)| Some((field, self.list.get(parent)?.id)));
+        let parent = item.parent.and_then(|(parent, field)| Some((field?, self.list.get(parent)?.id)));
         std::iter::once(("id", item.id)).chain(parent).collect()
     }
 
@@ -85,7 +86,9 @@ impl<'n, 'a> Items<'n, 'a> {
         for (index, node) in nodes.iter().enumerate() {
             match names.filter(|field| node.get(field).is_none()) {
                 None => {
-                    let item = Item { kind, node, id: Uuid::nil(), parent, collection: name, index };
+                    let parent = parent.map(|(parent, field)| (parent, Some(field)));
+                    let (id, index) = (Uuid::nil(), Some(index));
+                    let item = Item { kind, node, id, parent, collection: name, index };
                     self.item(item, ids, reader);
                 }
                 Some(field) => {
@@ -101,7 +104,7 @@ impl<'n, 'a> Items<'n, 'a> {
         item.id = match written_id(node) {
             Some(id) => id,
             None => {
-                let parent = item.parent.map(|(parent, field)| (field, self.list[parent].id));
+                let parent = item.parent.and_then(|(parent, field)| Some((field?, self.list[parent].id)));
                 ids.derive(kind, node, parent)
             }
         };
@@ -111,6 +114,7 @@ impl<'n, 'a> Items<'n, 'a> {
             self.by_name.entry((kind, name)).or_insert(place);
         }
         self.list.push(item);
+        self.client_certificate((kind, node), place, ids, reader);
         for (child, field) in self.kinds.children(kind) {
             let (parent, name) = (Some((place, *field)), child.as_str());
             let collection = Collection { kind: *child, name, within: node, parent, names: None };
@@ -118,6 +122,27 @@ impl<'n, 'a> Items<'n, 'a> {
             if let Some((name, names)) = kind.members().filter(|_| *child == ConsumerGroupConsumers) {
                 self.collection(Collection { name, names: Some(names), ..collection }, ids, reader);
             }
+        }
+    }
+}
+
+impl<'n, 'a> Items<'n, 'a> {
+    /// A certificate that is written in the place of a reference to it. Several entities may write the same.
+    fn client_certificate(
+        &mut self,
+        (kind, of): (EntityKind, &'n Node<'a>),
+        place: usize,
+        ids: &mut Ids<'_>,
+        reader: &mut Reader<'_>,
+    ) {
+        const FIELD: &str = "client_certificate";
+        let takes_one = matches!(kind, EntityKind::Services | EntityKind::Upstreams);
+        let Some(node) = of.get(FIELD).filter(|node| takes_one && node.get("cert").is_some()) else { return };
+        let is_known = written_id(node).is_some_and(|id| self.by_id.contains_key(&(Certificates, id)));
+        if !is_known {
+            let (id, parent) = (Uuid::nil(), Some((place, None)));
+            let item = Item { kind: Certificates, node, id, parent, collection: FIELD, index: None };
+            self.item(item, ids, reader);
         }
     }
 }

@@ -31,6 +31,16 @@ pub enum Format {
     Json,
 }
 
+impl Format {
+    /// What a text is written in. JSON begins with `{`; YAML may too, and then allows what JSON does not, such as a comma
+    /// behind the last member.
+    pub fn of(text: &str) -> Format {
+        let is_yaml = !text.trim_start().starts_with('{')
+            || parse(text, Format::Json).is_err() && parse(text, Format::Yaml).is_ok();
+        if is_yaml { Format::Yaml } else { Format::Json }
+    }
+}
+
 /// A configuration that breaks no rule.
 #[derive(Debug)]
 pub struct ParsedDocument {

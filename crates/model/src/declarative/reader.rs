@@ -9,7 +9,11 @@ use crate::entity_reader::{COMMENT_FIELDS, EntityReader, RawEntity};
 use crate::node::{Node, Position, Value};
 use crate::other_plugins::IGNORED_PLUGIN;
 use crate::plugin_schema::{EntityKinds, PluginSchema, custom_hint, find_plugin};
-use crate::schema::{Choice, ConfigError, Reader, Record, RecordContext, path_text, read_record, readable};
+use crate::schema::{
+    Choice, ConfigError, Reader, Record, RecordContext, path_text, quoted, read_record, readable,
+};
+use std::collections::HashMap;
+use uuid::Uuid;
 
 /// The version of the declarative format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
@@ -54,6 +58,8 @@ pub(super) struct DocumentReader<'i, 'n, 'a> {
     warnings: Vec<ConfigError>,
     /// For each kind, the items that its entities were read from.
     places: Vec<Vec<&'i Item<'n, 'a>>>,
+    /// The place of each target, by its upstream and as it is stored.
+    targets: HashMap<(Uuid, String), usize>,
 }
 
 /// What was read, and what there is to say about it.
@@ -90,6 +96,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             document: Document::default(),
             warnings: Vec::new(),
             places: kinds.iter().map(|_| Vec::new()).collect(),
+            targets: HashMap::new(),
         }
     }
 
@@ -98,11 +105,11 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         for item in self.items.iter() {
             self.entities.reader.start_at(self.items.path(item));
             self.old_names(item);
-            if self.entity(item).is_some() {
-                self.places[self.kinds.index(item.kind)].push(item);
+            if let Some(entity) = self.entity(item) {
+                self.keep(entity, item);
             }
         }
-        let DocumentReader { items, kinds, entities, document, mut warnings, places } = self;
+        let DocumentReader { items, kinds, entities, document, mut warnings, places, .. } = self;
         let places = ItemsByKind { kinds, items: places };
         let locate = |findings: Vec<EntityError>| findings.into_iter().map(|f| locate(f, items, &places));
         let mut problems = entities.reader.into_errors();
@@ -121,15 +128,34 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         Outcome { document, problems, warnings, ignored_fields, places: places.collect() }
     }
 
-    /// Reads one entity into its collection.
-    fn entity(&mut self, item: &Item<'_, '_>) -> Option<()> {
+    /// Adds an entity to its collection. A target that is there already is replaced, as in Kong.
+    fn keep(&mut self, entity: Entity, item: &'i Item<'n, 'a>) {
+        let places = &mut self.places[self.kinds.index(item.kind)];
+        if let Entity::Targets(target) = &entity {
+            let next = self.document.targets.len();
+            let at = *self.targets.entry((target.upstream, target.target.clone())).or_insert(next);
+            if let Some(earlier) = self.document.targets.get_mut(at) {
+                let message =
+                    format!("the target `{}` is here twice; this one counts", quoted(&target.target));
+                let path = self.entities.reader.path_of("target");
+                self.warnings.push(ConfigError { at: item.node.position_of("target"), path, message });
+                *earlier = target.clone();
+                places[at] = item;
+                return;
+            }
+        }
+        places.push(item);
+        self.document.push(entity);
+    }
+
+    /// Reads one entity.
+    fn entity(&mut self, item: &Item<'_, '_>) -> Option<Entity> {
         if self.leaves_out(item) {
             return None;
         }
         let given = self.items.given(item);
         let written = RawEntity { kind: item.kind, node: item.node, given: &given };
-        self.document.push(self.entities.entity(written)?);
-        Some(())
+        self.entities.entity(written)
     }
 
     /// Warns of fields of a plugin that have other names now, unless these are given too.

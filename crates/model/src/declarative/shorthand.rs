@@ -1,10 +1,11 @@
 //! What may be written in another way: a service's `url`, a certificate's `snis` as strings, who is in a consumer group,
 //! and the paths of files older than format 3.0. Rewritten in the tree, so that all else reads one form.
 use crate::entity::EntityKind;
-use crate::node::{Entry, Node, Value};
+use crate::node::{Entry, Node, Origin, Value};
 use crate::rule;
 use crate::schema::ConfigError;
 use crate::service_url::split_url;
+use uuid::Uuid;
 
 /// What was found on the way.
 #[derive(Default)]
@@ -30,6 +31,9 @@ pub(super) fn rewrite(root: &mut Node<'_>, old_paths: bool, found: &mut Found) {
         place += 1;
         each(certificate, "snis", &mut name_sni);
     });
+    for collection in ["services", "upstreams"] {
+        each(root, collection, &mut identify_certificate);
+    }
     for kind in [EntityKind::Consumers, EntityKind::ConsumerGroups] {
         let Some((members, field)) = kind.members() else { continue };
         each(root, kind.as_str(), &mut |of| each(of, members, &mut |named| name_member(named, field)));
@@ -90,6 +94,22 @@ fn each<'a>(node: &mut Node<'a>, collection: &str, rewrite: &mut dyn FnMut(&mut 
     let Some(entry) = entries.iter_mut().find(|entry| entry.key == collection) else { return };
     if let Value::List(elements) = &mut entry.node.value {
         elements.iter_mut().for_each(rewrite);
+    }
+}
+
+/// Gives a certificate that is written in the place of a reference an id, by which the reference then names it.
+fn identify_certificate(of: &mut Node<'_>) {
+    let Value::Map(entries) = &mut of.value else { return };
+    let Some(entry) = entries.iter_mut().find(|entry| entry.key == "client_certificate") else { return };
+    let Some(cert) = entry.node.get("cert").and_then(Node::as_str).map(str::to_owned) else { return };
+    let (at, has_id) = (entry.node.at, entry.node.get("id").is_some());
+    if let Value::Map(members) = &mut entry.node.value
+        && !has_id
+    {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, cert.as_bytes()).to_string();
+        let node = Node::new(Value::Str(id.into(), Origin::Quoted), at);
+        members.retain(|member| member.key != "id");
+        members.push(Entry { key: "id".into(), at, node });
     }
 }
 

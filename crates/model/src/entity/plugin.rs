@@ -6,7 +6,7 @@ use uuid::Uuid;
 /// One configuration of one plugin, at one scope. Its `Debug` leaves out the configuration, which may hold secrets.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = one_kind_of_caller)]
-#[record(hint("priority", "plugins run in Kong's order, which is fixed; leave it out"))]
+#[record(hint("ordering", "priority", "plugins run in Kong's order, which is fixed; leave it out"))]
 #[record(hint("run_on", "Kong has it no more; leave it out"))]
 pub struct Plugin {
     #[field(auto)]
@@ -20,10 +20,10 @@ pub struct Plugin {
     #[field(default = {})]
     pub config: serde_json::Value,
     /// Whether the plugin runs.
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub enabled: bool,
     /// The protocols of the requests that the plugin runs for.
-    #[field(set, default = ["grpc", "grpcs", "http", "https"])]
+    #[field(set, not_null, default = ["grpc", "grpcs", "http", "https"])]
     pub protocols: Vec<Protocol>,
     /// Runs for requests of this route only.
     #[field(foreign = "routes")]

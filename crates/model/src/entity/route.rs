@@ -30,24 +30,24 @@ pub struct Route {
     #[field(unique, matches = name)]
     pub name: Option<String>,
     /// The protocols that requests may come by.
-    #[field(set, len_min = 1, default = ["http", "https"])]
+    #[field(set, len_min = 1, not_null, default = ["http", "https"])]
     pub protocols: Vec<Protocol>,
     /// The answer to a plain request of a route that wants TLS.
-    #[field(default = 426, one_of = [426, 301, 302, 307, 308])]
+    #[field(default = 426, not_null, one_of = [426, 301, 302, 307, 308])]
     pub https_redirect_status_code: u16,
     /// Whether the matched path is taken off.
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub strip_path: bool,
     /// Whether the Host header is passed on.
-    #[field(default = false)]
+    #[field(default = false, not_null)]
     pub preserve_host: bool,
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub request_buffering: bool,
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub response_buffering: bool,
     /// Regex paths of higher priority are tried first.
     #[field(default = 0)]
-    pub regex_priority: i32,
+    pub regex_priority: i64,
     #[field(default = "v0")]
     pub path_handling: PathHandling,
     #[field(set, check = method)]
@@ -113,6 +113,11 @@ fn header_value(value: &str) -> Result<(), String> {
 }
 
 impl Route {
+    /// Leaves paths of gRPC as they are, because they name methods.
+    pub(crate) fn keep_grpc_path(&mut self) {
+        self.strip_path = self.strips_path();
+    }
+
     /// Whether the upstream gets the path without what matched. Never for gRPC, whose paths name methods: Kong has another
     /// default there, and refuses `true`.
     pub fn strips_path(&self) -> bool {

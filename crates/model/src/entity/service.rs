@@ -41,15 +41,15 @@ pub struct Service {
     #[field(default = 5, between = [0, 32767])]
     pub retries: u16,
     /// The protocol spoken to the host.
-    #[field(default = "http")]
+    #[field(default = "http", not_null)]
     pub protocol: Protocol,
     /// A host name, an IP address, the name of an upstream, or `unix:` and the path of a socket.
     #[field(matches = host_or_socket)]
     pub host: String,
-    #[field(default = 80)]
+    #[field(default = 80, not_null)]
     pub port: u16,
     /// What the paths of requests are put behind.
-    #[field(matches = path)]
+    #[field(matches = path, depends_on = "protocol")]
     pub path: Option<String>,
     /// Milliseconds to connect.
     #[field(default = 60000, between = [1, 2147483646])]
@@ -63,20 +63,22 @@ pub struct Service {
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     /// The certificate presented to the host.
-    #[field(foreign = "certificates")]
+    #[field(foreign = "certificates", depends_on = "protocol")]
     pub client_certificate: Option<Uuid>,
     /// Whether the host's certificate is verified.
+    #[field(depends_on = "protocol")]
     pub tls_verify: Option<bool>,
     /// How many intermediates may stand between the host's certificate and a root.
-    #[field(between = [0, 64])]
+    #[field(between = [0, 64], depends_on = "protocol")]
     pub tls_verify_depth: Option<u8>,
     /// The authorities that the host's certificate is verified by.
-    #[field(foreign = "ca_certificates")]
+    #[field(foreign = "ca_certificates", depends_on = "protocol")]
     pub ca_certificates: Option<Vec<Uuid>>,
     /// The PROXY protocol that carries the client's address to the host, with protocol tcp or tls.
+    #[field(extension)]
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Whether requests are let through.
-    #[field(default = true)]
+    #[field(default = true, not_null)]
     pub enabled: bool,
     #[field(auto)]
     pub created_at: Option<i64>,

@@ -1,6 +1,7 @@
 //! An upstream: a virtual host name, and the targets behind it.
 use super::Healthchecks;
 use crate::schema::{Choice, FieldError, Record};
+use std::net::Ipv6Addr;
 use uuid::Uuid;
 
 /// How the next target is chosen.
@@ -47,17 +48,21 @@ pub struct Upstream {
     /// What is hashed when that is absent from a request.
     #[field(default = "none")]
     pub hash_fallback: HashOn,
-    #[field(matches = header_name)]
+    #[field(matches = header_name, depends_on = "hash_on")]
     pub hash_on_header: Option<String>,
-    #[field(matches = header_name)]
+    #[field(matches = header_name, depends_on = "hash_fallback")]
     pub hash_fallback_header: Option<String>,
     #[field(matches = header_name)]
     pub hash_on_cookie: Option<String>,
     #[field(default = "/", matches = path)]
     pub hash_on_cookie_path: Option<String>,
+    #[field(depends_on = "hash_on")]
     pub hash_on_query_arg: Option<String>,
+    #[field(depends_on = "hash_fallback")]
     pub hash_fallback_query_arg: Option<String>,
+    #[field(depends_on = "hash_on")]
     pub hash_on_uri_capture: Option<String>,
+    #[field(depends_on = "hash_fallback")]
     pub hash_fallback_uri_capture: Option<String>,
     /// The size of the hash ring.
     #[field(default = 10000, between = [10, 65536])]
@@ -199,12 +204,15 @@ impl Target {
 
     /// Writes the target with its port.
     pub(crate) fn settle(&mut self) {
-        if self.is_socket() {
-            return;
+        if let Some(target) = Target::with_port(&self.target) {
+            self.target = target;
         }
-        if let Some((host, port)) = split_target(&self.target) {
-            self.target = format!("{host}:{port}");
-        }
+    }
+
+    /// A target as it is stored: with its port, an IPv6 address in full. None of a socket, and of what is no target.
+    pub fn with_port(text: &str) -> Option<String> {
+        let (host, port) = split_target(text).filter(|_| !text.starts_with("unix:"))?;
+        Some(format!("{host}:{port}"))
     }
 }
 
@@ -220,13 +228,19 @@ fn target(text: &str) -> Result<(), String> {
     crate::rule::host(&host).map_err(|_| expected())
 }
 
-/// The host, an IPv6 address in brackets, and the port.
+/// The host, an IPv6 address in full and in brackets, and the port.
 fn split_target(text: &str) -> Option<(String, u16)> {
-    if text.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Some((format!("[{text}]"), Target::DEFAULT_PORT));
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !text.ends_with(']') => Some((host.to_owned(), port.parse().ok()?)),
-        _ => Some((text.to_owned(), Target::DEFAULT_PORT)),
-    }
+    let (host, port) = match text.rsplit_once(':') {
+        _ if text.parse::<Ipv6Addr>().is_ok() => (text, Target::DEFAULT_PORT),
+        Some((host, port)) if !text.ends_with(']') => (host, port.parse().ok()?),
+        _ => (text, Target::DEFAULT_PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    Some((bare.parse().map_or_else(|_| host.to_owned(), in_full), port))
+}
+
+/// As Kong writes it: `[0000:0000:0000:0000:0000:0000:0000:0001]`.
+fn in_full(address: Ipv6Addr) -> String {
+    let segments = address.segments().map(|segment| format!("{segment:04x}"));
+    format!("[{}]", segments.join(":"))
 }

@@ -5,7 +5,8 @@ use serde_json::json;
 impl RecordSchema {
     /// What `/schemas/NAME` answers: an ordered array of single-member objects.
     pub fn to_json(&self) -> Json {
-        let mut described = json!({ "fields": self.fields.iter().map(field).collect::<Vec<_>>() });
+        let mut described =
+            json!({ "fields": self.fields.iter().filter(|it| !it.extension).map(field).collect::<Vec<_>>() });
         if !self.old_names.is_empty() {
             described["shorthand_fields"] = old_names::described(self).into();
         }
@@ -121,7 +122,8 @@ fn default_of(field: &FieldSchema, default: &Literal) -> Json {
 
 /// What is said of its value, or of its elements.
 fn rules(field: &FieldSchema) -> impl Iterator<Item = (&'static str, Json)> {
-    let one_of = field.one_of.iter().map(Literal::to_json).collect::<Json>();
+    let of_kong = field.one_of.iter().filter(|literal| !is_extension(literal, field));
+    let one_of = of_kong.map(Literal::to_json).collect::<Json>();
     let rules = [
         ("one_of", (!field.one_of.is_empty()).then_some(one_of)),
         ("gt", field.gt.map(number)),
@@ -129,6 +131,11 @@ fn rules(field: &FieldSchema) -> impl Iterator<Item = (&'static str, Json)> {
         ("starts_with", field.starts_with.map(Json::from)),
     ];
     rules.into_iter().filter_map(|(name, rule)| Some((name, rule?)))
+}
+
+/// Whether Kong lacks an allowed value.
+fn is_extension(literal: &Literal, field: &FieldSchema) -> bool {
+    matches!(literal, Literal::Str(text) if field.extension_values.contains(text))
 }
 
 /// A number as JSON, without a fraction where it has none.

@@ -8,14 +8,17 @@ use serde_json::json;
 pub enum Direction {
     /// From a client: what has a default may be left out, and null asks for it.
     Request,
-    /// To a client: every field is there.
+    /// To a client: every field is there, but for those that Kong lacks.
     Response,
 }
 
 impl RecordSchema {
     /// The JSON Schema of such records.
     pub fn to_json_schema(&self, side: Direction) -> Json {
-        let must_be_there = |field: &&FieldSchema| side == Direction::Response || must_be_given(field);
+        let must_be_there = |field: &&FieldSchema| match side {
+            Direction::Response => !field.extension,
+            Direction::Request => must_be_given(field),
+        };
         let required: Vec<_> = self.fields.iter().filter(must_be_there).map(|field| field.name).collect();
         let properties: JsonMap =
             self.fields.iter().map(|field| (field.name.to_owned(), property(field, side))).collect();
@@ -38,7 +41,7 @@ fn must_be_given(field: &FieldSchema) -> bool {
 fn property(field: &FieldSchema, side: Direction) -> Json {
     let mut schema = kind(&field.kind, field, side);
     let nullable = match side {
-        Direction::Request => !must_be_given(field),
+        Direction::Request => !must_be_given(field) && !field.not_null,
         Direction::Response => !field.required,
     };
     if nullable {

@@ -28,6 +28,7 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
+mod extensions;
 pub(crate) mod json;
 mod json_schema;
 pub mod markdown;
@@ -38,6 +39,7 @@ mod type_hints;
 mod types;
 mod unknown_field;
 
+pub use extensions::{hide as hide_extensions, take as take_extensions};
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;
 pub use reader::{
@@ -116,6 +118,8 @@ pub struct FieldSchema {
     pub starts_with: Option<&'static str>,
     /// A rule for strings: what is wrong and how to fix it.
     pub check: Option<Rule>,
+    /// The name of that rule.
+    pub rule: Option<&'static str>,
     /// A rule for the keys of a map.
     pub key_check: Option<Rule>,
     /// What to write instead of a text where a number is expected.
@@ -131,6 +135,14 @@ pub struct FieldSchema {
     pub unique: bool,
     /// The kind of entity that the value names.
     pub foreign: Option<&'static str>,
+    /// Null is refused, although there is a default.
+    pub not_null: bool,
+    /// The field whose value decides whether this one may have a value.
+    pub depends_on: Option<&'static str>,
+    /// Kong 3.9 does not have the field.
+    pub extension: bool,
+    /// Those of `one_of` that Kong 3.9 does not have.
+    pub extension_values: &'static [&'static str],
 }
 
 /// A rule for strings: the error says what is wrong and how to fix it.
@@ -153,6 +165,7 @@ impl FieldSchema {
             len_max: None,
             starts_with: None,
             check: None,
+            rule: None,
             key_check: None,
             hint: None,
             secret: false,
@@ -160,6 +173,10 @@ impl FieldSchema {
             auto: false,
             unique: false,
             foreign: None,
+            not_null: false,
+            depends_on: None,
+            extension: false,
+            extension_values: &[],
         }
     }
 

@@ -272,6 +272,11 @@ impl<'n, 'a> Fields<'n, 'a> {
         match written {
             Some(node) if node.value != Value::Null => T::read(node, field, reader),
             Some(_) if T::OPTIONAL => T::unset(),
+            Some(node) if field.not_null => {
+                let name = field.name;
+                reader.report(node.at, format!("required: set `{name}`, or leave it out for the default"));
+                None
+            }
             _ => self.unwritten(field, reader),
         }
     }

@@ -233,10 +233,15 @@ impl<T: FieldType> FieldType for Vec<T> {
     const KIND: Kind = Kind::Array(&T::KIND);
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
-        let Value::List(items) = &node.value else {
-            let (got, hint) = (shown(node, field), type_hints::list(node, field));
-            reader.report(node.at, format!("expected a list, got {got}{hint}"));
-            return None;
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            // Lua writes an empty list so.
+            Value::Map(entries) if entries.is_empty() => &[],
+            _ => {
+                let (got, hint) = (shown(node, field), type_hints::list(node, field));
+                reader.report(node.at, format!("expected a list, got {got}{hint}"));
+                return None;
+            }
         };
         let lengths = field.len_min.unwrap_or(0)..=field.len_max.unwrap_or(usize::MAX);
         if !lengths.contains(&items.len()) {
@@ -281,10 +286,14 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
     const KIND: Kind = Kind::Map(&T::KIND);
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
-        let Value::Map(entries) = &node.value else {
-            let (got, hint) = (shown(node, field), type_hints::mapping(node));
-            reader.report(node.at, format!("expected a mapping, got {got}{hint}"));
-            return None;
+        let entries = match &node.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::List(items) if items.is_empty() => &[],
+            _ => {
+                let (got, hint) = (shown(node, field), type_hints::mapping(node));
+                reader.report(node.at, format!("expected a mapping, got {got}{hint}"));
+                return None;
+            }
         };
         let rules = field.element();
         let mut values = BTreeMap::new();

@@ -22,8 +22,8 @@ pub struct Certificates {
     prefixes: HashMap<Box<str>, Arc<Pair>>,
     any: Option<Arc<Pair>>,
     default: Arc<CertifiedKey>,
-    /// With the entities, to know unchanged ones by.
-    by_id: HashMap<Uuid, (Arc<Certificate>, Arc<Pair>)>,
+    /// With the entities, to know unchanged ones by; none where each key is too short to sign with.
+    by_id: HashMap<Uuid, (Arc<Certificate>, Option<Arc<Pair>>)>,
 }
 
 /// A certificate entity: one key, or two of different types. The cheaper to sign with comes first.
@@ -103,7 +103,8 @@ impl Certificates {
         }
         for sni in &document.snis {
             match built.by_id.get(&sni.certificate).map(|(_, pair)| pair.clone()) {
-                Some(pair) => built.index(&sni.name, pair),
+                Some(Some(pair)) => built.index(&sni.name, pair),
+                Some(None) => {}
                 None if refused.contains(&sni.certificate) => {}
                 None => errors.push(TlsError {
                     subject: Subject::Sni(sni.name.clone()),
@@ -114,10 +115,10 @@ impl Certificates {
         if errors.is_empty() { Ok(built) } else { Err(errors) }
     }
 
-    fn pair_of(&self, certificate: &Arc<Certificate>) -> Result<Arc<Pair>, TlsError> {
+    fn pair_of(&self, certificate: &Arc<Certificate>) -> Result<Option<Arc<Pair>>, TlsError> {
         match self.by_id.get(&certificate.id) {
             Some((known, pair)) if is_unchanged(known, certificate) => Ok(pair.clone()),
-            _ => Pair::parse(certificate).map(Arc::new),
+            _ => Ok(Pair::parse(certificate)?.map(Arc::new)),
         }
     }
 
@@ -161,12 +162,12 @@ impl Certificates {
 
     /// A certificate entity's own key pair (`cert` and `key`, or the cheaper of two), for use towards upstreams.
     pub fn get(&self, id: Uuid) -> Option<Arc<CertifiedKey>> {
-        self.by_id.get(&id).map(|(_, pair)| pair.first.key())
+        self.by_id.get(&id)?.1.as_ref().map(|pair| pair.first.key())
     }
 
     /// The keys of every certificate entity.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &Arc<Pair>> {
-        self.by_id.values().map(|(_, pair)| pair)
+        self.by_id.values().filter_map(|(_, pair)| pair.as_ref())
     }
 
     /// Whether two names are served by certificates of their own, and not by the same one.
@@ -203,26 +204,42 @@ fn lowercase(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// A key with its certificate; none, with a warning, if the key is too short: Kong serves such certificates.
+fn usable(cert: &str, key: &str, subject: Subject) -> Result<Option<CertifiedKey>, TlsError> {
+    match pem::certified_key(cert.as_bytes(), key.as_bytes()) {
+        Ok(key) => Ok(Some(key)),
+        Err(problem @ Problem::WeakKey(_)) => {
+            tracing::warn!("{subject} is not presented: {problem}");
+            Ok(None)
+        }
+        Err(problem) => Err(TlsError { subject, problem }),
+    }
+}
+
 impl Pair {
-    fn parse(certificate: &Certificate) -> Result<Self, TlsError> {
-        let fail = |alt| {
-            move |problem| TlsError { subject: Subject::Certificate { id: certificate.id, alt }, problem }
-        };
-        let key = pem::certified_key(certificate.cert.as_bytes(), certificate.key.as_bytes())
-            .map_err(fail(false))?;
+    /// None if each key is too short to sign with.
+    fn parse(certificate: &Certificate) -> Result<Option<Self>, TlsError> {
+        let subject = |alt| Subject::Certificate { id: certificate.id, alt };
+        let read = |cert: &str, key: &str, alt| usable(cert, key, subject(alt));
+        let key = read(&certificate.cert, &certificate.key, false)?;
         let alt = match (&certificate.cert_alt, &certificate.key_alt) {
-            (None, None) => return Ok(Self { first: Slot::new(key), second: None }),
-            (Some(cert), Some(key)) => {
-                pem::certified_key(cert.as_bytes(), key.as_bytes()).map_err(fail(true))?
+            (None, None) => None,
+            (Some(cert), Some(key)) => read(cert, key, true)?,
+            _ => return Err(TlsError { subject: subject(true), problem: Problem::AltIncomplete }),
+        };
+        let (key, alt) = match (key, alt) {
+            (Some(key), Some(alt)) => (key, alt),
+            (Some(only), None) | (None, Some(only)) => {
+                return Ok(Some(Self { first: Slot::new(only), second: None }));
             }
-            _ => return Err(fail(true)(Problem::AltIncomplete)),
+            (None, None) => return Ok(None),
         };
         if key.key.algorithm() == alt.key.algorithm() {
-            return Err(fail(true)(Problem::AltSameType));
+            return Err(TlsError { subject: subject(true), problem: Problem::AltSameType });
         }
         let (first, second) =
             if key.key.algorithm() == SignatureAlgorithm::RSA { (alt, key) } else { (key, alt) };
-        Ok(Self { first: Slot::new(first), second: Some(Slot::new(second)) })
+        Ok(Some(Self { first: Slot::new(first), second: Some(Slot::new(second)) }))
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {

@@ -46,6 +46,8 @@ pub enum Problem {
     UnusableCertificate(String),
     /// The key is of a kind that is not supported.
     UnusableKey,
+    /// The key is of RSA, of so many bits, and too short to sign with.
+    WeakKey(usize),
     /// The key belongs to another certificate.
     KeyMismatch,
     /// One of `cert_alt` and `key_alt` is missing.
@@ -72,7 +74,7 @@ impl TlsError {
         };
         let field = match &self.problem {
             Problem::CertificatePem | Problem::UnusableCertificate(_) => "cert",
-            Problem::KeyPem | Problem::UnusableKey => "key",
+            Problem::KeyPem | Problem::UnusableKey | Problem::WeakKey(_) => "key",
             problem if alt => return format!("cert_alt and key_alt: {problem}"),
             problem => return problem.to_string(),
         };
@@ -118,6 +120,10 @@ impl fmt::Display for Problem {
             Self::UnusableKey => f.write_str(
                 "the private key is of an unsupported kind (use RSA of at least 2048 bits, ECDSA P-256, P-384 or \
                  P-521, or Ed25519)",
+            ),
+            Self::WeakKey(bits) => write!(
+                f,
+                "an RSA key of {bits} bits can be factored (issue a certificate with a key of 2048 bits or more)"
             ),
             Self::KeyMismatch => f.write_str(
                 "the private key does not belong to the certificate (give the key it was issued for, and put the \

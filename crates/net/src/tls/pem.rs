@@ -4,6 +4,8 @@ use super::{CertifiedKey, Problem, Subject, TlsError, provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use weir_model::{Document, Uuid};
+use x509_parser::der_parser::parse_der;
+use x509_parser::public_key::PublicKey;
 use x509_parser::x509::X509Version;
 
 /// A chain with its private key, checked to belong together.
@@ -13,13 +15,53 @@ use x509_parser::x509::X509Version;
 pub fn certified_key(cert: &[u8], key: &[u8]) -> Result<CertifiedKey, Problem> {
     let chain = chain(cert)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Problem::KeyPem)?;
-    let key = provider().key_provider.load_private_key(key).map_err(|_| Problem::UnusableKey)?;
+    let modulus = rsa_modulus(&key);
+    let key = provider().key_provider.load_private_key(key);
+    let key = key.map_err(|_| unusable(chain.first(), modulus.as_deref()))?;
     let own = chain.first().and_then(public_key);
     let own = own.ok_or_else(|| Problem::UnusableCertificate("it is no X.509 certificate".to_owned()))?;
     match key.public_key() {
         Some(key) if key != own => Err(Problem::KeyMismatch),
         _ => Ok(CertifiedKey::new(chain, key)),
     }
+}
+
+/// Why a key of this modulus, if it is one of RSA, cannot be used.
+fn unusable(certificate: Option<&CertificateDer<'_>>, modulus: Option<&[u8]>) -> Problem {
+    let Some(modulus) = modulus.map(without_zeros).filter(|it| it.len() * 8 < MIN_RSA_BITS) else {
+        return Problem::UnusableKey;
+    };
+    let parsed = certificate.and_then(|certificate| x509_parser::parse_x509_certificate(certificate).ok());
+    let own = parsed.as_ref().and_then(|(_, certificate)| certificate.public_key().parsed().ok());
+    match own {
+        Some(PublicKey::RSA(own)) if without_zeros(own.modulus) == modulus => {
+            Problem::WeakKey(modulus.len() * 8)
+        }
+        _ => Problem::KeyMismatch,
+    }
+}
+
+/// The shortest RSA key that aws-lc-rs signs with.
+const MIN_RSA_BITS: usize = 2048;
+
+/// The modulus of an RSA key.
+fn rsa_modulus(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
+    match key {
+        PrivateKeyDer::Pkcs1(key) => element(key.secret_pkcs1_der(), 1),
+        PrivateKeyDer::Pkcs8(key) => element(&element(key.secret_pkcs8_der(), 2)?, 1),
+        _ => None,
+    }
+}
+
+/// The content of an element of a sequence.
+fn element(der: &[u8], index: usize) -> Option<Vec<u8>> {
+    let (_, sequence) = parse_der(der).ok()?;
+    Some(sequence.as_sequence().ok()?.get(index)?.as_slice().ok()?.to_vec())
+}
+
+fn without_zeros(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    &number[zeros..]
 }
 
 /// The public key of a certificate, whatever its version.

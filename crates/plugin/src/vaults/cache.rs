@@ -77,7 +77,7 @@ impl Cache {
     }
 
     /// Forgets secrets that are not among these, which entities refer to.
-    pub(super) fn keep(&self, used: &HashSet<&SecretReference>) {
+    pub(super) fn keep(&self, used: &HashSet<SecretReference>) {
         self.entries().retain(|reference, entry| entry.pinned || used.contains(reference));
     }
 

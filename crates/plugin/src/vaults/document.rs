@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{Certificate, EntityKind, Key, Plugin, Vault};
 use weir_model::schema::{FieldSchema, Json, Kind, RecordSchema};
-use weir_model::{Document, Uuid, is_reference};
+use weir_model::{Document, SecretReference, Uuid, is_reference};
 
 /// A document to be compiled: secrets stand in the place of the references to them.
 pub struct ResolvedDocument<'d> {
@@ -14,6 +14,8 @@ pub struct ResolvedDocument<'d> {
     pub document: Cow<'d, Document>,
     /// The entities that refer to secrets, about which no message may quote a value.
     pub secretive: HashSet<(EntityKind, Uuid)>,
+    /// What vaults were asked for.
+    pub(super) used: HashSet<SecretReference>,
 }
 
 /// Entities with secrets, so that one whose secrets have not changed is the same from one document to the next.
@@ -42,9 +44,9 @@ impl Vaults {
         let known = found.texts.iter().filter_map(|text| self.request(text, &document.vaults).ok());
         let known: Vec<Request> = known.collect();
         self.cache.fetch(&known);
-        self.cache.keep(&known.iter().map(|request| &request.reference).collect());
+        let used = known.into_iter().map(|request| request.reference).collect();
         if found.texts.is_empty() {
-            return ResolvedDocument { document: Cow::Borrowed(document), secretive: HashSet::new() };
+            return ResolvedDocument { document: Cow::Borrowed(document), secretive: HashSet::new(), used };
         }
         let mut resolved = document.clone();
         let mut memory = self.resolved.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +60,7 @@ impl Vaults {
             .chain(ids(EntityKind::Keys, memory.keys.keys().copied().collect()))
             .chain(ids(EntityKind::Plugins, memory.plugins.keys().copied().collect()))
             .collect();
-        ResolvedDocument { document: Cow::Owned(resolved), secretive }
+        ResolvedDocument { document: Cow::Owned(resolved), secretive, used }
     }
 }
 

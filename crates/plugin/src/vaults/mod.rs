@@ -119,6 +119,11 @@ impl Vaults {
         found.map_err(|reason| SecretError { reference: reference.to_owned(), reason })
     }
 
+    /// Forgets secrets that a document which is active now does not refer to.
+    pub fn keep_those_of(&self, document: &ResolvedDocument<'_>) {
+        self.cache.keep(&document.used);
+    }
+
     /// Whether no secret was asked for yet.
     pub fn are_unused(&self) -> bool {
         self.cache.is_empty()

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// One member, as far as the plugin reads it. A member of the wrong type counts as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Claim<'a> {
+pub(crate) enum Claim<'a> {
     #[default]
     Absent,
     Text(Cow<'a, str>),
@@ -16,31 +16,31 @@ pub(super) enum Claim<'a> {
 }
 
 impl Claim<'_> {
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(crate) fn number(&self) -> Option<f64> {
         if let Claim::Number(number) = self { Some(*number) } else { None }
     }
 }
 
 /// The members of a header or of claims that the plugin reads. If several have one name, the last counts.
 #[derive(Debug, Default)]
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     /// Whether the JSON is an object.
-    pub(super) is_object: bool,
+    pub(crate) is_object: bool,
     /// The name of the algorithm.
-    pub(super) alg: Claim<'a>,
+    pub(crate) alg: Claim<'a>,
     /// The member that names the credential.
-    pub(super) named: Claim<'a>,
-    pub(super) exp: Claim<'a>,
-    pub(super) nbf: Claim<'a>,
+    pub(crate) named: Claim<'a>,
+    pub(crate) exp: Claim<'a>,
+    pub(crate) nbf: Claim<'a>,
     /// The id of a key.
-    pub(super) kid: Claim<'a>,
+    pub(crate) kid: Claim<'a>,
     /// Whether `crit` names extensions. None is supported.
-    pub(super) has_critical: bool,
+    pub(crate) has_critical: bool,
 }
 
 impl<'a> Members<'a> {
     /// Parses JSON; `name` is the name of the member that names the credential.
-    pub(super) fn read(json: &'a [u8], name: &str) -> Result<Self, &'static str> {
+    pub(crate) fn read(json: &'a [u8], name: &str) -> Result<Self, &'static str> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let read = match json.trim_ascii_start().first() {
             Some(b'{') => Reader(name).deserialize(&mut deserializer),

@@ -26,7 +26,7 @@ pub(super) struct JwtSecret {
     ])]
     pub algorithm: String,
     /// The public key of any other algorithm, as PEM.
-    #[field(matches = public_key)]
+    #[field(depends_on = "algorithm")]
     pub rsa_public_key: Option<String>,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
@@ -55,7 +55,7 @@ fn public_key_fits(secret: &JwtSecret) -> Vec<FieldError> {
     let message = match &secret.rsa_public_key {
         _ if algorithm.starts_with("HS") => return Vec::new(),
         None => Err(format!("required with algorithm {algorithm}: set the public key as PEM")),
-        Some(key) => rule::public_key_fits(key, algorithm),
+        Some(key) => rule::public_key(key).and_then(|()| rule::public_key_fits(key, algorithm)),
     };
     message.err().map(|message| FieldError::new("rsa_public_key", message)).into_iter().collect()
 }

@@ -51,7 +51,7 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Verifies signatures of one algorithm with one key.
-pub(super) enum Verifier {
+pub(crate) enum Verifier {
     Hmac(Box<hmac::Key>),
     Public(ParsedPublicKey),
     /// The same key twice: the first is faster, and has a salt as long as the hash, as nearly all tokens do.
@@ -82,7 +82,7 @@ impl Algorithm {
 
 impl Verifier {
     /// A verifier with a secret.
-    pub(super) fn of_secret(name: &str, secret: &[u8]) -> Option<Self> {
+    pub(crate) fn of_secret(name: &str, secret: &[u8]) -> Option<Self> {
         match algorithm(name)? {
             Algorithm::Hmac(algorithm) => Some(Self::Hmac(Box::new(hmac::Key::new(algorithm, secret)))),
             _ => None,
@@ -90,7 +90,7 @@ impl Verifier {
     }
 
     /// A verifier with a public key, given as PEM or as a SubjectPublicKeyInfo.
-    pub(super) fn of_public_key(name: &str, key: &[u8]) -> Option<Self> {
+    pub(crate) fn of_public_key(name: &str, key: &[u8]) -> Option<Self> {
         let algorithm = algorithm(name)?;
         let parse = |key: &[u8]| ParsedPublicKey::new(algorithm.verification()?, key).ok();
         let parsed = match Pem::iter_from_buffer(key).next() {
@@ -118,7 +118,7 @@ impl Verifier {
     }
 
     /// Whether this key made the signature; secrets are compared in constant time.
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
             Self::Public(key) => key.verify_sig(message, signature).is_ok(),

@@ -78,15 +78,15 @@
 //! `error="invalid_token"` if there was a token. With `anonymous`, such requests pass as that consumer instead.
 
 mod cache;
-mod claims;
+pub(crate) mod claims;
 mod credential;
 mod jwk;
 mod jwks;
-mod key;
+pub(crate) mod key;
 mod pss;
 mod roca;
 mod secrets;
-mod token;
+pub(crate) mod token;
 mod verify;
 
 use crate::shared::authentication::{Consumers, Fallback};
@@ -143,13 +143,13 @@ pub(super) struct Config {
     /// The realm in `WWW-Authenticate`.
     pub realm: Option<String>,
     /// The URL of an issuer's keys (RFC 7517), for tokens that name one of them in `kid`. Kong has no such field.
-    #[field(matches = url)]
+    #[field(extension, matches = url)]
     pub jwks_uri: Option<String>,
     /// Whether to verify the certificate of the server at `jwks_uri` with `lua_ssl_trusted_certificate`.
-    #[field(default = true)]
+    #[field(extension, default = true)]
     pub jwks_ssl_verify: bool,
     /// The claim that names the consumer, by username or custom id, in tokens signed with a key of `jwks_uri`.
-    #[field(default = "sub")]
+    #[field(extension, default = "sub")]
     pub jwks_consumer_claim: String,
 }
 

@@ -13,7 +13,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 const TRAILER: u8 = 0xbc;
 
 /// A public key, and the one hash that is used with it.
-pub(super) struct PssKey {
+pub(crate) struct PssKey {
     modulus: BigUint,
     exponent: BigUint,
     hash: &'static Algorithm,

@@ -74,13 +74,13 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// The parts of a token (RFC 7515, 7.1).
-pub(super) struct Token<'a> {
-    pub(super) header: Vec<u8>,
-    pub(super) claims: Vec<u8>,
+pub(crate) struct Token<'a> {
+    pub(crate) header: Vec<u8>,
+    pub(crate) claims: Vec<u8>,
     /// None if it is not base64.
-    pub(super) signature: Option<Vec<u8>>,
+    pub(crate) signature: Option<Vec<u8>>,
     /// The signed part.
-    pub(super) signed: &'a [u8],
+    pub(crate) signed: &'a [u8],
 }
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -90,7 +90,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 impl<'a> Token<'a> {
     /// Splits and decodes a token. In Kong's words, whatever cannot be decoded is invalid JSON.
-    pub(super) fn decode(token: &'a [u8]) -> Result<Self, &'static str> {
+    pub(crate) fn decode(token: &'a [u8]) -> Result<Self, &'static str> {
         let first = memchr::memchr(b'.', token).ok_or("JSON")?;
         let second = first + 1 + memchr::memchr(b'.', &token[first + 1..]).ok_or("JSON")?;
         let decode = |part: &[u8]| BASE64.decode(part).ok();

@@ -72,19 +72,19 @@
 //! with `allow_degradation` this node counts them and lets up to `count` of each window pass. APISIX lets all of them
 //! pass.
 
-mod key;
 mod shared;
 mod window;
 
 use crate::shared::counters::Table;
-use key::Key;
+use crate::shared::limits_of_apisix::{self, rejection, wall_clock};
+use crate::shared::request_key::Key;
 use shared::Shared;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Phases, Plugin, Record, Resume, Secret, Uuid,
+    Phases, Plugin, Record, Resume, Secret,
 };
-use window::{Limit, Usage, Window, wall_clock};
+use window::{Limit, Usage, Window};
 
 /// The limit, and what clients see of it.
 #[derive(Debug, Clone, Record)]
@@ -183,6 +183,7 @@ struct Instance {
 impl Plugin for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
+    const EXTENSION: bool = true;
     const FOR_CONSUMER_GROUPS: bool = true;
     const SHARED_BY: Option<&'static str> = Some("group");
     type Config = Config;
@@ -209,7 +210,7 @@ impl Plugin for LimitCount {
             limit,
             key: Key::read(&config.key_type, &config.key)?,
             table,
-            rejected: rejection(&config),
+            rejected: rejection(config.rejected_code, config.rejected_msg.as_deref()),
             show_limit_quota_header: config.show_limit_quota_header,
         })))
     }
@@ -219,20 +220,8 @@ impl Plugin for LimitCount {
 fn scope(key: &Fingerprinter, config: &Config, entity: &weir_plugin::entity::Plugin) -> Fingerprinter {
     match &config.group {
         Some(group) => key.clone().with(b"group").with(group.as_bytes()),
-        None => [entity.route, entity.service, entity.consumer.or(entity.consumer_group)]
-            .into_iter()
-            .fold(key.clone(), |key, id: Option<Uuid>| {
-                key.with(&id.map(Uuid::into_bytes).unwrap_or_default())
-            }),
+        None => limits_of_apisix::scope(key, entity),
     }
-}
-
-fn rejection(config: &Config) -> LocalResponse {
-    let Some(message) = &config.rejected_msg else {
-        return LocalResponse::raw(config.rejected_code, None, "");
-    };
-    let body = format!("{{\"error_msg\":{}}}", Json::from(message.as_str()));
-    LocalResponse::raw(config.rejected_code, Some("application/json"), body)
 }
 
 impl Hooks for LimitCount {

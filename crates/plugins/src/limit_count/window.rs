@@ -4,7 +4,6 @@ use crate::shared::counters::{Counter, Recent};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 use std::thread::LocalKey;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The limit: so many requests per window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +67,6 @@ impl Counter for Window {
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
         &OWN
     }
-}
-
-/// Milliseconds since 1970, by the wall clock.
-pub(super) fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ pub(super) struct Config {
     /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog", "instana"
-    ])]
+    ], extension_values = ["instana"])]
     pub header_type: String,
     /// The fraction of traces that is sampled, from 0 to 1.
     #[field(between = [0, 1])]

@@ -98,7 +98,7 @@ pub(super) struct Config {
     #[field(default = false)]
     pub upstream_health_metrics: bool,
     /// No effect.
-    #[field(default = false)]
+    #[field(extension, default = false)]
     pub wasm_metrics: bool,
 }
 
@@ -112,7 +112,6 @@ pub(super) struct Prometheus {
 impl Plugin for Prometheus {
     const NAME: &'static str = "prometheus";
     const PRIORITY: i32 = 13;
-    const FOR_CONSUMERS: bool = false;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 

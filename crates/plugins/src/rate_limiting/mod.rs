@@ -164,7 +164,7 @@ pub(super) struct Config {
     #[field(default = -1)]
     pub sync_rate: f64,
     /// Whether windows are fixed or sliding.
-    #[field(default = "fixed", one_of = ["fixed", "sliding"])]
+    #[field(extension, default = "fixed", one_of = ["fixed", "sliding"])]
     pub window_type: String,
 }
 

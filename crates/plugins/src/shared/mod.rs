@@ -1,10 +1,18 @@
 //! Parts that several plugins use. The larger ones have folders of their own beside this one: `limits`, `log_record` and
 //! `trace_context`.
 
+pub(crate) mod apisix_record;
 pub(crate) mod authentication;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
+pub(crate) mod expression;
+pub(crate) mod header_operations;
+pub(crate) mod interim_status;
+pub(crate) mod limits_of_apisix;
 pub(crate) mod members;
 pub(crate) mod multipart;
 pub(crate) mod random_id;
+pub(crate) mod regex_uri;
+pub(crate) mod request_key;
 pub(crate) mod transformer;
+pub(crate) mod variables;

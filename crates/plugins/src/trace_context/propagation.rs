@@ -8,16 +8,25 @@ use weir_plugin::{Exchange, Headers, Record};
 #[derive(Debug, Clone, Record)]
 pub(crate) struct Propagation {
     /// The formats that are read, in order; the first one found counts.
-    #[field(one_of = ["w3c", "b3", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    #[field(
+        one_of = ["w3c", "b3", "jaeger", "ot", "datadog", "aws", "gcp", "instana"],
+        extension_values = ["instana"]
+    )]
     pub extract: Option<Vec<String>>,
     /// Headers that the upstream does not get.
     #[field(check = weir_plugin::rule::header_name)]
     pub clear: Option<Vec<String>>,
     /// The formats that the upstream gets.
-    #[field(one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    #[field(
+        one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"],
+        extension_values = ["instana"]
+    )]
     pub inject: Option<Vec<String>>,
     /// The format for `preserve` if the client has sent none.
-    #[field(one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    #[field(
+        one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"],
+        extension_values = ["instana"]
+    )]
     pub default_format: String,
 }
 

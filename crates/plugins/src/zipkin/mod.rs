@@ -72,10 +72,12 @@ pub(super) struct Config {
     /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"
-    ])]
+    ], extension_values = ["instana"])]
     pub header_type: String,
     /// The format for `preserve` if the client has sent none, if `propagation` does not say.
-    #[field(default = "b3", one_of = ["b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"])]
+    #[field(default = "b3", one_of = [
+        "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"
+    ], extension_values = ["instana"])]
     pub default_header_type: String,
     /// The request header with tags.
     #[field(default = "Zipkin-Tags")]

@@ -43,7 +43,7 @@ impl Upstream {
             return false;
         };
         let is_unhealthy = |target: &Candidate| {
-            let addresses = health::standing(&retained.get(), upstream.id, &target.target).addresses;
+            let addresses = health::standing(&retained.get(), &upstream.name, &target.target).addresses;
             !addresses.is_empty() && addresses.iter().all(|(_, healthy)| !healthy)
         };
         self.targets.iter().filter(|target| target.weight != Some(0)).all(is_unhealthy)

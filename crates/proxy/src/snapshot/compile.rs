@@ -56,6 +56,19 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// How upstreams are verified where their service does not say it: nginx's `proxy_ssl_verify` and its siblings.
+#[derive(Debug, Clone, Default)]
+pub struct UpstreamVerification {
+    /// Whether upstreams of requests must have a certificate from a trusted authority.
+    pub of_requests: bool,
+    /// Whether upstreams of stream sessions must.
+    pub of_sessions: bool,
+    /// The authorities, in place of [`Compiler::trusted_certificates`].
+    pub trusted_certificates: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
+    /// How many certificates may be between the upstream's and an authority's.
+    pub depth: Option<u8>,
+}
+
 /// Compiles documents for one node.
 pub struct Compiler {
     /// How many workers will run the snapshots.
@@ -66,7 +79,9 @@ pub struct Compiler {
     pub client_certificate: Option<Arc<CertifiedKey>>,
     /// What upstreams are verified against where a service names no certificates of its own.
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
-    /// Whether servers that plugins send logs and spans to are verified against these.
+    /// How upstreams are verified where their service does not say it.
+    pub upstream_verification: UpstreamVerification,
+    /// Whether servers that plugins send logs and spans to are verified against `trusted_certificates`.
     pub log_tls_verify: bool,
     /// Every plugin that there is.
     pub plugins: &'static [Definition],
@@ -83,17 +98,19 @@ impl Compiler {
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
         let last = self.retained.get::<Last>();
         let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let resolved = self.retained.get::<Vaults>().resolve(document, self.plugins);
+        let vaults = self.retained.get::<Vaults>();
+        let mut resolved = vaults.resolve(document, self.plugins);
+        let secretive = std::mem::take(&mut resolved.secretive);
         let document = &*resolved.document;
         let users = last.users(document);
-        let compilation =
-            Compilation { secretive: resolved.secretive, ..Compilation::new(self, document, users) };
+        let compilation = Compilation { secretive, ..Compilation::new(self, document, users) };
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
                 self.retained.get::<TargetStates>().keep_those_of(document);
+                vaults.keep_those_of(&resolved);
                 Ok(last.keep(parts))
             }
             (errors, _) => Err(errors),

@@ -36,7 +36,7 @@ use weir_upstream::endpoint::Endpoint;
 use weir_upstream::health::MonitoredUpstream;
 use weir_upstream::retry_budget::RetryBudget;
 
-pub use compile::{CompileError, Compiler};
+pub use compile::{CompileError, Compiler, UpstreamVerification};
 pub(crate) use stream_route::{StreamRoute, Streams};
 pub(crate) use stream_router::{Query, StreamRouter, Transport};
 

@@ -1,6 +1,6 @@
 //! Services and upstreams: how to reach what a route leads to.
 
-use super::compile::Compilation;
+use super::compile::{Compilation, Compiler};
 use super::last::{Identities, same};
 use super::upstreams::{Balanced, Upstreams, endpoint};
 use super::{CompiledService, Destination, ServiceTls};
@@ -91,10 +91,9 @@ impl Compilation<'_> {
             _ => return Some(None),
         };
         let spoken = UpstreamProtocol::of(service, protocol);
-        let verify = match service.tls_verify {
-            Some(true) => self.verification(service),
-            _ => None,
-        };
+        let default = &self.compiler.upstream_verification;
+        let by_default = if protocol == Protocol::Tls { default.of_sessions } else { default.of_requests };
+        let verify = service.tls_verify.unwrap_or(by_default).then(|| self.verification(service));
         // As Kong has it: the service's own, then that of the upstream it is balanced over, then that of the settings.
         let of_upstream = balanced.and_then(|balanced| balanced.upstream.client_certificate);
         let presented = service.client_certificate.or(of_upstream);
@@ -125,7 +124,7 @@ impl Compilation<'_> {
     }
 
     /// What to check the upstream's certificate against: the service's certificates, else those of the settings.
-    fn verification(&self, service: &entity::Service) -> Option<Verify> {
+    fn verification(&self, service: &entity::Service) -> Verify {
         let pems = self.trusted(service);
         let mut roots = Vec::new();
         for pem in pems {
@@ -134,10 +133,11 @@ impl Compilation<'_> {
                 Err(error) => self.fail_of(EntityKind::Services, service.id, &service.name, error),
             }
         }
+        let Compiler { upstream_verification: default, trusted_certificates, .. } = self.compiler;
         if roots.is_empty() {
-            roots = self.compiler.trusted_certificates.clone();
+            roots = default.trusted_certificates.as_ref().unwrap_or(trusted_certificates).clone();
         }
-        Some(Verify { roots, depth: service.tls_verify_depth })
+        Verify { roots, depth: service.tls_verify_depth.or(default.depth) }
     }
 
     fn trusted(&self, service: &entity::Service) -> Vec<&str> {

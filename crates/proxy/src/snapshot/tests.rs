@@ -2,6 +2,7 @@
 
 mod certificates;
 mod precedence;
+mod secrets;
 
 use super::chain::Own;
 use super::*;
@@ -25,6 +26,7 @@ fn compiler() -> Compiler {
         default_certificate,
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        upstream_verification: Default::default(),
         log_tls_verify: true,
         router_flavor: weir_router::Flavor::default(),
         plugins: PLUGINS,

@@ -34,7 +34,7 @@ struct CaseRoute {
     name: String,
     id: Option<u32>,
     #[serde(default)]
-    regex_priority: i32,
+    regex_priority: i64,
     protocols: Option<Vec<String>>,
     hosts: Option<Vec<String>>,
     paths: Option<Vec<String>>,

@@ -129,7 +129,7 @@ fn priority(route: &Route, paths: &[&str], calculation: Calculation) -> u64 {
     let regex = paths.first().is_some_and(|path| path.starts_with('~'));
     let length = if regex { 0 } else { paths.first().map_or(0, |path| path.len()) };
     let flags = (u64::from(plain) << 60) | (u64::from(regex) << 51) | (length as u64 & 0x7FFFF);
-    let regex_priority = if regex { i64::from(route.regex_priority) } else { 0 };
+    let regex_priority = if regex { route.regex_priority } else { 0 };
     let headers = headers.min(255) as i64;
     match calculation {
         Calculation::Original => {

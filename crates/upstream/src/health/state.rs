@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use weir_model::entity::{Algorithm, Upstream};
 use weir_model::{Document, Uuid};
 
@@ -198,7 +199,7 @@ impl<'u> TargetMonitors<'u> {
 
     /// The monitor of a target; `None` if its upstream needs none.
     pub fn of(&self, target: &str) -> Option<Arc<TargetMonitor>> {
-        let state = self.all.as_ref()?.of(self.upstream.id, target);
+        let state = self.all.as_ref()?.of(&self.upstream.name, target);
         if self.checks.is_none() {
             state.forget();
         }
@@ -215,11 +216,41 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
     }
 }
 
-/// The state of all targets, by their upstream's id and as they are written.
+/// The state of all targets, by their upstream's name and as they are written. By the name, because an upstream that is
+/// deleted and made anew has another id.
 #[derive(Default)]
 pub struct TargetStates(Mutex<ByUpstream>);
 
-type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<TargetState>>>;
+type ByUpstream = HashMap<Box<str>, Targets>;
+
+/// The state of one upstream's targets.
+#[derive(Default)]
+struct Targets {
+    states: HashMap<Box<str>, Arc<TargetState>>,
+    /// The id of the upstream, while there is one.
+    id: Option<Uuid>,
+    /// When the upstream was deleted, or replaced by another of its name.
+    deleted: Option<Instant>,
+}
+
+/// How long the state of a deleted upstream's targets is kept, as in Kong, because tools delete and make anew.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+
+impl Targets {
+    /// Removes what is not needed with this upstream and these targets; returns whether anything is.
+    fn keep(&mut self, upstream: Option<&Upstream>, named: Option<&HashSet<&str>>) -> bool {
+        let id = upstream.map(|upstream| upstream.id);
+        if self.id.is_some() && self.id != id {
+            self.deleted = Some(Instant::now());
+        }
+        self.id = id;
+        self.deleted = self.deleted.filter(|deleted| deleted.elapsed() < KEPT_FOR);
+        if self.deleted.is_none() {
+            self.states.retain(|target, _| named.is_some_and(|named| named.contains(&**target)));
+        }
+        upstream.map_or(self.deleted.is_some(), is_watched)
+    }
+}
 
 impl TargetStates {
     fn lock(&self) -> MutexGuard<'_, ByUpstream> {
@@ -227,35 +258,30 @@ impl TargetStates {
     }
 
     /// The state of one target.
-    pub fn of(&self, upstream: Uuid, target: &str) -> Arc<TargetState> {
+    pub fn of(&self, upstream: &str, target: &str) -> Arc<TargetState> {
         let mut all = self.lock();
-        let targets = all.entry(upstream).or_default();
-        if let Some(state) = targets.get(target) {
+        if let Some(state) = all.get(upstream).and_then(|targets| targets.states.get(target)) {
             return state.clone();
         }
-        targets.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
+        let states = &mut all.entry(upstream.into()).or_default().states;
+        states.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
     }
 
-    /// Removes targets that no longer exist or are no longer monitored.
+    /// Removes targets that no longer exist or are no longer monitored; those of a deleted upstream, a while later.
     pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
             return;
         }
         let mut named: HashMap<Uuid, HashSet<&str>> = HashMap::new();
-        let watched = document.upstreams.iter().filter(|upstream| is_watched(upstream));
-        watched.for_each(|upstream| drop(named.insert(upstream.id, HashSet::new())));
         for target in &document.targets {
-            if let Some(targets) = named.get_mut(&target.upstream) {
-                targets.insert(&target.target);
-            }
+            named.entry(target.upstream).or_default().insert(&target.target);
         }
-        all.retain(|upstream, targets| match named.get(upstream) {
-            Some(named) => {
-                targets.retain(|target, _| named.contains(&**target));
-                true
-            }
-            None => false,
+        let upstreams: HashMap<&str, &Upstream> =
+            document.upstreams.iter().map(|upstream| (upstream.name.as_str(), &**upstream)).collect();
+        all.retain(|name, targets| {
+            let upstream = upstreams.get(&**name).copied();
+            targets.keep(upstream, upstream.and_then(|upstream| named.get(&upstream.id)))
         });
     }
 }
@@ -281,7 +307,7 @@ impl TargetStatus {
 }
 
 /// The health of a target of an upstream that uses health checks.
-pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetStatus {
+pub fn standing(all: &TargetStates, upstream: &str, target: &str) -> TargetStatus {
     TargetStatus { addresses: all.of(upstream, target).addresses() }
 }
 
@@ -294,7 +320,7 @@ pub fn mark(
     address: Option<SocketAddr>,
     healthy: bool,
 ) {
-    let state = all.of(upstream.id, target);
+    let state = all.of(&upstream.name, target);
     if !addresses.is_empty() {
         state.follow(addresses);
     }

@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::listener::BodyError;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
-use crate::store::transfer::export;
+use crate::store::transfer::{Unset, export};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::schema::ConfigError;
-use weir_model::{Document, EntityKinds, EntityLocations, Format, ParsedDocument, PluginSchema};
+use weir_model::{Document, EntityLocations, Format, ParsedDocument, PluginSchema};
 use weir_proxy::CompileError;
 
 /// The longest configuration that is read.
@@ -46,7 +46,8 @@ enum LoadError {
 /// A configuration as it was sent.
 struct SentConfiguration {
     text: String,
-    format: Format,
+    /// What it is written in, if that is known.
+    format: Option<Format>,
 }
 
 /// A configuration that breaks no rule.
@@ -56,10 +57,14 @@ struct Declared {
 }
 
 impl SentConfiguration {
-    /// JSON has no other start; everything else is YAML.
+    /// A text in YAML or JSON.
     fn of(text: String) -> SentConfiguration {
-        let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
-        SentConfiguration { text, format }
+        SentConfiguration { text, format: None }
+    }
+
+    /// What it is written in. Takes long where it is long.
+    fn format(&self) -> Format {
+        self.format.unwrap_or_else(|| Format::of(&self.text))
     }
 }
 
@@ -68,7 +73,8 @@ pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
         return LoadError::Database.answer(false, control.plugins());
     }
     let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
-    match spawn_low_priority("weir-config", move || export(&entities, control.plugins())).await {
+    match spawn_low_priority("weir-config", move || export(&entities, control.plugins(), Unset::Shown)).await
+    {
         Ok(text) => json_response(StatusCode::OK, &json!({ "config": text })),
         Err(_) => failed(),
     }
@@ -122,7 +128,9 @@ async fn replace(
     let plugins = control.plugins().to_vec();
     let read = spawn_low_priority("weir-config", move || {
         // A client of the Admin API must not read the environment of the process.
-        match Document::read(&written.text, written.format, &plugins, &|_| None) {
+        let format = written.format();
+        let written = SentConfiguration { format: Some(format), ..written };
+        match Document::read(&written.text, format, &plugins, &|_| None) {
             Ok(read) => Ok(Declared { read, written }),
             Err(problems) => Err(LoadError::Problems(problems, written)),
         }
@@ -212,8 +220,8 @@ impl LoadError {
             LoadError::Same => StatusCode::NOT_MODIFIED.into_response(),
             LoadError::Request(denied) => denied.into_response(),
             LoadError::Problems(problems, written) => {
-                let root = weir_model::declarative::to_json(&written.text, written.format);
-                flattened::invalid(&problems, &root.unwrap_or_default(), flatten, &EntityKinds::of(plugins))
+                let root = weir_model::declarative::to_json(&written.text, written.format());
+                flattened::invalid(&problems, &root.unwrap_or_default(), flatten, plugins)
             }
             LoadError::Unavailable(reason) => message(StatusCode::SERVICE_UNAVAILABLE, &reason),
         }

@@ -21,5 +21,5 @@ pub(super) async fn explain(call: ApiRequest) -> Result<Response, ApiError> {
 }
 
 fn refused(BadQuestion(violations): BadQuestion) -> ApiError {
-    ApiError::Schema(violations)
+    ApiError::schema(&violations)
 }

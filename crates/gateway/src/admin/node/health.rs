@@ -47,7 +47,10 @@ fn named(
         Entity::Targets(target) => Some(target.clone()),
         _ => None,
     });
-    Ok((upstream.clone(), targets.collect()))
+    let mut targets: Vec<_> = targets.collect();
+    // As in Kong, the newest first.
+    targets.sort_by(|one, other| other.created_at.unwrap_or(0.0).total_cmp(&one.created_at.unwrap_or(0.0)));
+    Ok((upstream.clone(), targets))
 }
 
 /// The health of one target.
@@ -76,11 +79,16 @@ impl AddressHealth {
 }
 
 /// Resolves all names at once.
-async fn standings(control: &Arc<Control>, upstream: &Upstream, targets: Vec<Arc<Target>>) -> Vec<Standing> {
+async fn standings(
+    control: &Arc<Control>,
+    upstream: &Arc<Upstream>,
+    targets: Vec<Arc<Target>>,
+) -> Vec<Standing> {
     let used = are_used(upstream);
     let asked = targets.into_iter().map(|target| {
-        let (control, entity) = (control.clone(), target.clone());
-        (target, tokio::spawn(async move { resolve_addresses(&control, &entity, used).await }))
+        let (control, entity, upstream) = (control.clone(), target.clone(), upstream.clone());
+        let of = async move { resolve_addresses(&control, (&upstream, &entity), used).await };
+        (target, tokio::spawn(of))
     });
     let mut standings = Vec::new();
     for (target, asked) in asked.collect::<Vec<_>>() {
@@ -94,7 +102,11 @@ fn host_port(target: &Target) -> (&str, u16) {
     target.host_and_port().unwrap_or((&target.target, Target::DEFAULT_PORT))
 }
 
-async fn resolve_addresses(control: &Control, target: &Target, used: bool) -> (String, Vec<AddressHealth>) {
+async fn resolve_addresses(
+    control: &Control,
+    (upstream, target): (&Upstream, &Target),
+    used: bool,
+) -> (String, Vec<AddressHealth>) {
     if target.is_socket() {
         return Default::default();
     }
@@ -103,7 +115,7 @@ async fn resolve_addresses(control: &Control, target: &Target, used: bool) -> (S
         Ok(found) => found,
         Err(error) => return (error.to_string(), Vec::new()),
     };
-    let health = used.then(|| control.target_health(target));
+    let health = used.then(|| control.target_health(upstream, target));
     let addresses: Vec<AddressHealth> = found
         .entries
         .iter()
@@ -222,13 +234,17 @@ async fn set(
     let (upstream, targets) = named(&control, names.next())?;
     let wanted = names.next().unwrap_or_default();
     let address = names.next().and_then(address);
-    let is_wanted = |target: &Arc<Target>| target.target == wanted || target.id.to_string() == wanted;
+    let stored = Target::with_port(wanted);
+    let is_wanted = |target: &Arc<Target>| {
+        [target.target.as_str(), &target.id.to_string()].contains(&wanted)
+            || stored.as_ref() == Some(&target.target)
+    };
     let target = targets.into_iter().find(is_wanted).ok_or(ApiError::NotFound)?;
     if !are_used(&upstream) {
         let message = format!("no healthchecker found for {}", upstream.name);
         return Ok(json_response(StatusCode::BAD_REQUEST, &json!({ "message": message })));
     }
-    let (_, addresses) = resolve_addresses(&control, &target, true).await;
+    let (_, addresses) = resolve_addresses(&control, (&upstream, &target), true).await;
     let addresses: Vec<SocketAddr> = addresses.iter().map(|entry| entry.address).collect();
     control.mark(&upstream, (&target.target, &addresses), address, healthy);
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -1,10 +1,12 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
+use crate::admin::kong_words::{WrittenEntity, checks};
 use crate::admin::representation::EXPRESSION_FIELDS;
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
 use crate::admin::response::{ApiError, json_response};
+use crate::admin::snis;
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
@@ -31,9 +33,20 @@ fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
 
 pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     match kind_of(&name, control.plugins()) {
+        None if name == "tags" => json_response(StatusCode::OK, &of_tags()),
         Some(kind) => json_response(StatusCode::OK, &schema(kind, control.settings().router_flavor)),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
+}
+
+/// Of what `/tags` lists.
+fn of_tags() -> Value {
+    let text = |description: &str| json!({ "type": "string", "required": true, "description": description });
+    json!({ "fields": [
+        { "tag": text("The tag.") },
+        { "entity_name": text("The collection of the entity that has it.") },
+        { "entity_id": { "type": "string", "required": true, "uuid": true, "description": "The id of the entity." } },
+    ] })
 }
 
 /// The schema of a kind. Routes have expressions in one flavor alone.
@@ -50,7 +63,11 @@ fn schema(kind: EntityKind, flavor: RouterFlavor) -> Value {
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
-    plugin(&control, &name, PluginSchema::to_json)
+    plugin(&control, &name, |plugin| {
+        let mut schema = plugin.to_json();
+        schema["entity_checks"] = checks::of_plugin(plugin.name);
+        schema
+    })
 }
 
 /// As Kong before 2.0: the configuration alone.
@@ -116,10 +133,14 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Api
         let config_schema = name.and_then(|name| config_schema(plugins, kind, name));
         form::typed(kind, &mut written, config_schema);
     }
+    snis::check(kind, &mut written)?;
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
     let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
-    let entity = Entity::read(kind, &written.into(), &[], reading).map_err(ApiError::Schema)?;
+    let members = written.into();
+    let read = Entity::read(kind, &members, &[], reading);
+    let written = WrittenEntity { kind, members: &members, plugins };
+    let entity = read.map_err(|errors| ApiError::Schema(written.violations(&errors)))?;
     // Expressions are compiled by the router, which alone knows what is wrong with one.
     match entity {
         Entity::Routes(_) => control.check(&entity).map_err(ApiError::of_entity),

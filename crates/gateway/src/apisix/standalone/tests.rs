@@ -64,13 +64,13 @@ fn objects_become_entities_whatever_their_order() {
 
 #[test]
 fn everything_wrong_is_said_at_its_object() {
-    let text = "routes:\n  - uri: a\n  - uri: /b\n    upstream_id: 9\nstream_routes: []\nconsumers:\n  - username: a\n    \
+    let text = "routes:\n  - uri: a\n  - uri: /b\n    upstream_id: 9\nprotos: []\nconsumers:\n  - username: a\n    \
                 plugins: {key-auth: {key: k}}\n  - username: b\n    plugins: {key-auth: {key: k}}\n#END\n";
     let problems = read(text).unwrap_err();
     let expected = [
         "2:10: routes[0].uri: ",
         "4:18: routes[1].upstream_id: names no upstream of the file",
-        "5:1: `stream_routes` is not available here",
+        "5:1: `protos` is not available here",
         "9:5: consumers[1]: keyauth_credentials: the same key is here twice",
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -88,7 +88,7 @@ fn everything_wrong_with_an_object_is_said_at_its_field() {
       limit-count:
         count: 0
         time_window: 60
-      limit-req: {}
+      wolf-rbac: {}
     upstream:
       type: robin
       tls: {}
@@ -109,12 +109,11 @@ ssls: {}
     let problems = read(text).unwrap_err();
     let expected = [
         "6:16: routes[0].plugins.limit-count.count: ",
-        "8:7: routes[0].plugins.limit-req: no such plugin; available: ",
+        "8:7: routes[0].plugins.wolf-rbac: no such plugin; available: ",
         "10:13: routes[0].upstream.type: ",
         "11:7: routes[0].upstream.tls: is not available here",
         "18:12: upstreams[0].nodes: node \"a:x\": expected host:port",
         "21:25: consumers[0].plugins.key-auth.key: required",
-        "21:26: consumers[0].plugins.key-auth: unknown field `kee`",
         "21:48: consumers[0].plugins.key-auth._meta: unknown field `disabled`",
         "22:1: `routers` is not available here",
         "23:7: ssls: expected a list, got a mapping",

@@ -1,8 +1,10 @@
 //! The objects and plugins that can be expressed here, as JSON Schemas.
-use super::schema::{Consumer, Credential, Node, PluginSet, Route, Service, Ssl, Upstream, read};
+use super::schema::{
+    Consumer, Credential, Node, PluginSet, Route, Service, Ssl, StreamRoute, Upstream, read,
+};
 use super::{Invalid, Json, Kind, upstream};
 use serde_json::json;
-use weir_model::schema::{Direction, Record};
+use weir_model::schema::{Direction, Record, RecordSchema};
 
 /// The schema of a kind of objects.
 pub(crate) fn schema_of(kind: Kind) -> Json {
@@ -13,13 +15,20 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
         Kind::Consumers => described::<Consumer>(),
         Kind::Credentials => described::<Credential>(),
         Kind::Ssls => described::<Ssl>(),
+        Kind::StreamRoutes => described::<StreamRoute>(),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
+        Kind::PluginMetadata | Kind::Configs => json!({ "type": "object" }),
     }
 }
 
 /// The schema of a record.
-pub(super) fn described<T: Record>() -> Json {
-    let mut schema = T::SCHEMA.to_json_schema(Direction::Request);
+fn described<T: Record>() -> Json {
+    of_record(T::SCHEMA)
+}
+
+/// The same, of the record's declaration.
+pub(super) fn of_record(record: &RecordSchema) -> Json {
+    let mut schema = record.to_json_schema(Direction::Request);
     tell_apart(&mut schema);
     schema
 }
@@ -49,7 +58,9 @@ pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
         Kind::Consumers => read::<Consumer>(value).map(drop),
         Kind::Credentials => read::<Credential>(value).map(drop),
         Kind::Ssls => read::<Ssl>(value).map(drop),
+        Kind::StreamRoutes => own_nodes(read::<StreamRoute>(value)?.upstream),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),
+        Kind::PluginMetadata | Kind::Configs => Ok(()),
     }
 }
 

@@ -1,10 +1,12 @@
 //! All errors of an object in a file, each at its field. (A response of the Admin API holds only the first one, as
 //! APISIX's does.)
 use super::super::object::{Key, id_text};
-use super::schema::{Consumer, Credential, NOT_AVAILABLE, PluginSet, Route, Service, Ssl, Upstream};
+use super::schema::{
+    Consumer, Credential, PluginSet, Route, Service, Ssl, StreamRoute, Upstream, is_unavailable,
+};
 use super::{Kind, Objects, plugins, upstream};
 use weir_model::node::{Node, Value};
-use weir_model::schema::{Json, Reader, Record, RecordContext, read_record};
+use weir_model::schema::{Json, Reader, Record, RecordContext, RecordSchema, read_record};
 use weir_model::{ConfigError, PluginSchema};
 
 /// The fields by which objects name others.
@@ -23,7 +25,8 @@ pub(crate) fn mistakes(
     schemas: &[PluginSchema],
 ) -> Vec<ConfigError> {
     let (mut node, mut found) = (written.clone(), Vec::new());
-    take_unavailable(&mut node, "", &mut found);
+    let record = if kind == Kind::StreamRoutes { StreamRoute::SCHEMA } else { Route::SCHEMA };
+    take_unavailable(&mut node, record, "", &mut found);
     found.extend(match kind {
         Kind::Upstreams => fields::<Upstream>(&node),
         Kind::Services => fields::<Service>(&node),
@@ -31,7 +34,9 @@ pub(crate) fn mistakes(
         Kind::Consumers => fields::<Consumer>(&node),
         Kind::Credentials => fields::<Credential>(&node),
         Kind::Ssls => fields::<Ssl>(&node),
+        Kind::StreamRoutes => fields::<StreamRoute>(&node),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
+        Kind::PluginMetadata | Kind::Configs => Vec::new(),
     });
     found.extend(match kind {
         Kind::Upstreams => nodes(&node, ""),
@@ -66,10 +71,10 @@ pub(super) fn below(path: &str, found: Vec<ConfigError>) -> impl Iterator<Item =
 }
 
 /// Removes the fields that are not supported here.
-fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<ConfigError>) {
+fn take_unavailable(node: &mut Node<'_>, record: &RecordSchema, path: &str, found: &mut Vec<ConfigError>) {
     let Value::Map(entries) = &mut node.value else { return };
     entries.retain(|entry| {
-        let is_taken = NOT_AVAILABLE.contains(&entry.key.as_ref()) && entry.node.value != Value::Null;
+        let is_taken = is_unavailable(&entry.key, record) && entry.node.value != Value::Null;
         if is_taken {
             let message = "is not available here; leave it out".to_owned();
             found.push(ConfigError { at: entry.at, path: format!("{path}{}", entry.key), message });
@@ -77,7 +82,7 @@ fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<ConfigError
         !is_taken
     });
     if let Some(upstream) = entries.iter_mut().find(|entry| entry.key == "upstream") {
-        take_unavailable(&mut upstream.node, "upstream.", found);
+        take_unavailable(&mut upstream.node, Upstream::SCHEMA, "upstream.", found);
     }
 }
 

@@ -4,9 +4,11 @@ mod consumer;
 mod json_schema;
 mod mistakes;
 mod plugins;
+mod references;
 mod route;
 mod schema;
 mod ssl;
+mod stream;
 mod upstream;
 
 pub(crate) use json_schema::{Described, schema_of, validate};
@@ -38,7 +40,7 @@ pub(crate) fn translate(
     objects: &dyn Objects,
     plugins: &[PluginSchema],
 ) -> Result<Translated, Invalid> {
-    let mut into = Entities { key, written, plugins, found: Vec::new() };
+    let mut into = Entities { key, written, objects, plugins, found: Vec::new() };
     let mut value = written.clone();
     match key.kind {
         Kind::Upstreams => upstream::translate(&mut into, &mut value)?,
@@ -47,18 +49,35 @@ pub(crate) fn translate(
         Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
+        Kind::StreamRoutes => stream::translate(&mut into, &mut value, objects)?,
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {
             let set: PluginSet = fill(&mut value)?;
-            plugins::check(&set.plugins, &mut value, plugins)?;
+            plugins::check(&into, &set.plugins, &mut value)?;
         }
+        Kind::PluginMetadata => metadata(key, plugins)?,
+        Kind::Configs => {}
         Kind::GlobalRules => {
             let set: PluginSet = fill(&mut value)?;
-            plugins::check(&set.plugins, &mut value, plugins)?;
+            plugins::check(&into, &set.plugins, &mut value)?;
             plugins::translate(&mut into, "", &set.plugins, &[])?;
         }
     }
     Ok(Translated { value, entities: into.found })
+}
+
+/// What of an object is kept and has no effect here.
+pub(crate) fn without_effect(kind: Kind, value: &Json) -> Vec<String> {
+    match kind {
+        Kind::Upstreams => upstream::without_effect(value),
+        Kind::Routes | Kind::Services | Kind::StreamRoutes => upstream::without_effect(&value["upstream"]),
+        _ => Vec::new(),
+    }
+}
+
+/// What is configured for all uses of a plugin is only kept; the objects that use the plugin depend on it.
+fn metadata(key: &Key, plugins: &[PluginSchema]) -> Result<(), Invalid> {
+    if plugins::is_known(&key.id, plugins) { Ok(()) } else { Err(Invalid("invalid plugin name".to_owned())) }
 }
 
 /// Reads an object, and fills its defaults in.
@@ -83,6 +102,7 @@ fn fill_in(value: &mut Json, defaults: &Json) {
 struct Entities<'t> {
     key: &'t Key,
     written: &'t Json,
+    objects: &'t dyn Objects,
     plugins: &'t [PluginSchema],
     found: Vec<Entity>,
 }
@@ -98,6 +118,11 @@ impl Entities<'_> {
         let unknown = || Invalid(format!("unknown plugin [{plugin}]"));
         let kind = find_kind(self.plugins, kind).ok_or_else(unknown)?;
         self.add(kind, plugin, entity).map(drop)
+    }
+
+    /// Takes the service back that was added last, where another one stands for it.
+    fn forget_service(&mut self) {
+        self.found.pop_if(|entity| entity.kind() == EntityKind::Services);
     }
 
     fn add_as(&mut self, kind: EntityKind, id: Uuid, mut entity: Json) -> Result<Uuid, Invalid> {

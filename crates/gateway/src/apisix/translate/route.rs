@@ -25,7 +25,7 @@ pub(super) fn translate(
 ) -> Result<(), Invalid> {
     let route: Route = fill(value)?;
     let own_plugins = route.plugins.clone().unwrap_or_default();
-    plugins::check(&own_plugins, value, into.plugins)?;
+    plugins::check(into, &own_plugins, value)?;
     let service =
         route.service_id.as_ref().map(|id| Through::find(id, objects)).transpose()?.unwrap_or_default();
     let own = own_destination(into, &route, objects)?;
@@ -103,6 +103,7 @@ struct CombinedRoute<'r> {
 /// Adds one route entity for each rank of the hosts and paths; most objects need one.
 fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Invalid> {
     let CombinedRoute { route, hosts, plugins: set, .. } = written;
+    let headers = headers(route.vars.as_ref())?;
     let uris = route.uris.as_deref().unwrap_or_default().iter().chain(&route.uri);
     let paths = grouped(uris.map(|uri| path(uri)).collect::<Result<Vec<_>, _>>()?);
     let mut hosts = grouped(hosts.iter().map(|host| (host_rank(host), host.clone())));
@@ -114,8 +115,9 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
     for (number, ((host_rank, hosts), (path_rank, paths))) in ranks.enumerate() {
         let part = format!("route/{number}");
         let id = ordered(into.key.uuid(&part), route.priority);
-        let entity =
+        let mut entity =
             entity(written, (hosts.as_slice(), paths.as_slice()), host_rank << PATH_BITS | path_rank);
+        entity["headers"] = headers.clone().into();
         into.add_as(EntityKind::Routes, id, entity)?;
         plugins::translate(into, &format!("{part}/"), set, &[("route", id)])?;
     }
@@ -129,7 +131,9 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
 fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
     let CombinedRoute { route, destination, .. } = written;
     let methods = route.methods.as_deref().filter(|methods| !methods.is_empty());
+    let is_grpc = destination.is_some_and(|to| to.is_grpc);
     json!({
+        "protocols": if is_grpc { ["grpc", "grpcs"] } else { ["http", "https"] },
         "hosts": (!hosts.is_empty()).then_some(hosts),
         "paths": paths,
         "methods": methods,
@@ -188,4 +192,48 @@ fn ordered(id: Uuid, priority: i32) -> Uuid {
     let mut bytes = id.into_bytes();
     bytes[..4].copy_from_slice(&(priority.cast_unsigned() ^ 1 << 31).to_be_bytes());
     Uuid::from_bytes(bytes)
+}
+
+/// `vars` as headers that a route matches by. The router looks at nothing else of a request's variables.
+fn headers(vars: Option<&Json>) -> Result<Option<Json>, Invalid> {
+    let Some(vars) = vars else { return Ok(None) };
+    let mut headers = serde_json::Map::new();
+    let single = [vars.clone()];
+    let all = vars.as_array().ok_or_else(|| unroutable(vars))?;
+    let is_single = all.first().is_some_and(Json::is_string);
+    for condition in if is_single { &single[..] } else { all } {
+        let (name, values) = header(condition).ok_or_else(|| unroutable(condition))?;
+        if headers.insert(name, values.into()).is_some() {
+            return Err(unroutable(vars));
+        }
+    }
+    Ok((!headers.is_empty()).then_some(Json::Object(headers)))
+}
+
+/// The header of `["http_NAME", "==", "value"]`, and the values that it may have.
+fn header(condition: &Json) -> Option<(String, Vec<Json>)> {
+    let [Json::String(variable), Json::String(operator), value] = condition.as_array()?.as_slice() else {
+        return None;
+    };
+    let name = variable.strip_prefix("http_").filter(|name| *name != "host")?.replace('_', "-");
+    let text = |value: &Json| match value {
+        Json::String(text) if !text.starts_with("~*") => Some(Json::from(text.as_str())),
+        Json::Number(number) => Some(number.to_string().into()),
+        _ => None,
+    };
+    let values = match operator.as_str() {
+        "==" => vec![text(value)?],
+        "in" => value.as_array()?.iter().map(text).collect::<Option<_>>()?,
+        "~*" => vec![format!("~*(?i){}", value.as_str()?).into()],
+        "~~" => vec![format!("~*{}", value.as_str()?).into()],
+        _ => return None,
+    };
+    Some((name, values))
+}
+
+fn unroutable(condition: &Json) -> Invalid {
+    Invalid::configuration(format!(
+        "`vars`: routes match by headers alone here, such as [\"http_x_user\", \"==\", \"jack\"], with the operators ==, \
+         in, ~~ and ~*; got {condition}"
+    ))
 }

@@ -2,7 +2,7 @@
 use super::Invalid;
 use super::checks::Checks;
 use std::collections::BTreeMap;
-use weir_model::schema::{FieldError, Json, Record, Secret};
+use weir_model::schema::{FieldError, Json, Record, RecordSchema, Secret};
 
 /// Plugins by name.
 pub(super) type Plugins = BTreeMap<String, Json>;
@@ -25,6 +25,8 @@ pub(super) struct Route {
     pub hosts: Option<Vec<String>>,
     #[field(one_of = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PURGE"])]
     pub methods: Option<Vec<String>>,
+    /// Conditions on headers.
+    pub vars: Option<Json>,
     #[field(default = 0)]
     pub priority: i32,
     /// 1 if the route is enabled.
@@ -73,7 +75,7 @@ pub(super) struct Service {
 
 /// Where requests go.
 #[derive(Clone, Record)]
-#[record(check = host_to_write, check = key_to_hash)]
+#[record(check = host_to_write, check = key_to_hash, check = nodes_or_name)]
 pub(super) struct Upstream {
     pub id: Option<Json>,
     pub name: Option<String>,
@@ -83,10 +85,20 @@ pub(super) struct Upstream {
     #[field(default = "roundrobin", one_of = ["roundrobin", "chash", "least_conn", "ewma"])]
     pub r#type: String,
     /// Weights by `host:port`, or a list of nodes.
-    pub nodes: Json,
+    pub nodes: Option<Json>,
+    /// The name by which `discovery_type` finds the nodes.
+    #[field(len_max = 256)]
+    pub service_name: Option<String>,
+    pub discovery_type: Option<String>,
+    pub discovery_args: Option<Json>,
     pub retries: Option<u16>,
+    /// Seconds in which a request may be sent again.
+    #[field(between = [0, 2147483646])]
+    pub retry_timeout: Option<f64>,
+    /// How idle connections are kept.
+    pub keepalive_pool: Option<Json>,
     pub timeout: Option<Timeout>,
-    #[field(default = "http", one_of = ["http", "https"])]
+    #[field(default = "http", one_of = ["http", "https", "grpc", "grpcs", "tcp", "tls", "udp"])]
     pub scheme: String,
     #[field(default = "pass", one_of = ["pass", "node", "rewrite"])]
     pub pass_host: String,
@@ -106,6 +118,16 @@ fn host_to_write(upstream: &Upstream) -> Vec<FieldError> {
         return vec![FieldError::new("upstream_host", "required with pass_host: rewrite")];
     }
     Vec::new()
+}
+
+fn nodes_or_name(upstream: &Upstream) -> Vec<FieldError> {
+    let by_name = upstream.service_name.is_some() && upstream.discovery_type.is_some();
+    match (&upstream.nodes, by_name) {
+        (Some(_), _) | (None, true) => Vec::new(),
+        (None, false) => {
+            vec![FieldError::new("", "one of nodes, or service_name and discovery_type, is required")]
+        }
+    }
 }
 
 fn key_to_hash(upstream: &Upstream) -> Vec<FieldError> {
@@ -146,6 +168,33 @@ pub(super) struct PluginSet {
     pub desc: Option<String>,
     pub labels: Option<BTreeMap<String, String>>,
     pub plugins: Plugins,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+/// A route of connections.
+#[derive(Clone, Record)]
+pub(super) struct StreamRoute {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The client's address, or a range of addresses.
+    #[field(matches = ip_or_cidr)]
+    pub remote_addr: Option<String>,
+    /// The address that clients connect to, or a range of addresses.
+    #[field(matches = ip_or_cidr)]
+    pub server_addr: Option<String>,
+    /// The port that clients connect to.
+    #[field(between = [1, 65535])]
+    pub server_port: Option<u16>,
+    /// The server name that clients ask for in their TLS handshakes.
+    pub sni: Option<String>,
+    pub plugins: Option<Plugins>,
+    pub service_id: Option<Json>,
+    pub upstream_id: Option<Json>,
+    pub upstream: Option<Upstream>,
     pub create_time: Option<i64>,
     pub update_time: Option<i64>,
 }
@@ -207,40 +256,39 @@ fn one_name(ssl: &Ssl) -> Vec<FieldError> {
 }
 
 /// Fields of APISIX's objects that are not supported here.
-pub(super) const NOT_AVAILABLE: &[&str] = &[
-    "vars",
+const NOT_AVAILABLE: &[&str] = &[
     "filter_func",
     "script",
     "script_id",
     "remote_addr",
     "remote_addrs",
     "service_protocol",
-    "discovery_type",
-    "discovery_args",
-    "service_name",
     "tls",
-    "keepalive_pool",
-    "retry_timeout",
     "certs",
     "keys",
     "client",
     "ssl_protocols",
 ];
 
+/// Whether a field of such a record is not supported.
+pub(super) fn is_unavailable(field: &str, record: &RecordSchema) -> bool {
+    NOT_AVAILABLE.contains(&field) && record.field(field).is_none()
+}
+
 /// Reads an object, or returns all its errors.
 pub(super) fn read<T: Record>(written: &Json) -> Result<T, Invalid> {
-    not_available(written)?;
+    not_available(written, T::SCHEMA)?;
     T::from_value(written).map_err(|found| invalid(&found))
 }
 
-fn not_available(written: &Json) -> Result<(), Invalid> {
+fn not_available(written: &Json, record: &RecordSchema) -> Result<(), Invalid> {
     let fields = written.as_object().into_iter().flatten();
     for (field, value) in fields.filter(|(_, value)| !value.is_null()) {
-        if NOT_AVAILABLE.contains(&field.as_str()) {
+        if is_unavailable(field, record) {
             return Err(Invalid::configuration(format!("`{field}` is not available here; leave it out")));
         }
         if field == "upstream" {
-            not_available(value)?;
+            not_available(value, Upstream::SCHEMA)?;
         }
     }
     Ok(())

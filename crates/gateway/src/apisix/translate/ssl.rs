@@ -1,12 +1,12 @@
 //! Certificates, and the server names they are for.
 use super::schema::Ssl;
-use super::{Entities, Invalid, Json, fill};
+use super::{Entities, Invalid, Json, fill, references};
 use serde_json::json;
 use weir_model::entity::EntityKind;
 
 pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
     let ssl: Ssl = fill(value)?;
-    let entity = json!({ "cert": ssl.cert, "key": value["key"] });
+    let entity = references::translated(&json!({ "cert": ssl.cert, "key": value["key"] }))?;
     let certificate = into.add(EntityKind::Certificates, "certificate", entity)?;
     for name in ssl.snis.iter().flatten().chain(&ssl.sni) {
         let entity = json!({ "name": name, "certificate": { "id": certificate } });

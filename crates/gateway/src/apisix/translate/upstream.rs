@@ -7,6 +7,8 @@ use weir_model::entity::EntityKind;
 
 /// The part of an object that is the service requests go to.
 const SERVICE: &str = "service";
+/// The discovery that finds nodes by name: that is what resolving a target's name does.
+const DNS: &str = "dns";
 
 /// Where a route sends requests.
 #[derive(Debug, Clone, Copy)]
@@ -14,12 +16,18 @@ pub(super) struct Destination {
     pub(super) service: Uuid,
     /// Whether the client's Host header is passed on.
     pub(super) preserve_host: bool,
+    /// Whether the upstream is a gRPC service.
+    pub(super) is_grpc: bool,
 }
 
 impl Destination {
     /// The service of an object whose upstream this is.
     pub(super) fn of(key: &Key, upstream: &Upstream) -> Destination {
-        Destination { service: key.uuid(SERVICE), preserve_host: upstream.pass_host == "pass" }
+        Destination {
+            service: key.uuid(SERVICE),
+            preserve_host: upstream.pass_host == "pass",
+            is_grpc: matches!(upstream.scheme.as_str(), "grpc" | "grpcs"),
+        }
     }
 }
 
@@ -35,7 +43,7 @@ pub(super) fn translate_service(
 ) -> Result<(), Invalid> {
     let service: Service = fill(value)?;
     let set = service.plugins.unwrap_or_default();
-    plugins::check(&set, value, into.plugins)?;
+    plugins::check(into, &set, value)?;
     let destination = match (&service.upstream, &service.upstream_id) {
         (Some(upstream), _) => own(into, upstream, None)?,
         (None, Some(id)) => shared(into, id, objects, None)?,
@@ -135,6 +143,18 @@ pub(super) fn shared(
     service(into, &upstream, (name(&key).as_str(), targets), timeout)
 }
 
+/// A service of a stream route's own, which speaks TCP unless the upstream says otherwise.
+pub(super) fn streamed(
+    into: &mut Entities<'_>,
+    key: &Key,
+    upstream: &Upstream,
+) -> Result<Destination, Invalid> {
+    let is_http = !matches!(upstream.scheme.as_str(), "tcp" | "tls" | "udp");
+    let scheme = if is_http { "tcp".to_owned() } else { upstream.scheme.clone() };
+    let targets = nodes(upstream)?.len();
+    service(into, &Upstream { scheme, ..upstream.clone() }, (name(key).as_str(), targets), None)
+}
+
 fn service(
     into: &mut Entities<'_>,
     upstream: &Upstream,
@@ -163,14 +183,20 @@ fn name(key: &Key) -> String {
 }
 
 fn default_port(upstream: &Upstream) -> u16 {
-    if upstream.scheme == "https" { 443 } else { 80 }
+    if matches!(upstream.scheme.as_str(), "https" | "grpcs" | "tls") { 443 } else { 80 }
 }
 
-/// The nodes, from either way to write them.
+/// The nodes, from either way to write them, or from DNS. Other discoveries find none here.
 pub(super) fn nodes(upstream: &Upstream) -> Result<Vec<Node>, Invalid> {
-    match &upstream.nodes {
-        Json::Object(weights) => weights.iter().map(|(place, weight)| node(place, weight)).collect(),
-        Json::Array(nodes) => nodes.iter().map(|written| with_port(read(written)?)).collect(),
+    match (&upstream.nodes, &upstream.service_name) {
+        (Some(Json::Object(weights)), _) => {
+            weights.iter().map(|(place, weight)| node(place, weight)).collect()
+        }
+        (Some(Json::Array(nodes)), _) => nodes.iter().map(|written| with_port(read(written)?)).collect(),
+        (None, Some(name)) if upstream.discovery_type.as_deref() == Some(DNS) => {
+            node(name, &json!(1)).map(|node| vec![node])
+        }
+        (None, _) => Ok(Vec::new()),
         _ => Err(Invalid::configuration(
             "property \"nodes\" validation failed: object matches none of the required",
         )),
@@ -201,4 +227,18 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), Invalid> {
         _ => (place, None),
     };
     Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+}
+
+/// What of an upstream is kept and has no effect here.
+pub(super) fn without_effect(upstream: &Json) -> Vec<String> {
+    let given = |field: &str| !upstream[field].is_null();
+    let mut found = Vec::new();
+    if let Some(discovery) = upstream["discovery_type"].as_str().filter(|of| *of != DNS && !given("nodes")) {
+        found.push(format!(
+            "upstream: nothing is discovered by `{discovery}` here, so that there are no nodes; write `nodes`, or use `dns`"
+        ));
+    }
+    let ignored = ["retry_timeout", "keepalive_pool", "discovery_args"].iter().filter(|field| given(field));
+    found.extend(ignored.map(|field| format!("upstream: `{field}` has no effect here")));
+    found
 }

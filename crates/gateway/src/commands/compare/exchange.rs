@@ -1,19 +1,11 @@
 //! Sends a request to both gateways.
 use super::recorded::Request;
-use crate::data_plane::verify_by_system;
 use bytes::Bytes;
 use http::header::{HOST, HeaderMap};
 use http::{StatusCode, Uri};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use weir_net::dialer::{Dialer, NodeResolver};
-use weir_net::resolve::{Resolver, ResolverOptions};
-use weir_net::tls;
 use weir_plugin::HttpClient;
-
-/// The longest response body that is compared.
-const MAX_BODY_LEN: usize = 16 * 1024 * 1024;
 
 /// A gateway under comparison.
 pub(super) struct Gateway {
@@ -65,16 +57,6 @@ pub(super) struct Sender {
     pub(super) timeout: Duration,
     /// Whether `a` is asked twice, where that is safe.
     pub(super) twice: bool,
-}
-
-/// The client for both.
-pub(super) fn client(insecure: bool) -> Result<HttpClient, String> {
-    let verify = (!insecure).then(verify_by_system);
-    let config = tls::client_config(verify, None).map_err(|error| error.to_string())?;
-    let resolver = Resolver::new(ResolverOptions::default()).map_err(|error| error.to_string())?;
-    let node = Arc::new(NodeResolver::default());
-    node.provide(&Arc::new(resolver));
-    Ok(HttpClient::new(Dialer::new(node).with_tls(Ok(config), "--insecure")).with_max_body_len(MAX_BODY_LEN))
 }
 
 impl Sender {

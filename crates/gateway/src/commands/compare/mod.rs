@@ -12,6 +12,7 @@ mod report;
 mod rules;
 mod summary;
 
+use super::client::client;
 use clap::Args;
 use difference::differences;
 use exchange::{Gateway, Sender};
@@ -104,7 +105,7 @@ async fn compare_all(
     recorded: Recorded,
 ) -> Result<Summary, String> {
     let sender = Arc::new(sender);
-    let client = exchange::client(arguments.insecure)?;
+    let client = client(arguments.insecure)?;
     let mut summary = Summary::of_skipped(recorded.skipped);
     let mut under_way: JoinSet<(Request, Outcome)> = JoinSet::new();
     for mut request in recorded.requests {

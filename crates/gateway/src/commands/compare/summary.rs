@@ -84,10 +84,11 @@ impl Summary {
         self.groups.is_empty() && self.failed.is_empty()
     }
 
-    /// The causes, the commonest first.
+    /// The causes: first those of the status, then the others, the commonest first.
     pub(super) fn causes(&self) -> Vec<(&str, &Group)> {
         let mut causes: Vec<_> = self.groups.iter().map(|(cause, group)| (cause.as_str(), group)).collect();
-        causes.sort_by_key(|(_, group)| std::cmp::Reverse(group.requests));
+        causes
+            .sort_by_key(|(cause, group)| (!cause.starts_with("status "), std::cmp::Reverse(group.requests)));
         causes
     }
 }

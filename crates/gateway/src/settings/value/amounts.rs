@@ -96,7 +96,12 @@ pub(crate) struct CacheSize(pub(crate) u64);
 impl Value for CacheSize {
     const KIND: &'static str = "size (`8k`, `10m`), up to `1g`";
     fn parse(text: &str) -> Result<Self, String> {
-        match Bytes::parse(text)? {
+        // As nginx's `ssl_session_cache` names it.
+        let size = match text {
+            "off" | "none" => "0",
+            _ => text.strip_prefix("shared:").and_then(|zone| zone.split(':').nth(1)).unwrap_or(text),
+        };
+        match Bytes::parse(size)? {
             Bytes(size @ 0..=0x4000_0000) => Ok(CacheSize(size)),
             Bytes(_) => Err(format!("`{text}` is too much: write at most `1g`")),
         }
@@ -178,6 +183,9 @@ mod tests {
             refuses::<Bytes>(text);
         }
         reads("1g", CacheSize(1 << 30));
+        reads("shared:SSL:20m", CacheSize(20 << 20));
+        reads("off", CacheSize(0));
+        refuses::<CacheSize>("shared:SSL");
         assert!(CacheSize::parse("100g").unwrap_err().contains("at most `1g`"));
         refuses::<CacheSize>("x");
     }

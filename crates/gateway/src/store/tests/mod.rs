@@ -53,7 +53,8 @@ impl Place {
     }
 
     async fn perform(&self, task: Task) -> Result<(String, bool), StoreError> {
-        perform(task, &self.settings).await
+        let migrated = perform(task, &self.settings).await?;
+        Ok((migrated.report(task), migrated.leaves_usable(task)))
     }
 
     /// Runs a statement, as a person would beside every node.

@@ -1,5 +1,5 @@
 //! Declarative files in and out.
-use super::super::transfer::{export, import};
+use super::super::transfer::{Unset, export, import};
 use super::*;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn what_is_exported_imports_as_the_same() {
     let (_place, store) = imported(EVERYTHING).await;
     let (_, entities) = kept(&*store).await;
     assert_eq!(entities.len(), everything().len());
-    let text = export(&entities, &all_plugins());
+    let text = export(&entities, &all_plugins(), Unset::LeftOut);
     assert_eq!(sorted(document(&text).into_entities()), entities, "{text}");
     assert!(text.starts_with("_format_version: \"3.0\"\n_transform: false\n"), "{text}");
     assert!(!text.contains("null"), "what is unset is left out: {text}");

@@ -43,26 +43,26 @@ pub(crate) struct Redis {
     #[field(matches = hostname)]
     pub server_name: Option<String>,
     /// The name of the master that sentinels watch.
-    #[field(len_min = 1)]
+    #[field(extension, len_min = 1)]
     pub sentinel_master: Option<String>,
     /// The sentinels. They are asked in turn for the master.
-    #[field(len_min = 1)]
+    #[field(extension, len_min = 1)]
     pub sentinel_nodes: Option<Vec<SentinelNode>>,
     /// Which of the servers to use: the master by default, a replica (`slave`), or the first that can be reached, the
     /// master before replicas (`any`). A replica takes counts only if it is configured to be written to.
-    #[field(one_of = ["master", "slave", "any"])]
+    #[field(extension, one_of = ["master", "slave", "any"])]
     pub sentinel_role: Option<String>,
     /// The user for the sentinels; an empty one counts as none.
-    #[field(len_min = 0, referenceable)]
+    #[field(extension, len_min = 0, referenceable)]
     pub sentinel_username: Option<String>,
     /// The password for the sentinels; an empty one counts as none.
-    #[field(secret, len_min = 0)]
+    #[field(extension, secret, len_min = 0)]
     pub sentinel_password: Option<Secret>,
     /// Some servers of a cluster. Weir asks one of them for all the others.
-    #[field(len_min = 1)]
+    #[field(extension, len_min = 1)]
     pub cluster_nodes: Option<Vec<ClusterNode>>,
     /// How often a query is sent again if a cluster's slots have moved.
-    #[field(default = 5, between = [1, 100])]
+    #[field(extension, default = 5, between = [1, 100])]
     pub cluster_max_redirections: u32,
 }
 

@@ -84,6 +84,7 @@ fn schemas(plugins: &[PluginSchema]) -> Value {
             "name": { "type": "string" },
             "message": { "type": "string" },
             "fields": { "type": "object" },
+            "hint": { "type": "string" },
         },
         "required": ["message"],
     });

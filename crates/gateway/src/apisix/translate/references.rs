@@ -1,0 +1,49 @@
+//! References to secrets, `$env://NAME`, as the vault `env` has them.
+use super::{Invalid, Json};
+
+/// A value with references of Weir's in the place of APISIX's.
+pub(super) fn translated(value: &Json) -> Result<Json, Invalid> {
+    Ok(match value {
+        Json::String(text) => match of_environment(text) {
+            Some(reference) => reference.into(),
+            None if is_reference(text) => return Err(unavailable(text)),
+            None => value.clone(),
+        },
+        Json::Array(elements) => elements.iter().map(translated).collect::<Result<_, _>>()?,
+        Json::Object(members) => {
+            let member = |(name, value): (&String, &Json)| Ok((name.clone(), translated(value)?));
+            Json::Object(members.iter().map(member).collect::<Result<_, Invalid>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// Refuses references where none is resolved: a reference taken literally would be a secret that everybody can guess.
+pub(super) fn none_in(credential: &Json) -> Result<(), Invalid> {
+    let mut texts = credential.as_object().into_iter().flatten().filter_map(|(_, value)| value.as_str());
+    texts.find(|text| is_reference(text)).map_or(Ok(()), |text| Err(unavailable(text)))
+}
+
+fn is_reference(text: &str) -> bool {
+    ["$env://", "$ENV://", "$secret://"].iter().any(|prefix| text.starts_with(prefix))
+}
+
+fn unavailable(text: &str) -> Invalid {
+    let scheme = text.split("://").next().unwrap_or_default();
+    Invalid::configuration(format!(
+        "a reference to a secret, {scheme}://…, is not available here; write the secret, or $env://NAME with a name in \
+         capitals in the configuration of a plugin or in a certificate"
+    ))
+}
+
+/// `{vault://env/my-name}` for `$env://MY_NAME`, with the member of a secret that is an object behind another `/`.
+fn of_environment(text: &str) -> Option<String> {
+    let path = text.strip_prefix("$env://").or_else(|| text.strip_prefix("$ENV://"))?;
+    let (name, member) = path.split_once('/').map_or((path, None), |(name, member)| (name, Some(member)));
+    let is_plain = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(is_plain) {
+        return None;
+    }
+    let member = member.map(|member| format!("/{member}")).unwrap_or_default();
+    Some(format!("{{vault://env/{}{member}}}", name.to_ascii_lowercase().replace('_', "-")))
+}

@@ -1,0 +1,157 @@
+//! `weir run`, `start`, `restart` and `prepare`: what makes a folder ready, and a node serve in it.
+use super::{Context, migrations, print};
+use crate::cli::{PrepareArgs, Program, RunArgs, SettingsArgs, StartArgs};
+use crate::configuration::process_environment;
+use crate::node::Node;
+use crate::node::command_socket::{self, Request};
+use crate::prefix;
+use crate::settings::{Loaded, Settings};
+use crate::store::migrations::Task;
+use rustix::stdio;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Serves in the foreground.
+pub(super) fn run(args: RunArgs, context: &Context) -> Result<ExitCode, String> {
+    let loaded = context.load(args.settings)?;
+    if !args.detach {
+        return serve(loaded, context, |_| Ok(()));
+    }
+    // Fails if this process leads a session already, which is as good.
+    let _ = rustix::process::setsid();
+    serve(loaded, context, leave_terminal)
+}
+
+/// Starts a node, in the background unless the settings say otherwise.
+pub(super) fn start(args: StartArgs, context: &Context) -> Result<ExitCode, String> {
+    args.nginx.refuse()?;
+    let loaded = context.load(args.settings.clone())?;
+    make_ready(&loaded.settings, context)?;
+    if args.run_migrations == Some(true) {
+        let settings = context.load(args.settings.clone().and(args.timeouts.setting()))?.settings;
+        print(&migrations::report(Task::Up, &settings, context)?.text)?;
+    }
+    launch(loaded, &args.settings, context)
+}
+
+/// Stops the node, if one runs, and starts it again.
+pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, String> {
+    args.nginx.refuse()?;
+    let loaded = context.load(args.settings.clone())?;
+    let folder = folder(&loaded.settings)?;
+    if command_socket::ask(&folder, Request::Quit(Some(0))).is_ok() {
+        context.say(1, "stopped");
+    }
+    make_ready(&loaded.settings, context)?;
+    launch(loaded, &args.settings, context)
+}
+
+fn launch(loaded: Loaded, args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {
+    match loaded.settings.nginx_daemon {
+        true => in_background(args, context),
+        false => serve(loaded, context, |_| Ok(())),
+    }
+}
+
+/// Checks the settings and creates the folder.
+pub(super) fn prepare(args: PrepareArgs, context: &Context) -> Result<ExitCode, String> {
+    args.nginx.refuse()?;
+    create(&context.load(args.settings)?.settings, context)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a node and serves until it is stopped; `started` is called once it serves.
+pub(super) fn serve(
+    loaded: Loaded,
+    context: &Context,
+    started: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<ExitCode, String> {
+    let folder = folder(&loaded.settings)?;
+    let node = Node::start(loaded, process_environment(), context.definitions);
+    let node = node.map_err(|error| error.to_string())?;
+    let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
+    print(&format!("{line}\n"))?;
+    started(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    node.serve().map_err(|error| error.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the folder ready for a node, which must not run yet.
+pub(super) fn make_ready(settings: &Settings, context: &Context) -> Result<PathBuf, String> {
+    let folder = folder(settings)?;
+    if command_socket::is_running(&folder) {
+        let product = context.program.product();
+        return Err(format!("{product} is already running in {}", folder.display()));
+    }
+    create(settings, context)?;
+    let removed = prefix::remove_sockets(&folder).map_err(|error| error.to_string())?;
+    if !removed.is_empty() {
+        let warning = format!(
+            "WARN: found dangling unix sockets in the prefix directory ({}) and removed them: {}. The node there was \
+             probably killed",
+            folder.display(),
+            removed.join(", ")
+        );
+        writeln!(io::stderr(), "{warning}").map_err(|error| error.to_string())?;
+    }
+    Ok(folder)
+}
+
+/// The node's folder.
+pub(super) fn folder(settings: &Settings) -> Result<PathBuf, String> {
+    prefix::or_default(settings.prefix.clone()).map_err(|error| error.to_string())
+}
+
+/// Creates the folder, with what scripts look for in that of Kong.
+fn create(settings: &Settings, context: &Context) -> Result<(), String> {
+    let folder = folder(settings)?;
+    context.say(1, &format!("preparing {}", folder.display()));
+    prefix::create(&folder).and_then(|()| prefix::logs(&folder)).map_err(|error| error.to_string())?;
+    if context.program == Program::Kong {
+        let pids = folder.join("pids");
+        let link = pids.join("nginx.pid");
+        let created = std::fs::create_dir_all(&pids).and_then(|()| match link.symlink_metadata() {
+            Ok(_) => Ok(()),
+            Err(_) => symlink("../weir.pid", &link),
+        });
+        created.map_err(|error| format!("{}: {error}", link.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs a node in a process of its own; returns once that serves, or has said why it does not.
+fn in_background(args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {
+    let mut node = Command::new(std::env::current_exe().map_err(|error| error.to_string())?)
+        .arg0(context.program.command())
+        .args(["run", "--detach"])
+        .args(args.options())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut line = String::new();
+    if let Some(output) = node.stdout.take() {
+        BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
+    }
+    if line.is_empty() {
+        let _ = node.wait();
+        return Ok(ExitCode::FAILURE);
+    }
+    context.say(1, line.trim_end());
+    print(&format!("{} started\n", context.program.product()))
+}
+
+/// Closes what the process shares with the one that started it. Standard error goes to a log in the folder.
+fn leave_terminal(folder: &Path) -> io::Result<()> {
+    let logs = prefix::logs(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    let log = File::options().create(true).append(true).open(logs.join("error.log"))?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    stdio::dup2_stdin(&nothing)?;
+    stdio::dup2_stdout(&nothing)?;
+    stdio::dup2_stderr(&log)?;
+    Ok(())
+}

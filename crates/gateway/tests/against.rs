@@ -1,0 +1,106 @@
+//! `weir check --against`: what of a configuration works as in another gateway.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use crate::harness::{Gateway, nobody, weir};
+use std::process::Output;
+
+const FILE: &str = "_format_version: '3.0'
+services:
+- name: s
+  url: http://127.0.0.1:1
+  retries: 3
+  routes:
+  - name: r
+    paths: [/a]
+    plugins:
+    - name: jwt
+- name: t
+  url: http://127.0.0.1:1
+  retries: 4
+upstreams:
+- name: u
+  healthchecks: {active: {type: grpc}}
+";
+
+/// Checks a file of this name against a gateway.
+fn check(name: &str, text: &str, against: &str, variables: &[(&str, &str)]) -> (Output, String) {
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join(name), text).unwrap();
+    let mut command = weir();
+    command.current_dir(folder.path()).envs(variables.iter().copied());
+    let output = command.args(["check", "--against", against, name]).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    (output, text)
+}
+
+#[test]
+fn each_difference_is_told_once_with_its_first_place() {
+    let (output, text) = check("kong.yml", FILE, "kong", &[]);
+    let expected = [
+        "kong.yml: good",
+        "kong.yml:",
+        "     12  same",
+        "      0  same, in other words",
+        "      4  different on purpose",
+        "kong.yml:5:12: different on purpose: services.retries (2 times): within ten seconds, retries",
+        "kong.yml:10:7: different on purpose: plugins.jwt: a token with `crit`",
+        "kong.yml:16:33: different on purpose: upstreams.healthchecks.active.type: targets are probed as by tcp; there: the",
+    ];
+    for line in expected {
+        assert!(text.lines().any(|told| told.starts_with(line)), "{line}:\n{text}");
+    }
+    assert!(output.status.success() && text.contains("      0  not yet\n"), "{text}");
+}
+
+#[test]
+fn what_is_missing_fails_the_check() {
+    let file = "_format_version: '3.0'\nplugins:\n- name: pre-function\n  config: {access: ['return']}\n";
+    let (output, text) = check("kong.yml", file, "kong", &[]);
+    assert!(!output.status.success());
+    assert!(text.contains("kong.yml:3:3: not yet: plugins.pre-function: the file is refused"), "{text}");
+    let good = "_format_version: '3.0'\nservices:\n- name: s\n  host: a.test\n";
+    let (output, text) = check("kong.yml", good, "kong", &[]);
+    assert!(output.status.success() && text.contains("      3  same\n"), "{text}");
+}
+
+#[test]
+fn settings_of_the_environment_are_judged() {
+    let variables = [("KONG_ROLE", "data_plane"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
+    let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
+    assert!(!output.status.success());
+    assert!(text.contains("      1  same\n"), "{text}");
+    assert!(text.contains("\nnot yet: settings.role: ignored with a warning"), "{text}");
+}
+
+#[test]
+fn a_running_kong_is_asked_page_by_page() {
+    let gateway = Gateway::empty().start();
+    for (path, body) in [
+        ("/services", r#"{"name": "s", "host": "a.test"}"#),
+        ("/services/s/routes", r#"{"name": "r", "paths": ["/a"]}"#),
+        ("/services/s/plugins", r#"{"name": "jwt"}"#),
+        ("/upstreams", r#"{"name": "u"}"#),
+        ("/upstreams/u/targets", r#"{"target": "127.0.0.1:1"}"#),
+    ] {
+        assert_eq!(gateway.ask_admin("POST", path, body).status, 201, "{path}");
+    }
+    let url = format!("http://{}", gateway.admin_addresses()[0]);
+    let output = weir().args(["check", "--against", "kong", &url]).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.starts_with(&format!("{url}: good\n{url}:\n")), "{text}");
+    assert!(text.contains("\ndifferent on purpose: plugins.jwt: "), "{text}");
+    let url = format!("http://{}", nobody());
+    let output = weir().args(["check", &url]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("/services?size=1000: ") && text.contains("name the Admin API"), "{text}");
+}
+
+#[test]
+fn a_file_of_apisix_is_checked_by_its_own_catalogue() {
+    let file = "routes:\n- id: 1\n  uri: /a\n  plugins:\n    limit-count: {count: 1, time_window: 60}\n  upstream:\n    \
+                nodes: {'127.0.0.1:1': 1}\n    type: roundrobin\n#END\n";
+    let (output, text) = check("apisix.yaml", file, "apisix", &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("apisix.yaml:5:18: different on purpose: plugins.limit-count: "), "{text}");
+}

@@ -1,0 +1,98 @@
+//! kong.conf, and the commands that need no node: `kong check`, `version`, `config` and `hybrid`.
+use super::{EMPTY, Kong};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn settings_are_told_from_declarative_files_by_their_content() {
+    let kong = Kong::bare();
+    let write = |name: &str, text: &str| fs::write(kong.path(name), text).unwrap();
+    write("good.conf", "# Kong\ndatabase = off # no database\nlog_level=warn\nnginx_proxy_gzip = on\n");
+    write("bad.conf", "log_level = loud\nproxy_listen\n");
+    write("weir.toml", "log_level = 'debug'\n");
+    write("good.yml", EMPTY);
+    let good = kong.run(&["kong", "check", "good.conf"]);
+    good.expect(0, "configuration at good.conf is valid\n", "good.conf:4: nginx_proxy_gzip is ignored: ");
+    let bad = kong.run(&["kong", "check", "bad.conf"]);
+    bad.expect(1, "", "bad.conf:1: log_level: `loud`");
+    assert!(bad.stderr.contains("bad.conf:2: a line is `name = value`"), "{}", bad.stderr);
+    kong.run(&["weir", "check", "weir.toml"]).expect(0, "configuration at weir.toml is valid\n", "");
+    kong.run(&["kong", "check", "good.yml"]).expect(0, "good.yml: good\n", "");
+    kong.run(&["kong", "check", "no.conf"]).expect(1, "", "no.conf");
+}
+
+#[test]
+fn a_named_kong_conf_is_read_below_the_environment() {
+    let kong = Kong::bare();
+    let conf = format!("prefix = {}\ndatabase = off\nlog_level = loud\n", kong.prefix());
+    fs::write(kong.path("kong.conf"), conf).unwrap();
+    kong.run(&["kong", "health", "-c", "kong.conf"]).expect(1, "", "kong.conf:3: log_level: `loud`");
+    let kong = kong.with("KONG_LOG_LEVEL", "warn");
+    let expected = format!("no such prefix: {}", kong.prefix());
+    kong.run(&["kong", "health", "-c", "kong.conf"]).expect(1, "", &expected);
+    kong.run(&["kong", "health", "--conf", "none.conf"]).expect(1, "", "none.conf: cannot be read");
+}
+
+/// A command of the machine's with a folder in place of /etc. This takes root, or the right to make user namespaces.
+fn with_etc(kong: &Kong, etc: &Path, words: &[&str]) -> Command {
+    let command = kong.command(words);
+    let mut mounted = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        mounted.arg("--map-root-user");
+    }
+    mounted.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\""]).arg(etc);
+    mounted.arg(command.get_program()).args(command.get_args()).env_clear();
+    mounted.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    mounted.current_dir(kong.folder.path());
+    mounted
+}
+
+#[test]
+fn without_a_file_kongs_own_is_read() {
+    let kong = Kong::bare();
+    for path in ["etc/kong/kong.conf", "etc/kong.conf"] {
+        let file = kong.path(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("prefix = {}/of/{path}\n", kong.prefix())).unwrap();
+        let output = with_etc(&kong, &kong.path("etc"), &["kong", "health"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(&format!("no such prefix: {}/of/{path}", kong.prefix())), "{said}");
+        if path == "etc/kong/kong.conf" {
+            let checked = with_etc(&kong, &kong.path("etc"), &["kong", "check"]).output().unwrap();
+            let said = String::from_utf8(checked.stdout).unwrap();
+            assert_eq!(said, "configuration at /etc/kong/kong.conf is valid\n");
+        }
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn versions_are_those_that_scripts_compare() {
+    let kong = Kong::bare();
+    kong.run(&["kong", "version"]).expect(0, &format!("{}\n", weir_plugins::KONG_VERSION), "");
+    let all = kong.run(&["kong", "version", "-a"]);
+    assert!(all.stdout.starts_with(&format!("Kong: {}\n", weir_plugins::KONG_VERSION)), "{}", all.stdout);
+    let own = format!("weir {}\n", env!("CARGO_PKG_VERSION"));
+    kong.run(&["weir", "version"]).expect(0, &own, "");
+    kong.run(&["weir", "--version"]).expect(0, &own, "");
+}
+
+#[test]
+fn declarative_files_are_made_and_parsed() {
+    let kong = Kong::bare();
+    kong.run(&["kong", "config", "init"]).expect(0, "", "");
+    kong.run(&["kong", "config", "parse", "kong.yml"]).expect(0, "parse successful\n", "");
+    let again = kong.run(&["kong", "config", "init"]);
+    again.expect(1, "", "Error: kong.yml already exists in the current directory.\nWill not overwrite it.");
+    fs::write(kong.path("bad.yml"), "services: 7\n").unwrap();
+    kong.run(&["kong", "config", "parse", "bad.yml"]).expect(1, "", "Error: Failed parsing:\nbad.yml:1:1: ");
+}
+
+#[test]
+fn what_is_not_there_says_why() {
+    let kong = Kong::bare();
+    kong.run(&["kong", "hybrid", "gen_cert"]).expect(1, "", "Error: hybrid gen_cert: hybrid mode");
+    let counters = kong.run(&["kong", "migrations", "reinitialize-workspace-entity-counters"]);
+    counters.expect(0, "entities are not counted in the database: nothing to do\n", "");
+}

@@ -1,0 +1,151 @@
+//! Changes what the upstream is asked: path, query, method, host and headers. Like APISIX's plugin of this name.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: proxy-rewrite
+//!     route: shop
+//!     config:
+//!       regex_uri: ["^/shop/(.*)", "/v2/$1"]
+//!       host: shop.internal
+//!       headers:
+//!         set:
+//!           X-Client: $remote_addr
+//!         remove: [X-Debug]
+//! ```
+//!
+//! `uri` replaces the path. It may contain variables, such as `$arg_id`, `$http_x_tenant` and `$uri`, and a query, before
+//! which the request's own is not lost: it is added with `&`. Otherwise `regex_uri` applies: of its pairs, the first
+//! whose regex matches the path replaces what it matches, with `$1` for what the first group has matched. Regexes have
+//! no look-around and no backreferences.
+//!
+//! `headers` are added, set and removed, in this order; without `add`, `set` or `remove` they are set. Their values may
+//! contain variables, and `$1` for the groups of `regex_uri`.
+//!
+//! Which route a request takes was decided before, by the path as the client sent it.
+
+use crate::shared::header_operations::HeaderOperations;
+use crate::shared::regex_uri::{self, RegexUri};
+use crate::shared::variables::Template;
+use weir_plugin::{BuildContext, Exchange, FieldError, Flow, HeadersOf, Hooks, Json, Phases, Plugin, Record};
+
+/// What is changed.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(super) struct Config {
+    /// The path, and perhaps a query, in the place of the request's. It may contain variables.
+    #[field(starts_with = "/", len_max = 4096)]
+    pub uri: Option<String>,
+    /// The method in the place of the request's.
+    #[field(one_of = [
+        "GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "MKCOL", "COPY", "MOVE", "PROPFIND", "LOCK", "UNLOCK",
+        "PATCH", "TRACE",
+    ])]
+    pub method: Option<String>,
+    /// A regex and what replaces its match in the path, by turns.
+    #[field(len_min = 2)]
+    pub regex_uri: Option<Vec<String>>,
+    /// The host that the upstream is asked for, perhaps with a port.
+    #[field(check = host)]
+    pub host: Option<String>,
+    /// Headers to `add`, `set` and `remove`, or headers to set.
+    pub headers: Option<Json>,
+    /// Takes the path as the client sent it, not as it is normalized.
+    #[field(default = false)]
+    pub use_real_request_uri_unsafe: bool,
+}
+
+fn host(text: &str) -> Result<(), String> {
+    let is_fine = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte));
+    if is_fine { Ok(()) } else { Err("expected a host name, perhaps with a port".to_owned()) }
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let mut found = regex_uri::violations(config.regex_uri.as_ref());
+    if let Err(message) = HeaderOperations::read(config.headers.as_ref()) {
+        found.push(FieldError::new("headers", message));
+    }
+    found
+}
+
+/// One configured instance.
+pub(super) struct ProxyRewrite {
+    uri: Option<Template>,
+    regex_uri: RegexUri,
+    method: Option<String>,
+    host: Option<String>,
+    headers: HeaderOperations,
+    is_raw: bool,
+}
+
+impl Plugin for ProxyRewrite {
+    const NAME: &'static str = "proxy-rewrite";
+    const PRIORITY: i32 = 1008;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
+        Ok(Self {
+            uri: config.uri.as_deref().map(Template::parse),
+            regex_uri: RegexUri::read(config.regex_uri.as_ref())?,
+            method: config.method,
+            host: config.host,
+            headers: HeaderOperations::read(config.headers.as_ref())?,
+            is_raw: config.use_real_request_uri_unsafe,
+        })
+    }
+}
+
+impl Hooks for ProxyRewrite {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let groups = self.rewrite_uri(exchange);
+        self.headers.apply(exchange, HeadersOf::Request, &groups);
+        if let Some(host) = &self.host {
+            exchange.set_upstream_host(host);
+        }
+        if let Some(method) = &self.method {
+            exchange.set_method(method);
+        }
+        Flow::Continue
+    }
+}
+
+impl ProxyRewrite {
+    /// Replaces the path, and returns what the groups of the regex have matched.
+    fn rewrite_uri(&self, exchange: &mut Exchange) -> Vec<String> {
+        if let Some(uri) = &self.uri {
+            let uri = String::from_utf8_lossy(&uri.render(exchange)).into_owned();
+            send_to(exchange, &uri);
+            return Vec::new();
+        }
+        let path = if self.is_raw { exchange.raw_path() } else { exchange.path() };
+        match self.regex_uri.rewrite(path, exchange) {
+            Some(rewritten) => {
+                send_to(exchange, &rewritten.uri);
+                rewritten.groups
+            }
+            None => {
+                if self.is_raw {
+                    let path = path.to_owned();
+                    exchange.set_upstream_path(path);
+                }
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Asks the upstream for this path, and for its query before the request's.
+fn send_to(exchange: &mut Exchange, uri: &str) {
+    let Some((path, query)) = uri.split_once('?') else { return exchange.set_upstream_path(uri) };
+    exchange.set_upstream_path(path);
+    let query = match exchange.query() {
+        Some(own) if query.is_empty() => own.to_owned(),
+        Some(own) => format!("{query}&{own}"),
+        None => query.to_owned(),
+    };
+    exchange.set_query(query);
+}
