@@ -21,7 +21,7 @@ type Place = (Fingerprint, Arc<str>);
 pub(super) struct Capture {
     instance: Arc<Instance>,
     place: Place,
-    /// The parts of the key under which all find it, if it may answer whoever asks.
+    /// The parts of the key under which all find it, if it may answer all of them.
     shared: Option<Vec<u8>>,
     /// Other requests wait for the copy.
     lead: Option<Lead>,
@@ -69,7 +69,7 @@ impl Capture {
         Some(Copied { terms, subject, status: response.status, headers, vary, body, length })
     }
 
-    /// Has the copy go where all find it, if it may answer whoever asks.
+    /// Has the copy go where all find it, if it may answer all of them.
     fn settle_place(&mut self, outcome: Option<&Outcome>) {
         let is_for_all = self.copy.as_ref().is_some_and(|copy| copy.terms.is_for_all);
         let Some(parts) = self.shared.as_ref().filter(|_| is_for_all) else { return };

@@ -132,11 +132,11 @@ pub(super) fn lifetime(said: &Directives, status: u16, headers: &Headers, now: S
 pub(super) fn age(headers: &Headers, now: SystemTime, delay: Duration) -> u64 {
     let made = headers.get_known(Known::Date).and_then(date);
     let apparent = made.and_then(|made| now.duration_since(made).ok()).map_or(0, |age| age.as_secs());
-    apparent.max(told_age(headers) + delay.as_secs()).min(MAX_SECONDS)
+    apparent.max(stated_age(headers) + delay.as_secs()).min(MAX_SECONDS)
 }
 
 /// What `Age` says: the first member counts, and one that is no number does not.
-pub(super) fn told_age(headers: &Headers) -> u64 {
+pub(super) fn stated_age(headers: &Headers) -> u64 {
     let first = headers.get("Age").and_then(|field| members(field).next());
     first.map_or(0, |member| seconds(member.trim_ascii()))
 }
@@ -235,7 +235,7 @@ mod tests {
         ] {
             let mut headers = Headers::new();
             lines.iter().for_each(|line| headers.append("Age", line.as_bytes()));
-            assert_eq!(told_age(&headers), expected, "{lines:?}");
+            assert_eq!(stated_age(&headers), expected, "{lines:?}");
         }
     }
 

@@ -25,9 +25,9 @@ pub(super) fn part(stored: &Stored, request: &RequestHead) -> Option<LocalRespon
     match wanted(asked, length) {
         Wanted::Whole => None,
         Wanted::Part(range) => {
-            let told = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+            let sent = format!("bytes {}-{}/{length}", range.start, range.end - 1);
             let (headers, body) = (stored.headers.clone(), stored.body.slice(range));
-            Some(LocalResponse::cached(206, headers, body).header("Content-Range", told))
+            Some(LocalResponse::cached(206, headers, body).header("Content-Range", sent))
         }
         Wanted::Beyond => {
             let answer = LocalResponse::cached(416, Arc::default(), Bytes::new());

@@ -64,7 +64,7 @@ pub(super) fn terms(config: &Config, arrived: &Arrived<'_>) -> Option<Storable> 
     let bounded = |time: Duration| Some(time).filter(|time| !time.is_zero());
     if !config.cache_control {
         let lifetime = Duration::from_secs(config.cache_ttl.into());
-        let (age_before, stale) = (freshness::told_age(arrived.headers), StaleUse::default());
+        let (age_before, stale) = (freshness::stated_age(arrived.headers), StaleUse::default());
         let stored_for = bounded(storage.unwrap_or(lifetime));
         let term = Term { lifetime, overdue: Duration::ZERO, stored_for, age_before, stale };
         return Some(Storable { term, is_for_all: false, unstored: Vec::new() });
