@@ -89,12 +89,12 @@ impl Template {
     }
 
     fn render(&self, message: &str, id: &str) -> String {
-        let text = |part| match part {
-            &Part::Text(ref text) => text,
+        let texts = self.0.iter().map(|part| match part {
+            Part::Text(text) => &**text,
             Part::Message => message,
             Part::RequestId => id,
-        };
-        self.0.iter().map(text).collect()
+        });
+        texts.collect()
     }
 }
 
