@@ -15,7 +15,7 @@ fn instead(exchange: &mut Exchange) -> Flow {
 
 #[test]
 fn a_plugin_replaces_the_upstreams_response_or_lets_it_pass() {
-    let log = |exchange: &Exchange| format!("{} {:?}", exchange.response.status, exchange.upstream_status());
+    let log = |exchange: &Exchange| format!("{} {:?}", exchange.response.status, exchange.service_status());
     let bench = Bench::new(
         Scripted { access: instead, log, ..idle() },
         "HTTP/1.1 304 Not Modified\r\nETag: 1\r\n\r\n",
