@@ -170,10 +170,14 @@ fn keep_old(written: &mut JsonMap, resolved: &ResolvedPath<'_>) {
             }
         }
         // A `ttl` counts from the write, because what a client has read is what was left of it.
-        EntityKind::Custom(kind) if resolved.found.is_some() => {
-            if kind.schema().ttl.is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) {
-                written.remove("created_at");
-            }
+        EntityKind::Custom(kind)
+            if resolved.found.is_some()
+                && kind
+                    .schema()
+                    .ttl
+                    .is_some_and(|ttl| written.get(ttl).is_some_and(|ttl| !ttl.is_null())) =>
+        {
+            written.remove("created_at");
         }
         EntityKind::Certificates => {
             written.entry("snis").or_insert_with(|| Json::Array(Vec::new()));
