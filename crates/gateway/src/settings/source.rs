@@ -303,7 +303,9 @@ fn ignored(name: &str, text: &str) -> Result<&'static str, String> {
         ("role", "data_plane" | "control_plane") => {
             "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
         }
-        ("proxy_stream_error_log", _) => "is ignored: messages of streams are in proxy_error_log",
+        ("proxy_stream_error_log" | "admin_error_log" | "status_error_log", _) => {
+            "is ignored: all of the node's messages are in proxy_error_log"
+        }
         _ => "has no meaning here and is ignored",
     })
 }
