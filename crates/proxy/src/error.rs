@@ -108,11 +108,14 @@ impl RequestError {
 impl RequestError {
     /// Whether nginx answers it in Kong, rather than Kong's own code.
     fn is_of_nginx(&self) -> bool {
-        match self {
-            Self::Upstream(UpstreamError::NoTarget | UpstreamError::NameResolution(_)) => false,
-            Self::NoRoute | Self::NoService | Self::NoMemoryForRequest | Self::NoMemoryForResponse => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::Upstream(UpstreamError::NoTarget | UpstreamError::NameResolution(_))
+                | Self::NoRoute
+                | Self::NoService
+                | Self::NoMemoryForRequest
+                | Self::NoMemoryForResponse
+        )
     }
 }
 

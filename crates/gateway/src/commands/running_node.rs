@@ -21,6 +21,7 @@ pub(super) fn quit(args: QuitArgs, context: &Context) -> Result<ExitCode, String
     let wait = Duration::try_from_secs_f64(args.wait).map_err(|error| format!("--wait: {error}"))?;
     let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
     let timeout = timeout.map_err(|error| format!("--timeout: {error}"))?;
+    #[expect(clippy::disallowed_methods, reason = "a command has no runtime to block")]
     thread::sleep(wait);
     context.say(1, "waiting for requests in flight");
     let asked = Instant::now();

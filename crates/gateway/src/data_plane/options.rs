@@ -87,7 +87,6 @@ pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Optio
         instrumentations: settings.tracing_instrumentations.0,
         port_maps: PortMaps::new(settings.port_maps.iter().map(|map| (map.own, map.public))),
         internal,
-        ..Options::default()
     }
 }
 
