@@ -28,7 +28,7 @@ fn ask(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> M
     let length = body.len();
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");
-    Peer::connect(at).send(head + body).response()
+    Peer::connect(at).send(head + body).response_to(method)
 }
 
 /// Whether the actual value has all that is expected; a list has as many.

@@ -171,7 +171,8 @@ fn a_udp_server_gets_a_datagram_for_each_request() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     let port = server.local_addr().unwrap().port();
-    let (gateway, _upstream) = gateway("udp-log", &format!("host: 127.0.0.1, port: {port}"));
+    let settings = [("large_client_header_buffers", "4 64k".to_owned())];
+    let (gateway, _upstream) = gateway_with("udp-log", &format!("host: 127.0.0.1, port: {port}"), &settings);
     let mut datagram = vec![0; 65_536];
     for uri in ["/1", "/2"] {
         gateway.get(uri);

@@ -87,7 +87,7 @@ fn who_waits_is_told_that_what_is_stored_cannot_be_served() {
     // done when no other process of the machine wants to run.
     let spoil = format!(
         "SET search_path TO {schema}; UPDATE weir_meta SET revision = revision + 1; UPDATE weir_entities SET revision = \
-         (SELECT revision FROM weir_meta), body = replace(body, 'good.test', '-') WHERE kind = 'plugins'"
+         (SELECT revision FROM weir_meta), body = replace(body, 'good.test', repeat('a', 64)) WHERE kind = 'plugins'"
     );
     PostgresServer::execute(port, &spoil);
     let answer = node.ask_admin("PUT", "/services/s?wait=true", "{\"host\": \"a\"}");

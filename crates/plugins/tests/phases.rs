@@ -39,12 +39,19 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What stands before the hooks of another plugin has its phases, and passes every hook on.
 #[test]
 fn a_plugin_names_the_phases_of_its_hooks_and_no_others() {
     let mut plugins = 0;
     for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         let text = fs::read_to_string(&file).unwrap();
         for (plugin, block) in implementations(&text) {
+            if block.contains("self.inner.phases()") {
+                let missing: Vec<_> =
+                    HOOKS.iter().filter(|hook| !block.contains(&format!("self.inner.{hook}("))).collect();
+                assert!(missing.is_empty(), "{plugin} passes no {missing:?} on");
+                continue;
+            }
             plugins += 1;
             assert!(block.contains("fn phases("), "{plugin} says nothing of its phases");
             let (hooks, phases) = hooks_and_phases(block);

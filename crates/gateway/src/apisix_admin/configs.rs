@@ -50,7 +50,7 @@ fn show(entities: &Entities) -> ApiResponse {
             shown[kind.name()] = list.into();
         }
     }
-    told(ApiResponse::ok(shown), &state)
+    with_digest(ApiResponse::ok(shown), &state)
 }
 
 /// The digest and the versions; null before the first write.
@@ -59,7 +59,7 @@ fn state(entities: &Entities) -> Json {
 }
 
 /// Adds the headers about the state.
-fn told(mut answer: ApiResponse, state: &Json) -> ApiResponse {
+fn with_digest(mut answer: ApiResponse, state: &Json) -> ApiResponse {
     let texts = [(DIGEST, state["digest"].as_str().map(str::to_owned))];
     let numbers = [(LAST_MODIFIED, state["last_modified"].as_i64().map(|time| time.to_string()))];
     let headers = texts.into_iter().chain(numbers);
@@ -88,7 +88,7 @@ async fn put(api: &Api, request: &Request<Bytes>) -> Result<ApiResponse, ApiResp
         None => false,
     };
     let status = if is_active { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut answer = told(ApiResponse::new(status, Json::Null), &state(&api.entities()));
+    let mut answer = with_digest(ApiResponse::new(status, Json::Null), &state(&api.entities()));
     answer.revision = Some(written.revision.0);
     Ok(answer)
 }

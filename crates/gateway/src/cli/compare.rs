@@ -33,7 +33,7 @@ pub(crate) struct CompareArgs {
     /// Do not send safe requests to `a` twice. The second response shows what varies by itself, which is not compared.
     #[arg(long)]
     pub(crate) once: bool,
-    /// How many requests are under way at a time.
+    /// How many requests are in flight at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) connections: u16,
     /// How long a response may take, in seconds.

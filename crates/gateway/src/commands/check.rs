@@ -119,7 +119,7 @@ fn tell(
     Ok(tried.is_ok())
 }
 
-/// Tells what of a configuration works as there; true if nothing is missing here.
+/// Shows what of a configuration works as there; true if nothing is missing here.
 fn compare(
     rival: Rival,
     origin: &Origin,

@@ -171,8 +171,9 @@ fn kongs_values_are_those_sent(scene: &Scene) {
     assert_eq!(shown("Total Connections", 0, "")[""], requests + (1 + ROUNDS) as f64);
     assert_eq!(shown("Accepted Connections", 0, "")[""], requests + (1 + ROUNDS) as f64);
     assert!(shown("Upstream Time per Service", 0, "service")["slow"] > 25.0);
+    // Each target has a line for requests and one for streams.
     let health = shown("Targets", 0, "state_value");
-    assert_eq!(health, BTreeMap::from([("-1", 1.0), ("0", 1.0), ("1", 1.0)].map(|(k, v)| (k.to_owned(), v))));
+    assert_eq!(health, BTreeMap::from([("-1", 2.0), ("0", 2.0), ("1", 2.0)].map(|(k, v)| (k.to_owned(), v))));
     let resident = shown("Kong worker Lua VM usage by Node ($instance)", 0, "pid");
     let (pid, bytes) = resident.first_key_value().unwrap();
     assert_eq!(*pid, load.gateway.pid().to_string());

@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// As many differences of one request are told.
+/// The most differences of one request that are shown.
 const MAX_DIFFERENCES: usize = 50;
 
-/// As much of a value is told, in characters.
+/// The most characters of a value that are shown.
 const MAX_VALUE_LEN: usize = 300;
 
 /// What of a response is compared.
@@ -81,13 +81,13 @@ pub(super) fn differences(responses: &Responses, rules: &Rules) -> Vec<Differenc
     all
 }
 
-/// Where the status differs, the rest follows from it and is not told.
+/// Where the status differs, the rest follows from it and is left out.
 fn between(a: &Response, b: &Response, rules: &Rules) -> Vec<Difference> {
     if a.status != b.status {
-        let told = |response: &Response| {
+        let summary = |response: &Response| {
             Some(shortened(&format!("{} {}", response.status.as_u16(), shown(&response.body))))
         };
-        return vec![Difference { aspect: Aspect::Status, a: told(a), b: told(b) }];
+        return vec![Difference { aspect: Aspect::Status, a: summary(a), b: summary(b) }];
     }
     let (a_headers, b_headers) = (headers(a, rules), headers(b, rules));
     let (a_body, b_body) = bodies(a, b, rules);
@@ -172,7 +172,7 @@ fn flatten(value: &Value, path: &mut Vec<String>, rules: &Rules, into: &mut Aspe
     }
 }
 
-/// A body as text; of one that is none, its length and its SHA-256.
+/// A body as text; of one that is not UTF-8, its length and its SHA-256.
 fn text(body: &[u8], rules: &Rules) -> String {
     match std::str::from_utf8(body) {
         Ok(text) => rules.normalised(text),

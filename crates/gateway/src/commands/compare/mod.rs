@@ -64,18 +64,18 @@ async fn compare_all(
     let sender = Arc::new(sender);
     let client = client(arguments.insecure)?;
     let mut summary = Summary::of_skipped(recorded.skipped);
-    let mut under_way: JoinSet<(Request, Outcome)> = JoinSet::new();
+    let mut in_flight: JoinSet<(Request, Outcome)> = JoinSet::new();
     for mut request in recorded.requests {
         if !arguments.unsafe_methods && !request.is_safe() {
             summary.skip(&format!("{} may change data: add --unsafe-methods to send it", request.method));
             continue;
         }
         request.add_missing(&arguments.headers);
-        if under_way.len() >= usize::from(arguments.connections) {
-            summary.add_next(&mut under_way).await;
+        if in_flight.len() >= usize::from(arguments.connections) {
+            summary.add_next(&mut in_flight).await;
         }
         let (sender, client, rules) = (sender.clone(), client.clone(), rules.clone());
-        under_way.spawn(async move {
+        in_flight.spawn(async move {
             let outcome = match sender.send(&client, &request).await {
                 Ok(responses) => Outcome::Compared(differences(&responses, &rules)),
                 Err(failure) => Outcome::Failed(failure),
@@ -83,8 +83,8 @@ async fn compare_all(
             (request, outcome)
         });
     }
-    while !under_way.is_empty() {
-        summary.add_next(&mut under_way).await;
+    while !in_flight.is_empty() {
+        summary.add_next(&mut in_flight).await;
     }
     Ok(summary)
 }

@@ -5,7 +5,7 @@ use super::recorded::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;
 
-/// As many examples of each cause are told.
+/// The most examples of each cause that are shown.
 const MAX_EXAMPLES: usize = 10;
 
 /// What came of a request.
@@ -50,9 +50,9 @@ impl Summary {
         *self.skipped.entry(why.to_owned()).or_default() += 1;
     }
 
-    /// Waits for one of the requests under way.
-    pub(super) async fn add_next(&mut self, under_way: &mut JoinSet<(Request, Outcome)>) {
-        match under_way.join_next().await {
+    /// Waits for one of the requests in flight.
+    pub(super) async fn add_next(&mut self, in_flight: &mut JoinSet<(Request, Outcome)>) {
+        match in_flight.join_next().await {
             Some(Ok((request, outcome))) => self.add(&request, outcome),
             Some(Err(error)) => *self.failed.entry(error.to_string()).or_default() += 1,
             None => {}
