@@ -39,10 +39,9 @@ fn each_difference_is_told_once_with_its_first_place() {
     let expected = [
         "kong.yml: good",
         "kong.yml:",
-        "     12  same",
+        "     14  same",
         "      0  same, in other words",
-        "      4  different on purpose",
-        "kong.yml:5:12: different on purpose: services.retries (2 times): within ten seconds, retries",
+        "      2  different on purpose",
         "kong.yml:10:7: different on purpose: plugins.jwt: a token with `crit`",
         "kong.yml:16:33: different on purpose: upstreams.healthchecks.active.type: targets are probed as by tcp; there: the",
     ];
@@ -69,7 +68,23 @@ fn settings_of_the_environment_are_judged() {
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
     assert!(!output.status.success());
     assert!(text.contains("      1  same\n"), "{text}");
-    assert!(text.contains("\nnot yet: settings.role: ignored with a warning"), "{text}");
+    assert!(text.contains("\nKONG_ROLE: not yet: settings.role: ignored with a warning"), "{text}");
+}
+
+#[test]
+fn settings_of_kong_conf_have_their_lines() {
+    let file =
+        "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nrole = data_plane\n";
+    let (output, text) = check("kong.conf", file, "kong", &[]);
+    assert!(!output.status.success());
+    for line in [
+        "      1  same",
+        "kong.conf:5: not yet: settings.role: ignored",
+        "without effect: kong.conf:3: settings.nginx_http_gzip ",
+        "without effect: kong.conf:4: settings.no_setting has no meaning here",
+    ] {
+        assert!(text.lines().any(|printed| printed.starts_with(line)), "{line}:\n{text}");
+    }
 }
 
 #[test]
@@ -90,10 +105,14 @@ fn a_running_kong_is_asked_page_by_page() {
     assert!(output.status.success(), "{output:?}");
     assert!(text.starts_with(&format!("{url}: good\n{url}:\n")), "{text}");
     assert!(text.contains("\ndifferent on purpose: plugins.jwt: "), "{text}");
+    let url = format!("http://{}", gateway.proxy());
+    let output = weir().args(["check", &url]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("no Admin API answers here"), "{text}");
     let url = format!("http://{}", nobody());
     let output = weir().args(["check", &url]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("/services?size=1000: ") && text.contains("name the Admin API"), "{text}");
+    assert!(text.contains("/: ") && text.contains("name the Admin API"), "{text}");
 }
 
 #[test]

@@ -240,6 +240,10 @@ fn responses_are_purged_by_tag_and_by_the_beginning_of_their_path() {
         assert_eq!(delete(&gateway, &format!("/proxy-cache?{query}")), 204);
         assert_eq!(cached(&gateway, paths), expected, "{query}");
     }
+    for query in ["prefx=/odd", "tag=", "prefix=", "prefix=odd"] {
+        assert_eq!(delete(&gateway, &format!("/proxy-cache?{query}")), 400, "{query}");
+        assert_eq!(cached(&gateway, paths), [true; 3], "{query}");
+    }
 }
 
 #[test]

@@ -83,6 +83,11 @@ impl<'a> AdminRequest<'a> {
         value(self.query, name)
     }
 
+    /// The names of the arguments of the query.
+    pub fn arguments(&self) -> impl Iterator<Item = &'a str> {
+        self.query.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The id of the plugin entity of this id or instance name, where it configures the plugin of this name.
     pub fn plugin(&self, name: &str, id_or_instance_name: &str) -> Option<Uuid> {
         match self.entities.find(EntityKind::Plugins, id_or_instance_name)? {

@@ -1,6 +1,6 @@
 //! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
 use super::Context;
-use super::against::{self, Catalogue, Report};
+use super::against::{self, Catalogue, GivenSetting, Report};
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
 use crate::configuration::{Configuration, Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
@@ -33,8 +33,8 @@ pub(super) fn check(
         good &= check_settings(&file, context, output, errors).map_err(|error| error.to_string())?;
         if let Some(rival) = against {
             let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-            let catalogue = Catalogue::of(rival)?;
-            let report = Report::of_settings(&catalogue, &settings::of_kong_conf(&text));
+            let (catalogue, mut report) = (Catalogue::of(rival)?, Report::default());
+            report.add_settings(&catalogue, &of_kong_conf(&file, &text));
             report.write(&Origin::File(file), output).map_err(|error| error.to_string())?;
             good &= report.is_complete();
         }
@@ -127,9 +127,10 @@ fn compare(
     output: &mut dyn Write,
 ) -> Result<bool, String> {
     let catalogue = Catalogue::of(rival)?;
-    let text = origin.text_again().unwrap_or_default();
-    let variables: Vec<_> = std::env::vars_os().filter_map(of_kong).collect();
-    let mut report = Report::of(&catalogue, &text, origin.format(), &variables);
+    // What cannot be read has been reported.
+    let Some(text) = origin.text_again() else { return Ok(false) };
+    let mut report = Report::of(&catalogue, origin, &text);
+    report.add_settings(&catalogue, &std::env::vars_os().filter_map(of_kong).collect::<Vec<_>>());
     if let Some(configuration) = configuration {
         report.add_without_effect(origin, &configuration.ignored_fields);
     }
@@ -138,7 +139,16 @@ fn compare(
 }
 
 /// A setting of Kong's, from an environment variable.
-fn of_kong((name, value): (OsString, OsString)) -> Option<(String, String)> {
-    let name = name.to_str()?.strip_prefix("KONG_")?.to_ascii_lowercase();
-    Some((name, value.into_string().ok()?))
+fn of_kong((variable, value): (OsString, OsString)) -> Option<GivenSetting> {
+    let place = variable.into_string().ok()?;
+    let name = place.strip_prefix("KONG_")?.to_ascii_lowercase();
+    Some(GivenSetting { name, value: value.into_string().ok()?, place })
+}
+
+/// The settings of a kong.conf.
+fn of_kong_conf(file: &Path, text: &str) -> Vec<GivenSetting> {
+    let lines = settings::of_kong_conf(text).into_iter();
+    let given =
+        |(line, name, value)| GivenSetting { name, value, place: format!("{}:{line}", file.display()) };
+    lines.map(given).collect()
 }

@@ -36,9 +36,10 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line> {
     })
 }
 
-/// What a file sets.
-pub(crate) fn of_kong_conf(text: &str) -> Vec<(String, String)> {
-    lines(text).filter_map(|line| line.setting).collect()
+/// What a file sets: the number of each line, the name and the value.
+pub(crate) fn of_kong_conf(text: &str) -> Vec<(usize, String, String)> {
+    let set = lines(text).filter_map(|line| Some((line.number, line.setting?)));
+    set.map(|(number, (name, value))| (number, name, value)).collect()
 }
 
 fn setting(line: &str) -> Option<(&str, &str)> {

@@ -22,7 +22,7 @@ pub(crate) use headers::Headers;
 pub(crate) use kong_conf::{default_file as default_kong_conf, is_kong_conf, of_kong_conf};
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
-pub(crate) use source::{Problem, is_setting};
+pub(crate) use source::{Problem, why_ignored};
 pub(crate) use table::Settings;
 pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;

@@ -315,9 +315,11 @@ fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> St
     misspelt(name).map(|name| format!(": did you mean {}?", written(name))).unwrap_or_default()
 }
 
-/// Whether there is a setting of this name or alias; a name may end in `_file`.
-pub(crate) fn is_setting(name: &str) -> bool {
-    declaration(name).is_some() || name.strip_suffix("_file").is_some_and(|name| declaration(name).is_some())
+/// Why a setting of Kong's has no effect; none if it has one. A name may end in `_file`.
+pub(crate) fn why_ignored(name: &str, text: &str) -> Option<String> {
+    let plain = name.strip_suffix("_file").unwrap_or(name);
+    let has_effect = declaration(name).is_some() || declaration(plain).is_some();
+    (!has_effect).then(|| ignored(name, text).map_or_else(|error| error, str::to_owned))
 }
 
 /// The setting of a name or an alias.

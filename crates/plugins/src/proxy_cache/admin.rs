@@ -60,10 +60,24 @@ fn remove(request: &AdminRequest<'_>) -> AdminResponse {
 
 fn remove_all(request: &AdminRequest<'_>) -> AdminResponse {
     let (tag, prefix) = (request.argument("tag"), request.argument("prefix"));
+    if let Some(fault) = fault(request, tag, prefix) {
+        return AdminResponse::message(400, &fault);
+    }
     purge_all(request.retained, tag, prefix);
     let owned = |text: Option<&str>| text.map(str::to_owned);
     purge_shared(request, &Purge::Some { tag: owned(tag), prefix: owned(prefix) });
     AdminResponse::no_content()
+}
+
+/// What is wrong with a purge: what is misspelt would remove everything.
+fn fault(request: &AdminRequest<'_>, tag: Option<&str>, prefix: Option<&str>) -> Option<String> {
+    let unknown = request.arguments().find(|name| !["tag", "prefix"].contains(name));
+    match (unknown, tag, prefix) {
+        (Some(name), ..) => Some(format!("unknown argument `{name}`; there are: tag, prefix")),
+        (_, Some(""), _) => Some("tag: must not be empty".to_owned()),
+        (.., Some(prefix)) if !prefix.starts_with('/') => Some("prefix: must begin with /".to_owned()),
+        _ => None,
+    }
 }
 
 /// Purges responses that nodes share; returns whether there are any such.

@@ -1,6 +1,7 @@
 //! The catalogue of differences, as data.
 use super::items::Item;
 use crate::cli::Rival;
+use regex::Regex;
 use serde::Deserialize;
 use std::fmt;
 
@@ -32,6 +33,8 @@ pub(super) struct Difference {
     /// The values that it is about; all, if empty.
     #[serde(default)]
     values: Vec<String>,
+    /// A regex that the value must match, if there is one.
+    matching: Option<String>,
     pub(super) verdict: Verdict,
     /// What happens there.
     #[serde(default)]
@@ -52,7 +55,10 @@ impl Difference {
 
     fn applies(&self, item: &Item) -> bool {
         let value = item.value.as_deref().unwrap_or_default();
+        let matching =
+            self.matching.as_ref().map(|regex| Regex::new(regex).is_ok_and(|it| it.is_match(value)));
         (self.values.is_empty() || self.values.iter().any(|wanted| wanted == value))
+            && matching.unwrap_or(true)
             && self.of.iter().any(|pattern| matches(pattern, &item.path))
     }
 }

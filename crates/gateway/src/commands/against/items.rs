@@ -31,7 +31,7 @@ const COLLECTIONS: [&str; 21] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) path: String,
-    /// Its value as text, where it is a scalar.
+    /// Its value as text, where it is a scalar or a list of texts.
     pub(super) value: Option<String>,
     /// Where it stands; none for settings of the environment.
     pub(super) at: Option<Position>,
@@ -91,6 +91,10 @@ fn push(path: String, node: &Node<'_>, items: &mut Vec<Item>) {
     let value = match node.to_json() {
         serde_json::Value::String(text) => Some(text),
         json @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_)) => Some(json.to_string()),
+        serde_json::Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str());
+            texts.collect::<Option<Vec<_>>>().map(|texts| texts.join(", "))
+        }
         _ => None,
     };
     items.push(Item { path, value, at: Some(node.at) });

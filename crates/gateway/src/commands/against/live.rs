@@ -44,6 +44,14 @@ struct Api {
 
 impl Api {
     async fn document(&self) -> Result<Value, String> {
+        let node = self.get("/").await?;
+        if node.as_ref().is_none_or(|node| node["version"].is_null()) {
+            let base = &self.base;
+            return Err(format!(
+                "{base}: no Admin API answers here (GET / has no `version`): name that of a running Kong, such as \
+                 http://kong:8001"
+            ));
+        }
         let mut document = Map::new();
         document.insert("_format_version".to_owned(), json!("3.0"));
         for (member, path) in LISTS {

@@ -11,20 +11,29 @@ pub(super) use differences::Catalogue;
 pub(super) use live::fetched;
 
 use crate::configuration::{Origin, located};
-use crate::settings::is_setting;
+use crate::settings;
 use differences::{Difference, Verdict};
 use items::Item;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
+use weir_model::ConfigError;
 use weir_model::declarative::parse;
 use weir_model::node::Position;
-use weir_model::{ConfigError, Format};
 
-/// How often a difference is met, and where first.
-struct Met<'c> {
+/// A setting of Kong's that is given, and where.
+pub(super) struct GivenSetting {
+    /// The name in kong.conf.
+    pub(super) name: String,
+    pub(super) value: String,
+    /// Such as `kong.conf:3` or `KONG_ROLE`.
+    pub(super) place: String,
+}
+
+/// How often a difference occurs, and where first.
+struct Found<'c> {
     difference: &'c Difference,
     path: String,
-    at: Option<Position>,
+    place: Option<String>,
     count: usize,
 }
 
@@ -32,7 +41,7 @@ struct Met<'c> {
 #[derive(Default)]
 pub(super) struct Report<'c> {
     same: usize,
-    met: BTreeMap<usize, Met<'c>>,
+    found: BTreeMap<usize, Found<'c>>,
     /// Where something stands that the catalogue explains.
     explained: HashSet<Position>,
     /// What else has no effect here: a line each.
@@ -40,35 +49,27 @@ pub(super) struct Report<'c> {
 }
 
 impl<'c> Report<'c> {
-    /// Judges what a configuration's text says, and the settings of the environment.
-    pub(super) fn of(
-        catalogue: &'c Catalogue,
-        text: &str,
-        format: Format,
-        settings: &[(String, String)],
-    ) -> Self {
+    /// Judges what the text of a configuration says.
+    pub(super) fn of(catalogue: &'c Catalogue, origin: &Origin, text: &str) -> Self {
         let mut report = Self::default();
-        if let Ok(root) = parse(text, format) {
-            items::of(&root).iter().for_each(|item| report.judge(catalogue, item));
+        let Ok(root) = parse(text, origin.format()) else { return report };
+        for item in items::of(&root) {
+            let place = item.at.filter(|_| origin.has_places());
+            let place = place.map(|at| format!("{origin}:{}:{}", at.line, at.column));
+            report.judge(catalogue, &item, place);
         }
-        report.judge_settings(catalogue, settings);
         report
     }
 
-    /// Judges settings alone, by their names in kong.conf.
-    pub(super) fn of_settings(catalogue: &'c Catalogue, settings: &[(String, String)]) -> Self {
-        let mut report = Self::default();
-        report.judge_settings(catalogue, settings);
-        report
-    }
-
-    fn judge_settings(&mut self, catalogue: &'c Catalogue, settings: &[(String, String)]) {
-        for (name, value) in settings {
+    /// Judges settings.
+    pub(super) fn add_settings(&mut self, catalogue: &'c Catalogue, settings: &[GivenSetting]) {
+        for GivenSetting { name, value, place } in settings {
             let item = items::of_setting(name, value);
-            if is_setting(name) || catalogue.find(&item).is_some() {
-                self.judge(catalogue, &item);
-            } else {
-                self.without_effect.push(format!("{}: is no setting here and has no effect", item.path));
+            match settings::why_ignored(name, value) {
+                Some(reason) if catalogue.find(&item).is_none() => {
+                    self.without_effect.push(format!("{place}: {} {reason}", item.path));
+                }
+                _ => self.judge(catalogue, &item, Some(place.clone())),
             }
         }
     }
@@ -79,14 +80,14 @@ impl<'c> Report<'c> {
         self.without_effect.extend(located(origin, &fields.collect::<Vec<_>>()));
     }
 
-    fn judge(&mut self, catalogue: &'c Catalogue, item: &Item) {
+    fn judge(&mut self, catalogue: &'c Catalogue, item: &Item, place: Option<String>) {
         let Some((index, difference)) = catalogue.find(item) else {
             self.same += 1;
             return;
         };
         self.explained.extend(item.at);
-        let first = || Met { difference, path: item.path.clone(), at: item.at, count: 0 };
-        self.met.entry(index).or_insert_with(first).count += 1;
+        let first = || Found { difference, path: item.path.clone(), place, count: 0 };
+        self.found.entry(index).or_insert_with(first).count += 1;
     }
 
     /// Whether everything works here.
@@ -95,8 +96,8 @@ impl<'c> Report<'c> {
     }
 
     fn count(&self, verdict: Verdict) -> usize {
-        let of = self.met.values().filter(|met| met.difference.verdict == verdict);
-        of.map(|met| met.count).sum::<usize>()
+        let of = self.found.values().filter(|found| found.difference.verdict == verdict);
+        of.map(|found| found.count).sum::<usize>()
             + if verdict == Verdict::NotYet { self.without_effect.len() } else { 0 }
     }
 
@@ -107,18 +108,11 @@ impl<'c> Report<'c> {
         for verdict in [Verdict::OtherWords, Verdict::OnPurpose, Verdict::NotYet] {
             writeln!(output, "{:>7}  {verdict}", self.count(verdict))?;
         }
-        for met in self.met.values() {
-            let place = met.at.filter(|_| origin.has_places());
-            let place = place.map(|at| format!("{origin}:{}:{}: ", at.line, at.column)).unwrap_or_default();
-            let more = if met.count > 1 { format!(" ({} times)", met.count) } else { String::new() };
-            writeln!(
-                output,
-                "{place}{}: {}{more}: {}",
-                met.difference.verdict,
-                met.path,
-                met.difference.text()
-            )?;
+        for Found { difference, path, place, count } in self.found.values() {
+            let place = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+            let more = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+            writeln!(output, "{place}{}: {path}{more}: {}", difference.verdict, difference.text())?;
         }
-        self.without_effect.iter().try_for_each(|line| writeln!(output, "{}: {line}", Verdict::NotYet))
+        self.without_effect.iter().try_for_each(|line| writeln!(output, "without effect: {line}"))
     }
 }

@@ -89,7 +89,9 @@ impl Configured {
         let plugin = row.plugin(into.plugins).ok_or_else(|| unknown(name))?;
         let mut written = written.clone();
         let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
-        let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
+        // Unlike members of the plugin, these change how it runs: one that has no effect here is refused.
+        let strictly = |meta: &Json| Meta::from_value(meta).map_err(|found| refused(name, &found));
+        let meta = meta.as_ref().map(strictly).transpose()?;
         let metadata = metadata(into.objects, name);
         let written = references::translated(&written)?;
         let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
