@@ -315,6 +315,8 @@ impl Instance {
         let mut headers = conditions::updated(&before.headers, arrived.headers, arrived.now);
         let terms =
             storable::terms(&self.config, &Arrived { status: before.status, headers: &headers, ..arrived });
+        // One that was for all is found by requests that the upstream may now refuse.
+        let terms = terms.filter(|terms| terms.is_for_all || !before.is_for_all);
         let unstored = terms.as_ref().map_or(&[][..], |terms| &terms.unstored);
         let now = arrived.now;
         storable::strip(&mut headers, unstored, now);
