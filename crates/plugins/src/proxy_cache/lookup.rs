@@ -15,6 +15,7 @@ use super::storable::{self, Arrived};
 use super::store::Cache;
 use super::stored::Stored;
 use super::subject;
+use super::vary;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -317,6 +318,8 @@ impl Instance {
             storable::terms(&self.config, &Arrived { status: before.status, headers: &headers, ..arrived });
         // One that was for all is found by requests that the upstream may now refuse.
         let terms = terms.filter(|terms| terms.is_for_all || !before.is_for_all);
+        // Without the values of what it varies by now, it would answer requests that it is not for.
+        let terms = terms.filter(|_| vary::is_unchanged(&before.vary, &headers));
         let unstored = terms.as_ref().map_or(&[][..], |terms| &terms.unstored);
         let now = arrived.now;
         storable::strip(&mut headers, unstored, now);
