@@ -9,7 +9,7 @@ use super::in_flight::{Joined, Lead, WAIT_TIMEOUT};
 use super::key::{self, Scope};
 use super::media_type::MediaType;
 use super::ranges;
-use super::redis::{Purge, RedisCache};
+use super::redis::{self, Purge, RedisCache};
 use super::shared_lookup::AfterLookup;
 use super::storable::{self, Arrived};
 use super::store::Cache;
@@ -329,7 +329,7 @@ impl Instance {
         });
         match terms {
             Some(_) => self.store(found.fingerprint, found.stored.clone(), None),
-            None => before.is_gone.store(true, Relaxed),
+            None => self.remove(&before),
         }
         // A cookie is for this client alone.
         let cookies = exchange.response.headers.get_all_known(Known::SetCookie);
@@ -343,6 +343,14 @@ impl Instance {
         match &self.redis {
             Some(redis) => redis.put(&stored, lead),
             None => self.cache.insert(fingerprint, stored),
+        }
+    }
+
+    /// Removes a response that must not be used again.
+    fn remove(&self, stored: &Stored) {
+        stored.is_gone.store(true, Relaxed);
+        if let Some(redis) = &self.redis {
+            redis.purge(Purge::Response(redis::stored_key(stored)));
         }
     }
 

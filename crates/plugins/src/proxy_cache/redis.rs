@@ -44,6 +44,8 @@ pub(super) type RedisCaches = InUse<Redis, RedisCache>;
 #[derive(Debug, Clone)]
 pub(super) enum Purge {
     Key(String),
+    /// The one that is stored under this key of Redis.
+    Response(String),
     Resource(String),
     /// Those with this tag, if one is given, whose path begins with this prefix, if one is given.
     Some {
@@ -117,6 +119,7 @@ impl RedisCache {
                 let keys = self.store.keys(&format!("{PREFIX}response:{}:*", glob(&key))).await?;
                 return self.delete(keys).await;
             }
+            Purge::Response(key) => return self.delete(vec![key]).await,
             Purge::Resource(name) => (Some(resource_label(&name)), None),
             Purge::Some { tag, prefix } => (tag.map(|tag| tag_label(&tag)), prefix),
         };
@@ -189,7 +192,8 @@ pub(super) fn variant_key(key: &str, path: &str, names: &[String], headers: &Hea
     format!("{PREFIX}response:{key}:{}:{path}", digest(names.iter().zip(values)))
 }
 
-fn stored_key(stored: &Stored) -> String {
+/// The key of a response.
+pub(super) fn stored_key(stored: &Stored) -> String {
     let (key, path) = (&stored.key, &stored.subject.path);
     if stored.vary.is_empty() {
         return response_key(key, path);
