@@ -105,10 +105,19 @@ impl RedisCache {
 
     /// Removes responses, some time soon.
     pub(super) fn purge(self: &Arc<Self>, what: Purge) {
+        let is_of_request = matches!(what, Purge::Response(_) | Purge::Resource(_));
+        // Clients could have any number of these wait.
+        if is_of_request && self.is_down.load(Relaxed) {
+            return;
+        }
         let cache = self.clone();
         self.background.spawn(async move {
-            if let Err(Unavailable(why)) = cache.purge_now(what).await {
-                tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
+            match cache.purge_now(what).await {
+                Ok(()) => {}
+                Err(error) if is_of_request => cache.fail(&error),
+                Err(Unavailable(why)) => {
+                    tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
+                }
             }
         });
     }
@@ -166,7 +175,9 @@ impl RedisCache {
         if self.is_down.swap(true, Relaxed) {
             return;
         }
-        tracing::warn!("proxy-cache: {error}; until it answers, requests go on without the cache");
+        tracing::warn!(
+            "proxy-cache: {error}; until it answers, requests go on without the cache, and remove nothing from it"
+        );
         let cache = self.clone();
         self.background.spawn(async move {
             loop {
