@@ -369,7 +369,8 @@ impl Instance {
         if exchange.has_body() {
             return;
         }
-        let Joined::Leads(lead) = self.cache.join(lookup.fingerprint, Instant::now()) else { return };
+        // By the key of the response: requests with other credentials find the same one.
+        let Joined::Leads(lead) = self.cache.join(found.fingerprint, Instant::now()) else { return };
         let instance = self.clone();
         exchange.ask_upstream_in_background(move |copy| {
             for of_the_client in ["Range", "If-Range", "If-None-Match", "If-Modified-Since"] {
