@@ -160,11 +160,8 @@ impl Resolver {
 
     /// The addresses of a host name or the text of an IP address, or why there are none.
     pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
-        if let Some(addresses) = literal(host) {
-            return Ok(addresses);
-        }
         let name = lowercase(host);
-        if let Some(addresses) = self.hosts.get(name.strip_suffix('.').unwrap_or(&name)) {
+        if let Some(addresses) = self.fixed(&name) {
             return Ok(addresses);
         }
         let slot = self.cache.slot(&name);
@@ -187,8 +184,17 @@ impl Resolver {
 
     /// What is known of a host name without waiting. Starts the renewal of an expired answer.
     pub fn cached(&self, host: &str) -> Option<Arc<Addresses>> {
-        let (known, _) = self.known(&self.cache.slot(&lowercase(host)))?;
+        let name = lowercase(host);
+        if let Some(addresses) = self.fixed(&name) {
+            return Some(addresses);
+        }
+        let (known, _) = self.known(&self.cache.slot(&name))?;
         known.ok()
+    }
+
+    /// The address that a text is, or those of the hosts file: no server is asked for these.
+    fn fixed(&self, name: &str) -> Option<Arc<Addresses>> {
+        literal(name).or_else(|| self.hosts.get(name.strip_suffix('.').unwrap_or(name)))
     }
 
     /// What was done for each name that the cache holds, in the order of names.

@@ -160,6 +160,9 @@ async fn literals_and_the_hosts_file_need_no_query() {
     assert_eq!(ips(&resolver, "six").await, ["::1"]);
     assert_eq!(ips(&resolver, "localhost").await, ["127.0.0.1"]);
     assert_eq!(resolver.resolve("one").await.unwrap().expires, None);
+    for host in ["203.0.113.7", "[2001:db8::7]", "ONE.test."] {
+        assert_eq!(resolver.cached(host).unwrap().entries.len(), 1, "{host}");
+    }
     assert_eq!(dns.asked(), []);
 }
 

@@ -59,6 +59,7 @@ pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
     let (of, copy) = (&mut of.engine, &mut copy.engine);
     copy.path = std::mem::replace(&mut of.path, crate::engine::NormalPath::AsSent);
     copy.matched_path = of.matched_path;
+    copy.path_handling = of.path_handling;
     copy.captures = of.captures.take();
     copy.query = of.query.take();
     copy.route = of.route;

@@ -63,8 +63,11 @@ pub(super) struct ClientConditions(Vec<(&'static str, Vec<u8>)>);
 
 impl ClientConditions {
     /// Has the request ask whether the stored response is still valid; none if it has no validator, or the client asks
-    /// for something that the answer does not tell.
+    /// for something that the answer does not tell. Other methods than GET and HEAD would get a 412 (RFC 9110, 13.1.2).
     pub(super) fn replace(exchange: &mut Exchange, stored: &Stored) -> Option<Self> {
+        if !matches!(exchange.request.method_str(), "GET" | "HEAD") {
+            return None;
+        }
         let headers = &mut exchange.request.headers;
         let (tag, changed) = (stored.headers.get("ETag"), stored.headers.get("Last-Modified"));
         let is_other = ["If-Match", "If-Unmodified-Since"].iter().any(|name| headers.get(name).is_some());

@@ -9,12 +9,13 @@ use super::in_flight::{Joined, Lead, WAIT_TIMEOUT};
 use super::key::{self, Scope};
 use super::media_type::MediaType;
 use super::ranges;
-use super::redis::{Purge, RedisCache};
+use super::redis::{self, Purge, RedisCache};
 use super::shared_lookup::AfterLookup;
 use super::storable::{self, Arrived};
 use super::store::Cache;
 use super::stored::Stored;
 use super::subject;
+use super::vary;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -315,6 +316,10 @@ impl Instance {
         let mut headers = conditions::updated(&before.headers, arrived.headers, arrived.now);
         let terms =
             storable::terms(&self.config, &Arrived { status: before.status, headers: &headers, ..arrived });
+        // One that was for all is found by requests that the upstream may now refuse.
+        let terms = terms.filter(|terms| terms.is_for_all || !before.is_for_all);
+        // Without the values of what it varies by now, it would answer requests that it is not for.
+        let terms = terms.filter(|_| vary::is_unchanged(&before.vary, &headers));
         let unstored = terms.as_ref().map_or(&[][..], |terms| &terms.unstored);
         let now = arrived.now;
         storable::strip(&mut headers, unstored, now);
@@ -324,7 +329,7 @@ impl Instance {
         });
         match terms {
             Some(_) => self.store(found.fingerprint, found.stored.clone(), None),
-            None => before.is_gone.store(true, Relaxed),
+            None => self.remove(&before),
         }
         // A cookie is for this client alone.
         let cookies = exchange.response.headers.get_all_known(Known::SetCookie);
@@ -338,6 +343,14 @@ impl Instance {
         match &self.redis {
             Some(redis) => redis.put(&stored, lead),
             None => self.cache.insert(fingerprint, stored),
+        }
+    }
+
+    /// Removes a response that must not be used again.
+    fn remove(&self, stored: &Stored) {
+        stored.is_gone.store(true, Relaxed);
+        if let Some(redis) = &self.redis {
+            redis.purge(Purge::Response(redis::stored_key(stored)));
         }
     }
 
@@ -356,7 +369,8 @@ impl Instance {
         if exchange.has_body() {
             return;
         }
-        let Joined::Leads(lead) = self.cache.join(lookup.fingerprint, Instant::now()) else { return };
+        // By the key of the response: requests with other credentials find the same one.
+        let Joined::Leads(lead) = self.cache.join(found.fingerprint, Instant::now()) else { return };
         let instance = self.clone();
         exchange.ask_upstream_in_background(move |copy| {
             for of_the_client in ["Range", "If-Range", "If-None-Match", "If-Modified-Since"] {

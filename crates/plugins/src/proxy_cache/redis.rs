@@ -44,6 +44,8 @@ pub(super) type RedisCaches = InUse<Redis, RedisCache>;
 #[derive(Debug, Clone)]
 pub(super) enum Purge {
     Key(String),
+    /// The one that is stored under this key of Redis.
+    Response(String),
     Resource(String),
     /// Those with this tag, if one is given, whose path begins with this prefix, if one is given.
     Some {
@@ -103,10 +105,19 @@ impl RedisCache {
 
     /// Removes responses, some time soon.
     pub(super) fn purge(self: &Arc<Self>, what: Purge) {
+        let is_of_request = matches!(what, Purge::Response(_) | Purge::Resource(_));
+        // Clients could have any number of these wait.
+        if is_of_request && self.is_down.load(Relaxed) {
+            return;
+        }
         let cache = self.clone();
         self.background.spawn(async move {
-            if let Err(Unavailable(why)) = cache.purge_now(what).await {
-                tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
+            match cache.purge_now(what).await {
+                Ok(()) => {}
+                Err(error) if is_of_request => cache.fail(&error),
+                Err(Unavailable(why)) => {
+                    tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
+                }
             }
         });
     }
@@ -117,6 +128,7 @@ impl RedisCache {
                 let keys = self.store.keys(&format!("{PREFIX}response:{}:*", glob(&key))).await?;
                 return self.delete(keys).await;
             }
+            Purge::Response(key) => return self.delete(vec![key]).await,
             Purge::Resource(name) => (Some(resource_label(&name)), None),
             Purge::Some { tag, prefix } => (tag.map(|tag| tag_label(&tag)), prefix),
         };
@@ -163,7 +175,9 @@ impl RedisCache {
         if self.is_down.swap(true, Relaxed) {
             return;
         }
-        tracing::warn!("proxy-cache: {error}; until it answers, requests go on without the cache");
+        tracing::warn!(
+            "proxy-cache: {error}; until it answers, requests go on without the cache, and remove nothing from it"
+        );
         let cache = self.clone();
         self.background.spawn(async move {
             loop {
@@ -189,7 +203,8 @@ pub(super) fn variant_key(key: &str, path: &str, names: &[String], headers: &Hea
     format!("{PREFIX}response:{key}:{}:{path}", digest(names.iter().zip(values)))
 }
 
-fn stored_key(stored: &Stored) -> String {
+/// The key of a response.
+pub(super) fn stored_key(stored: &Stored) -> String {
     let (key, path) = (&stored.key, &stored.subject.path);
     if stored.vary.is_empty() {
         return response_key(key, path);

@@ -76,7 +76,10 @@ impl Instance {
         let fingerprint = lookup.fingerprint;
         let found = stored.and_then(|stored| match place {
             Place::Own => Some(Found { stored, fingerprint, is_of_get: false }),
-            Place::Shared => Found::shared(stored, fingerprint, exchange),
+            Place::Shared => {
+                let fingerprint = parts.map_or(fingerprint, |parts| self.cache.key.of(parts));
+                Found::shared(stored, fingerprint, exchange)
+            }
         });
         if let (None, Place::Own, Some(shared), Some(redis)) = (&found, place, &lookup.shared, &self.redis) {
             let key = redis::response_key(&key::text(shared), &path);

@@ -1,6 +1,6 @@
 //! Which responses are stored, for how long, and with which headers (RFC 9111, 3).
 
-use super::conditions::VALIDATORS;
+use super::conditions::{self, VALIDATORS};
 use super::config::Config;
 use super::directives::Directives;
 use super::freshness::{self, StaleUse, Term};
@@ -55,7 +55,18 @@ pub(super) fn check(config: &Config, types: &[MediaType], exchange: &Exchange) -
     // A partial response is not the whole, and a cookie is for one client alone.
     let is_whole = !matches!(response.status, 100..200 | 206 | 304);
     let is_shared = !response.headers.contains_known(Known::SetCookie);
-    (is_wanted && is_whole && is_shared).then(|| terms(config, &Arrived::of(exchange)))?
+    let may_be_stored = is_wanted && is_whole && is_shared && !is_of_precondition(exchange);
+    may_be_stored.then(|| terms(config, &Arrived::of(exchange)))?
+}
+
+/// Whether it says that a range or a condition has failed, which others with the same key have not sent.
+fn is_of_precondition(exchange: &Exchange) -> bool {
+    let headers = &exchange.request.headers;
+    match exchange.response.status {
+        412 => conditions::are_set(headers),
+        416 => headers.contains_known(Known::Range),
+        _ => false,
+    }
 }
 
 /// The same for a response whose status and type are accepted.

@@ -12,14 +12,23 @@ const UNORDERED: [&str; 4] = ["accept", "accept-charset", "accept-encoding", "ac
 /// What the response to a request varies by; none if it varies by more than headers.
 pub(super) fn of(exchange: &Exchange) -> Option<Variant> {
     let mut varying = Vec::new();
-    for field in exchange.response.headers.get_all("Vary") {
-        for name in members(field).map(<[u8]>::trim_ascii).filter(|name| !name.is_empty()) {
-            let name = std::str::from_utf8(name).ok().filter(|name| *name != "*")?.to_ascii_lowercase();
-            let values = exchange.request.headers.get_all(&name).map(<[u8]>::to_vec).collect();
-            varying.push((name, values));
-        }
+    for name in names(&exchange.response.headers)? {
+        let values = exchange.request.headers.get_all(&name).map(<[u8]>::to_vec).collect();
+        varying.push((name, values));
     }
     Some(varying)
+}
+
+/// The names in the `Vary` of a response, in lower case; none if it varies by more than headers.
+fn names(headers: &Headers) -> Option<Vec<String>> {
+    let members = headers.get_all("Vary").flat_map(members).map(<[u8]>::trim_ascii);
+    let name = |name| std::str::from_utf8(name).ok().filter(|name| *name != "*").map(str::to_ascii_lowercase);
+    members.filter(|name| !name.is_empty()).map(name).collect()
+}
+
+/// Whether a response with these headers varies by what the variant does.
+pub(super) fn is_unchanged(variant: &Variant, headers: &Headers) -> bool {
+    names(headers).is_some_and(|names| names.iter().eq(variant.iter().map(|(name, _)| name)))
 }
 
 /// Whether a request with these headers gets this variant.
@@ -50,6 +59,23 @@ pub(super) fn normal<'v>(name: &str, values: impl Iterator<Item = &'v [u8]>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_may_come_to_vary_by_something_else() {
+        let variant = vec![("x".to_owned(), Vec::new()), ("y".to_owned(), Vec::new())];
+        for (lines, expected) in [
+            (&["X, y"][..], true),
+            (&["x", "Y"], true),
+            (&["x"], false),
+            (&["x, y, z"], false),
+            (&["*"], false),
+            (&[], false),
+        ] {
+            let mut headers = Headers::new();
+            lines.iter().for_each(|line| headers.append("Vary", line.as_bytes()));
+            assert_eq!(is_unchanged(&variant, &headers), expected, "{lines:?}");
+        }
+    }
 
     #[test]
     fn values_that_mean_the_same_are_the_same() {

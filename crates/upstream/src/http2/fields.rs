@@ -3,7 +3,7 @@
 use crate::UpstreamRequest;
 use h2::RecvStream;
 use http::header::{CONTENT_LENGTH, TE};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use weir_http1::{Framing, Limits, ParseError, ResponseHead, Version};
 use weir_net::buffer;
 use weir_net::http2::Incoming;
@@ -31,7 +31,8 @@ pub(super) fn read_response(
     Ok(Incoming::of_response(body, is_over, buffer::SIZE))
 }
 
-/// Takes an interim response over.
+/// Takes an interim response over. There is no 101 in HTTP/2 (RFC 9113, 8.6): a client of HTTP/1.1 would take what follows
+/// for another protocol.
 pub(super) fn read_interim(
     response: &Response<()>,
     head: &mut ResponseHead,
@@ -39,6 +40,9 @@ pub(super) fn read_interim(
 ) -> Result<(), ParseError> {
     if response.headers().len() > limits.max_fields {
         return Err(ParseError::TooManyFields);
+    }
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(ParseError::StatusLine);
     }
     head.clear();
     (head.status, head.version) = (response.status().as_u16(), Version::Http2);

@@ -13,6 +13,8 @@ pub(super) struct Login {
     namespace: Option<String>,
     path: String,
     role: String,
+    /// What proves it, or the file that does: a token is for those alone who have it.
+    proof: Option<String>,
 }
 
 /// A token, and until when it is used.
@@ -26,13 +28,18 @@ impl Client<'_> {
     /// Where the node logs in; none where its configuration has a token.
     pub(super) fn login(&self) -> Option<Login> {
         let config = &self.config;
-        let (path, role) = match config.auth_method {
+        let (path, role, proof) = match config.auth_method {
             HcvAuthMethod::Token => return None,
-            HcvAuthMethod::Kubernetes => (&config.kube_auth_path, &config.kube_role),
-            HcvAuthMethod::AppRole => (&config.approle_auth_path, &config.approle_role_id),
+            HcvAuthMethod::Kubernetes => {
+                (&config.kube_auth_path, &config.kube_role, Some(&config.kube_api_token_file))
+            }
+            HcvAuthMethod::AppRole => {
+                let proof = config.approle_secret_id.as_ref().or(config.approle_secret_id_file.as_ref());
+                (&config.approle_auth_path, &config.approle_role_id, proof)
+            }
         };
         let (path, role) = (path.trim_matches('/').to_owned(), role.clone().unwrap_or_default());
-        Some(Login { namespace: config.namespace.clone(), path, role })
+        Some(Login { namespace: config.namespace.clone(), path, role, proof: proof.cloned() })
     }
 
     /// The token that is there already.

@@ -29,6 +29,8 @@ fn copy(worker: &Worker, exchange: &mut Exchange) -> Exchange {
     let connection = exchange.engine.connection.clone();
     let origin = (worker.index, exchange.id);
     let mut copy = Exchange::new(&connection, exchange.snapshot.clone(), origin, heads);
+    // As a trusted proxy or a plugin has said.
+    copy.client_ip = exchange.client_ip;
     engine::ask_the_same(exchange, &mut copy);
     copy
 }
