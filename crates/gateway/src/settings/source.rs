@@ -337,6 +337,8 @@ fn with_prefix<'e>(
     for (variable, value) in given {
         let Some(name) = variable.strip_prefix(prefix).map(str::to_lowercase) else { continue };
         let of_file = name.strip_suffix("_file").filter(|of| declaration(of).is_some());
+        // A setting may have such a name itself.
+        let of_file = of_file.filter(|_| declaration(&name).is_none());
         let read = match of_file {
             None => Ok((name.clone(), Cow::Borrowed(value.as_str()))),
             Some(of) => value_of_file(environment, variable, value).map(|text| (of.to_owned(), text.into())),

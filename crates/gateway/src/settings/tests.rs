@@ -110,6 +110,14 @@ fn an_empty_variable_counts_as_absent() {
 }
 
 #[test]
+fn a_setting_whose_name_ends_as_that_of_a_file_is_not_read_from_one() {
+    let file = ("KONG_VAULT_HCV_APPROLE_SECRET_ID_FILE", "/not/there/yet");
+    let settings = good("", &[file], &[]).settings;
+    assert_eq!(settings.vault_hcv_approle_secret_id_file.as_deref(), Some("/not/there/yet"));
+    assert_eq!(settings.vault_hcv_approle_secret_id, None);
+}
+
+#[test]
 fn all_problems_come_at_once_and_say_where() {
     let problems = bad(
         "workers = 2\nadmin_lisen = 'off'\n\n[database]\nname = 1",
