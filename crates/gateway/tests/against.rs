@@ -94,6 +94,10 @@ fn a_running_kong_is_asked_page_by_page() {
     let output = weir().args(["check", &url]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("/services?size=1000: ") && text.contains("name the Admin API"), "{text}");
+    let url = format!("http://{}", gateway.proxy());
+    let output = weir().args(["check", "--against", "kong", &url]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("/services: status 404: name the Admin API"), "{text}");
 }
 
 #[test]
