@@ -164,10 +164,16 @@ pub(super) fn advice(name: &str, value: &str) -> Option<Advice> {
     Some(Advice::Ignored(find(IGNORED).unwrap_or("is ignored: there is no such directive here")))
 }
 
-fn directive(name: &str) -> Option<&str> {
+/// The directive that a setting injects.
+pub(super) fn directive(name: &str) -> Option<&str> {
+    in_block(name).map(|(_, directive)| directive)
+}
+
+/// The same, behind its block.
+pub(super) fn in_block(name: &str) -> Option<(&'static str, &str)> {
     let injected = name.strip_prefix("nginx_")?;
-    let rest = BLOCKS.iter().find_map(|block| injected.strip_prefix(block)?.strip_prefix('_'));
-    rest.filter(|directive| !directive.is_empty())
+    let parts = BLOCKS.iter().find_map(|block| Some((*block, injected.strip_prefix(block)?.strip_prefix('_')?)));
+    parts.filter(|(_, directive)| !directive.is_empty())
 }
 
 fn is_named(directive: &str, pattern: &str) -> bool {

@@ -179,6 +179,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     warnings.extend(unread(settings));
     warnings.extend(short_of_memory(settings));
     check_ciphers(settings, given, problems, warnings);
+    check_protocols(settings, given, problems);
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
@@ -239,6 +240,20 @@ fn check_ciphers(
             ciphers.left_out.join(", ")
         ));
     }
+}
+
+/// Checks that no listener speaks a version of TLS that its own directive leaves out.
+fn check_protocols(settings: &Settings, given: &Given, problems: &mut Vec<Problem>) {
+    if !settings.ssl_protocols.v1_2 || settings.ssl_cipher_suite == CipherSuite::Modern {
+        return;
+    }
+    let with_tls = |listeners: &[Listen]| listeners.iter().any(|listen| listen.ssl);
+    problems.extend(given.too_many_protocols(|block| match block {
+        "stream" | "sproxy" => with_tls(&settings.stream_listen.0),
+        "admin" => with_tls(&settings.admin_listen.0),
+        "status" => with_tls(&settings.status_listen.0),
+        _ => false,
+    }));
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
-use super::directives::{Advice, advice};
+use super::directives::{Advice, advice, directive, in_block};
 use super::kong_conf;
 use super::table::{Declaration, TABLE};
 use super::value::{SECRET, Value};
@@ -68,6 +68,8 @@ pub(crate) struct Given {
     values: BTreeMap<&'static str, GivenValue>,
     /// The settings whose values came from vaults, which no message repeats.
     resolved: BTreeSet<&'static str>,
+    /// The versions of TLS for listeners that share those of `ssl_protocols`, by the names that give them.
+    protocols: BTreeMap<String, (String, Origin)>,
 }
 
 /// A value as it was given.
@@ -92,6 +94,10 @@ struct Variable<'e> {
 impl Given {
     /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
+        if directive(name) == Some("ssl_protocols") && declaration(name).is_none() {
+            self.protocols.insert(name.to_owned(), (text.to_owned(), origin));
+            return true;
+        }
         let Some(declaration) = declaration(name) else { return false };
         let is_directive = name != declaration.name && name.starts_with("nginx_");
         self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, is_directive });
@@ -145,7 +151,7 @@ impl Given {
                 problems.push(Problem { origin, message });
                 continue;
             };
-            if text.is_empty() || self.give(&name, &text, origin.clone()) {
+            if text.is_empty() || is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
                 continue;
             }
             match ignored(&name, &text) {
@@ -167,7 +173,7 @@ impl Given {
         let mut warnings = Vec::new();
         for Variable { variable, name, text } in with_prefix(environment, "KONG_", problems) {
             let origin = Origin::Environment(variable.to_owned());
-            if self.give(&name, &text, origin.clone()) {
+            if is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
                 continue;
             }
             match ignored(&name, &text) {
@@ -212,7 +218,7 @@ impl Given {
     pub(super) fn only(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Given {
         let wanted = self.values.iter().filter(|(name, given)| is_wanted(name, &given.text));
         let values = wanted.map(|(name, value)| (*name, value.clone())).collect();
-        Given { values, resolved: BTreeSet::new() }
+        Given { values, ..Given::default() }
     }
 
     /// Puts secrets in the place of references to them; one that leads to none adds a problem.
@@ -272,6 +278,21 @@ impl Given {
         self.values.get(name).map_or(Origin::Default, |given| given.origin.clone())
     }
 
+    /// Problems with listeners that are to speak TLS 1.3 alone, while all with TLS speak 1.2 too. `speaks_tls` says of a
+    /// block of nginx whether its listeners speak TLS.
+    pub(super) fn too_many_protocols(&self, speaks_tls: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let is_narrower = |(name, (text, _)): &(&String, &(String, Origin))| {
+            let block = in_block(name).map(|(block, _)| block);
+            !text.split_whitespace().any(|version| version == "TLSv1.2") && block.is_some_and(&speaks_tls)
+        };
+        let narrower = self.protocols.iter().filter(is_narrower);
+        let problem = |(name, (_, origin)): (&String, &(String, Origin))| Problem {
+            origin: origin.clone(),
+            message: format!("{name}: TLS 1.2 is offered too: write ssl_protocols, which holds for all listeners"),
+        };
+        narrower.map(problem).collect()
+    }
+
     /// Whether the value of a setting was given by the name of an nginx directive.
     pub(super) fn is_directive(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|given| given.is_directive)
@@ -286,6 +307,11 @@ impl Given {
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.values.keys().copied().collect()
     }
+}
+
+/// Whether a directive is left out, as Kong has it with this value.
+fn is_left_out(name: &str, text: &str) -> bool {
+    directive(name).is_some() && text.trim() == "NONE"
 }
 
 /// Why a setting of Kong's is ignored; an error if the node must not start without it.

@@ -217,6 +217,27 @@ fn ciphers_given_as_a_directive_are_offered() {
 }
 
 #[test]
+fn no_listener_speaks_a_version_of_tls_that_its_directive_leaves_out() {
+    let (stream, admin) = (("KONG_STREAM_LISTEN", "127.0.0.1:0 ssl"), ("KONG_NGINX_ADMIN_SSL_PROTOCOLS", "TLSv1.3"));
+    let narrow = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.3");
+    let problems = bad("", &[stream, narrow, admin], &[]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("KONG_NGINX_STREAM_SSL_PROTOCOLS: ") && problems[0].contains("write ssl_protocols"));
+    let both = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.2 TLSv1.3");
+    for others in [&[narrow][..], &[stream, both], &[stream, narrow, ("KONG_NGINX_HTTP_SSL_PROTOCOLS", "TLSv1.3")]] {
+        assert_eq!(good("", others, &[]).warnings, [""; 0], "{others:?}");
+    }
+}
+
+#[test]
+fn a_directive_that_is_none_is_left_out() {
+    let none = [("KONG_NGINX_HTTP_SSL_PROTOCOLS", "NONE"), ("KONG_NGINX_PROXY_ALLOW", "NONE")];
+    let Loaded { settings, warnings, .. } = good("", &none, &[]);
+    assert!(settings.ssl_protocols.v1_2 && settings.ssl_protocols.v1_3);
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
 fn as_kong_a_host_of_postgres_means_that_database() {
     let as_kong = |environment: &[(&str, &str)]| {
         let (sources, _file) = sources("", environment, &[]);
