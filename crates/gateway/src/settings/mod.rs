@@ -180,6 +180,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     warnings.extend(short_of_memory(settings));
     check_ciphers(settings, given, problems, warnings);
     check_protocols(settings, given, problems);
+    problems.extend(given.contradictions());
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),

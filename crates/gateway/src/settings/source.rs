@@ -68,8 +68,8 @@ pub(crate) struct Given {
     values: BTreeMap<&'static str, GivenValue>,
     /// The settings whose values came from vaults, which no message repeats.
     resolved: BTreeSet<&'static str>,
-    /// The versions of TLS for listeners that share those of `ssl_protocols`, by the names that give them.
-    protocols: BTreeMap<String, (String, Origin)>,
+    /// What is given by the names of nginx directives.
+    directives: BTreeMap<String, (String, Origin)>,
 }
 
 /// A value as it was given.
@@ -77,8 +77,8 @@ pub(crate) struct Given {
 struct GivenValue {
     text: String,
     origin: Origin,
-    /// Whether it was given by the name of an nginx directive.
-    is_directive: bool,
+    /// The block of nginx, if it was given by the name of a directive.
+    block: Option<&'static str>,
 }
 
 /// A setting as an environment variable gives it.
@@ -94,19 +94,22 @@ struct Variable<'e> {
 impl Given {
     /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
-        if directive(name) == Some("ssl_protocols") && declaration(name).is_none() {
-            self.protocols.insert(name.to_owned(), (text.to_owned(), origin));
-            return true;
+        let block = in_block(name).map(|(block, _)| block);
+        if block.is_some() {
+            self.directives.insert(name.to_owned(), (text.to_owned(), origin.clone()));
         }
-        let Some(declaration) = declaration(name) else { return false };
-        let is_directive = name != declaration.name && name.starts_with("nginx_");
-        self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, is_directive });
+        let Some(declaration) = declaration(name) else { return directive(name) == Some("ssl_protocols") };
+        let before = self.values.get(declaration.name).and_then(|before| before.block);
+        // What an inner block says counts.
+        if !(before.is_some_and(is_inner) && block.is_some_and(|block| !is_inner(block))) {
+            self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, block });
+        }
         true
     }
 
     /// Sets a value that counts if none is given.
     pub(super) fn assume(&mut self, name: &'static str, text: &str) {
-        let assumed = GivenValue { text: text.to_owned(), origin: Origin::Default, is_directive: false };
+        let assumed = GivenValue { text: text.to_owned(), origin: Origin::Default, block: None };
         self.values.entry(name).or_insert(assumed);
     }
 
@@ -285,7 +288,8 @@ impl Given {
             let block = in_block(name).map(|(block, _)| block);
             !text.split_whitespace().any(|version| version == "TLSv1.2") && block.is_some_and(&speaks_tls)
         };
-        let narrower = self.protocols.iter().filter(is_narrower);
+        let of_others = |name: &String| directive(name) == Some("ssl_protocols") && declaration(name).is_none();
+        let narrower = self.directives.iter().filter(|(name, _)| of_others(name)).filter(is_narrower);
         let problem = |(name, (_, origin)): (&String, &(String, Origin))| Problem {
             origin: origin.clone(),
             message: format!("{name}: TLS 1.2 is offered too: write ssl_protocols, which holds for all listeners"),
@@ -295,7 +299,27 @@ impl Given {
 
     /// Whether the value of a setting was given by the name of an nginx directive.
     pub(super) fn is_directive(&self, name: &str) -> bool {
-        self.values.get(name).is_some_and(|given| given.is_directive)
+        self.values.get(name).is_some_and(|given| given.block.is_some())
+    }
+
+    /// Problems with directives that stand for one setting, but say something else for requests than for streams.
+    pub(super) fn contradictions(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, (text, origin)) in self.directives.iter().filter(|(name, _)| is_of_streams(name)) {
+            let Some(setting) = declaration(name).map(|it| it.name).filter(|name| self.is_directive(name)) else {
+                continue;
+            };
+            let differs = |(other, (value, _)): &(&String, &(String, Origin))| {
+                !is_of_streams(other) && declaration(other).is_some_and(|it| it.name == setting) && value != text
+            };
+            if let Some((other, _)) = self.directives.iter().find(differs) {
+                let message = format!(
+                    "{name}: {other} has another value, but {setting} holds for requests and streams: write the same"
+                );
+                problems.push(Problem { origin: origin.clone(), message });
+            }
+        }
+        problems
     }
 
     /// Whether a setting was given a value.
@@ -307,6 +331,14 @@ impl Given {
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.values.keys().copied().collect()
     }
+}
+
+fn is_inner(block: &str) -> bool {
+    matches!(block, "proxy" | "sproxy")
+}
+
+fn is_of_streams(directive: &str) -> bool {
+    in_block(directive).is_some_and(|(block, _)| matches!(block, "stream" | "sproxy"))
 }
 
 /// Whether a directive is left out, as Kong has it with this value.

@@ -230,6 +230,22 @@ fn no_listener_speaks_a_version_of_tls_that_its_directive_leaves_out() {
 }
 
 #[test]
+fn directives_of_requests_and_streams_do_not_contradict() {
+    let requests = ("KONG_NGINX_PROXY_PROXY_SSL_VERIFY_DEPTH", "1");
+    let streams = |depth| ("KONG_NGINX_SPROXY_PROXY_SSL_VERIFY_DEPTH", depth);
+    let problems = bad("", &[requests, streams("2")], &[]);
+    assert!(problems.len() == 1 && problems[0].contains("write the same"), "{problems:?}");
+    assert_eq!(good("", &[requests, streams("1")], &[]).settings.proxy_ssl_verify_depth, Some(1));
+}
+
+#[test]
+fn the_directive_of_an_inner_block_counts() {
+    let inner = ("KONG_NGINX_PROXY_CLIENT_MAX_BODY_SIZE", "1k");
+    let outer = ("KONG_NGINX_HTTP_CLIENT_MAX_BODY_SIZE", "2k");
+    assert_eq!(good("", &[outer, inner], &[]).settings.client_max_body_size.0, 1024);
+}
+
+#[test]
 fn a_directive_that_is_none_is_left_out() {
     let none = [("KONG_NGINX_HTTP_SSL_PROTOCOLS", "NONE"), ("KONG_NGINX_PROXY_ALLOW", "NONE")];
     let Loaded { settings, warnings, .. } = good("", &none, &[]);
