@@ -48,6 +48,8 @@ pub(crate) struct Sources {
     pub(crate) kong_conf: Option<PathBuf>,
     /// Whether Kong's assumptions count where nothing is said.
     pub(crate) as_kong: bool,
+    /// Whether references to secrets count as absent, so that no vault is asked.
+    pub(crate) without_secrets: bool,
 }
 
 /// A flag that gives a setting its value.
@@ -93,7 +95,10 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     }
     // References are shown, and not what they lead to.
     let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
-    vaults::resolve(&mut given, &mut problems);
+    match sources.without_secrets && !given.refers("prefix") {
+        true => given.leave_out_references(),
+        false => vaults::resolve(&mut given, &mut problems),
+    }
     let mut settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &mut settings {
         if given.is_directive("ssl_ciphers") {

@@ -68,6 +68,8 @@ pub(crate) struct Given {
     values: BTreeMap<&'static str, GivenValue>,
     /// The settings whose values came from vaults, which no message repeats.
     resolved: BTreeSet<&'static str>,
+    /// Whether references count as absent.
+    without_references: bool,
     /// What is given by the names of nginx directives.
     directives: BTreeMap<String, (String, Origin)>,
 }
@@ -248,6 +250,16 @@ impl Given {
         }
     }
 
+    /// Whether the value of a setting is a reference.
+    pub(super) fn refers(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|given| is_reference(&given.text))
+    }
+
+    /// From now on, settings whose values are references have their defaults.
+    pub(super) fn leave_out_references(&mut self) {
+        self.without_references = true;
+    }
+
     /// Reads the value of a setting; one that cannot be read adds a problem.
     pub(super) fn value<T: Value>(
         &self,
@@ -255,7 +267,8 @@ impl Given {
         default: &str,
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let text = self.values.get(name).map_or(default, |given| &given.text);
+        let given = self.values.get(name).filter(|_| !(self.without_references && self.refers(name)));
+        let text = given.map_or(default, |given| &given.text);
         match T::read(text) {
             Ok(value) => Some(value),
             Err(error) => {
