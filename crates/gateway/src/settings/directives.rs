@@ -172,7 +172,8 @@ pub(super) fn directive(name: &str) -> Option<&str> {
 /// The same, behind its block.
 pub(super) fn in_block(name: &str) -> Option<(&'static str, &str)> {
     let injected = name.strip_prefix("nginx_")?;
-    let parts = BLOCKS.iter().find_map(|block| Some((*block, injected.strip_prefix(block)?.strip_prefix('_')?)));
+    let parts =
+        BLOCKS.iter().find_map(|block| Some((*block, injected.strip_prefix(block)?.strip_prefix('_')?)));
     parts.filter(|(_, directive)| !directive.is_empty())
 }
 

@@ -301,11 +301,14 @@ impl Given {
             let block = in_block(name).map(|(block, _)| block);
             !text.split_whitespace().any(|version| version == "TLSv1.2") && block.is_some_and(&speaks_tls)
         };
-        let of_others = |name: &String| directive(name) == Some("ssl_protocols") && declaration(name).is_none();
+        let of_others =
+            |name: &String| directive(name) == Some("ssl_protocols") && declaration(name).is_none();
         let narrower = self.directives.iter().filter(|(name, _)| of_others(name)).filter(is_narrower);
         let problem = |(name, (_, origin)): (&String, &(String, Origin))| Problem {
             origin: origin.clone(),
-            message: format!("{name}: TLS 1.2 is offered too: write ssl_protocols, which holds for all listeners"),
+            message: format!(
+                "{name}: TLS 1.2 is offered too: write ssl_protocols, which holds for all listeners"
+            ),
         };
         narrower.map(problem).collect()
     }
@@ -319,11 +322,14 @@ impl Given {
     pub(super) fn contradictions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (name, (text, origin)) in self.directives.iter().filter(|(name, _)| is_of_streams(name)) {
-            let Some(setting) = declaration(name).map(|it| it.name).filter(|name| self.is_directive(name)) else {
+            let Some(setting) = declaration(name).map(|it| it.name).filter(|name| self.is_directive(name))
+            else {
                 continue;
             };
             let differs = |(other, (value, _)): &(&String, &(String, Origin))| {
-                !is_of_streams(other) && declaration(other).is_some_and(|it| it.name == setting) && value != text
+                !is_of_streams(other)
+                    && declaration(other).is_some_and(|it| it.name == setting)
+                    && value != text
             };
             if let Some((other, _)) = self.directives.iter().find(differs) {
                 let message = format!(

@@ -218,13 +218,19 @@ fn ciphers_given_as_a_directive_are_offered() {
 
 #[test]
 fn no_listener_speaks_a_version_of_tls_that_its_directive_leaves_out() {
-    let (stream, admin) = (("KONG_STREAM_LISTEN", "127.0.0.1:0 ssl"), ("KONG_NGINX_ADMIN_SSL_PROTOCOLS", "TLSv1.3"));
+    let (stream, admin) =
+        (("KONG_STREAM_LISTEN", "127.0.0.1:0 ssl"), ("KONG_NGINX_ADMIN_SSL_PROTOCOLS", "TLSv1.3"));
     let narrow = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.3");
     let problems = bad("", &[stream, narrow, admin], &[]);
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].contains("KONG_NGINX_STREAM_SSL_PROTOCOLS: ") && problems[0].contains("write ssl_protocols"));
+    assert!(
+        problems[0].contains("KONG_NGINX_STREAM_SSL_PROTOCOLS: ")
+            && problems[0].contains("write ssl_protocols")
+    );
     let both = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.2 TLSv1.3");
-    for others in [&[narrow][..], &[stream, both], &[stream, narrow, ("KONG_NGINX_HTTP_SSL_PROTOCOLS", "TLSv1.3")]] {
+    for others in
+        [&[narrow][..], &[stream, both], &[stream, narrow, ("KONG_NGINX_HTTP_SSL_PROTOCOLS", "TLSv1.3")]]
+    {
         assert_eq!(good("", others, &[]).warnings, [""; 0], "{others:?}");
     }
 }

@@ -50,7 +50,10 @@ impl Api {
             let entities = self.list(&format!("/{path}?size=1000")).await?;
             // Every Kong has services; other servers, such as Kong's proxy port, answer 404 to all.
             let Some(entities) = entities.or_else(|| (member != "services").then(Vec::new)) else {
-                return Err(format!("{}/{path}: status 404: name the Admin API of a running Kong", self.base));
+                return Err(format!(
+                    "{}/{path}: status 404: name the Admin API of a running Kong",
+                    self.base
+                ));
             };
             if !entities.is_empty() {
                 document.insert(member.to_owned(), entities.into());
@@ -59,7 +62,8 @@ impl Api {
         let ids: Vec<_> = ids(document.get("upstreams"));
         let mut targets = Vec::new();
         for id in ids {
-            targets.extend(self.list(&format!("/upstreams/{id}/targets?size=1000")).await?.unwrap_or_default());
+            targets
+                .extend(self.list(&format!("/upstreams/{id}/targets?size=1000")).await?.unwrap_or_default());
         }
         if !targets.is_empty() {
             document.insert("targets".to_owned(), targets.into());
