@@ -82,7 +82,7 @@ struct User {
 
 impl User {
     /// The user that root is to continue as; none for others. One that is asked for must exist, because the node would
-    /// stay root without it. Kong has `nobody` as none.
+    /// stay root without it, unless it is the name that stands for none in Kong.
     fn to_become(setting: &str, is_given: bool) -> Result<Option<User>, String> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
