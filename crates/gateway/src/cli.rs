@@ -379,6 +379,7 @@ impl SettingsArgs {
             kong_conf: self.conf.or_else(|| settings::default_kong_conf().filter(|_| no_file)),
             file: self.settings,
             as_kong: program == Program::Kong,
+            without_secrets: false,
         }
     }
 

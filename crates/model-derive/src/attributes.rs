@@ -42,7 +42,9 @@ impl FieldAttributes {
             return Ok(());
         }
         let member = match name.to_string().as_str() {
-            "set" | "secret" | "referenceable" | "auto" | "unique" | "not_null" => quote!(#name: true),
+            "set" | "secret" | "referenceable" | "literal" | "auto" | "unique" | "not_null" => {
+                quote!(#name: true)
+            }
             "extension" => {
                 self.extension = true;
                 quote!(extension: true)

@@ -21,7 +21,8 @@ pub(super) fn docker_start(args: PrepareArgs, context: &Context) -> Result<ExitC
     let folder = make_ready(&loaded.settings, context)?;
     link_logs(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     // The root of the file system is not a node's own folder.
-    let user = User::to_become(&loaded.settings.nginx_user).filter(|_| folder.parent().is_some());
+    let is_given = loaded.given.contains(&"nginx_user");
+    let user = User::to_become(&loaded.settings.nginx_user, is_given)?.filter(|_| folder.parent().is_some());
     let Some(user) = user else {
         return serve(loaded, context, |_| Ok(()));
     };
@@ -80,13 +81,19 @@ struct User {
 }
 
 impl User {
-    /// The user that root is to continue as; none for others, and if the system does not have it.
-    fn to_become(setting: &str) -> Option<User> {
+    /// The user that root is to continue as; none for others. One that is asked for must exist, because the node would
+    /// stay root without it, unless it is the name that stands for none in Kong.
+    fn to_become(setting: &str, is_given: bool) -> Result<Option<User>, String> {
         if !rustix::process::geteuid().is_root() {
-            return None;
+            return Ok(None);
         }
         let file = |path| fs::read_to_string(path).unwrap_or_default();
-        User::named(setting, &file("/etc/passwd"), &file("/etc/group")).filter(|user| user.uid != 0)
+        match User::named(setting, &file("/etc/passwd"), &file("/etc/group")) {
+            None if is_given && !matches!(setting.trim(), "" | "nobody" | "nobody nobody") => Err(format!(
+                "nginx_user: the system has no user or no group of `{setting}`: name one that it has, or leave it out"
+            )),
+            user => Ok(user.filter(|user| user.uid != 0)),
+        }
     }
 
     /// Finds `USER` or `USER GROUP` in the system's files.

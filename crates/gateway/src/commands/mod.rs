@@ -17,7 +17,7 @@ pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::Definitions;
-use crate::settings::{self, Loaded};
+use crate::settings::{self, Loaded, Sources};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugins::KONG_VERSION;
@@ -69,7 +69,15 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
 impl Context {
     /// Reads the settings.
     fn load(&self, args: SettingsArgs) -> Result<Loaded, String> {
-        let sources = args.sources(self.program);
+        self.load_from(args.sources(self.program))
+    }
+
+    /// The same, for a node that runs already. No vault is asked, because the node must stop without one too.
+    fn load_of_running(&self, args: SettingsArgs) -> Result<Loaded, String> {
+        self.load_from(Sources { without_secrets: true, ..args.sources(self.program) })
+    }
+
+    fn load_from(&self, sources: Sources) -> Result<Loaded, String> {
         let files = [&sources.kong_conf, &sources.file];
         files.into_iter().flatten().for_each(|file| self.say(1, &format!("reading {}", file.display())));
         let loaded = settings::load(sources)

@@ -56,7 +56,7 @@ pub(super) fn reload(args: ReloadArgs, context: &Context) -> Result<ExitCode, St
 
 /// Reports whether a node serves.
 pub(super) fn health(args: NodeArgs, context: &Context) -> Result<ExitCode, String> {
-    let folder = folder(&context.load(args.into())?.settings)?;
+    let folder = folder(&context.load_of_running(args.into())?.settings)?;
     let product = context.program.product();
     exists(&folder)?;
     match command_socket::ask(&folder, Request::Health) {
@@ -72,7 +72,7 @@ pub(super) fn health(args: NodeArgs, context: &Context) -> Result<ExitCode, Stri
 }
 
 fn ask(args: NodeArgs, request: Request, context: &Context) -> Result<Reply, String> {
-    let folder = folder(&context.load(args.into())?.settings)?;
+    let folder = folder(&context.load_of_running(args.into())?.settings)?;
     command_socket::ask(&folder, request).map_err(|error| {
         let socket = prefix::socket(&folder);
         match error {

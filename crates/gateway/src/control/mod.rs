@@ -167,13 +167,21 @@ impl Control {
             return Err(vec![format!("{}: {reason}", source.origin)]);
         }
         let vaults = self.plane.compiler.retained.get::<Vaults>();
-        let read = move || {
-            vaults.rotate();
-            configuration::read(&source)
+        let read = move || (vaults.rotate(), configuration::read(&source));
+        let read = spawn_low_priority("weir-reload", read).await;
+        let (rotated, read) = read.unwrap_or_else(|error| (false, Err(vec![error.to_string()])));
+        let published = match read {
+            Ok(read) => self.declare(read).await,
+            Err(errors) => Err(errors),
         };
-        let read = spawn_low_priority("weir-reload", read)
-            .await
-            .unwrap_or_else(|error| Err(vec![error.to_string()]))?;
+        // The rotation finds nothing new in secrets that were read here.
+        if rotated && published.is_err() {
+            self.registry.refresh().await;
+        }
+        published
+    }
+
+    async fn declare(&self, read: Configuration) -> Result<Published, Vec<String>> {
         let declared = self.registry.declare(read.document.clone(), read.hash.clone()).await;
         declared.map_err(|errors| read.compile_errors(&self.source.origin, &errors))?;
         Ok(self.published(read))

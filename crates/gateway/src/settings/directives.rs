@@ -35,6 +35,10 @@ const PROTECTING: &[(&str, &str)] = &[
     ("auth_basic*", "use the plugin basic-auth; for the Admin API admin_auth"),
     ("auth_request*", "use the plugin forward-auth"),
     ("auth_jwt*", "use the plugin jwt"),
+    ("auth_*", "use a plugin of authentication; for the Admin API admin_auth"),
+    ("access_by_lua*", "use a plugin"),
+    ("rewrite_by_lua*", "use a plugin"),
+    ("modsecurity*", "run the firewall before the gateway"),
     ("limit_req*", "use the plugin rate-limiting"),
     ("limit_conn*", "use the plugin rate-limiting"),
     ("limit_except", "name the methods of routes"),
@@ -42,9 +46,17 @@ const PROTECTING: &[(&str, &str)] = &[
     ("valid_referers", "use a route that names the header"),
     ("ssl_verify_client", "use the plugin mtls-auth; for the Admin API admin_ssl_client_ca"),
     ("ssl_client_certificate", "use the plugin mtls-auth; for the Admin API admin_ssl_client_ca"),
+    ("ssl_reject_handshake", "clients without a known server name get the default certificate: leave it out"),
     ("ssl_crl", "revocation lists are not read: leave out the authority"),
+    ("lua_ssl_crl", "revocation lists are not read: name authorities by lua_ssl_trusted_certificate"),
     ("ssl_ocsp", "clients' certificates are not checked for revocation: leave it out"),
     ("proxy_ssl_crl", "revocation lists are not read: name authorities by proxy_ssl_trusted_certificate"),
+    ("grpc_ssl_crl", "revocation lists are not read: name authorities by proxy_ssl_trusted_certificate"),
+    ("grpc_ssl_verify", "write proxy_ssl_verify, which holds for gRPC too"),
+    ("grpc_ssl_trusted_certificate", "write proxy_ssl_trusted_certificate, which holds for gRPC too"),
+    // Of blocks that have no setting for them.
+    ("proxy_ssl_verify", "write proxy_ssl_verify, or stream_proxy_ssl_verify"),
+    ("proxy_ssl_trusted_certificate", "write proxy_ssl_trusted_certificate"),
 ];
 
 const BUFFERS: &str =
@@ -152,10 +164,17 @@ pub(super) fn advice(name: &str, value: &str) -> Option<Advice> {
     Some(Advice::Ignored(find(IGNORED).unwrap_or("is ignored: there is no such directive here")))
 }
 
-fn directive(name: &str) -> Option<&str> {
+/// The directive that a setting injects.
+pub(super) fn directive(name: &str) -> Option<&str> {
+    in_block(name).map(|(_, directive)| directive)
+}
+
+/// The same, behind its block.
+pub(super) fn in_block(name: &str) -> Option<(&'static str, &str)> {
     let injected = name.strip_prefix("nginx_")?;
-    let rest = BLOCKS.iter().find_map(|block| injected.strip_prefix(block)?.strip_prefix('_'));
-    rest.filter(|directive| !directive.is_empty())
+    let parts =
+        BLOCKS.iter().find_map(|block| Some((*block, injected.strip_prefix(block)?.strip_prefix('_')?)));
+    parts.filter(|(_, directive)| !directive.is_empty())
 }
 
 fn is_named(directive: &str, pattern: &str) -> bool {
@@ -189,6 +208,11 @@ mod tests {
         let advice = |name| advice(name, "all");
         assert!(matches!(advice("nginx_admin_deny"), Some(Advice::Protects(_))));
         assert!(matches!(advice("nginx_http_limit_req_zone"), Some(Advice::Protects(_))));
+        assert!(matches!(advice("nginx_proxy_grpc_ssl_verify"), Some(Advice::Protects(_))));
+        assert!(matches!(advice("nginx_location_proxy_ssl_verify"), Some(Advice::Protects(_))));
+        assert!(matches!(advice("nginx_proxy_auth_ldap"), Some(Advice::Protects(_))));
+        assert!(matches!(advice("nginx_http_lua_ssl_crl"), Some(Advice::Protects(_))));
+        assert!(matches!(advice("nginx_http_lua_shared_dict"), Some(Advice::Ignored(_))));
         assert!(matches!(advice("nginx_proxy_gzip"), Some(Advice::Ignored(_))));
         assert!(matches!(super::advice("nginx_proxy_auth_basic", "off"), Some(Advice::Ignored(_))));
         assert_eq!(advice("nginx_daemon"), None);

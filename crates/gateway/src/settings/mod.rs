@@ -48,6 +48,8 @@ pub(crate) struct Sources {
     pub(crate) kong_conf: Option<PathBuf>,
     /// Whether Kong's assumptions count where nothing is said.
     pub(crate) as_kong: bool,
+    /// Whether references to secrets count as absent, so that no vault is asked.
+    pub(crate) without_secrets: bool,
 }
 
 /// A flag that gives a setting its value.
@@ -93,7 +95,10 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     }
     // References are shown, and not what they lead to.
     let shown = TABLE.iter().map(|it| (it.name.to_owned(), given.shown(it))).collect();
-    vaults::resolve(&mut given, &mut problems);
+    match sources.without_secrets && !given.refers("prefix") {
+        true => given.leave_out_references(),
+        false => vaults::resolve(&mut given, &mut problems),
+    }
     let mut settings = Settings::read(&given, &mut problems);
     if let Some(settings) = &mut settings {
         if given.is_directive("ssl_ciphers") {
@@ -179,6 +184,8 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     warnings.extend(unread(settings));
     warnings.extend(short_of_memory(settings));
     check_ciphers(settings, given, problems, warnings);
+    check_protocols(settings, given, problems);
+    problems.extend(given.contradictions());
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
@@ -239,6 +246,20 @@ fn check_ciphers(
             ciphers.left_out.join(", ")
         ));
     }
+}
+
+/// Checks that no listener speaks a version of TLS that its own directive leaves out.
+fn check_protocols(settings: &Settings, given: &Given, problems: &mut Vec<Problem>) {
+    if !settings.ssl_protocols.v1_2 || settings.ssl_cipher_suite == CipherSuite::Modern {
+        return;
+    }
+    let with_tls = |listeners: &[Listen]| listeners.iter().any(|listen| listen.ssl);
+    problems.extend(given.too_many_protocols(|block| match block {
+        "stream" | "sproxy" => with_tls(&settings.stream_listen.0),
+        "admin" => with_tls(&settings.admin_listen.0),
+        "status" => with_tls(&settings.status_listen.0),
+        _ => false,
+    }));
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
-use super::directives::{Advice, advice};
+use super::directives::{Advice, advice, directive, in_block};
 use super::kong_conf;
 use super::table::{Declaration, TABLE};
 use super::value::{SECRET, Value};
@@ -68,6 +68,10 @@ pub(crate) struct Given {
     values: BTreeMap<&'static str, GivenValue>,
     /// The settings whose values came from vaults, which no message repeats.
     resolved: BTreeSet<&'static str>,
+    /// Whether references count as absent.
+    without_references: bool,
+    /// What is given by the names of nginx directives.
+    directives: BTreeMap<String, (String, Origin)>,
 }
 
 /// A value as it was given.
@@ -75,8 +79,8 @@ pub(crate) struct Given {
 struct GivenValue {
     text: String,
     origin: Origin,
-    /// Whether it was given by the name of an nginx directive.
-    is_directive: bool,
+    /// The block of nginx, if it was given by the name of a directive.
+    block: Option<&'static str>,
 }
 
 /// A setting as an environment variable gives it.
@@ -92,15 +96,22 @@ struct Variable<'e> {
 impl Given {
     /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
-        let Some(declaration) = declaration(name) else { return false };
-        let is_directive = name != declaration.name && name.starts_with("nginx_");
-        self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, is_directive });
+        let block = in_block(name).map(|(block, _)| block);
+        if block.is_some() {
+            self.directives.insert(name.to_owned(), (text.to_owned(), origin.clone()));
+        }
+        let Some(declaration) = declaration(name) else { return directive(name) == Some("ssl_protocols") };
+        let before = self.values.get(declaration.name).and_then(|before| before.block);
+        // What an inner block says counts.
+        if !(before.is_some_and(is_inner) && block.is_some_and(|block| !is_inner(block))) {
+            self.values.insert(declaration.name, GivenValue { text: text.to_owned(), origin, block });
+        }
         true
     }
 
     /// Sets a value that counts if none is given.
     pub(super) fn assume(&mut self, name: &'static str, text: &str) {
-        let assumed = GivenValue { text: text.to_owned(), origin: Origin::Default, is_directive: false };
+        let assumed = GivenValue { text: text.to_owned(), origin: Origin::Default, block: None };
         self.values.entry(name).or_insert(assumed);
     }
 
@@ -145,7 +156,7 @@ impl Given {
                 problems.push(Problem { origin, message });
                 continue;
             };
-            if text.is_empty() || self.give(&name, &text, origin.clone()) {
+            if text.is_empty() || is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
                 continue;
             }
             match ignored(&name, &text) {
@@ -167,7 +178,7 @@ impl Given {
         let mut warnings = Vec::new();
         for Variable { variable, name, text } in with_prefix(environment, "KONG_", problems) {
             let origin = Origin::Environment(variable.to_owned());
-            if self.give(&name, &text, origin.clone()) {
+            if is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
                 continue;
             }
             match ignored(&name, &text) {
@@ -212,7 +223,7 @@ impl Given {
     pub(super) fn only(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Given {
         let wanted = self.values.iter().filter(|(name, given)| is_wanted(name, &given.text));
         let values = wanted.map(|(name, value)| (*name, value.clone())).collect();
-        Given { values, resolved: BTreeSet::new() }
+        Given { values, ..Given::default() }
     }
 
     /// Puts secrets in the place of references to them; one that leads to none adds a problem.
@@ -239,6 +250,16 @@ impl Given {
         }
     }
 
+    /// Whether the value of a setting is a reference.
+    pub(super) fn refers(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|given| is_reference(&given.text))
+    }
+
+    /// From now on, settings whose values are references have their defaults.
+    pub(super) fn leave_out_references(&mut self) {
+        self.without_references = true;
+    }
+
     /// Reads the value of a setting; one that cannot be read adds a problem.
     pub(super) fn value<T: Value>(
         &self,
@@ -246,7 +267,8 @@ impl Given {
         default: &str,
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let text = self.values.get(name).map_or(default, |given| &given.text);
+        let given = self.values.get(name).filter(|_| !(self.without_references && self.refers(name)));
+        let text = given.map_or(default, |given| &given.text);
         match T::read(text) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -272,9 +294,51 @@ impl Given {
         self.values.get(name).map_or(Origin::Default, |given| given.origin.clone())
     }
 
+    /// Problems with listeners that are to speak TLS 1.3 alone, while all with TLS speak 1.2 too. `speaks_tls` says of a
+    /// block of nginx whether its listeners speak TLS.
+    pub(super) fn too_many_protocols(&self, speaks_tls: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let is_narrower = |(name, (text, _)): &(&String, &(String, Origin))| {
+            let block = in_block(name).map(|(block, _)| block);
+            !text.split_whitespace().any(|version| version == "TLSv1.2") && block.is_some_and(&speaks_tls)
+        };
+        let of_others =
+            |name: &String| directive(name) == Some("ssl_protocols") && declaration(name).is_none();
+        let narrower = self.directives.iter().filter(|(name, _)| of_others(name)).filter(is_narrower);
+        let problem = |(name, (_, origin)): (&String, &(String, Origin))| Problem {
+            origin: origin.clone(),
+            message: format!(
+                "{name}: TLS 1.2 is offered too: write ssl_protocols, which holds for all listeners"
+            ),
+        };
+        narrower.map(problem).collect()
+    }
+
     /// Whether the value of a setting was given by the name of an nginx directive.
     pub(super) fn is_directive(&self, name: &str) -> bool {
-        self.values.get(name).is_some_and(|given| given.is_directive)
+        self.values.get(name).is_some_and(|given| given.block.is_some())
+    }
+
+    /// Problems with directives that stand for one setting, but say something else for requests than for streams.
+    pub(super) fn contradictions(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, (text, origin)) in self.directives.iter().filter(|(name, _)| is_of_streams(name)) {
+            let Some(setting) = declaration(name).map(|it| it.name).filter(|name| self.is_directive(name))
+            else {
+                continue;
+            };
+            let differs = |(other, (value, _)): &(&String, &(String, Origin))| {
+                !is_of_streams(other)
+                    && declaration(other).is_some_and(|it| it.name == setting)
+                    && value != text
+            };
+            if let Some((other, _)) = self.directives.iter().find(differs) {
+                let message = format!(
+                    "{name}: {other} has another value, but {setting} holds for requests and streams: write the same"
+                );
+                problems.push(Problem { origin: origin.clone(), message });
+            }
+        }
+        problems
     }
 
     /// Whether a setting was given a value.
@@ -286,6 +350,19 @@ impl Given {
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.values.keys().copied().collect()
     }
+}
+
+fn is_inner(block: &str) -> bool {
+    matches!(block, "proxy" | "sproxy")
+}
+
+fn is_of_streams(directive: &str) -> bool {
+    in_block(directive).is_some_and(|(block, _)| matches!(block, "stream" | "sproxy"))
+}
+
+/// Whether a directive is left out, as Kong has it with this value.
+fn is_left_out(name: &str, text: &str) -> bool {
+    directive(name).is_some() && text.trim() == "NONE"
 }
 
 /// Why a setting of Kong's is ignored; an error if the node must not start without it.
@@ -339,6 +416,8 @@ fn with_prefix<'e>(
     for (variable, value) in given {
         let Some(name) = variable.strip_prefix(prefix).map(str::to_lowercase) else { continue };
         let of_file = name.strip_suffix("_file").filter(|of| declaration(of).is_some());
+        // A setting may have such a name itself.
+        let of_file = of_file.filter(|_| declaration(&name).is_none());
         let read = match of_file {
             None => Ok((name.clone(), Cow::Borrowed(value.as_str()))),
             Some(of) => value_of_file(environment, variable, value).map(|text| (of.to_owned(), text.into())),

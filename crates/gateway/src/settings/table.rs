@@ -122,8 +122,8 @@ settings! {
     /// Whether `weir start` returns once the node serves, which then runs in the background. `weir run` and
     /// `weir docker-start` always stay in the foreground.
     nginx_daemon: bool = "on" | "nginx_main_daemon";
-    /// The user, and the group behind a space, that `weir docker-start` continues as if it is started by root. A user that
-    /// the system does not have changes nothing.
+    /// The user, and the group behind a space, that `weir docker-start` continues as if it is started by root. Without a
+    /// value, a system that does not have this user changes nothing.
     nginx_user: String = "kong kong" | "nginx_main_user";
     /// How many files the process may open; `auto` is as many as the system allows (`ulimit -Hn`).
     worker_rlimit_nofile: AutoOr = "auto" | "nginx_main_worker_rlimit_nofile";

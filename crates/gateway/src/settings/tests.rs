@@ -110,6 +110,14 @@ fn an_empty_variable_counts_as_absent() {
 }
 
 #[test]
+fn a_setting_whose_name_ends_as_that_of_a_file_is_not_read_from_one() {
+    let file = ("KONG_VAULT_HCV_APPROLE_SECRET_ID_FILE", "/not/there/yet");
+    let settings = good("", &[file], &[]).settings;
+    assert_eq!(settings.vault_hcv_approle_secret_id_file.as_deref(), Some("/not/there/yet"));
+    assert_eq!(settings.vault_hcv_approle_secret_id, None);
+}
+
+#[test]
 fn all_problems_come_at_once_and_say_where() {
     let problems = bad(
         "workers = 2\nadmin_lisen = 'off'\n\n[database]\nname = 1",
@@ -206,6 +214,49 @@ fn ciphers_given_as_a_directive_are_offered() {
     assert_eq!((settings.ssl_cipher_suite, warnings), (CipherSuite::Custom, Vec::new()));
     let plain = good("ssl_ciphers = 'ECDHE-RSA-AES256-GCM-SHA384'", &[], &[]);
     assert_eq!(plain.settings.ssl_cipher_suite, CipherSuite::Intermediate);
+}
+
+#[test]
+fn no_listener_speaks_a_version_of_tls_that_its_directive_leaves_out() {
+    let (stream, admin) =
+        (("KONG_STREAM_LISTEN", "127.0.0.1:0 ssl"), ("KONG_NGINX_ADMIN_SSL_PROTOCOLS", "TLSv1.3"));
+    let narrow = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.3");
+    let problems = bad("", &[stream, narrow, admin], &[]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].contains("KONG_NGINX_STREAM_SSL_PROTOCOLS: ")
+            && problems[0].contains("write ssl_protocols")
+    );
+    let both = ("KONG_NGINX_STREAM_SSL_PROTOCOLS", "TLSv1.2 TLSv1.3");
+    for others in
+        [&[narrow][..], &[stream, both], &[stream, narrow, ("KONG_NGINX_HTTP_SSL_PROTOCOLS", "TLSv1.3")]]
+    {
+        assert_eq!(good("", others, &[]).warnings, [""; 0], "{others:?}");
+    }
+}
+
+#[test]
+fn directives_of_requests_and_streams_do_not_contradict() {
+    let requests = ("KONG_NGINX_PROXY_PROXY_SSL_VERIFY_DEPTH", "1");
+    let streams = |depth| ("KONG_NGINX_SPROXY_PROXY_SSL_VERIFY_DEPTH", depth);
+    let problems = bad("", &[requests, streams("2")], &[]);
+    assert!(problems.len() == 1 && problems[0].contains("write the same"), "{problems:?}");
+    assert_eq!(good("", &[requests, streams("1")], &[]).settings.proxy_ssl_verify_depth, Some(1));
+}
+
+#[test]
+fn the_directive_of_an_inner_block_counts() {
+    let inner = ("KONG_NGINX_PROXY_CLIENT_MAX_BODY_SIZE", "1k");
+    let outer = ("KONG_NGINX_HTTP_CLIENT_MAX_BODY_SIZE", "2k");
+    assert_eq!(good("", &[outer, inner], &[]).settings.client_max_body_size.0, 1024);
+}
+
+#[test]
+fn a_directive_that_is_none_is_left_out() {
+    let none = [("KONG_NGINX_HTTP_SSL_PROTOCOLS", "NONE"), ("KONG_NGINX_PROXY_ALLOW", "NONE")];
+    let Loaded { settings, warnings, .. } = good("", &none, &[]);
+    assert!(settings.ssl_protocols.v1_2 && settings.ssl_protocols.v1_3);
+    assert_eq!(warnings, [""; 0]);
 }
 
 #[test]

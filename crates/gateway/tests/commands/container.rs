@@ -47,6 +47,14 @@ fn root_continues_as_the_user_of_the_settings() {
 }
 
 #[test]
+fn root_does_not_continue_as_root_where_a_user_is_asked_for() {
+    if rustix::process::geteuid().is_root() {
+        let kong = Kong::declared(EMPTY).with("KONG_NGINX_USER", "no-such-user");
+        kong.run(&["kong", "docker-start"]).expect(1, "", "nginx_user: the system has no user");
+    }
+}
+
+#[test]
 fn values_are_read_from_the_files_that_variables_name() {
     let kong = Kong::bare();
     fs::write(kong.path("level"), "loud\n").unwrap();

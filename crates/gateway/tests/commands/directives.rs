@@ -37,6 +37,7 @@ fn what_protects_keeps_the_node_from_starting() {
         ("KONG_NGINX_ADMIN_AUTH_BASIC", "\"closed\"", "for the Admin API admin_auth"),
         ("KONG_NGINX_PROXY_SSL_VERIFY_CLIENT", "on", "use the plugin mtls-auth"),
         ("KONG_NGINX_PROXY_PROXY_SSL_CRL", "/crl.pem", "revocation lists are not read"),
+        ("KONG_NGINX_PROXY_GRPC_SSL_VERIFY", "on", "write proxy_ssl_verify"),
         ("KONG_NGINX_HTTP_LIMIT_REQ", "zone=one", "use the plugin rate-limiting"),
     ] {
         let (status, said) = Gateway::builder(EMPTY).env(variable, value).fail();

@@ -171,6 +171,19 @@ fn a_reload_reads_secrets_again() {
 }
 
 #[test]
+fn secrets_that_a_failed_reload_has_read_are_used() {
+    let (collector, folder) = (Collector::start(), tempfile::tempdir().unwrap());
+    let document = document(&collector.plugin("{vault://file/secret}"), json!([]));
+    let directory = folder.path().display().to_string();
+    let gateway = Gateway::builder(&document).set("vault_file_directory", &directory).start();
+    assert_eq!(collector.header(&gateway), "");
+    std::fs::write(folder.path().join("secret"), "hunter2").unwrap();
+    let reload = gateway.reload("nonsense");
+    assert!(!reload.status.success(), "{reload:?}");
+    collector.expect(&gateway, "hunter2");
+}
+
+#[test]
 fn vaults_in_a_database_are_used_at_once() {
     let (collector, folder) = (Collector::start(), tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("my-secret"), "hunter4").unwrap();

@@ -1,5 +1,5 @@
 //! Settings that refer to secrets.
-use crate::harness::{Gateway, Upstream, one_route};
+use crate::harness::{Gateway, Upstream, one_route, weir};
 
 #[test]
 fn settings_come_from_vaults() {
@@ -46,4 +46,18 @@ fn a_node_does_not_start_without_the_secrets_of_its_settings() {
         assert_eq!(status.code(), Some(1), "{name}");
         assert!(log.contains(expected) && !log.contains("hunter2"), "{name}: {log}");
     }
+}
+
+#[test]
+fn a_node_that_runs_is_found_without_its_secrets() {
+    let gateway = Gateway::empty().start();
+    let ask = |prefix: &str| {
+        let mut command = weir();
+        command.env("KONG_PG_PASSWORD", "{vault://env/none}").env("KONG_PG_PORT", "{vault://env/none}");
+        command.args(["health", "--prefix", prefix]).output().unwrap()
+    };
+    let found = ask(&gateway.prefix().display().to_string());
+    assert!(found.status.success(), "{found:?}");
+    let needed = ask("{vault://env/none}");
+    assert!(String::from_utf8_lossy(&needed.stderr).contains("prefix: failed to dereference"), "{needed:?}");
 }

@@ -129,6 +129,8 @@ pub struct FieldSchema {
     /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret. Ask
     /// [`takes_references`](Self::takes_references).
     pub referenceable: bool,
+    /// A reference to a secret is taken as it is written, although the value is secret.
+    pub literal: bool,
     /// Filled in when not given.
     pub auto: bool,
     /// No two entities of a kind may have the same value.
@@ -170,6 +172,7 @@ impl FieldSchema {
             hint: None,
             secret: false,
             referenceable: false,
+            literal: false,
             auto: false,
             unique: false,
             foreign: None,
@@ -187,7 +190,7 @@ impl FieldSchema {
 
     /// Whether a reference to a secret that a vault keeps may stand in its place.
     pub fn takes_references(&self) -> bool {
-        self.secret || self.referenceable
+        self.referenceable || self.secret && !self.literal
     }
 
     /// The rules as they hold for the elements of this list, or the values of this map.

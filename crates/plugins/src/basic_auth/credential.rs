@@ -15,7 +15,7 @@ pub(super) struct BasicAuthCredential {
     pub consumer: Uuid,
     #[field(unique)]
     pub username: String,
-    #[field(secret)]
+    #[field(secret, literal)]
     pub password: String,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,

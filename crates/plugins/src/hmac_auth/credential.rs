@@ -14,7 +14,7 @@ pub(super) struct HmacAuthCredential {
     #[field(unique)]
     pub username: String,
     /// The secret; generated if not given.
-    #[field(auto, secret)]
+    #[field(auto, secret, literal)]
     pub secret: String,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,

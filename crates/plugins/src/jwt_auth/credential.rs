@@ -16,7 +16,7 @@ pub(super) struct JwtAuthCredential {
     #[field(unique)]
     pub key: String,
     /// The secret of an HS algorithm.
-    #[field(secret)]
+    #[field(secret, literal)]
     pub secret: Option<String>,
     /// Whether `secret` is base64.
     #[field(default = false)]

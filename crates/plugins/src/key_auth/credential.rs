@@ -11,7 +11,7 @@ pub(super) struct KeyAuthCredential {
     #[field(foreign = "consumers")]
     pub consumer: Uuid,
     /// The key; generated if not given.
-    #[field(auto, unique, secret)]
+    #[field(auto, unique, secret, literal)]
     pub key: String,
     /// For how many seconds the key is valid.
     #[field(between = [0, 100_000_000])]
