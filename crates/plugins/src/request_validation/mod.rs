@@ -126,7 +126,15 @@ impl RequestValidation {
 fn headers(exchange: &Exchange) -> Json {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = exchange.request.headers.iter();
-    members(fields.map(|field| (text(field.name).to_ascii_lowercase(), Json::from(text(field.value)))))
+    let mut found =
+        members(fields.map(|field| (text(field.name).to_ascii_lowercase(), Json::from(text(field.value)))));
+    // In HTTP/2, browsers write one line for each.
+    let lines = found.get("cookie").and_then(Json::as_array);
+    let cookies = lines.map(|lines| lines.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("; "));
+    if let Some(cookies) = cookies {
+        found["cookie"] = cookies.into();
+    }
+    found
 }
 
 /// The members of an object; several of one name are a list, as in OpenResty.
@@ -174,8 +182,10 @@ mod tests {
 
     #[test]
     fn several_values_of_one_name_are_a_list() {
-        let exchange = Gateway::new(&[]).exchange("GET /\nX-A: 1\nx-a: 2\nX-A: 3\nX-B: 4");
+        let exchange =
+            Gateway::new(&[]).exchange("GET /\nX-A: 1\nx-a: 2\nX-A: 3\nX-B: 4\nCookie: a=1\nCookie: b=2");
         let found = headers(&exchange);
         assert_eq!((&found["x-a"], &found["x-b"]), (&json!(["1", "2", "3"]), &json!("4")));
+        assert_eq!(found["cookie"], "a=1; b=2");
     }
 }
