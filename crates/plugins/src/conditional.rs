@@ -20,6 +20,12 @@ pub(crate) fn read<P: Plugin>(node: &Node<'_>, reader: &mut Reader<'_>) -> Optio
         read_record::<P::Config>(node, &RecordContext::NONE, reader).map(|config| config.to_value())
     };
     let Some(meta) = node.get(META) else { return plain(node, reader) };
+    if let Value::Map(members) = &meta.value
+        && let Some(other) = members.iter().find(|member| member.key != FILTER)
+    {
+        reader.report(other.node.at, format!("'{META}.{}' is not available: expected '{FILTER}'", other.key));
+        return None;
+    }
     let filter = meta.get(FILTER).map(Node::to_json).unwrap_or_default();
     if let Err(message) = Expression::parse(&filter) {
         reader.report(meta.at, format!("failed to validate the '{META}.{FILTER}' expression: {message}"));

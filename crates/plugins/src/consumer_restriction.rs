@@ -105,11 +105,12 @@ impl Hooks for ConsumerRestriction {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let kind = &self.config.r#type;
-        let Some(name) = self.name(exchange) else {
+        let names = self.names(exchange);
+        if names.is_empty() {
             let message = format!("The request is rejected, please check the {kind} for this request");
             return Flow::Respond(LocalResponse::message(401, &message));
-        };
-        if self.admits(&name, exchange.request.method_str()) {
+        }
+        if self.admits(&names, exchange.request.method_str()) {
             return Flow::Continue;
         }
         let message = self.config.rejected_msg.clone();
@@ -119,28 +120,36 @@ impl Hooks for ConsumerRestriction {
 }
 
 impl ConsumerRestriction {
-    /// What the lists would call the request.
-    fn name<'e>(&'e self, exchange: &'e Exchange) -> Option<Cow<'e, str>> {
-        match self.config.r#type.as_str() {
-            "consumer_name" => exchange.consumer()?.entity.username.as_deref().map(Cow::Borrowed),
+    /// What the lists would call the request: a consumer may be in several groups.
+    fn names<'e>(&'e self, exchange: &'e Exchange) -> Vec<Cow<'e, str>> {
+        let consumer = exchange.consumer().map(|consumer| &consumer.entity);
+        let name = match self.config.r#type.as_str() {
+            "consumer_name" => consumer.and_then(|consumer| consumer.username.as_deref()).map(Cow::Borrowed),
             "consumer_group_id" => {
-                let consumer = exchange.consumer()?.entity.id;
-                let at = self.groups.partition_point(|(id, _)| *id < consumer);
-                let (id, name) = self.groups.get(at)?;
-                (*id == consumer).then_some(Cow::Borrowed(name))
+                return consumer.map_or(Vec::new(), |consumer| self.groups_of(consumer.id));
             }
             "service_id" => service_id(exchange),
             _ => route_id(exchange),
-        }
+        };
+        name.into_iter().collect()
     }
 
-    fn admits(&self, name: &str, method: &str) -> bool {
+    fn groups_of(&self, consumer: Uuid) -> Vec<Cow<'_, str>> {
+        let first = self.groups.partition_point(|(id, _)| *id < consumer);
+        let own = self.groups[first..].iter().take_while(|(id, _)| *id == consumer);
+        own.map(|(_, name)| Cow::Borrowed(name.as_str())).collect()
+    }
+
+    /// Whether one of the names is allowed, and none denied.
+    fn admits(&self, names: &[Cow<'_, str>], method: &str) -> bool {
         let Config { whitelist, blacklist, allowed_by_methods, .. } = &self.config;
-        let is_in = |list: &Vec<String>| list.iter().any(|listed| listed == name);
+        let is_named = |listed: &String| names.iter().any(|name| *name == listed.as_str());
+        let is_in = |list: &Vec<String>| list.iter().any(is_named);
         if blacklist.as_ref().is_some_and(is_in) {
             return false;
         }
-        let may_use = |user: &User| user.user == name && user.methods.iter().any(|allowed| allowed == method);
+        let may_use =
+            |user: &User| is_named(&user.user) && user.methods.iter().any(|allowed| allowed == method);
         let by_method = allowed_by_methods.as_ref().map(|users| users.iter().any(may_use));
         match (whitelist.as_ref().map(is_in), by_method) {
             (None, None) => true,

@@ -117,7 +117,7 @@ impl Hooks for LimitReq {
             None => Flow::Respond(self.rejected.clone()),
             Some(excess) if self.nodelay || excess / self.rate < 0.001 => Flow::Continue,
             Some(excess) => {
-                let delay = Duration::from_secs_f64(excess / self.rate);
+                let delay = Duration::try_from_secs_f64(excess / self.rate).unwrap_or(Duration::MAX);
                 Flow::Wait(Box::pin(async move {
                     tokio::time::sleep(delay).await;
                     Box::new(|_: &mut Exchange| Flow::Continue) as Resume

@@ -11,11 +11,13 @@
 //!
 //! The copy has the method, path, query, headers and body that the upstream gets; with `path`, that path instead or, with
 //! `path_concat_mode: prefix`, before the request's. Requests never wait for it. A request whose body is too long to be held
-//! is not copied. A copy that gets no response within 60 seconds is given up.
+//! is not copied. A copy that gets no response within 60 seconds is given up. While 1024 copies, or 64 MiB of bodies, wait for
+//! that server, further requests are not copied.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_plugin::{
     Background, BuildContext, Bytes, Exchange, Flow, Hooks, HttpClient, Known, Phases, Plugin, Record,
     WantsBody,
@@ -49,9 +51,16 @@ fn origin(url: &str) -> Result<(), String> {
 /// How long a copy may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How many copies may wait for a response at once.
+const MAX_COPIES: usize = 1024;
+/// A body takes the room of another copy for so many bytes each.
+const BYTES_OF_COPY: usize = 64 * 1024;
+
 /// One configured instance.
 pub(super) struct ProxyMirror {
     config: Config,
+    /// What is left of [`MAX_COPIES`]: a server that is slow must not have ever more bodies held.
+    room: Arc<Semaphore>,
     client: HttpClient,
     background: Arc<Background>,
 }
@@ -64,7 +73,8 @@ impl Plugin for ProxyMirror {
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let client = HttpClient::new(build.tls_dialer(false, "proxy-mirror verifies no certificate")?);
-        Ok(Self { config, client, background: build.background() })
+        let room = Arc::new(Semaphore::new(MAX_COPIES));
+        Ok(Self { config, room, client, background: build.background() })
     }
 }
 
@@ -75,9 +85,11 @@ impl Hooks for ProxyMirror {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let is_sampled = self.config.sample_ratio >= 1.0 || fastrand::f64() < self.config.sample_ratio;
-        if let Some(copy) = is_sampled.then(|| self.copy(exchange)).flatten() {
+        let room = is_sampled.then(|| self.room_for(exchange)).flatten();
+        if let Some((room, copy)) = room.and_then(|room| Some((room, self.copy(exchange)?))) {
             let client = self.client.clone();
             self.background.spawn(async move {
+                let _room = room;
                 if let Err(error) = client.send(copy, TIMEOUT).await {
                     tracing::debug!("proxy-mirror: a copy got no response: {error}");
                 }
@@ -92,6 +104,13 @@ impl Hooks for ProxyMirror {
 }
 
 impl ProxyMirror {
+    /// Room for a copy of this request, if there is any left.
+    fn room_for(&self, exchange: &Exchange) -> Option<OwnedSemaphorePermit> {
+        let length = exchange.body().map_or(0, <[u8]>::len);
+        let copies = u32::try_from(1 + length / BYTES_OF_COPY).ok()?;
+        self.room.clone().try_acquire_many_owned(copies).ok()
+    }
+
     /// The copy of a request; none if its body is not held.
     fn copy(&self, exchange: &Exchange) -> Option<Request<Bytes>> {
         let body = match exchange.has_body() {

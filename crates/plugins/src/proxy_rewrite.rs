@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `uri` replaces the path. It may contain variables, such as `$arg_id`, `$http_x_tenant` and `$uri`, and a query, before
-//! which the request's own is not lost: it is added with `&`. Otherwise `regex_uri` applies: of its pairs, the first
+//! which the request's own is not lost: it is added with `&`. A `?` in the value of a variable is escaped in the path.
+//! Otherwise `regex_uri` applies: of its pairs, the first
 //! whose regex matches the path replaces what it matches, with `$1` for what the first group has matched. Regexes have
 //! no look-around and no backreferences.
 //!
@@ -69,7 +70,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
 
 /// One configured instance.
 pub(super) struct ProxyRewrite {
-    uri: Option<Template>,
+    uri: Option<(Template, Option<Template>)>,
     regex_uri: RegexUri,
     method: Option<String>,
     host: Option<String>,
@@ -85,7 +86,7 @@ impl Plugin for ProxyRewrite {
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self {
-            uri: config.uri.as_deref().map(Template::parse),
+            uri: config.uri.as_deref().map(path_and_query),
             regex_uri: RegexUri::read(config.regex_uri.as_ref())?,
             method: config.method,
             host: config.host,
@@ -116,15 +117,19 @@ impl Hooks for ProxyRewrite {
 impl ProxyRewrite {
     /// Replaces the path, and returns what the groups of the regex have matched.
     fn rewrite_uri(&self, exchange: &mut Exchange) -> Vec<String> {
-        if let Some(uri) = &self.uri {
-            let uri = String::from_utf8_lossy(&uri.render(exchange)).into_owned();
-            send_to(exchange, &uri);
+        if let Some((path, query)) = &self.uri {
+            let text = |template: &Template| String::from_utf8_lossy(&template.render(exchange)).into_owned();
+            // Else clients could begin a query there.
+            let path = text(path).replace('?', "%3F");
+            let query = query.as_ref().map(text);
+            send_to(exchange, &path, query.as_deref());
             return Vec::new();
         }
         let path = if self.is_raw { exchange.raw_path() } else { exchange.path() };
         match self.regex_uri.rewrite(path, exchange) {
             Some(rewritten) => {
-                send_to(exchange, &rewritten.uri);
+                let (path, query) = split(&rewritten.uri);
+                send_to(exchange, path, query);
                 rewritten.groups
             }
             None => {
@@ -138,14 +143,41 @@ impl ProxyRewrite {
     }
 }
 
-/// Asks the upstream for this path, and for its query before the request's.
-fn send_to(exchange: &mut Exchange, uri: &str) {
-    let Some((path, query)) = uri.split_once('?') else { return exchange.set_upstream_path(uri) };
+/// The path and the query of the field `uri`, each with its variables.
+fn path_and_query(uri: &str) -> (Template, Option<Template>) {
+    let (path, query) = split(uri);
+    (Template::parse(path), query.map(Template::parse))
+}
+
+fn split(uri: &str) -> (&str, Option<&str>) {
+    uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)))
+}
+
+/// Asks the upstream for this path, and for this query before the request's.
+fn send_to(exchange: &mut Exchange, path: &str, query: Option<&str>) {
     exchange.set_upstream_path(path);
+    let Some(query) = query else { return };
     let query = match exchange.query() {
         Some(own) if query.is_empty() => own.to_owned(),
         Some(own) => format!("{query}&{own}"),
         None => query.to_owned(),
     };
     exchange.set_query(query);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_plugin::testing::Gateway;
+
+    #[test]
+    fn a_value_begins_no_query() {
+        let mut exchange = Gateway::new(&[]).exchange("GET /a?id=1%3Fadmin%3D1");
+        let (path, query) = path_and_query("/users/$arg_id?from=b");
+        let path = String::from_utf8_lossy(&path.render(&exchange)).replace('?', "%3F");
+        let query = query.map(|query| String::from_utf8_lossy(&query.render(&exchange)).into_owned());
+        send_to(&mut exchange, &path, query.as_deref());
+        assert_eq!(exchange.upstream_path(), Some("/users/1%3Fadmin=1"));
+        assert_eq!(exchange.query(), Some("from=b&id=1%3Fadmin%3D1"));
+    }
 }

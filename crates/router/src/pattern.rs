@@ -165,9 +165,18 @@ impl Captures {
         own.and_then(|group| group.text.as_deref()).or_else(|| self.shadowed.as_ref()?.name(name))
     }
 
-    /// Puts these before those of a regex that matched before.
+    /// Puts these before those of a regex that matched before. Where both have the same groups they become one, so that a
+    /// client that repeats a header or an argument makes no long chain.
     pub(super) fn shadow(&mut self, before: Option<Box<Captures>>) {
-        self.shadowed = before;
+        let Some(mut before) = before else { return };
+        if !self.groups.iter().map(|group| &group.name).eq(before.groups.iter().map(|group| &group.name)) {
+            self.shadowed = Some(before);
+            return;
+        }
+        for (own, other) in self.groups.iter_mut().zip(before.groups.iter_mut()) {
+            own.text = own.text.take().or_else(|| other.text.take());
+        }
+        self.shadowed = before.shadowed.take();
     }
 
     /// Names and texts of all groups, the whole match first.

@@ -2,7 +2,8 @@
 //! APISIX's validator.
 
 use regex::Regex;
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use weir_plugin::Json;
 
 /// A schema, compiled.
@@ -10,6 +11,7 @@ use weir_plugin::Json;
 pub(super) struct Schema {
     types: Vec<String>,
     allowed: Option<Vec<Json>>,
+    exact: Option<Json>,
     properties: BTreeMap<String, Schema>,
     patterns: Vec<(Regex, Schema)>,
     /// What other members must be; none are allowed if there is no schema.
@@ -98,7 +100,7 @@ impl Schema {
         match keyword {
             "type" => self.types = if value.is_array() { texts(value)? } else { vec![text(value)?] },
             "enum" => self.allowed = Some(list(value)?.clone()),
-            "const" => self.allowed = Some(vec![value.clone()]),
+            "const" => self.exact = Some(value.clone()),
             "properties" => self.properties = members(value)?,
             "patternProperties" => {
                 let patterns = members(value)?.into_iter();
@@ -110,6 +112,7 @@ impl Schema {
             "required" => self.required = texts(value)?,
             "items" if value.is_array() => self.tuple = schemas(value)?,
             "items" => self.items = Some(boxed(value)?),
+            "additionalItems" if schema["items"].is_array() => self.items = Some(boxed(value)?),
             "uniqueItems" => self.unique = *value == Json::Bool(true),
             "pattern" => self.pattern = Some(regex(&text(value)?)?),
             "allOf" => self.all = schemas(value)?,
@@ -139,7 +142,9 @@ impl Schema {
             return Err("nothing is valid here".to_owned());
         }
         self.check_type(value)?;
-        if self.allowed.as_ref().is_some_and(|allowed| !allowed.iter().any(|one| is_same(one, value))) {
+        let is_allowed = |allowed: &[Json]| allowed.iter().any(|one| is_same(one, value));
+        let lists = [self.allowed.as_deref(), self.exact.as_ref().map(std::slice::from_ref)];
+        if !lists.into_iter().flatten().all(is_allowed) {
             return Err("matches none of the enum values".to_owned());
         }
         match value {
@@ -194,13 +199,13 @@ impl Schema {
         for (at, element) in elements.iter().enumerate() {
             let failed = |why| format!("failed to validate item {}: {why}", at + 1);
             of(at).map_or(Ok(()), |schema| schema.check(element)).map_err(failed)?;
-            let same = elements[..at].iter().position(|other| self.unique && is_same(other, element));
-            if let Some(first) = same {
-                let (first, second) = (first + 1, at + 1);
-                return Err(format!("expected unique items but items {first} and {second} are equal"));
-            }
         }
-        Ok(())
+        match self.unique.then(|| first_repeated(elements)).flatten() {
+            Some((first, second)) => {
+                Err(format!("expected unique items but items {first} and {second} are equal"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_text(&self, text: &str) -> Result<(), String> {
@@ -298,6 +303,33 @@ impl Range {
     }
 }
 
+/// What elements are distinguished by: numbers by their value.
+#[derive(PartialEq, Eq, Hash)]
+enum Distinct<'j> {
+    Number(u64),
+    Other(&'j Json),
+}
+
+/// The numbers, counted from 1, of the first element that is the same as one before it, and of that one. Clients choose how
+/// many elements there are, so that not each is compared with each.
+fn first_repeated(elements: &[Json]) -> Option<(usize, usize)> {
+    let mut seen = HashMap::new();
+    elements.iter().zip(1..).find_map(|(element, at)| {
+        let distinct = match element.as_f64() {
+            // -0 becomes 0.
+            Some(number) => Distinct::Number((number + 0.0).to_bits()),
+            None => Distinct::Other(element),
+        };
+        match seen.entry(distinct) {
+            Entry::Occupied(first) => Some((*first.get(), at)),
+            Entry::Vacant(free) => {
+                free.insert(at);
+                None
+            }
+        }
+    })
+}
+
 /// Numbers are the same by value, however they are written.
 fn is_same(one: &Json, other: &Json) -> bool {
     one == other || one.is_number() && other.is_number() && one.as_f64() == other.as_f64()
@@ -358,6 +390,7 @@ mod tests {
             (json!({ "type": ["integer", "null"] }), json!(1.5), "expected integer or null"),
             (json!({ "enum": [1, "a"] }), json!(1.0), ""),
             (json!({ "const": 1 }), json!(2), "none of the enum"),
+            (json!({ "const": 1, "enum": [1, 2] }), json!(2), "none of the enum"),
             (json!({ "required": ["a"] }), json!({}), "property \"a\" is required"),
             (
                 json!({ "properties": { "a": { "minLength": 2 } } }),
@@ -374,8 +407,16 @@ mod tests {
             (json!({ "minProperties": 1 }), json!({}), "at least 1 properties"),
             (json!({ "items": { "maximum": 3 } }), json!([1, 4]), "item 2: expected 4 to be at most 3"),
             (json!({ "items": [{ "type": "string" }] }), json!(["a", 1]), ""),
+            (
+                json!({ "items": [{ "type": "string" }], "additionalItems": false }),
+                json!(["a", 1]),
+                "item 2: nothing is valid",
+            ),
+            (json!({ "items": {}, "additionalItems": false }), json!(["a", 1]), ""),
             (json!({ "maxItems": 1 }), json!([1, 2]), "at most 1 items"),
             (json!({ "uniqueItems": true }), json!([1, 2, 1.0]), "items 1 and 3 are equal"),
+            (json!({ "uniqueItems": true }), json!([[1], "1", 1, [2], 0, -0.0]), "items 5 and 6 are equal"),
+            (json!({}), json!([1, 1]), ""),
             (json!({ "pattern": "^a+$" }), json!("ab"), "failed to match pattern"),
             (json!({ "minimum": 1, "exclusiveMinimum": true }), json!(1), "greater than 1"),
             (json!({ "exclusiveMaximum": 5, "multipleOf": 2 }), json!(3), "a multiple of 2"),

@@ -14,8 +14,9 @@
 //! ```
 //!
 //! A body is a form if its `Content-Type` is `application/x-www-form-urlencoded`, whose values are strings, and JSON
-//! otherwise. Headers are strings under names in lower case; of several with one name the last counts. A request
-//! whose body is too long to be held is refused.
+//! otherwise. Headers are strings under names in lower case. Several values of one header or of one field of a form are a
+//! list, and JSON whose objects name a member twice is refused: the upstream may take another one than was checked. A
+//! request whose body is too long to be held is refused.
 //!
 //! The keywords of JSON Schema's drafts 4 to 7 are available but for references (`$ref`, `definitions`), `contains`,
 //! `dependencies` and `propertyNames`; `format` has no effect. Regexes have no look-around and no backreferences.
@@ -26,8 +27,11 @@
 //! `rejected_code` (400) with the first violation, such as `property "id" is required`, or the `rejected_msg`.
 
 mod json_schema;
+mod unrepeated;
 
 use json_schema::Schema;
+use serde_json::map::{Entry, Map};
+use unrepeated::Unrepeated;
 use weir_plugin::form;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, Flow, Hooks, Json, Known, LocalResponse, Phases, Plugin, Record,
@@ -122,7 +126,35 @@ impl RequestValidation {
 fn headers(exchange: &Exchange) -> Json {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = exchange.request.headers.iter();
-    fields.map(|field| (text(field.name).to_ascii_lowercase(), Json::from(text(field.value)))).collect()
+    let mut found =
+        members(fields.map(|field| (text(field.name).to_ascii_lowercase(), Json::from(text(field.value)))));
+    // In HTTP/2, browsers write one line for each.
+    let lines = found.get("cookie").and_then(Json::as_array);
+    let cookies = lines.map(|lines| lines.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("; "));
+    if let Some(cookies) = cookies {
+        found["cookie"] = cookies.into();
+    }
+    found
+}
+
+/// The members of an object; several of one name are a list, as in OpenResty.
+fn members(pairs: impl Iterator<Item = (String, Json)>) -> Json {
+    let mut members = Map::new();
+    for (name, value) in pairs {
+        match members.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(value);
+            }
+            Entry::Occupied(mut first) => match first.get_mut() {
+                Json::Array(values) => values.push(value),
+                first => {
+                    let values = vec![first.take(), value];
+                    *first = Json::Array(values);
+                }
+            },
+        }
+    }
+    Json::Object(members)
 }
 
 fn body(exchange: &Exchange) -> Result<Json, String> {
@@ -136,7 +168,24 @@ fn body(exchange: &Exchange) -> Result<Json, String> {
             let value = pair.value.as_deref().map_or(Json::Bool(true), |value| decoded(value).into());
             (decoded(&pair.name), value)
         });
-        return Ok(pairs.collect());
+        return Ok(members(pairs));
     }
-    serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))
+    let read = serde_json::from_slice(body).map(|Unrepeated(body)| body);
+    read.map_err(|error| format!("the body is not JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use weir_plugin::testing::Gateway;
+
+    #[test]
+    fn several_values_of_one_name_are_a_list() {
+        let exchange =
+            Gateway::new(&[]).exchange("GET /\nX-A: 1\nx-a: 2\nX-A: 3\nX-B: 4\nCookie: a=1\nCookie: b=2");
+        let found = headers(&exchange);
+        assert_eq!((&found["x-a"], &found["x-b"]), (&json!(["1", "2", "3"]), &json!("4")));
+        assert_eq!(found["cookie"], "a=1; b=2");
+    }
 }

@@ -39,14 +39,16 @@ impl HeaderOperations {
     /// Changes the headers; `groups` is what a regex has matched.
     pub(crate) fn apply(&self, exchange: &mut Exchange, of: HeadersOf, groups: &[String]) {
         // A value that a header cannot have is left out: it comes from the request. So is a header that frames the message
-        // or concerns the connection.
+        // or concerns the connection. What was to be set is removed then: else the client's own header would pass for it.
         for (name, value) in self.add.iter().filter(|(name, _)| is_settable(name)) {
             let value = value.render_with(exchange, groups);
             let _ = exchange.add_header(of, name, &value);
         }
         for (name, value) in self.set.iter().filter(|(name, _)| is_settable(name)) {
             let value = value.render_with(exchange, groups);
-            let _ = exchange.set_header(of, name, &value);
+            if exchange.set_header(of, name, &value).is_err() && !name.eq_ignore_ascii_case("host") {
+                let _ = exchange.clear_header(of, name);
+            }
         }
         for name in self.remove.iter().filter(|name| is_settable(name)) {
             let _ = exchange.clear_header(of, name);
@@ -111,6 +113,14 @@ mod tests {
             |name| exchange.request.headers.get_all(name).map(String::from_utf8_lossy).collect::<Vec<_>>();
         assert_eq!((all("X-A"), all("X-B")), (vec!["1".into(), "/a".into()], vec!["2".into()]));
         assert_eq!((all("X-C").len(), all("X-D")), (0, vec!["one".into()]));
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_set_is_not_the_clients() {
+        let mut exchange = Gateway::new(&[]).exchange("GET /a?b=%0A\nX-A: forged");
+        let operations = HeaderOperations::read(Some(&json!({ "X-A": "$remote_addr$arg_b" }))).unwrap();
+        operations.apply(&mut exchange, HeadersOf::Request, &[]);
+        assert!(exchange.request.headers.get("X-A").is_none());
     }
 
     #[test]

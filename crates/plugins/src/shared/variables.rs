@@ -310,7 +310,10 @@ fn name_after(dollar: &str) -> Option<(&str, &str)> {
     let (name, after) = match variable.strip_prefix('{') {
         Some(braced) => braced.split_once('}')?,
         None => {
-            let end = variable.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            // What follows the number of a group belongs to the text, as in `$1_$2`.
+            let is_group = variable.starts_with(|c: char| c.is_ascii_digit());
+            let is_part = |c: char| c.is_ascii_digit() || !is_group && (c.is_ascii_alphabetic() || c == '_');
+            let end = variable.find(|c: char| !is_part(c));
             variable.split_at(end.unwrap_or(variable.len()))
         }
     };
@@ -353,5 +356,6 @@ mod tests {
         }
         let groups = ["all".to_owned(), "one".to_owned()];
         assert_eq!(&*Template::parse("/$1-$2-$0").render_with(&exchange, &groups), b"/one--all");
+        assert_eq!(&*Template::parse("/$1_$0x").render_with(&exchange, &groups), b"/one_allx");
     }
 }

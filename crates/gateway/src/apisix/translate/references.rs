@@ -1,5 +1,6 @@
 //! References to secrets, `$env://NAME`, as the vault `env` has them.
 use super::{Invalid, Json};
+use weir_model::schema::{FieldSchema, Kind, RecordSchema};
 
 /// A value with references of Weir's in the place of APISIX's.
 pub(super) fn translated(value: &Json) -> Result<Json, Invalid> {
@@ -25,6 +26,36 @@ pub(super) fn none_in(credential: &Json) -> Result<(), Invalid> {
     texts.find(|text| is_reference(text)).map_or(Ok(()), |text| Err(unavailable(text)))
 }
 
+/// Refuses references in fields of a plugin where none is resolved, for the same reason.
+pub(super) fn resolved_by(config: &Json, record: &RecordSchema) -> Result<(), Invalid> {
+    let fields = config.as_object().into_iter().flatten();
+    let mut fields = fields.filter_map(|(name, value)| Some((record.field(name)?, value)));
+    fields.try_for_each(|(field, value)| resolved_in(value, &field.kind, field))
+}
+
+fn resolved_in(value: &Json, kind: &Kind, field: &FieldSchema) -> Result<(), Invalid> {
+    match (kind, value) {
+        (Kind::Record(record), value) => resolved_by(value, record),
+        (Kind::Array(kind), Json::Array(elements)) => {
+            elements.iter().try_for_each(|element| resolved_in(element, kind, field))
+        }
+        (Kind::Map(kind), Json::Object(members)) => {
+            members.values().try_for_each(|value| resolved_in(value, kind, field))
+        }
+        (_, Json::String(_)) if field.takes_references() => Ok(()),
+        (_, value) => literal(value),
+    }
+}
+
+fn literal(value: &Json) -> Result<(), Invalid> {
+    match value {
+        Json::String(text) if text.starts_with("{vault://env/") => Err(unavailable("$env://")),
+        Json::Array(elements) => elements.iter().try_for_each(literal),
+        Json::Object(members) => members.values().try_for_each(literal),
+        _ => Ok(()),
+    }
+}
+
 fn is_reference(text: &str) -> bool {
     ["$env://", "$ENV://", "$secret://"].iter().any(|prefix| text.starts_with(prefix))
 }
@@ -33,7 +64,7 @@ fn unavailable(text: &str) -> Invalid {
     let scheme = text.split("://").next().unwrap_or_default();
     Invalid::configuration(format!(
         "a reference to a secret, {scheme}://…, is not available here; write the secret, or $env://NAME with a name in \
-         capitals in the configuration of a plugin or in a certificate"
+         capitals in a field of a plugin that holds secrets, or in a certificate"
     ))
 }
 

@@ -86,7 +86,13 @@ fn version(versions: &Json, kind: Kind, body: &Json) -> Result<(u64, bool), Inva
 /// The objects of a kind in the body.
 fn listed(kind: Kind, body: &Json) -> Result<BTreeMap<Key, (usize, Json)>, Invalid> {
     let mut found = BTreeMap::new();
-    for (index, value) in body[kind.name()].as_array().into_iter().flatten().enumerate() {
+    let list: &[Json] = match &body[kind.name()] {
+        Json::Null => &[],
+        Json::Array(list) => list,
+        // Taken for no objects, it would delete those that there are.
+        _ => return Err(Invalid(format!("invalid {}: expected a list", kind.name()))),
+    };
+    for (index, value) in list.iter().enumerate() {
         let wrong =
             |Invalid(why): Invalid| Invalid(format!("invalid {} at index {index}, err: {why}", kind.name()));
         let id = id_text(&value["id"]).or_else(|| id_text(&value[kind.id_field()]));

@@ -95,6 +95,7 @@ impl Configured {
         let metadata = metadata(into.objects, name);
         let written = references::translated(&written)?;
         let configuration = row.read(plugin, &written, metadata.unwrap_or(&Json::Null))?;
+        references::resolved_by(&configuration.ours, plugin.config)?;
         let enabled = !meta.as_ref().is_some_and(|meta| meta.disable);
         Ok(Configured { row, configuration, enabled, filter: meta.and_then(|meta| meta.filter) })
     }
