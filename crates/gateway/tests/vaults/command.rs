@@ -38,6 +38,27 @@ fn the_vaults_of_a_file_are_known() {
 }
 
 #[test]
+fn what_is_not_a_reference_to_a_known_vault_is_refused_before_a_database_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("none").display().to_string();
+    for (reference, expected) in [
+        ("{vault:/env/x}", "Error: not a reference: write {vault://VAULT/NAME}"),
+        ("{vault://env/my-secret", "Error: not a reference: write {vault://VAULT/NAME}"),
+        ("vault://env/my-secret", "Error: not a reference: write {vault://VAULT/NAME}"),
+        (
+            "{vault://nop/x}",
+            "Error: no vault `nop`: env, file, hcv; for a vault entity give --config FILE or --prefix",
+        ),
+        ("{vault://hcv/a/b}", "set token (the setting vault_hcv_token, or the entity's config)"),
+    ] {
+        let output = get(&[reference, "--set", "database=sqlite", "--prefix", &prefix]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(expected), "{reference}: {error}");
+        assert_eq!((output.status.code(), error.contains("SQLite")), (Some(1), reference.contains("nop")));
+    }
+}
+
+#[test]
 fn errors_are_kongs() {
     let config = ["--set", "database=off"];
     for (arguments, expected) in [
