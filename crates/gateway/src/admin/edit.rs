@@ -16,7 +16,7 @@ use weir_model::check::protocols_match;
 use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
 use weir_model::rule::expires;
 use weir_model::schema::{FieldError, Json, JsonMap, Kind, RecordSchema, References, quoted};
-use weir_model::{Entities, PluginSchema, ReadOptions, Uuid, config_schema};
+use weir_model::{Entities, PluginSchema, ReadOptions, Uuid, config_schema, is_reference};
 use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
@@ -240,6 +240,20 @@ pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), ApiError
     if violations.is_empty() { Ok(()) } else { Err(ApiError::schema(&violations)) }
 }
 
+/// Refuses references to vaults in the secrets of credentials, because any client could guess such a text.
+fn no_guessable_secret(kind: EntityKind, written: &JsonMap) -> Result<(), ApiError> {
+    let EntityKind::Custom(kind) = kind else { return Ok(()) };
+    let schema = kind.schema();
+    let secrets = schema.record.fields.iter();
+    let secrets = secrets.filter(|field| field.is_confidential() || schema.hashed == Some(field.name));
+    let mut secrets = secrets.filter_map(|field| Some((field.name, written.get(field.name)?.as_str()?)));
+    let message = "references are not resolved in credentials, so this text itself would be the secret";
+    match secrets.find(|(_, text)| is_reference(text)) {
+        Some((field, _)) => Err(ApiError::violation(field, message)),
+        None => Ok(()),
+    }
+}
+
 /// An entity's members.
 fn members(entity: &Entity) -> JsonMap {
     match entity.to_value() {
@@ -270,6 +284,7 @@ impl<'w> Writer<'w> {
         entities: &Entities,
     ) -> Result<Entity, ApiError> {
         no_ids(kind, &written)?;
+        no_guessable_secret(kind, &written)?;
         if let Some(unresolved) = unresolved(kind, &written, entities) {
             return Err(ApiError::UnresolvedReference(unresolved));
         }

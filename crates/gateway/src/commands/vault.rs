@@ -6,7 +6,7 @@ use crate::plugins::{Definitions, schemas};
 use crate::settings::{Settings, configure_vaults};
 use crate::store;
 use std::sync::Arc;
-use weir_model::entity::{Entity, EntityKind, Vault, find_vault};
+use weir_model::entity::{Entity, EntityKind, VAULTS, Vault, find_vault};
 use weir_model::{Entities, SecretReference, is_reference};
 use weir_plugin::Vaults;
 
@@ -19,12 +19,22 @@ pub(crate) fn get(reference: &str, settings: &Settings, definitions: Definitions
     let failed = |reason: &str| format!("Error: {reason}");
     let reference = match is_reference(reference) {
         true => reference.to_owned(),
+        false if reference.starts_with(['{', '"']) || reference.starts_with("vault:") => {
+            return Err(failed("not a reference: write {vault://VAULT/NAME}"));
+        }
         false => format!("{{vault://{reference}}}"),
     };
     let vault = SecretReference::parse(&reference).map_err(|reason| failed(&reason))?.vault;
     let entities = match find_vault(&vault) {
         Some(_) => Vec::new(),
-        None => entities(settings, definitions).map_err(|reason| failed(&reason))?,
+        None => entities(settings, definitions).map_err(|reason| {
+            let kinds: Vec<_> = VAULTS.iter().map(|kind| kind.name).collect();
+            failed(&format!(
+                "no vault `{vault}`: {}; for a vault entity give --config FILE or --prefix\n\
+                 vault entities could not be read: {reason}",
+                kinds.join(", ")
+            ))
+        })?,
     };
     let vaults = Vaults::default();
     configure_vaults(&vaults, settings);

@@ -29,12 +29,44 @@ fn settings_configure_the_vault() {
 }
 
 #[test]
+fn settings_that_there_are_not_are_named_in_a_warning() {
+    let mut command = weir();
+    command.env("KONG_VAULT_FILE_PREFIX", "app-").env("MY_SECRET", "hunter2");
+    let output = command.args(["vault", "get", "env/my-secret"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("warning: ") && error.contains("VAULT_FILE_PREFIX"), "{error}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter2\n", "{error}");
+}
+
+#[test]
 fn the_vaults_of_a_file_are_known() {
     let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
     let text = "_format_version: '3.0'\nvaults:\n- {prefix: mine, name: env, config: {prefix: app_}}\n";
     std::fs::write(file.path(), text).unwrap();
     let output = get(&["mine/my-secret", "--config", &file.path().display().to_string()]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter3\n", "{output:?}");
+}
+
+#[test]
+fn what_is_not_a_reference_to_a_known_vault_is_refused_before_a_database_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("none").display().to_string();
+    for (reference, expected) in [
+        ("{vault:/env/x}", "Error: not a reference: write {vault://VAULT/NAME}"),
+        ("{vault://env/my-secret", "Error: not a reference: write {vault://VAULT/NAME}"),
+        ("vault://env/my-secret", "Error: not a reference: write {vault://VAULT/NAME}"),
+        (
+            "{vault://nop/x}",
+            "Error: no vault `nop`: env, file, hcv; for a vault entity give --config FILE or --prefix",
+        ),
+        ("file/weir-has-none", "/run/secrets/weir-has-none: no such file; put the secret there, or set vault_file_directory"),
+        ("{vault://hcv/a/b}", "set token (the setting vault_hcv_token, or the entity's config)"),
+    ] {
+        let output = get(&[reference, "--set", "database=sqlite", "--prefix", &prefix]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(expected), "{reference}: {error}");
+        assert_eq!((output.status.code(), error.contains("SQLite")), (Some(1), reference.contains("nop")));
+    }
 }
 
 #[test]

@@ -248,6 +248,30 @@ fn certificates_come_from_vaults() {
 }
 
 #[test]
+fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
+    let (old, new) = (Identity::new("a.test"), Identity::new("a.test"));
+    let folder = tempfile::tempdir().unwrap();
+    let replace = |name: &str, by: &std::path::Path| {
+        std::fs::write(folder.path().join(name), std::fs::read_to_string(by).unwrap()).unwrap();
+    };
+    replace("cert", &old.cert());
+    replace("key", &old.key());
+    let certificate = json!({ "cert": "{vault://file/cert}", "key": "{vault://file/key}", "snis": ["a.test"] });
+    let document = json!({ "_format_version": "3.0", "certificates": [certificate] }).to_string();
+    let builder = Gateway::builder(&document).set("vault_rotation_interval", "100ms");
+    let gateway = builder.set("vault_file_directory", &folder.path().display().to_string()).start();
+    let presented = || handshake(gateway.proxy_ssl(), &["-servername", "a.test"]);
+    replace("cert", &new.cert());
+    eventually("the pair does not match", || gateway.log().contains("the pair before is used"));
+    assert!(presented().contains("CN=a.test"), "{}", presented());
+    assert!(gateway.command("reload").status.success());
+    assert!(presented().contains("CN=a.test"), "{}", presented());
+    replace("key", &new.key());
+    let new = std::fs::read_to_string(new.cert()).unwrap().replace(' ', "");
+    eventually("the new certificate is presented", || presented().contains(new.trim()));
+}
+
+#[test]
 fn a_secret_that_a_plugin_cannot_be_built_with_is_logged_without_it() {
     let plugin = json!({ "name": "http-log", "config": { "http_endpoint": "{vault://env/endpoint}" } });
     let gateway =

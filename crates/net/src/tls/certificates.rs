@@ -74,7 +74,8 @@ impl Certificates {
     }
 
     /// As [`build`](Self::build), with the same default certificate, but parses only what has changed since: checking
-    /// an RSA key takes about a millisecond. Certificates that `may_fail` are left out if they cannot be used.
+    /// an RSA key takes about a millisecond. Certificates that `may_fail` keep the pair before if they cannot be used, or are
+    /// left out.
     pub fn rebuild(
         &self,
         document: &Document,
@@ -88,13 +89,14 @@ impl Certificates {
                 Ok(pair) => {
                     built.by_id.insert(certificate.id, (certificate.clone(), pair));
                 }
-                Err(_) if may_fail(certificate.id) => {
-                    tracing::error!(
-                        id = %certificate.id,
-                        "the certificate is left out: what it refers to is no certificate with its key"
-                    );
-                    refused.insert(certificate.id);
-                }
+                Err(error) if may_fail(certificate.id) => match self.pair_before(certificate.id, &error) {
+                    Some(before) => {
+                        built.by_id.insert(certificate.id, before);
+                    }
+                    None => {
+                        refused.insert(certificate.id);
+                    }
+                },
                 Err(error) => {
                     refused.insert(certificate.id);
                     errors.push(error);
@@ -120,6 +122,23 @@ impl Certificates {
             Some((known, pair)) if is_unchanged(known, certificate) => Ok(pair.clone()),
             _ => Ok(Pair::parse(certificate)?.map(Arc::new)),
         }
+    }
+
+    /// What a certificate was before its secrets could not be used, as while a certificate and its key are replaced one after
+    /// the other. The log says so, without the error, which may quote a secret.
+    fn pair_before(&self, id: Uuid, error: &TlsError) -> Option<(Arc<Certificate>, Option<Arc<Pair>>)> {
+        let why = match error.problem {
+            Problem::KeyMismatch => {
+                "the certificate and the key do not match (is one of them still to be replaced?)"
+            }
+            _ => "what it refers to is no certificate with its key",
+        };
+        let before = self.by_id.get(&id).filter(|(_, pair)| pair.is_some()).cloned();
+        match before {
+            Some(_) => tracing::error!(%id, "{why}: the pair before is used until the next rotation"),
+            None => tracing::error!(%id, "the certificate is left out: {why}"),
+        }
+        before
     }
 
     /// No certificate but the default one.

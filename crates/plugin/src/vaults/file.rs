@@ -2,7 +2,7 @@
 use super::Vault;
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use weir_model::SecretReference;
 
@@ -26,11 +26,11 @@ impl FileVault {
 
     fn read(&self, path: &Path) -> Result<String, Cow<'static, str>> {
         let shown = || path.display();
-        let folder = self.0.canonicalize();
-        let folder = folder.map_err(|error| format!("{}: {}", self.0.display(), error.kind()))?;
+        let full = self.0.join(path);
+        let failed = |error| unreadable(&full, &error, "put the secret there, or set vault_file_directory");
+        let folder = self.0.canonicalize().map_err(failed)?;
         // Links are followed, because Kubernetes provides secrets by them, but not to elsewhere.
-        let found = folder.join(path).canonicalize();
-        let found = found.map_err(|error| format!("{}: {}", shown(), error.kind()))?;
+        let found = folder.join(path).canonicalize().map_err(failed)?;
         if !found.starts_with(&folder) {
             return Err(format!("{}: is outside of {}", shown(), self.0.display()).into());
         }
@@ -45,7 +45,7 @@ impl FileVault {
         match read() {
             Ok(Some(text)) => Ok(without_line_break(text)),
             Ok(None) => Err(format!("{}: is no file of at most {MAX_SECRET_LEN} bytes", shown()).into()),
-            Err(error) => Err(format!("{}: {}", shown(), error.kind()).into()),
+            Err(error) => Err(failed(error)),
         }
     }
 }
@@ -58,6 +58,16 @@ impl Vault for FileVault {
             return Err(format!("{}: write a path below {}", path.display(), self.0.display()).into());
         }
         self.read(&path)
+    }
+}
+
+/// Why a file cannot be read, and for a missing one what to do.
+pub(super) fn unreadable(path: &Path, error: &io::Error, hint: &str) -> Cow<'static, str> {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => format!("{path}: no such file; {hint}").into(),
+        ErrorKind::InvalidData => format!("{path}: is not a text in UTF-8").into(),
+        kind => format!("{path}: {kind}").into(),
     }
 }
 

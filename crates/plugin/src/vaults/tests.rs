@@ -209,7 +209,7 @@ fn files_are_read_below_their_folder_alone() {
         ("away", "is outside of"),
         ("large", "is no file of at most"),
         ("..data/", "is no file of at most"),
-        ("none", "not found"),
+        ("none", "no such file"),
     ] {
         let reason = reason(&vaults, &format!("{{vault://file/{path}}}"));
         assert!(reason.contains(expected), "{path}: {reason}");

@@ -88,6 +88,23 @@ fn a_rebuild_parses_what_has_changed_and_forgets_what_has_gone() {
 }
 
 #[test]
+fn a_certificate_that_may_fail_keeps_the_pair_before_until_both_parts_are_replaced() {
+    let (old, new) = (ecdsa("a"), ecdsa("a"));
+    let of = |cert: &Issued, key: &Issued| {
+        let mixed = Certificate { key: key.key.clone(), ..certificate(1, cert) };
+        document(vec![mixed], vec![sni("a", 1)])
+    };
+    let first = Certificates::build(&of(&old, &old), default()).unwrap();
+    let mixed = first.rebuild(&of(&new, &old), |_| true).unwrap();
+    assert_eq!(found(&mixed, Some("a")), der(&old));
+    let again = mixed.rebuild(&of(&new, &old), |_| true).unwrap();
+    assert_eq!(found(&again, Some("a")), der(&old));
+    let replaced = again.rebuild(&of(&new, &new), |_| true).unwrap();
+    assert_eq!(found(&replaced, Some("a")), der(&new));
+    assert!(first.rebuild(&of(&new, &old), |_| false).is_err(), "only what may fail keeps it");
+}
+
+#[test]
 fn every_error_is_reported_with_its_entity() {
     let (good, other, strong) = (ecdsa("a"), ecdsa("b"), rsa("a"));
     let broken = |id, change: &dyn Fn(&mut Certificate)| {

@@ -1,8 +1,10 @@
 //! How the node gets a token of a HashiCorp Vault.
 use super::{Client, Failure};
+use crate::vaults::file::unreadable;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::json;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_model::entity::HcvAuthMethod;
 use weir_model::schema::Json;
@@ -77,18 +79,21 @@ impl Client<'_> {
     fn credentials(&self, role: &str) -> Result<Json, Failure> {
         let config = &self.config;
         if config.auth_method == HcvAuthMethod::Kubernetes {
-            return Ok(json!({ "role": role, "jwt": text_of(&config.kube_api_token_file)? }));
+            return Ok(json!({ "role": role, "jwt": text_of(&config.kube_api_token_file, "kube_api_token_file")? }));
         }
         let secret_id = match (&config.approle_secret_id, &config.approle_secret_id_file) {
             (Some(secret), _) => secret.clone(),
-            (None, Some(file)) => text_of(file)?,
+            (None, Some(file)) => text_of(file, "approle_secret_id_file")?,
             (None, None) => return Err("it has no approle_secret_id".into()),
         };
         Ok(json!({ "role_id": role, "secret_id": secret_id }))
     }
 }
 
-fn text_of(file: &str) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file);
-    text.map(|text| text.trim().to_owned()).map_err(|error| format!("{file}: {}", error.kind()).into())
+/// The text of the file that a field of the configuration names.
+fn text_of(file: &str, field: &str) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        unreadable(Path::new(file), &error, &format!("put it there, or set {field}"))
+    })?;
+    Ok(text.trim().to_owned())
 }
