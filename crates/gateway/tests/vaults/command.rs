@@ -59,7 +59,10 @@ fn what_is_not_a_reference_to_a_known_vault_is_refused_before_a_database_is_read
             "{vault://nop/x}",
             "Error: no vault `nop`: env, file, hcv; for a vault entity give --config FILE or --prefix",
         ),
-        ("file/weir-has-none", "/run/secrets/weir-has-none: no such file; put the secret there, or set vault_file_directory"),
+        (
+            "file/weir-has-none",
+            "/run/secrets/weir-has-none: no such file; put the secret there, or set vault_file_directory",
+        ),
         ("{vault://hcv/a/b}", "set token (the setting vault_hcv_token, or the entity's config)"),
     ] {
         let output = get(&[reference, "--set", "database=sqlite", "--prefix", &prefix]);

@@ -256,7 +256,8 @@ fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
     };
     replace("cert", &old.cert());
     replace("key", &old.key());
-    let certificate = json!({ "cert": "{vault://file/cert}", "key": "{vault://file/key}", "snis": ["a.test"] });
+    let certificate =
+        json!({ "cert": "{vault://file/cert}", "key": "{vault://file/key}", "snis": ["a.test"] });
     let document = json!({ "_format_version": "3.0", "certificates": [certificate] }).to_string();
     let builder = Gateway::builder(&document).set("vault_rotation_interval", "100ms");
     let gateway = builder.set("vault_file_directory", &folder.path().display().to_string()).start();

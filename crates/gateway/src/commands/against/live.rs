@@ -56,13 +56,6 @@ impl Api {
         document.insert("_format_version".to_owned(), json!("3.0"));
         for (member, path) in LISTS {
             let entities = self.list(&format!("/{path}?size=1000")).await?;
-            // Every Kong has services; other servers, such as Kong's proxy port, answer 404 to all.
-            let Some(entities) = entities.or_else(|| (member != "services").then(Vec::new)) else {
-                return Err(format!(
-                    "{}/{path}: status 404: name the Admin API of a running Kong",
-                    self.base
-                ));
-            };
             if !entities.is_empty() {
                 document.insert(member.to_owned(), entities.into());
             }
@@ -70,8 +63,7 @@ impl Api {
         let ids: Vec<_> = ids(document.get("upstreams"));
         let mut targets = Vec::new();
         for id in ids {
-            targets
-                .extend(self.list(&format!("/upstreams/{id}/targets?size=1000")).await?.unwrap_or_default());
+            targets.extend(self.list(&format!("/upstreams/{id}/targets?size=1000")).await?);
         }
         if !targets.is_empty() {
             document.insert("targets".to_owned(), targets.into());
@@ -79,17 +71,17 @@ impl Api {
         Ok(document.into())
     }
 
-    /// All pages of a list; none where the server does not have it.
-    async fn list(&self, path: &str) -> Result<Option<Vec<Value>>, String> {
+    /// All pages of a list; nothing where Kong does not have it.
+    async fn list(&self, path: &str) -> Result<Vec<Value>, String> {
         let (mut all, mut next) = (Vec::new(), Some(path.to_owned()));
         while let Some(path) = next {
-            let Some(mut page) = self.get(&path).await? else { return Ok(None) };
+            let Some(mut page) = self.get(&path).await? else { break };
             if let Some(Value::Array(entities)) = page.get_mut("data").map(Value::take) {
                 all.extend(entities.into_iter().map(as_in_a_file));
             }
             next = page.get("next").and_then(Value::as_str).map(str::to_owned);
         }
-        Ok(Some(all))
+        Ok(all)
     }
 
     async fn get(&self, path: &str) -> Result<Option<Value>, String> {
