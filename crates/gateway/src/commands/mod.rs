@@ -59,7 +59,9 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         }
         Command::Vault(VaultCommand::Get { reference, settings }) => {
             let reference = reference.ok_or(vault::NO_REFERENCE)?;
-            print(&vault::get(&reference, &context.load(settings)?.settings, definitions)?)
+            let loaded = context.load(settings)?;
+            loaded.warnings.iter().for_each(|warning| context.say(0, &format!("warning: {warning}")));
+            print(&vault::get(&reference, &loaded.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
         Command::Version { all } => print(&version(program, all)),

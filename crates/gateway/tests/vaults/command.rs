@@ -29,6 +29,16 @@ fn settings_configure_the_vault() {
 }
 
 #[test]
+fn settings_that_there_are_not_are_named_in_a_warning() {
+    let mut command = weir();
+    command.env("KONG_VAULT_FILE_PREFIX", "app-").env("MY_SECRET", "hunter2");
+    let output = command.args(["vault", "get", "env/my-secret"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("warning: ") && error.contains("VAULT_FILE_PREFIX"), "{error}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hunter2\n", "{error}");
+}
+
+#[test]
 fn the_vaults_of_a_file_are_known() {
     let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
     let text = "_format_version: '3.0'\nvaults:\n- {prefix: mine, name: env, config: {prefix: app_}}\n";
@@ -49,7 +59,10 @@ fn what_is_not_a_reference_to_a_known_vault_is_refused_before_a_database_is_read
             "{vault://nop/x}",
             "Error: no vault `nop`: env, file, hcv; for a vault entity give --config FILE or --prefix",
         ),
-        ("file/weir-has-none", "/run/secrets/weir-has-none: no such file; put the secret there, or set vault_file_directory"),
+        (
+            "file/weir-has-none",
+            "/run/secrets/weir-has-none: no such file; put the secret there, or set vault_file_directory",
+        ),
         ("{vault://hcv/a/b}", "set token (the setting vault_hcv_token, or the entity's config)"),
     ] {
         let output = get(&[reference, "--set", "database=sqlite", "--prefix", &prefix]);

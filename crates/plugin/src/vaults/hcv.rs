@@ -85,7 +85,8 @@ fn config(reference: &SecretReference) -> Result<HcvConfig, Failure> {
     let members: JsonMap = reference.options.iter().filter_map(typed).collect();
     HcvConfig::from_resolved(&members.into()).map_err(|errors| {
         let fields = errors.into_iter().map(|error| error.path);
-        let fields = fields.map(|name| format!("{name} (the setting vault_hcv_{name}, or the entity's config)"));
+        let fields =
+            fields.map(|name| format!("{name} (the setting vault_hcv_{name}, or the entity's config)"));
         format!("its configuration is not valid: set {}", fields.collect::<Vec<_>>().join(", ")).into()
     })
 }

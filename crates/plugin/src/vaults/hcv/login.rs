@@ -72,7 +72,9 @@ impl Client<'_> {
     fn credentials(&self, role: &str) -> Result<Json, Failure> {
         let config = &self.config;
         if config.auth_method == HcvAuthMethod::Kubernetes {
-            return Ok(json!({ "role": role, "jwt": text_of(&config.kube_api_token_file, "kube_api_token_file")? }));
+            return Ok(
+                json!({ "role": role, "jwt": text_of(&config.kube_api_token_file, "kube_api_token_file")? }),
+            );
         }
         let secret_id = match (&config.approle_secret_id, &config.approle_secret_id_file) {
             (Some(secret), _) => secret.clone(),
@@ -85,8 +87,7 @@ impl Client<'_> {
 
 /// The text of the file that a field of the configuration names.
 fn text_of(file: &str, field: &str) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        unreadable(Path::new(file), &error, &format!("put it there, or set {field}"))
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| unreadable(Path::new(file), &error, &format!("put it there, or set {field}")))?;
     Ok(text.trim().to_owned())
 }
