@@ -243,7 +243,8 @@ fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
     };
     replace("cert", &old.cert());
     replace("key", &old.key());
-    let certificate = json!({ "cert": "{vault://file/cert}", "key": "{vault://file/key}", "snis": ["a.test"] });
+    let certificate =
+        json!({ "cert": "{vault://file/cert}", "key": "{vault://file/key}", "snis": ["a.test"] });
     let document = json!({ "_format_version": "3.0", "certificates": [certificate] }).to_string();
     let builder = Gateway::builder(&document).set("vault_rotation_interval", "100ms");
     let gateway = builder.set("vault_file_directory", &folder.path().display().to_string()).start();
@@ -260,10 +261,18 @@ fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
 
 #[test]
 fn a_secret_that_a_plugin_cannot_be_built_with_is_logged_without_it() {
-    let plugin = json!({ "name": "http-log", "config": { "http_endpoint": "{vault://env/endpoint}" } });
-    let gateway =
-        Gateway::builder(&document(&plugin, json!([]))).env("ENDPOINT", "hunter2 is no URL").start();
-    assert_eq!(gateway.get("/").status, 404, "a log is no reason to refuse requests");
-    assert!(gateway.log().contains("cannot be built with the secrets"), "{}", gateway.log());
-    assert!(!gateway.log().contains("hunter2"), "{}", gateway.log());
+    let http_log = json!({ "name": "http-log", "config": { "http_endpoint": "{vault://env/endpoint}" } });
+    let traces =
+        json!({ "name": "opentelemetry", "config": { "traces_endpoint": "{vault://env/endpoint}" } });
+    for (plugin, secret) in [
+        (&http_log, "hunter2 is no URL"),
+        (&http_log, "hunter2"),
+        (&traces, "hunter2"),
+        (&traces, "hunter2:80"),
+    ] {
+        let gateway = Gateway::builder(&document(plugin, json!([]))).env("ENDPOINT", secret).start();
+        assert_eq!(gateway.get("/").status, 404, "a log is no reason to refuse requests");
+        assert!(gateway.log().contains("cannot be built with the secrets"), "{}", gateway.log());
+        assert!(!gateway.log().contains("hunter2"), "{}", gateway.log());
+    }
 }
