@@ -7,6 +7,7 @@ use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::rule;
 use crate::schema::{closest, did_you_mean, quoted};
+use crate::unknown_vaults::unknown_vaults;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -31,6 +32,8 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
     found.extend(idle_plugins(document, plugins));
     found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found.extend(entity_warnings(document, plugins));
+    let prefixes: Vec<&str> = document.vaults.iter().map(|vault| vault.prefix.as_str()).collect();
+    found.extend(unknown_vaults(document, &prefixes, plugins));
     found
 }
 

@@ -29,6 +29,7 @@ pub mod rule;
 pub mod schema;
 mod secret_reference;
 mod service_url;
+mod unknown_vaults;
 
 pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};
 pub use document::Document;
@@ -39,4 +40,5 @@ pub use entity_reader::ReadOptions;
 pub use plugin_schema::{EntityKinds, PluginSchema, Streams, config_schema, find_kind, find_plugin};
 pub use schema::ConfigError;
 pub use secret_reference::{SecretReference, is_reference};
+pub use unknown_vaults::unknown_vaults;
 pub use uuid::Uuid;

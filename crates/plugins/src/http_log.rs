@@ -26,6 +26,7 @@ use http::{Method, Request, Uri};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_plugin::rule::url;
 use weir_plugin::{
     BuildContext, Bytes, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Phases, Plugin, Queue,
     QueueConfig, Record, Session, Streams, host_and_port,
@@ -163,12 +164,14 @@ struct Endpoint {
 
 impl Endpoint {
     fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let unusable = |_| "config.http_endpoint is not a valid URL; write it percent-encoded".to_owned();
+        let invalid = || "config.http_endpoint is not a valid URL; write it percent-encoded".to_owned();
+        // It may be a secret, for which no rule holds, and which no message may quote.
+        url(&config.http_endpoint).map_err(|_| invalid())?;
         let user = userinfo(&config.http_endpoint);
-        let url = user.map_or(config.http_endpoint.clone(), |user| {
+        let uri = user.map_or(config.http_endpoint.clone(), |user| {
             config.http_endpoint.replacen(&format!("{user}@"), "", 1)
         });
-        let uri: Uri = url.parse().map_err(unusable)?;
+        let uri: Uri = uri.parse().map_err(|_| invalid())?;
         let dialer = build.log_dialer(uri.scheme() == Some(&Scheme::HTTPS));
         Ok(Self {
             client: HttpClient::keeping(dialer, milliseconds(config.keepalive)),

@@ -61,7 +61,7 @@ pub(super) async fn write(
     if let Err(error) = applied {
         return Ok(revised(ApiError::ApplyError(error).into_response(), &written));
     }
-    let warnings = warning::of(written.entities(), control.plugins());
+    let warnings = warning::of(written.entities(), &registry.entities(), control.plugins());
     let answer = match (entity_path, verb) {
         (EntityPath::Members(membership), Verb::Create) => membership.added(&written, &registry.entities()),
         _ => {

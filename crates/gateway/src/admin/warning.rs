@@ -3,8 +3,8 @@ use crate::configuration::{MAX_LISTED_FIELDS, and_more};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use weir_model::check::entity_warnings;
-use weir_model::entity::Entity;
-use weir_model::{Document, PluginSchema};
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::{Document, Entities, PluginSchema, unknown_vaults};
 
 /// The header that carries the warnings.
 pub(crate) const WARNING: &str = "x-weir-warning";
@@ -12,8 +12,12 @@ pub(crate) const WARNING: &str = "x-weir-warning";
 /// The longest value, because some clients reject long heads.
 const MAX_HEADER_LEN: usize = 1024;
 
-/// The warnings about these entities: fields without effect, and lints.
-pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Vec<String> {
+/// The warnings about these entities, which are among all: fields without effect, and lints.
+pub(crate) fn of<'e>(
+    entities: impl Iterator<Item = &'e Entity>,
+    all: &Entities,
+    plugins: &[PluginSchema],
+) -> Vec<String> {
     let mut document = Document::default();
     entities.cloned().for_each(|entity| document.push(entity));
     let (mut warnings, more) = document.ignored_fields(plugins, MAX_LISTED_FIELDS);
@@ -21,9 +25,19 @@ pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[Plug
     warnings.extend(
         entity_warnings(&document, plugins)
             .into_iter()
+            .chain(unknown_vaults(&document, &prefixes(all), plugins))
             .map(|lint| format!("{}[].{}: {}", lint.entity.0.as_str(), lint.path, lint.message)),
     );
     warnings
+}
+
+/// The prefixes of the vault entities.
+fn prefixes(all: &Entities) -> Vec<&str> {
+    let vaults = all.after(EntityKind::Vaults, None).filter_map(|entity| match entity {
+        Entity::Vaults(vault) => Some(vault.prefix.as_str()),
+        _ => None,
+    });
+    vaults.collect()
 }
 
 /// Adds the warnings to a response, if there are any.

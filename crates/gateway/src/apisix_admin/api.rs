@@ -156,7 +156,8 @@ impl Api {
         };
         answer.revision = Some(written.revision.0);
         answer.warnings = without_effect_of(&written);
-        answer.warnings.extend(warning::of(written.entities(), self.control.plugins()));
+        let all = &self.control.registry().entities();
+        answer.warnings.extend(warning::of(written.entities(), all, self.control.plugins()));
         Ok(answer)
     }
 }

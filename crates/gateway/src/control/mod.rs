@@ -66,6 +66,8 @@ pub(crate) struct Published {
     pub(crate) hash: String,
     /// Warnings about it.
     pub(crate) warnings: Vec<String>,
+    /// The certificates and plugins that cannot be used with their secrets, which are logged already.
+    pub(crate) unusable: Vec<String>,
 }
 
 /// The configuration that a node starts with.
@@ -204,7 +206,8 @@ impl Control {
         let mut warnings = std::mem::take(&mut read.warnings);
         warnings.extend(read.new_ignored_fields(&known, &self.source.origin));
         *known = read.ignored_field_names();
-        Published { hash: read.hash, warnings }
+        let unusable = self.plane.proxy.snapshot().unusable.clone();
+        Published { hash: read.hash, warnings, unusable }
     }
 
     /// The logs of proxied requests and of sessions, by the settings that name them.

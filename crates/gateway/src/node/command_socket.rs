@@ -128,7 +128,7 @@ impl CommandServer {
     async fn reload(&self) -> Reply {
         match self.reloader.reload().await {
             Ok(published) => Reply {
-                warnings: published.warnings,
+                warnings: [published.warnings, published.unusable].concat(),
                 configuration_hash: Some(published.hash),
                 ..Reply::default()
             },

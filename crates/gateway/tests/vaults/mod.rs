@@ -265,7 +265,9 @@ fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
     replace("cert", &new.cert());
     eventually("the pair does not match", || gateway.log().contains("the pair before is used"));
     assert!(presented().contains("CN=a.test"), "{}", presented());
-    assert!(gateway.command("reload").status.success());
+    let reload = gateway.command("reload");
+    let warning = String::from_utf8_lossy(&reload.stderr);
+    assert!(reload.status.success() && warning.contains("the pair before is used"), "{reload:?}");
     assert!(presented().contains("CN=a.test"), "{}", presented());
     replace("key", &new.key());
     let new = std::fs::read_to_string(new.cert()).unwrap().replace(' ', "");
@@ -274,10 +276,24 @@ fn a_certificate_stays_in_use_until_its_key_is_replaced_too() {
 
 #[test]
 fn a_secret_that_a_plugin_cannot_be_built_with_is_logged_without_it() {
-    let plugin = json!({ "name": "http-log", "config": { "http_endpoint": "{vault://env/endpoint}" } });
-    let gateway =
-        Gateway::builder(&document(&plugin, json!([]))).env("ENDPOINT", "hunter2 is no URL").start();
-    assert_eq!(gateway.get("/").status, 404, "a log is no reason to refuse requests");
-    assert!(gateway.log().contains("cannot be built with the secrets"), "{}", gateway.log());
-    assert!(!gateway.log().contains("hunter2"), "{}", gateway.log());
+    let http_log = json!({ "name": "http-log", "config": { "http_endpoint": "{vault://env/endpoint}" } });
+    let traces =
+        json!({ "name": "opentelemetry", "config": { "traces_endpoint": "{vault://env/endpoint}" } });
+    for (plugin, secret) in [
+        (&http_log, "hunter2 is no URL"),
+        (&http_log, "hunter2"),
+        (&traces, "hunter2"),
+        (&traces, "hunter2:80"),
+    ] {
+        let gateway = Gateway::builder(&document(plugin, json!([]))).env("ENDPOINT", secret).start();
+        assert_eq!(gateway.get("/").status, 404, "a log is no reason to refuse requests");
+        assert!(gateway.log().contains("cannot be built with the secrets"), "{}", gateway.log());
+        let reload = gateway.command("reload");
+        let warning = String::from_utf8_lossy(&reload.stderr);
+        assert!(
+            reload.status.success() && warning.contains("cannot be built with the secrets"),
+            "{reload:?}"
+        );
+        assert!(!gateway.log().contains("hunter2"), "{}", gateway.log());
+    }
 }

@@ -24,6 +24,8 @@ pub struct Certificates {
     default: Arc<CertifiedKey>,
     /// With the entities, to know unchanged ones by; none where each key is too short to sign with.
     by_id: HashMap<Uuid, (Arc<Certificate>, Option<Arc<Pair>>)>,
+    /// What is wrong with those that may fail.
+    unusable: Vec<String>,
 }
 
 /// A certificate entity: one key, or two of different types. The cheaper to sign with comes first.
@@ -89,14 +91,14 @@ impl Certificates {
                 Ok(pair) => {
                     built.by_id.insert(certificate.id, (certificate.clone(), pair));
                 }
-                Err(error) if may_fail(certificate.id) => match self.pair_before(certificate.id, &error) {
-                    Some(before) => {
-                        built.by_id.insert(certificate.id, before);
+                Err(error) if may_fail(certificate.id) => {
+                    let before = self.pair_before(certificate.id);
+                    built.unusable.push(unusable(certificate.id, &error.problem, before.is_some()));
+                    match before {
+                        Some(before) => drop(built.by_id.insert(certificate.id, before)),
+                        None => _ = refused.insert(certificate.id),
                     }
-                    None => {
-                        refused.insert(certificate.id);
-                    }
-                },
+                }
                 Err(error) => {
                     refused.insert(certificate.id);
                     errors.push(error);
@@ -125,20 +127,14 @@ impl Certificates {
     }
 
     /// What a certificate was before its secrets could not be used, as while a certificate and its key are replaced one after
-    /// the other. The log says so, without the error, which may quote a secret.
-    fn pair_before(&self, id: Uuid, error: &TlsError) -> Option<(Arc<Certificate>, Option<Arc<Pair>>)> {
-        let why = match error.problem {
-            Problem::KeyMismatch => {
-                "the certificate and the key do not match (is one of them still to be replaced?)"
-            }
-            _ => "what it refers to is no certificate with its key",
-        };
-        let before = self.by_id.get(&id).filter(|(_, pair)| pair.is_some()).cloned();
-        match before {
-            Some(_) => tracing::error!(%id, "{why}: the pair before is used until the next rotation"),
-            None => tracing::error!(%id, "the certificate is left out: {why}"),
-        }
-        before
+    /// the other.
+    fn pair_before(&self, id: Uuid) -> Option<(Arc<Certificate>, Option<Arc<Pair>>)> {
+        self.by_id.get(&id).filter(|(_, pair)| pair.is_some()).cloned()
+    }
+
+    /// The certificates that may fail and cannot be used: a line each, without a secret.
+    pub fn unusable(&self) -> &[String] {
+        &self.unusable
     }
 
     /// No certificate but the default one.
@@ -150,6 +146,7 @@ impl Certificates {
             any: None,
             default,
             by_id: HashMap::new(),
+            unusable: Vec::new(),
         }
     }
 
@@ -221,6 +218,22 @@ fn lowercase(name: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(name)
     }
+}
+
+/// Logs that a certificate cannot be used, without the error, which may quote a secret.
+fn unusable(id: Uuid, problem: &Problem, has_pair_before: bool) -> String {
+    let why = match problem {
+        Problem::KeyMismatch => {
+            "the certificate and the key do not match (is one of them still to be replaced?)"
+        }
+        _ => "what it refers to is no certificate with its key",
+    };
+    let line = match has_pair_before {
+        true => format!("certificate {id}: {why}: the pair before is used until the next rotation"),
+        false => format!("certificate {id}: the certificate is left out: {why}"),
+    };
+    tracing::error!("{line}");
+    line
 }
 
 /// A key with its certificate; none, with a warning, if the key is too short: Kong serves such certificates.

@@ -92,6 +92,9 @@ impl Exporter {
         method: &str,
         build: &BuildContext<'_>,
     ) -> Result<Self, String> {
+        let invalid = || format!("config.{field} is not a valid URL");
+        // It may be a secret, for which no rule holds, and which no message may quote.
+        self::endpoint(endpoint).map_err(|_| invalid())?;
         let (client, uri) = match grpc(endpoint) {
             Some((tls, host)) => {
                 (Client::Grpc(GrpcClient::new(build.log_dialer(tls))), grpc_uri(tls, host, method))
@@ -104,7 +107,7 @@ impl Exporter {
         let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
         Ok(Self {
             client,
-            uri: uri.parse().map_err(|_| format!("config.{field} is not a valid URL"))?,
+            uri: uri.parse().map_err(|_| invalid())?,
             headers: headers(config)?,
             timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
             resource: resource(config.resource_attributes.clone().unwrap_or_default(), build),

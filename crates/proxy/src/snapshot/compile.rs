@@ -126,12 +126,14 @@ pub(super) struct Compilation<'d> {
     /// The entities that refer to secrets. What is wrong with these does not keep the others from being compiled.
     secretive: HashSet<(EntityKind, Uuid)>,
     pub(super) errors: RefCell<Vec<CompileError>>,
+    /// The plugins that cannot be built with their secrets: a line each.
+    unusable: RefCell<Vec<String>>,
 }
 
 impl<'d> Compilation<'d> {
     pub(super) fn new(compiler: &'d Compiler, document: &'d Document, users: Arc<Users>) -> Self {
-        let (secretive, errors) = (HashSet::new(), RefCell::default());
-        Self { compiler, document, users, secretive, errors }
+        let (secretive, errors, unusable) = (HashSet::new(), RefCell::default(), RefCell::default());
+        Self { compiler, document, users, secretive, errors, unusable }
     }
 
     pub(super) fn fail(&self, entity: String, message: impl ToString) {
@@ -269,7 +271,7 @@ impl<'d> Compilation<'d> {
         let known = same.map(|before| &before.instances).filter(|known| known.are_those_of(&made));
         let instances = known.cloned().unwrap_or_else(|| Arc::new(made));
         let of = (document.plugins.clone(), document.ca_certificates.clone());
-        Plugins { of, definitions, instances, scopes: Scopes::new(placed) }
+        Plugins { of, definitions, instances, scopes: Scopes::new(placed), unusable: self.unusable.take() }
     }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
@@ -298,10 +300,12 @@ impl<'d> Compilation<'d> {
             Err(_) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
                 let (name, id) = (&entity.name, entity.id);
                 let outcome = if definition.fails_open { "pass without it" } else { "are answered 500" };
-                tracing::error!(
+                let line = format!(
                     "plugin {name} {id} cannot be built with the secrets that it refers to, so its requests {outcome}: \
                      check what the vault has"
                 );
+                tracing::error!("{line}");
+                self.unusable.borrow_mut().push(line);
                 (!definition.fails_open).then(|| placed(Arc::new(Unusable)))
             }
             Err(error) => {

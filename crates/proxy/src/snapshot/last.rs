@@ -62,6 +62,8 @@ pub(super) struct Plugins {
     /// Those of last time, as long as neither these nor any plugin changes.
     pub(super) instances: Arc<PluginInstances>,
     pub(super) of: (Vec<Arc<entity::Plugin>>, Vec<Arc<entity::CaCertificate>>),
+    /// Those that cannot be built with their secrets: a line each.
+    pub(super) unusable: Vec<String>,
 }
 
 /// Whether these are the same entities.
@@ -87,6 +89,7 @@ impl LastParts {
             definitions: parts.plugins.definitions,
             instances: parts.plugins.instances.clone(),
             watched: parts.watched.clone(),
+            unusable: [parts.identities.certificates.unusable(), &parts.plugins.unusable].concat(),
         };
         self.parts = Some(parts);
         snapshot

@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub(crate) definitions: &'static [Definition],
     /// The instances of those that want to know of them on each worker.
     pub(crate) instances: Arc<PluginInstances>,
+    /// The certificates and plugins that cannot be used with the secrets that they refer to: a line each.
+    pub unusable: Vec<String>,
 }
 
 impl Snapshot {
@@ -83,6 +85,7 @@ impl Snapshot {
             asked: Arc::default(),
             definitions: self.definitions,
             instances: self.instances.clone(),
+            unusable: Vec::new(),
         }
     }
 }
