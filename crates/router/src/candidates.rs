@@ -1,8 +1,9 @@
 //! The third level of the index: selects among routes that share host and path, by method, then by the header
 //! that most of them require.
 use super::Search;
-use super::entry::{Entry, Summary, lower_case};
+use super::entry::{Entry, lower_case};
 use super::keys::Keys;
+use super::summary::Summary;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 

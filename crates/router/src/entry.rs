@@ -6,6 +6,7 @@ use super::methods::Methods;
 use super::pattern::{Captures, Literals, Pattern, Patterns};
 use super::priority::Flavor;
 use super::subroute::{PathKind, Subroute};
+use super::summary::{Hit, PathEnd, Summary};
 use super::{Match, Query, RouteError, Scheme};
 
 /// Longer header values are lower-cased on the heap, shorter ones on the stack.
@@ -18,37 +19,18 @@ pub(super) struct Entry {
     rules: Rules,
 }
 
-/// What is left to check of most candidates, which the index stores too.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Summary {
-    index: u32,
-    /// The length of the prefix, which the index has compared. A route without paths counts as matching `/`.
-    length: u32,
-    methods: Methods,
-}
-
 /// What is left to check of a candidate beside its summary.
 #[derive(Debug)]
 enum Rules {
     /// Nothing, of most routes.
     None,
     Criteria(Box<Criteria>),
-    Expression(Box<ExpressionRule>),
-}
-
-/// The expression of a route.
-#[derive(Debug)]
-struct ExpressionRule {
-    /// The only scheme that requests may have.
-    scheme: Option<Scheme>,
-    expression: Expression,
+    Expression(Expression),
 }
 
 /// The criteria that few routes have.
 #[derive(Debug)]
 struct Criteria {
-    /// The only scheme that requests may have, where that is a criterion.
-    scheme: Option<Scheme>,
     /// Where one of them is none of the usual ones.
     methods: Box<[Box<str>]>,
     /// Empty when the index has already matched the hosts.
@@ -59,23 +41,6 @@ struct Criteria {
     headers: Box<[HeaderRule]>,
 }
 
-/// How a candidate's path matched.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hit {
-    index: u32,
-    length: u32,
-    /// The position of the regex that matched, if one did.
-    pattern: Option<u32>,
-}
-
-impl Summary {
-    /// How the path of a candidate matched that has no other rules, if its method does.
-    pub(super) fn check(self, query: &Query<'_>) -> Option<Hit> {
-        let length = self.length.min(query.path.len() as u32);
-        self.methods.allow(query.method).then_some(Hit { index: self.index, length, pattern: None })
-    }
-}
-
 impl Entry {
     /// Whether the candidate matches, and how its path does.
     pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
@@ -83,13 +48,20 @@ impl Entry {
         match &self.rules {
             Rules::None => Some(hit),
             Rules::Criteria(criteria) => criteria.check(query, host, hit),
-            Rules::Expression(rule) => rule.check(query, host, hit),
+            Rules::Expression(expression) => {
+                let length = expression.find(&Request { query, host })?;
+                Some(Hit { length: length.map_or(hit.length, |length| length as u32), ..hit })
+            }
         }
     }
 
     /// Whether there is nothing to check beyond what the summary has.
     pub(super) fn is_plain(&self) -> bool {
-        matches!(self.rules, Rules::None)
+        match &self.rules {
+            Rules::None => true,
+            Rules::Criteria(_) => false,
+            Rules::Expression(expression) => expression.is_indexed(),
+        }
     }
 
     fn criteria(&self) -> Option<&Criteria> {
@@ -101,18 +73,13 @@ impl Entry {
 
     /// Whether the scheme is the one that the route serves, where that is a criterion.
     pub(super) fn matches_scheme(&self, query: &Query<'_>) -> Option<bool> {
-        let scheme = match &self.rules {
-            Rules::None => None,
-            Rules::Criteria(criteria) => criteria.scheme,
-            Rules::Expression(rule) => rule.scheme,
-        };
-        scheme.map(|scheme| scheme == query.scheme)
+        self.summary.scheme.map(|scheme| scheme == query.scheme)
     }
 
     /// Whether the expression, if there is one, matches.
     pub(super) fn matches_expression(&self, query: &Query<'_>, host: Host<'_>) -> bool {
         match &self.rules {
-            Rules::Expression(rule) => rule.expression.find(&Request { query, host }).is_some(),
+            Rules::Expression(expression) => expression.matches_request(&Request { query, host }),
             _ => true,
         }
     }
@@ -138,38 +105,25 @@ impl Entry {
         self.criteria()?.patterns.iter().position(|pattern| pattern.find(path).is_some())
     }
 
+    /// What is found.
+    pub(super) fn to_match(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Match {
+        let matched_path = query.path.floor_char_boundary(hit.length as usize) as u32;
+        Match { index: hit.index, matched_path, captures: self.captures(query, host, hit) }
+    }
+
     fn captures(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Box<Captures>> {
         match &self.rules {
             Rules::None => None,
             Rules::Criteria(criteria) => criteria.patterns.get(hit.pattern? as usize)?.captures(query.path),
-            Rules::Expression(rule) => rule.expression.captures(&Request { query, host }),
+            Rules::Expression(expression) => expression.captures(&Request { query, host }),
         }
-    }
-}
-
-impl Hit {
-    /// What is found: a candidate of this rank.
-    pub(super) fn to_match(self, query: &Query<'_>, host: Host<'_>, entry: &Entry) -> Match {
-        let captures = entry.captures(query, host, self);
-        Match { index: self.index, matched_path: self.length, captures }
-    }
-}
-
-impl ExpressionRule {
-    fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
-        if self.scheme.is_some_and(|scheme| scheme != query.scheme) {
-            return None;
-        }
-        let length = self.expression.find(&Request { query, host })?;
-        Some(Hit { length, ..hit })
     }
 }
 
 impl Criteria {
     /// Whether they match a candidate whose summary does.
     fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
-        let matches = self.scheme.is_none_or(|scheme| scheme == query.scheme)
-            && self.match_method(query)
+        let matches = self.match_method(query)
             && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
             && self.match_sni(query)
             && self.headers.iter().all(|rule| rule.matches(query));
@@ -192,8 +146,7 @@ impl Criteria {
     }
 
     fn are_none(&self) -> bool {
-        self.scheme.is_none()
-            && self.methods.is_empty()
+        self.methods.is_empty()
             && self.hosts.is_empty()
             && self.snis.is_empty()
             && self.patterns.is_empty()
@@ -257,13 +210,11 @@ impl<'p> Compiler<'p> {
     /// The entry of a sub-route, and what the index looks up of it. Collects errors: a route that is refused matches
     /// nothing.
     pub(super) fn entry<'a>(&mut self, subroute: &Subroute<'a>) -> (Entry, Keys<'a>) {
-        match Expression::of_route(subroute.route, self.flavor, self.patterns) {
+        match Expression::indexed_of_route(subroute.route, self.flavor, self.patterns) {
             Ok(None) => self.criteria(subroute),
-            Ok(Some(expression)) => {
-                let summary = Summary { index: subroute.index, length: 1, methods: Methods::ANY };
-                let (keys, scheme) = (expression.keys(), self.scheme(subroute));
-                let rule = Box::new(ExpressionRule { scheme, expression });
-                (Entry { summary, rules: Rules::Expression(rule) }, keys)
+            Ok(Some((expression, indexed))) => {
+                let summary = self.summary(subroute, indexed.methods, indexed.path);
+                (Entry { summary, rules: Rules::Expression(expression) }, indexed.keys)
             }
             Err(message) => {
                 self.errors.push(RouteError { index: subroute.index, route: subroute.route.id, message });
@@ -286,16 +237,20 @@ impl<'p> Compiler<'p> {
         let methods = Methods::of(names);
         let named = if methods.is_some() { &[] } else { names };
         let criteria = Criteria {
-            scheme: self.scheme(subroute),
             methods: named.iter().map(|method| method.as_str().into()).collect(),
             hosts: unindexed_hosts(route.hosts.as_deref().unwrap_or_default()),
             snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
             patterns,
             headers: self.headers(subroute),
         };
-        let summary = Summary { index: subroute.index, length, methods: methods.unwrap_or(Methods::ANY) };
+        let methods = methods.unwrap_or(Methods::ANY);
+        let summary = self.summary(subroute, methods, (length, PathEnd::Open));
         let rules = if criteria.are_none() { Rules::None } else { Rules::Criteria(Box::new(criteria)) };
         (Entry { summary, rules }, Keys::of(subroute, literals))
+    }
+
+    fn summary(&self, subroute: &Subroute<'_>, methods: Methods, (length, end): (u32, PathEnd)) -> Summary {
+        Summary { index: subroute.index, length, end, methods, scheme: self.scheme(subroute) }
     }
 
     /// The only scheme that requests may have, where protocols are a criterion.

@@ -16,14 +16,9 @@ pub(crate) struct Host<'a> {
     pub(super) port: u64,
 }
 
-/// Room for a name in lower case.
-pub(super) struct Name([u8; MAX_NAME]);
-
-impl Default for Name {
-    fn default() -> Name {
-        Name([0; MAX_NAME])
-    }
-}
+/// Room for a name in lower case, where that is not how it was sent.
+#[derive(Default)]
+pub(super) struct Name(Option<[u8; MAX_NAME]>);
 
 impl Name {
     /// Takes an authority apart.
@@ -33,10 +28,13 @@ impl Name {
     }
 
     fn lower<'a>(&'a mut self, name: &'a str) -> &'a str {
-        let Some(room) = self.0.get_mut(..name.len()) else { return "" };
+        if name.len() > MAX_NAME {
+            return "";
+        }
         if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return name;
         }
+        let room = &mut self.0.insert([0; MAX_NAME])[..name.len()];
         room.copy_from_slice(name.as_bytes());
         room.make_ascii_lowercase();
         std::str::from_utf8(room).unwrap_or_default()
@@ -116,7 +114,7 @@ impl NamePattern {
     }
 
     /// Whether the wildcard, if any, stands for whole labels; otherwise the name can't be looked up.
-    fn is_label_wise(&self) -> bool {
+    pub(super) fn is_label_wise(&self) -> bool {
         match self {
             NamePattern::Exact(_) => true,
             NamePattern::Suffix(suffix) => suffix.starts_with('.'),

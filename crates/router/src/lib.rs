@@ -11,7 +11,7 @@
 //! host ─► exact names, wildcards, any      (hosts.rs)
 //!           └► path ─► longest prefix, then its shorter ones   (paths.rs, lengths.rs)
 //!                        └► method, header, or few   (candidates.rs)
-//!                             └► the rest, by rank   (entry.rs, pattern.rs)
+//!                             └► the rest, by rank   (summary.rs, entry.rs, pattern.rs)
 //! ```
 //! A regex path is indexed by its literal prefix. A look-up reads few cache lines, whatever the number of routes: one for
 //! each probe of a table (table.rs), one for what it finds, which has the criteria of most routes in place. The rank of a candidate is its position in the global order;
@@ -28,6 +28,7 @@ mod paths;
 mod pattern;
 mod priority;
 mod subroute;
+mod summary;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -170,7 +171,7 @@ impl Router {
         let host = name.parse(query.host, query.dst_port);
         let mut search = Search { entries: &self.entries, query, host, found: None };
         self.hosts.visit(host.name, &mut |paths| paths.search(&mut search));
-        search.found.map(|found| found.hit.to_match(query, host, &self.entries[found.rank as usize]))
+        search.found.map(|found| self.entries[found.rank as usize].to_match(query, host, found.hit))
     }
 }
 
@@ -185,7 +186,7 @@ struct Search<'a> {
 #[derive(Clone, Copy)]
 struct Found {
     rank: u32,
-    hit: entry::Hit,
+    hit: summary::Hit,
 }
 
 impl Search<'_> {
@@ -195,7 +196,7 @@ impl Search<'_> {
     }
 
     /// Takes a candidate whose summary says all, if it matches and is better than the best match so far.
-    fn offer_plain(&mut self, rank: u32, summary: entry::Summary) {
+    fn offer_plain(&mut self, rank: u32, summary: summary::Summary) {
         if self.wants(rank)
             && let Some(hit) = summary.check(self.query)
         {

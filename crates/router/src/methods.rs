@@ -12,8 +12,8 @@ impl Methods {
     pub(super) const ANY: Methods = Methods(0);
 
     /// These; nothing where one of them has no bit.
-    pub(super) fn of(names: &[String]) -> Option<Methods> {
-        names.iter().try_fold(Methods::ANY, |methods, name| Some(Methods(methods.0 | bit(name)?)))
+    pub(super) fn of(names: &[impl AsRef<str>]) -> Option<Methods> {
+        names.iter().try_fold(Methods::ANY, |methods, name| Some(Methods(methods.0 | bit(name.as_ref())?)))
     }
 
     /// Whether the method is one of them.

@@ -20,7 +20,7 @@ pub(super) enum Check {
     Text(TextCheck),
     Integer(IntegerCheck, i64),
     /// Whether the address is in the network; whether it shall be.
-    Address(Network, bool),
+    Address(Box<Network>, bool),
 }
 
 /// How a text is checked.
@@ -31,7 +31,15 @@ pub(super) enum TextCheck {
     Prefix(Box<str>),
     Suffix(Box<str>),
     Contains(Box<str>),
-    Regex(Pattern, Literals),
+    Regex(Box<Regex>),
+}
+
+/// A regex.
+#[derive(Debug)]
+pub(super) struct Regex {
+    pub(super) pattern: Pattern,
+    /// What texts that match begin with.
+    pub(super) literals: Literals,
 }
 
 /// How a number is compared.
@@ -86,8 +94,8 @@ impl Check {
             Literal::Integer(number) => Ok(Check::Integer(integer_check(operator)?, *number)),
             Literal::Address(address) => address_check(operator, *address),
             Literal::Network(network) => match (field, operator) {
-                (FieldType::Address, Operator::In) => Ok(Check::Address(*network, true)),
-                (FieldType::Address, Operator::NotIn) => Ok(Check::Address(*network, false)),
+                (FieldType::Address, Operator::In) => Ok(Check::Address((*network).into(), true)),
+                (FieldType::Address, Operator::NotIn) => Ok(Check::Address((*network).into(), false)),
                 _ => Err(IN.to_owned()),
             },
         }
@@ -117,7 +125,7 @@ fn text_check(
         Operator::Contains => TextCheck::Contains(text.into()),
         Operator::Regex => {
             let (pattern, literals) = compile(text)?;
-            TextCheck::Regex(pattern, literals)
+            TextCheck::Regex(Box::new(Regex { pattern, literals }))
         }
         Operator::In | Operator::NotIn => return Err(IN.to_owned()),
         Operator::Greater | Operator::GreaterOrEqual | Operator::Less | Operator::LessOrEqual => {
@@ -141,8 +149,8 @@ fn integer_check(operator: Operator) -> Result<IntegerCheck, String> {
 fn address_check(operator: Operator, address: IpAddr) -> Result<Check, String> {
     let network = Network::host(address);
     match operator {
-        Operator::Equals => Ok(Check::Address(network, true)),
-        Operator::NotEquals => Ok(Check::Address(network, false)),
+        Operator::Equals => Ok(Check::Address(network.into(), true)),
+        Operator::NotEquals => Ok(Check::Address(network.into(), false)),
         other => Err(unfit(other).to_owned()),
     }
 }
@@ -166,7 +174,7 @@ impl TextCheck {
             TextCheck::Prefix(own) => text.starts_with(&**own).then_some(own.len()),
             TextCheck::Suffix(own) => text.ends_with(&**own).then_some(own.len()),
             TextCheck::Contains(own) => memmem::find(text.as_bytes(), own.as_bytes()).map(|_| 0),
-            TextCheck::Regex(pattern, _) => pattern.find(text),
+            TextCheck::Regex(regex) => regex.pattern.find(text),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Evaluates an expression, and records what of the path it matched.
+use super::Test;
 use super::check::{Check, TextCheck};
 use super::field::Field;
 use super::subject::Subject;
-use super::{Node, Test};
 use crate::pattern::{Captures, Pattern};
 
 /// Longer texts are lower-cased on the heap, shorter ones on the stack.
@@ -44,19 +44,17 @@ impl Record for Groups {
     }
 }
 
-impl Node {
-    pub(super) fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
-        match self {
-            Node::Test(test) => test.holds(subject, record),
-            Node::All(nodes) => nodes.iter().all(|node| node.holds(subject, record)),
-            Node::Any(nodes) => nodes.iter().any(|node| node.holds(subject, record)),
-            Node::Not(node) => !node.holds(subject, record),
+impl Test {
+    /// Whether an evaluation leaves something beside its outcome.
+    pub(super) fn records(&self) -> bool {
+        match &self.check {
+            Check::Text(TextCheck::Regex(_)) => true,
+            Check::Text(check) => self.field == Field::Path && check.sets_matched_path(),
+            Check::Integer(..) | Check::Address(..) => false,
         }
     }
-}
 
-impl Test {
-    fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
+    pub(super) fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
         match &self.check {
             Check::Text(check) => match &self.field {
                 field @ (Field::Header(_) | Field::Query(_)) => {
@@ -107,8 +105,8 @@ impl Test {
         if self.field == Field::Path && check.sets_matched_path() {
             record.matched_path(length);
         }
-        if let TextCheck::Regex(pattern, _) = check {
-            record.matched_regex(pattern, text);
+        if let TextCheck::Regex(regex) = check {
+            record.matched_regex(&regex.pattern, text);
         }
         true
     }

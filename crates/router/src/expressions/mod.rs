@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! text ─► parser.rs ─► ast.rs ─► types (field.rs, check.rs) ─► Node
-//!                                                              ├► evaluate.rs, on a subject (subject.rs)
-//!                                                              └► index.rs: what the router looks up
+//!                                                              ├► index.rs: what the router looks up
+//!                                                              └► program.rs: evaluated on a subject (evaluate.rs, subject.rs)
 //! ```
 //! `docs/expressions.md` describes the language.
 mod ast;
@@ -14,23 +14,25 @@ mod field;
 mod index;
 mod literal;
 mod parser;
+mod program;
 mod queries;
 mod subject;
 #[cfg(test)]
 mod tests;
 
 pub use error::ExpressionError;
+pub(crate) use index::Indexed;
 pub use subject::Connection;
 pub(crate) use subject::Request;
 
 use crate::Scheme;
-use crate::keys::Keys;
 use crate::pattern::{Captures, Patterns};
 use crate::priority::Flavor;
 use ast::{Operator, Predicate};
 use check::{Check, TextCheck};
 use evaluate::{Groups, MatchedPath};
 use field::{Field, NoField};
+use program::Program;
 use weir_model::entity::{Protocol, Route};
 
 /// Which fields there are.
@@ -45,7 +47,7 @@ pub enum Layer {
 /// A compiled expression.
 #[derive(Debug)]
 pub struct Expression {
-    root: Node,
+    program: Program,
     /// Whether it has a regex with groups.
     has_groups: bool,
 }
@@ -74,10 +76,22 @@ impl Expression {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn compile(text: &str, layer: Layer, patterns: &mut Patterns) -> Result<Expression, ExpressionError> {
+        Expression::indexed(text, layer, patterns).map(|(expression, _)| expression)
+    }
+
+    /// Compiles an expression, and says by what the index finds it.
+    fn indexed(
+        text: &str,
+        layer: Layer,
+        patterns: &mut Patterns,
+    ) -> Result<(Expression, Indexed), ExpressionError> {
         let parsed = parser::parse(text)?;
         let mut compiler = Compiler { text, layer, patterns, has_groups: false };
         let root = compiler.node(&parsed)?;
-        Ok(Expression { root, has_groups: compiler.has_groups })
+        let (indexed, [guaranteed, rest]) = index::split(root);
+        let expression =
+            Expression { program: Program::new(guaranteed, rest), has_groups: compiler.has_groups };
+        Ok((expression, indexed))
     }
 
     /// The expression of a route, if it has one.
@@ -89,6 +103,16 @@ impl Expression {
         flavor: Flavor,
         patterns: &mut Patterns,
     ) -> Result<Option<Expression>, String> {
+        let indexed = Expression::indexed_of_route(route, flavor, patterns)?;
+        Ok(indexed.map(|(expression, _)| expression))
+    }
+
+    /// The expression of a route, if it has one, and by what the index finds it.
+    pub(crate) fn indexed_of_route(
+        route: &Route,
+        flavor: Flavor,
+        patterns: &mut Patterns,
+    ) -> Result<Option<(Expression, Indexed)>, String> {
         let Some(text) = &route.expression else { return Ok(None) };
         if flavor != Flavor::Expressions {
             return Err(
@@ -97,22 +121,29 @@ impl Expression {
         }
         let is_stream = route.protocols.iter().any(|protocol| protocol.is_stream());
         let layer = if is_stream { Layer::Stream } else { Layer::Http };
-        let compiled = Expression::compile(text, layer, patterns);
+        let compiled = Expression::indexed(text, layer, patterns);
         compiled.map(Some).map_err(|error| format!("Router Expression failed validation: {error}"))
     }
 
     /// Whether a connection of a stream matches.
     pub fn matches(&self, connection: &Connection<'_>) -> bool {
-        self.root.holds(connection, &mut MatchedPath::default())
+        self.program.holds(connection, &mut MatchedPath::default())
     }
 
-    /// Whether a request matches, and if so how many bytes of its path. An expression that says nothing of the path
-    /// counts as matching `/`.
-    pub(crate) fn find(&self, request: &Request<'_>) -> Option<u32> {
+    /// Whether a request matches.
+    pub(crate) fn matches_request(&self, request: &Request<'_>) -> bool {
+        self.program.holds(request, &mut MatchedPath::default())
+    }
+
+    /// Whether a request that the index has found matches, and if so how many bytes of its path, if the evaluation says.
+    pub(crate) fn find(&self, request: &Request<'_>) -> Option<Option<usize>> {
         let mut matched = MatchedPath::default();
-        let path = request.query.path;
-        let holds = self.root.holds(request, &mut matched);
-        holds.then(|| path.floor_char_boundary(matched.0.unwrap_or(1).min(path.len())) as u32)
+        self.program.rest_holds(request, &mut matched).then_some(matched.0)
+    }
+
+    /// Whether every request that the index finds matches.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.program.is_indexed()
     }
 
     /// What the groups of its regexes captured.
@@ -121,13 +152,8 @@ impl Expression {
             return None;
         }
         let mut groups = Groups::default();
-        self.root.holds(request, &mut groups);
+        self.program.holds(request, &mut groups);
         groups.0
-    }
-
-    /// The values by which the index finds it.
-    pub(crate) fn keys(&self) -> Keys<'static> {
-        index::keys(&self.root)
     }
 }
 
@@ -173,8 +199,8 @@ impl Compiler<'_> {
         let check = Check::new(field.kind(), *lower, *operator, value, compile);
         let at = if *operator == Operator::Regex { predicate.value_at } else { predicate.at };
         let check = check.map_err(|reason| ExpressionError::at(self.text, at, reason))?;
-        if let Check::Text(TextCheck::Regex(pattern, _)) = &check {
-            self.has_groups |= pattern.has_groups();
+        if let Check::Text(TextCheck::Regex(regex)) = &check {
+            self.has_groups |= regex.pattern.has_groups();
         }
         Ok(Test { field, lower: *lower, any: *any, check })
     }
