@@ -59,11 +59,34 @@ fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
 
 /// An expression. One in five has a mistake, or may have.
 pub(super) fn expression(rng: &mut Rng) -> String {
-    let mut text = node(rng, 3);
+    let mut text = if rng.u8(..4) == 0 { usual(rng) } else { node(rng, 3) };
     if rng.u8(..10) == 0 {
         mutate(rng, &mut text);
     }
     text
+}
+
+/// An expression as routes usually have them, of which the index checks most.
+fn usual(rng: &mut Rng) -> String {
+    let path = pick(rng, &["/a", "/a/b", "/", "/b", "/a/b/"]);
+    let mut conjuncts = vec![
+        format!("(http.path == \"{path}\" || http.path ^= \"{path}/\")"),
+        format!(
+            "(http.host == \"{}\" || http.host =^ \".com\")",
+            pick(rng, &["a.com", "A.com", "x.a.com", ""])
+        ),
+        format!(
+            "http.host {} \"{}\"",
+            pick(rng, &["==", "^=", "=^"]),
+            pick(rng, &["a.com", "x.", ".com", "m"])
+        ),
+        format!("(http.method == \"GET\" || http.method == \"{}\")", pick(rng, &["POST", "get"])),
+        format!("!(net.dst.port == 80 && net.dst.port == {})", pick(rng, &["80", "81"])),
+        predicate(rng),
+    ];
+    rng.shuffle(&mut conjuncts);
+    conjuncts.truncate(rng.usize(1..4));
+    conjuncts.join(" && ")
 }
 
 fn node(rng: &mut Rng, depth: u32) -> String {
