@@ -15,11 +15,21 @@
 //! ```
 //! After that, each committed change is one transfer. A data plane has at most one that is not acknowledged; changes that
 //! are committed meanwhile are merged into the next one.
+mod cohort;
+mod control_session;
+mod follower;
 pub mod identity;
 pub mod inventory;
+mod journal;
 pub mod message;
 pub mod record;
+#[cfg(test)]
+mod tests;
 pub mod transfer;
+
+pub use cohort::{Cohort, Next};
+pub use control_session::{ControlSession, Event, UnexpectedMessage};
+pub use follower::{CREDIT, Follower, FollowerError, Step};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -84,8 +84,11 @@ impl<'b> Record<'b> {
     /// This node cannot read the entity.
     pub fn read(&self, plugins: &[PluginSchema]) -> Result<Option<Change>, Vec<Refusal>> {
         let Some(kind) = find_kind(plugins, self.kind) else {
-            let message = "this version knows no such kind of entity: upgrade the data plane, or remove the entity";
-            return self.body.map_or(Ok(None), |_| Err(vec![self.refusal(None, message.to_owned(), &Json::Null)]));
+            let message =
+                "this version knows no such kind of entity: upgrade the data plane, or remove the entity";
+            return self
+                .body
+                .map_or(Ok(None), |_| Err(vec![self.refusal(None, message.to_owned(), &Json::Null)]));
         };
         let Some(body) = self.body else { return Ok(Some(Change::delete(kind, self.id))) };
         // The parser's message may quote a secret.
@@ -127,9 +130,8 @@ pub fn body_of(entity: &Entity) -> Vec<u8> {
     if let Json::Object(members) = &mut value {
         members.remove("id");
         // Read back, such a field is unset too.
-        let is_implied = |name: &str| {
-            schema.field(name).is_some_and(|field| field.default.is_none() && !field.auto)
-        };
+        let is_implied =
+            |name: &str| schema.field(name).is_some_and(|field| field.default.is_none() && !field.auto);
         members.retain(|name, value| !value.is_null() || !is_implied(name));
     }
     value.to_string().into_bytes()

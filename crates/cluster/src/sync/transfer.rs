@@ -4,4 +4,4 @@ mod encoder;
 mod receiver;
 
 pub use encoder::{CHUNK_LEN, Encoder, Transfer};
-pub use receiver::{MAX_REFUSALS, Received, Receiver, TransferError};
+pub use receiver::{MAX_REFUSALS, Received, Receiver, Staged, TransferError};

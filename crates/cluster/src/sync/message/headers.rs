@@ -75,15 +75,11 @@ pub(super) struct Credit {
 pub struct Members {
     /// By kind and number of the bucket, in the order of the ids.
     pub lists: Vec<(String, u16, Vec<(Uuid, u64)>)>,
-    /// Whether these are the last ones.
-    pub is_last: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct MemberLists {
     lists: Vec<(String, u16, usize)>,
-    #[serde(default)]
-    is_last: bool,
 }
 
 /// An id and half a digest.
@@ -97,7 +93,7 @@ impl Members {
             body.extend_from_slice(id.as_bytes());
             body.extend_from_slice(&digest.to_be_bytes());
         }
-        (MemberLists { lists: lists.collect(), is_last: self.is_last }, body)
+        (MemberLists { lists: lists.collect() }, body)
     }
 
     pub(super) fn of_parts(header: MemberLists, body: &[u8]) -> Result<Members, MessageError> {
@@ -113,7 +109,7 @@ impl Members {
         if !rest.is_empty() {
             return Err(wrong);
         }
-        Ok(Members { lists, is_last: header.is_last })
+        Ok(Members { lists })
     }
 }
 

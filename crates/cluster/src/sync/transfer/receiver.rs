@@ -1,6 +1,6 @@
 //! Chunks → entities. Each record becomes an entity as soon as it has arrived, so that the text of a whole configuration is
 //! never in memory.
-use crate::sync::identity::Digest;
+use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::{Inventory, Key};
 use crate::sync::message::TransferHeader;
 use crate::sync::record::Record;
@@ -60,28 +60,49 @@ enum Content {
 /// A transfer that has arrived.
 #[derive(Debug)]
 pub struct Received {
-    /// What it leads to.
-    pub header: TransferHeader,
     /// What it changes.
     pub update: Update,
-    pub(crate) digests: Digests,
+    /// What is left to note once the update is active.
+    pub staged: Staged,
 }
 
-/// What it changes in the inventory.
+/// A transfer that is not active yet, without its entities.
 #[derive(Debug)]
-pub(crate) enum Digests {
+pub struct Staged {
+    /// What it leads to.
+    pub to: Identity,
+    digests: Digests,
+}
+
+#[derive(Debug)]
+enum Digests {
     Whole(Inventory),
     Changes(Vec<(Key, Option<Digest>)>),
 }
 
-impl Received {
+impl Staged {
     /// Whether a node with this inventory has the right content afterwards.
     pub fn fits(&self, inventory: &Inventory) -> bool {
         let after = match &self.digests {
             Digests::Whole(inventory) => inventory.digest(),
             Digests::Changes(changes) => inventory.digest_after(changes),
         };
-        after == self.header.to.digest
+        after == self.to.digest
+    }
+
+    /// Whether it replaces everything.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.digests, Digests::Whole(_))
+    }
+
+    /// Brings an inventory up to date.
+    pub fn apply(self, inventory: &mut Inventory) {
+        match self.digests {
+            Digests::Whole(whole) => *inventory = whole,
+            Digests::Changes(changes) => {
+                changes.into_iter().for_each(|(key, digest)| inventory.set(key, digest));
+            }
+        }
     }
 }
 
@@ -95,6 +116,11 @@ impl Receiver {
         let inflate = header.deflate.then(|| Decompress::new(false));
         let (buffer, refusals) = (Vec::new(), Vec::new());
         Receiver { header, plugins, inflate, buffer, chunks: 0, has_ended: false, content, refusals }
+    }
+
+    /// What the transfer leads to.
+    pub fn to(&self) -> Identity {
+        self.header.to
     }
 
     /// Whether every chunk has arrived.
@@ -202,6 +228,6 @@ impl Receiver {
             }
             Content::Changes(changes, digests) => (Update::Changes(changes), Digests::Changes(digests)),
         };
-        Ok(Received { header: self.header, update, digests })
+        Ok(Received { update, staged: Staged { to: self.header.to, digests } })
     }
 }
