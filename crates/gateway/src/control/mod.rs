@@ -4,6 +4,7 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
+use crate::cluster::Cluster;
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -11,8 +12,8 @@ use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
 use crate::plugins::Definitions;
-use crate::registry::Registry;
-use crate::settings::Settings;
+use crate::registry::{INITIAL, Registry};
+use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
 use crate::store::{self, Loaded, Store};
 use serde_json::{Map, Value as Json};
@@ -56,6 +57,7 @@ pub(crate) struct Control {
     shown_settings: Map<String, Json>,
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
+    cluster: Cluster,
     started: SystemTime,
 }
 
@@ -112,6 +114,7 @@ impl Control {
         let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
+        let cluster = Cluster::of(&settings);
         let control = Control {
             plane,
             registry,
@@ -122,6 +125,7 @@ impl Control {
             node_id,
             shown_settings,
             admin_counts: Arc::default(),
+            cluster,
             started: SystemTime::now(),
         };
         Ok((control, warnings))
@@ -191,6 +195,9 @@ impl Control {
 
     fn is_not_reloadable(&self) -> Option<&'static str> {
         match self.source.origin {
+            _ if self.settings.role == Role::DataPlane => {
+                Some("the control plane sends the configuration: there is nothing to reload")
+            }
             Origin::File(_) => None,
             Origin::Nowhere if self.registry.is_stored() => Some(
                 "the configuration is in a database, whose changes apply at once: there is nothing to reload",
@@ -249,10 +256,16 @@ impl Control {
         if self.draining.load(Ordering::SeqCst) {
             return Err("draining");
         }
-        if !self.registry.is_stored() && self.registry.configuration().hash == configuration::UNCONFIGURED {
-            return Err("no configuration available (empty configuration present)");
+        let active = self.registry.configuration();
+        if self.registry.is_stored() || active.hash != configuration::UNCONFIGURED {
+            return Ok(());
         }
-        Ok(())
+        match self.settings.role {
+            // A control plane may have sent an empty one.
+            Role::DataPlane if active.revision > INITIAL => Ok(()),
+            Role::DataPlane => Err("no configuration available (configuration hash is not initialized)"),
+            _ => Err("no configuration available (empty configuration present)"),
+        }
     }
 
     /// The addresses of the HTTP listeners, with their real ports: plain, TLS, and HTTP/3.
@@ -281,6 +294,11 @@ impl Control {
     /// Identifies this process in monitoring.
     pub(crate) fn node_id(&self) -> &str {
         &self.node_id
+    }
+
+    /// What the node knows of its fleet.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// The CPU time that all workers have used.
@@ -381,11 +399,14 @@ fn serve(
     document: &Document,
     explain: impl FnOnce(&[weir_proxy::CompileError]) -> Vec<String>,
 ) -> Result<Arc<DataPlane>, StartError> {
+    let serves = settings.role != Role::ControlPlane;
+    let empty = Document::default();
+    let document = if serves { document } else { &empty };
     let snapshot =
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
     let proxy = Proxy::start(options, access_logs(settings)?, snapshot, &compiler.retained)
         .map_err(StartError::Proxy)?;
     let stream_listen_check = StreamListenCheck::new(settings);
     stream_listen_check.warn_once(document);
-    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), stream_listen_check }))
+    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), stream_listen_check, serves }))
 }

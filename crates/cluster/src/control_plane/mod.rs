@@ -1,0 +1,109 @@
+//! A control plane: admits data planes, sends them the configuration, and knows which of them serve it.
+mod cohorts;
+mod fleet;
+mod member;
+mod upgrade;
+mod weir;
+
+pub use fleet::Fleet;
+pub use member::{CertDetails, Member, State};
+
+use crate::Source;
+use crate::tls::ServerTls;
+use cohorts::Cohorts;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use upgrade::{Protocol, UpgradeError, Upgraded, named};
+use weir_model::PluginSchema;
+
+/// How long a data plane may take to open its WebSocket.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How many connections may be on their way to a WebSocket at a time.
+const MAX_UPGRADES: usize = 256;
+
+/// How a control plane behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The longest message that it accepts.
+    pub max_payload: usize,
+    /// The pause after a configuration was sent by Kong's first protocol.
+    pub push_interval: Duration,
+    /// The version of Kong that it is compatible with.
+    pub version: String,
+    /// The schemas of its plugins.
+    pub plugins: Arc<[PluginSchema]>,
+}
+
+/// A control plane.
+pub struct ControlPlane {
+    tls: ServerTls,
+    fleet: Arc<Fleet>,
+    options: Options,
+    cohorts: Cohorts,
+    upgrades: Arc<Semaphore>,
+}
+
+impl ControlPlane {
+    /// One that sends what is in this source.
+    pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
+        let cohorts = Cohorts::new(source, options.plugins.clone());
+        ControlPlane { tls, fleet, options, cohorts, upgrades: Arc::new(Semaphore::new(MAX_UPGRADES)) }
+    }
+
+    /// Prepares each version of the configuration for data planes, for as long as the process runs.
+    pub async fn publish(&self) {
+        self.cohorts.follow().await;
+    }
+
+    /// Serves the data planes that connect to a listener.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let Ok(permit) = self.upgrades.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((tcp, address)) => {
+                    let plane = self.clone();
+                    tokio::spawn(async move {
+                        let upgraded = plane.upgraded(tcp, address).await;
+                        drop(permit);
+                        if let Some(upgraded) = upgraded {
+                            plane.session(upgraded, address).await;
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cluster_listen: a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a data plane until its connection ends, and logs why it did.
+    async fn session(&self, upgraded: Upgraded, address: SocketAddr) {
+        let name = named(&upgraded.visitor, address);
+        let ended = match upgraded.visitor.protocol {
+            Protocol::Weir => weir::serve(self, upgraded, address).await,
+        };
+        tracing::info!("data plane {name} disconnected: {ended}");
+    }
+
+    /// Takes a connection up to its WebSocket; logs why that fails.
+    async fn upgraded(&self, tcp: TcpStream, address: SocketAddr) -> Option<Upgraded> {
+        let _ = tcp.set_nodelay(true);
+        let upgraded = tokio::time::timeout(UPGRADE_TIMEOUT, self.upgrade(tcp)).await;
+        match upgraded.unwrap_or(Err(UpgradeError::Timeout)) {
+            Ok(upgraded) => {
+                tracing::info!("data plane {} connected", named(&upgraded.visitor, address));
+                Some(upgraded)
+            }
+            Err(error) => {
+                tracing::warn!("the data plane at {address} is refused: {error}");
+                None
+            }
+        }
+    }
+}
