@@ -34,6 +34,7 @@ mod explain;
 mod expressions;
 mod facilities;
 mod failures;
+mod fleet;
 mod forwarded;
 mod getting_started;
 mod grafana;

@@ -4,6 +4,7 @@ use crate::Refusal;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// What a data plane says of itself when it connects.
@@ -22,12 +23,32 @@ pub(super) struct Introduction {
 pub struct Fleet {
     purge_delay: Duration,
     entries: Mutex<BTreeMap<Uuid, Entry>>,
+    /// Notifies of what data planes say.
+    changed: watch::Sender<()>,
+}
+
+/// Which data planes serve a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// How many of those that are connected do.
+    pub serving: usize,
+    /// Those that are connected and do not yet.
+    pub behind: Vec<Member>,
+    /// How many are not connected.
+    pub offline: usize,
+}
+
+impl Coverage {
+    /// Whether at least this many of a hundred that are connected serve the revision.
+    pub fn reaches(&self, percent: usize) -> bool {
+        self.serving * 100 >= (self.serving + self.behind.len()) * percent
+    }
 }
 
 impl Fleet {
     /// Without data planes. One that is gone for this long is forgotten.
     pub fn new(purge_delay: Duration) -> Fleet {
-        Fleet { purge_delay, entries: Mutex::default() }
+        Fleet { purge_delay, entries: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     /// All of them, by their ids.
@@ -42,6 +63,35 @@ impl Fleet {
     pub fn member(&self, id: Uuid) -> Option<Member> {
         let now = seconds();
         self.entries().get(&id).map(|entry| entry.member(now, self.purge_delay))
+    }
+
+    /// Which of them serve a revision.
+    pub fn coverage(&self, revision: u64) -> Coverage {
+        let now = seconds();
+        let mut coverage = Coverage { serving: 0, behind: Vec::new(), offline: 0 };
+        for entry in self.entries().values() {
+            match () {
+                () if !entry.is_online() => coverage.offline += 1,
+                () if entry.has(revision) => coverage.serving += 1,
+                () => coverage.behind.push(entry.member(now, self.purge_delay)),
+            }
+        }
+        coverage
+    }
+
+    /// Waits until so many of a hundred connected data planes serve a revision, but no longer than the timeout.
+    pub async fn wait(&self, revision: u64, percent: usize, timeout: Duration) -> Coverage {
+        let mut changed = self.changed.subscribe();
+        let reached = async {
+            while !self.coverage(revision).reaches(percent) {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // What is reached when the time is over is the answer, too.
+        let _ = tokio::time::timeout(timeout, reached).await;
+        self.coverage(revision)
     }
 
     /// Records that a data plane is connected, until the handle is dropped.
@@ -84,6 +134,8 @@ impl Link {
         if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {
             change(entry, seconds());
         }
+        drop(entries);
+        self.fleet.changed.send_replace(());
     }
 
     pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
@@ -103,6 +155,11 @@ impl Link {
     /// The data plane says what it serves.
     pub(super) fn seen(&self, hash: &str) {
         self.update(|entry, now| entry.seen(hash, now));
+    }
+
+    /// The data plane serves this revision.
+    pub(super) fn serves(&self, revision: u64, hash: &str) {
+        self.update(|entry, now| entry.serves(revision, hash, now));
     }
 
     /// The data plane refuses what was sent.
@@ -162,6 +219,19 @@ mod tests {
         assert_eq!((state(), fleet.members()[0].last_refusal.len()), (State::Connected, 0));
         drop(link);
         assert_eq!(state(), State::Offline);
+    }
+
+    #[test]
+    fn coverage_is_of_those_that_are_connected() {
+        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
+        links.iter().take(2).for_each(|link| link.serves(7, "aa"));
+        let coverage = fleet.coverage(7);
+        assert_eq!((coverage.serving, coverage.behind.len(), coverage.offline), (2, 2, 0));
+        assert!(coverage.reaches(50) && !coverage.reaches(51));
+        drop(links);
+        assert_eq!(fleet.coverage(7).offline, 4);
+        assert!(fleet.coverage(7).reaches(100), "none that is connected lacks it");
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Entry {
             counts: before.as_ref().map(|before| before.counts).unwrap_or_default(),
         };
         if let Some(before) = before {
-            entry.hash = before.hash;
+            (entry.hash, entry.revision) = (before.hash, before.revision);
             entry.refusals = before.refusals;
             (entry.state, entry.state_since) = (before.state, before.state_since);
         }
@@ -163,10 +163,16 @@ impl Entry {
             self.hash = hash.to_owned();
         }
         if let Some(newest) = self.newest.as_ref().filter(|newest| newest.hash == hash) {
-            self.revision = Some(newest.revision);
+            self.revision = self.revision.max(Some(newest.revision));
             self.refusals.clear();
         }
         self.settle(now);
+    }
+
+    /// It serves this revision.
+    pub(super) fn serves(&mut self, revision: u64, hash: &str, now: u64) {
+        self.revision = Some(revision);
+        self.seen(hash, now);
     }
 
     pub(super) fn refused(&mut self, mut refusals: Vec<Refusal>, now: u64) {
@@ -188,6 +194,16 @@ impl Entry {
         if state != self.state {
             (self.state, self.state_since, self.updated_at) = (state, now, now);
         }
+    }
+
+    /// Whether it is connected.
+    pub(super) fn is_online(&self) -> bool {
+        self.online
+    }
+
+    /// Whether it serves this revision or a later one.
+    pub(super) fn has(&self, revision: u64) -> bool {
+        self.revision.is_some_and(|own| own >= revision)
     }
 
     /// For how many seconds it is known, without another word of it.

@@ -5,7 +5,7 @@ mod member;
 mod upgrade;
 mod weir;
 
-pub use fleet::Fleet;
+pub use fleet::{Coverage, Fleet};
 pub use member::{CertDetails, Member, State};
 
 use crate::Source;

@@ -113,13 +113,16 @@ async fn deliver(
     session: &mut ControlSession,
     link: &Link,
 ) -> Result<(), Error> {
-    let (messages, identity) = {
+    let (messages, identity, is_current) = {
         let mut cohort = plane.cohorts.cohort();
-        (session.poll(&mut cohort), cohort.identity())
+        (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))
     };
     let bytes = messages.iter().map(Bytes::len).sum();
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
-    link.sent(Sent { revision, hash, bytes, altered: Vec::new() });
+    link.sent(Sent { revision, hash: hash.clone(), bytes, altered: Vec::new() });
+    if is_current {
+        link.serves(revision, &hash);
+    }
     for message in messages {
         send(stream, message).await?;
     }
@@ -141,7 +144,7 @@ fn receive(
             if let Some(error) = cache_error {
                 tracing::warn!("a data plane cannot store the configuration: {error}");
             }
-            link.seen(&identity.digest.to_string());
+            link.serves(identity.sequence, &identity.digest.to_string());
         }
         Some(Event::Refused(Refused { errors, .. })) => {
             errors.iter().for_each(|error| tracing::error!("a data plane refuses the configuration: {error}"));

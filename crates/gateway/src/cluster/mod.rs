@@ -1,5 +1,6 @@
 //! The node's part in a fleet: what `weir-cluster` needs to know of the node, and a thread that it runs on.
 mod applied;
+mod metrics;
 mod source;
 mod tls;
 
