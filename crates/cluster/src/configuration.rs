@@ -28,9 +28,5 @@ pub trait Source: Send + Sync + 'static {
 pub trait Apply: Send + Sync + 'static {
     /// Makes an update active, under this hash; returns once every worker serves it, or with everything that is wrong.
     /// If it fails, what was active stays so.
-    fn apply(
-        &self,
-        update: Update,
-        hash: String,
-    ) -> impl Future<Output = Result<(), Vec<Refusal>>> + Send;
+    fn apply(&self, update: Update, hash: String) -> impl Future<Output = Result<(), Vec<Refusal>>> + Send;
 }

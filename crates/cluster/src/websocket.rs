@@ -91,7 +91,9 @@ pub(crate) fn explained(error: &Error, max_payload: usize) -> String {
         Error::Capacity(CapacityError::MessageTooLong { size, .. }) => format!(
             "a message of {size} bytes is longer than cluster_max_payload ({max_payload}): increase that on both sides"
         ),
-        Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => "the connection was cut".to_owned(),
+        Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the connection was cut".to_owned()
+        }
         error => error.to_string(),
     }
 }

@@ -64,11 +64,11 @@ fn what_is_missing_fails_the_check() {
 
 #[test]
 fn settings_of_the_environment_are_judged() {
-    let variables = [("KONG_ROLE", "data_plane"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
+    let variables = [("KONG_WASM", "on"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
     assert!(!output.status.success());
     assert!(text.contains("      1  same\n"), "{text}");
-    assert!(text.contains("\nKONG_ROLE: not yet: settings.role: ignored with a warning"), "{text}");
+    assert!(text.contains("\nKONG_WASM: not yet: settings.wasm: ignored with a warning"), "{text}");
 }
 
 #[test]

@@ -103,7 +103,8 @@ fn a_data_plane_serves_on_while_its_control_plane_is_away() {
     let (identity, upstream) = (shared(), Upstream::answering(HELLO));
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("control").display().to_string();
-    let start = |listen: &str| control_plane(&identity).set("prefix", &prefix).set("cluster_listen", listen).start();
+    let start =
+        |listen: &str| control_plane(&identity).set("prefix", &prefix).set("cluster_listen", listen).start();
     let mut control = start("127.0.0.1:0");
     let listen = control.cluster().to_string();
     let data = data_plane(&identity, &control).start();
@@ -177,7 +178,9 @@ fn a_write_that_data_planes_do_not_serve_names_them() {
     assert!(refusal.contains("key-auth"), "{refusal}");
     assert_eq!(state(&control), "failed");
     assert_eq!(data.get("/good").status, 200, "what was active stays so");
-    assert!(data.status("/status").json()["control_plane"]["refused"][0].as_str().unwrap().contains("key-auth"));
+    assert!(
+        data.status("/status").json()["control_plane"]["refused"][0].as_str().unwrap().contains("key-auth")
+    );
     assert_eq!(control.ask_admin("POST", "/consumers?wait=some", "{\"username\": \"ann\"}").status, 400);
 }
 

@@ -57,7 +57,12 @@ impl fmt::Display for UpgradeError {
             UpgradeError::Peer(error) => error.fmt(f),
             UpgradeError::Http(Error::Http(response)) => {
                 let reason = response.body().as_deref().unwrap_or_default();
-                write!(f, "its request was answered {}: {}", response.status(), String::from_utf8_lossy(reason))
+                write!(
+                    f,
+                    "its request was answered {}: {}",
+                    response.status(),
+                    String::from_utf8_lossy(reason)
+                )
             }
             UpgradeError::Http(error) => write!(f, "it opens no WebSocket: {error}"),
             UpgradeError::Timeout => f.write_str("it took too long to open a WebSocket"),
@@ -95,7 +100,8 @@ impl ControlPlane {
 }
 
 fn refuse(status: StatusCode, reason: &str) -> ErrorResponse {
-    let mut response = ErrorResponse::new(Some(format!("{{\"message\":{}}}", serde_json::Value::from(reason))));
+    let mut response =
+        ErrorResponse::new(Some(format!("{{\"message\":{}}}", serde_json::Value::from(reason))));
     *response.status_mut() = status;
     response
 }
@@ -109,8 +115,13 @@ fn visit(request: &Request) -> Result<Visitor, (StatusCode, &'static str)> {
         V2 => return Err((StatusCode::BAD_REQUEST, "Sec-WebSocket-Protocol must offer weir.sync.v1")),
         _ => return Err((StatusCode::NOT_FOUND, "data planes connect to /v2/outlet")),
     };
-    let query: HashMap<_, _> =
-        request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('=')).collect();
+    let query: HashMap<_, _> = request
+        .uri()
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .collect();
     let value = |name: &str| query.get(name).copied().filter(|value| !value.is_empty());
     let id = value("node_id").and_then(|id| id.parse().ok());
     let bad = |reason| (StatusCode::BAD_REQUEST, reason);

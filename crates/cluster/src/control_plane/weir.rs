@@ -147,7 +147,9 @@ fn receive(
             link.serves(identity.sequence, &identity.digest.to_string());
         }
         Some(Event::Refused(Refused { errors, .. })) => {
-            errors.iter().for_each(|error| tracing::error!("a data plane refuses the configuration: {error}"));
+            errors
+                .iter()
+                .for_each(|error| tracing::error!("a data plane refuses the configuration: {error}"));
             link.refused(errors);
         }
     }

@@ -68,7 +68,12 @@ fn of_link(link: &Link, settings: &Settings) -> String {
     let expires = identity_and_trust(settings).ok().and_then(|(identity, _)| identity.expires());
     for (name, kind, help, value) in [
         ("kong_data_plane_cluster_cert_expiry_timestamp", "gauge", "When cluster_cert ends", expires),
-        ("weir_control_plane_connected", "gauge", "Whether there is a connection", Some(link.connected.into())),
+        (
+            "weir_control_plane_connected",
+            "gauge",
+            "Whether there is a connection",
+            Some(link.connected.into()),
+        ),
         ("weir_control_plane_messages_total", "counter", "Messages received", Some(link.received as i64)),
         ("weir_control_plane_bytes_total", "counter", "Bytes received", Some(link.received_bytes as i64)),
     ] {

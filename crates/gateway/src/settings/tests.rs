@@ -93,13 +93,13 @@ fn toml_values_are_read_as_kong_conf_would_write_them() {
 fn each_kong_variable_without_a_meaning_gets_one_warning_without_its_value() {
     let environment = [
         ("KONG_PG_BACKLOG", "16"),
-        ("KONG_CLUSTER_CERT_KEY", "hunter2"),
+        ("KONG_CLUSTER_CERT_KEYS", "hunter2"),
         ("KONG_LOG_LEVEL", "warn"),
         ("HOME", "/"),
     ];
     let warnings = good("", &environment, &[]).warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].contains("KONG_CLUSTER_CERT_KEY") && warnings[1].contains("KONG_PG_BACKLOG"));
+    assert!(warnings[0].contains("KONG_CLUSTER_CERT_KEYS") && warnings[1].contains("KONG_PG_BACKLOG"));
     assert!(!warnings.concat().contains("hunter2"));
 }
 

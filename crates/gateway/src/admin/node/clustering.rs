@@ -43,9 +43,9 @@ pub(super) async fn list(call: ApiRequest) -> Result<Response, ApiError> {
     let size = size.filter(|size| (1..=1000).contains(size));
     let size = size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
     let after = call.argument("offset").map(|offset| offset.parse::<weir_model::Uuid>());
-    let after = after.transpose().map_err(|_| {
-        ApiError::Offset(call.argument("offset").unwrap_or_default().to_owned())
-    })?;
+    let after = after
+        .transpose()
+        .map_err(|_| ApiError::Offset(call.argument("offset").unwrap_or_default().to_owned()))?;
     let mut members = fleet.members();
     members.retain(|member| after.is_none_or(|after| member.id > after));
     let more = members.len() > size;
@@ -82,8 +82,7 @@ pub(super) async fn status(State(control): State<Arc<Control>>) -> Response {
         let Member { config_hash, hostname, ip, last_seen, .. } = member;
         json!({ "config_hash": config_hash, "hostname": hostname, "ip": ip, "last_seen": last_seen })
     };
-    let rows: Map<_, _> =
-        fleet.members().iter().map(|member| (member.id.to_string(), row(member))).collect();
+    let rows: Map<_, _> = fleet.members().iter().map(|member| (member.id.to_string(), row(member))).collect();
     let mut response = json_response(StatusCode::OK, &rows.into());
     let deprecated = (HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
     response.headers_mut().insert(deprecated.0, deprecated.1);
@@ -143,7 +142,8 @@ impl Wait {
         let mut wait = Wait { fleet: fleet.clone(), percent: 100, timeout: WAIT_TIMEOUT };
         for word in asked.split(',').map(str::trim) {
             wait.set(word).ok_or_else(|| {
-                let message = format!("wait: `{word}` is not `all`, a percentage or milliseconds up to 60000");
+                let message =
+                    format!("wait: `{word}` is not `all`, a percentage or milliseconds up to 60000");
                 ApiError::Malformed(message)
             })?;
         }
