@@ -2,7 +2,9 @@
 use super::cohort::{Cohort, Next};
 use super::identity::{Digest, Identity};
 use super::inventory::{BUCKETS, Inventory, Key, differing_ids};
-use super::message::{Applied, Hello, Members, Message, PROTOCOL_VERSION, Refused, Wanted, Welcome};
+use super::message::{
+    Applied, BucketMembers, Hello, Members, Message, PROTOCOL_VERSION, Refused, Wanted, Welcome,
+};
 use super::transfer::Transfer;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -202,7 +204,7 @@ impl ControlSession {
         let Phase::Members(comparison) = &mut self.phase else {
             return Err(UnexpectedMessage("nothing asked for entities of buckets"));
         };
-        for (name, number, theirs) in members.lists {
+        for BucketMembers { kind: name, number, members: theirs } in members.buckets {
             let kind = comparison.wanted.iter().map(|(kind, _)| *kind).find(|kind| kind.as_str() == name);
             let Some(kind) = kind.filter(|kind| comparison.wanted.remove(&(*kind, number))) else {
                 return Err(UnexpectedMessage("nothing asked for entities of this bucket"));

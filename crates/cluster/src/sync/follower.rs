@@ -4,8 +4,8 @@ use super::Refusal;
 use super::identity::{Digest, Identity};
 use super::inventory::{BUCKETS, Inventory};
 use super::message::{
-    Applied, Compare, Goodbye, Hello, Members, Message, MessageError, PROTOCOL_VERSION, Refused, Wanted,
-    Welcome,
+    Applied, BucketMembers, Compare, Goodbye, Hello, Members, Message, MessageError, PROTOCOL_VERSION,
+    Refused, Wanted, Welcome,
 };
 use super::transfer::{CHUNK_LEN, Received, Receiver, Staged, TransferError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +156,7 @@ impl Follower {
             let own = kind.map_or(&[][..], |kind| self.inventory.members(kind, usize::from(number)));
             count += own.len();
             let own = own.iter().map(|(id, digest)| (*id, digest.short())).collect();
-            members.lists.push((name.clone(), number, own));
+            members.buckets.push(BucketMembers { kind: name.clone(), number, members: own });
             if count * 24 > CHUNK_LEN {
                 messages.push(Message::Members(std::mem::take(&mut members)));
                 count = 0;

@@ -11,7 +11,9 @@ mod frame;
 mod headers;
 
 pub use frame::{MAX_INFLATED_LEN, MessageError};
-pub use headers::{Applied, Compare, Goodbye, Hello, Members, Refused, TransferHeader, Wanted, Welcome};
+pub use headers::{
+    Applied, BucketMembers, Compare, Goodbye, Hello, Members, Refused, TransferHeader, Wanted, Welcome,
+};
 
 use super::inventory::BUCKETS;
 use bytes::Bytes;

@@ -24,7 +24,7 @@ mod journal;
 pub mod message;
 pub mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod transfer;
 
 pub use cohort::{Cohort, Next};
@@ -39,7 +39,7 @@ use weir_model::{Change, Document};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
     /// Everything is replaced.
-    Whole(Document),
+    Whole(Box<Document>),
     /// These entities change, all at once.
     Changes(Vec<Change>),
 }

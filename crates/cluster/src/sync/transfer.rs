@@ -2,6 +2,8 @@
 //! cut into chunks. A transfer takes effect as a whole or not at all, however long it is.
 mod encoder;
 mod receiver;
+mod records;
 
 pub use encoder::{CHUNK_LEN, Encoder, Transfer};
 pub use receiver::{MAX_REFUSALS, Received, Receiver, Staged, TransferError};
+pub(crate) use records::Records;

@@ -73,8 +73,19 @@ pub(super) struct Credit {
 /// The entities of some buckets, each with half of its digest.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Members {
-    /// By kind and number of the bucket, in the order of the ids.
-    pub lists: Vec<(String, u16, Vec<(Uuid, u64)>)>,
+    /// Bucket by bucket.
+    pub buckets: Vec<BucketMembers>,
+}
+
+/// The entities of a bucket.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BucketMembers {
+    /// The name of the kind.
+    pub kind: String,
+    /// The number of the bucket.
+    pub number: u16,
+    /// In the order of their ids.
+    pub members: Vec<(Uuid, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,9 +98,9 @@ const MEMBER_LEN: usize = 24;
 
 impl Members {
     pub(super) fn to_parts(&self) -> (MemberLists, Vec<u8>) {
-        let lists = self.lists.iter().map(|(kind, bucket, members)| (kind.clone(), *bucket, members.len()));
+        let lists = self.buckets.iter().map(|it| (it.kind.clone(), it.number, it.members.len()));
         let mut body = Vec::new();
-        for (id, digest) in self.lists.iter().flat_map(|(.., members)| members) {
+        for (id, digest) in self.buckets.iter().flat_map(|bucket| &bucket.members) {
             body.extend_from_slice(id.as_bytes());
             body.extend_from_slice(&digest.to_be_bytes());
         }
@@ -98,18 +109,15 @@ impl Members {
 
     pub(super) fn of_parts(header: MemberLists, body: &[u8]) -> Result<Members, MessageError> {
         let (mut rest, wrong) = (body, MessageError::Body("its lists have other lengths"));
-        let mut lists = Vec::with_capacity(header.lists.len());
-        for (kind, bucket, count) in header.lists {
+        let mut buckets = Vec::with_capacity(header.lists.len());
+        for (kind, number, count) in header.lists {
             let length = count.checked_mul(MEMBER_LEN).ok_or_else(|| wrong.clone())?;
             let (own, others) = rest.split_at_checked(length).ok_or_else(|| wrong.clone())?;
             let members = own.as_chunks::<MEMBER_LEN>().0.iter().map(member).collect();
-            lists.push((kind, bucket, members));
+            buckets.push(BucketMembers { kind, number, members });
             rest = others;
         }
-        if !rest.is_empty() {
-            return Err(wrong);
-        }
-        Ok(Members { lists })
+        if rest.is_empty() { Ok(Members { buckets }) } else { Err(wrong) }
     }
 }
 

@@ -23,13 +23,14 @@ fn every_message() -> Vec<Message> {
     let hello = Hello { protocol: 1, plugins, credit: 16, identity: identity(), ..Hello::default() };
     let header = TransferHeader { to: identity(), from: Some(Digest::default()), chunks: 2, deflate: true };
     let error = Refusal { entity: "route `a`".into(), field: Some("paths[0]".into()), message: "no".into() };
+    let bucket = BucketMembers { kind: "routes".into(), number: 5, members: vec![(Uuid::max(), 9)] };
     vec![
         Message::Hello(hello),
         Message::Welcome(Welcome { identity: identity(), ..Welcome::default() }),
         Message::Compare(Compare { kinds: [("routes".to_owned(), identity().digest)].into() }),
         Message::Buckets(vec![("routes".into(), (0..BUCKETS as u64).collect())]),
         Message::Wanted(Wanted { buckets: [("routes".to_owned(), vec![0, 1023])].into() }),
-        Message::Members(Members { lists: vec![("routes".into(), 5, vec![(Uuid::max(), 9)])] }),
+        Message::Members(Members { buckets: vec![bucket] }),
         Message::Transfer(header, Bytes::from_static(b"chunk")),
         Message::Chunk(Bytes::from_static(b"another")),
         Message::Credit(8),
@@ -163,7 +164,7 @@ fn a_transfer_of_many_chunks_is_read_as_it_was_written() {
     entities.push(consumer(30_000, &"long ".repeat(100_000)));
     let (header, chunks) = transfer(&entities);
     assert!(header.deflate && chunks.len() > 2);
-    assert_eq!(receive(header.clone(), &chunks), Ok(Update::Whole(super::document(entities))));
+    assert_eq!(receive(header.clone(), &chunks), Ok(Update::Whole(super::document(entities).into())));
     assert_eq!(receive(header, &chunks[1..]), Err(TransferError::Damaged("it cannot be decompressed")));
 }
 
@@ -171,7 +172,7 @@ fn a_transfer_of_many_chunks_is_read_as_it_was_written() {
 fn a_transfer_too_short_to_compress_is_sent_as_it_is() {
     let (header, chunks) = transfer(&[]);
     assert!(!header.deflate);
-    assert_eq!(receive(header, &chunks), Ok(Update::Whole(super::document([]))));
+    assert_eq!(receive(header, &chunks), Ok(Update::Whole(super::document([]).into())));
 }
 
 proptest! {

@@ -131,7 +131,7 @@ impl Simulation {
             }
             Step::Apply(received, mut replies) => {
                 match received.update {
-                    Update::Whole(document) => node.document = document,
+                    Update::Whole(document) => node.document = *document,
                     Update::Changes(changes) => {
                         changes.iter().for_each(|change| node.document.apply(change));
                     }

@@ -1,20 +1,17 @@
 //! Chunks → entities. Each record becomes an entity as soon as it has arrived, so that the text of a whole configuration is
 //! never in memory.
+use super::records::Records;
 use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::{Inventory, Key};
 use crate::sync::message::TransferHeader;
 use crate::sync::record::Record;
 use crate::sync::{Refusal, Update};
-use flate2::{Decompress, FlushDecompress, Status};
 use std::fmt;
 use std::sync::Arc;
 use weir_model::{Change, Document, PluginSchema};
 
 /// More refusals of one transfer are not reported, because so many have one cause.
 pub const MAX_REFUSALS: usize = 20;
-
-/// How much is decompressed at once.
-const STEP: usize = 64 << 10;
 
 /// A transfer that is damaged, or that this node refuses.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,17 +40,18 @@ impl std::error::Error for TransferError {}
 pub struct Receiver {
     header: TransferHeader,
     plugins: Arc<[PluginSchema]>,
-    inflate: Option<Decompress>,
-    /// What has arrived of the next record.
-    buffer: Vec<u8>,
-    chunks: u32,
-    has_ended: bool,
+    records: Records,
+    entities: ReadEntities,
+}
+
+/// What was read of it.
+struct ReadEntities {
     content: Content,
     refusals: Vec<Refusal>,
 }
 
 enum Content {
-    Whole(Document, Inventory),
+    Whole(Box<Document>, Inventory),
     Changes(Vec<Change>, Vec<(Key, Option<Digest>)>),
 }
 
@@ -110,12 +108,11 @@ impl Receiver {
     /// Begins to receive a transfer on a node with these plugins.
     pub fn new(header: TransferHeader, plugins: Arc<[PluginSchema]>) -> Receiver {
         let content = match header.from {
-            None => Content::Whole(Document::default(), Inventory::default()),
+            None => Content::Whole(Box::default(), Inventory::default()),
             Some(_) => Content::Changes(Vec::new(), Vec::new()),
         };
-        let inflate = header.deflate.then(|| Decompress::new(false));
-        let (buffer, refusals) = (Vec::new(), Vec::new());
-        Receiver { header, plugins, inflate, buffer, chunks: 0, has_ended: false, content, refusals }
+        let records = Records::new(&header);
+        Receiver { header, plugins, records, entities: ReadEntities { content, refusals: Vec::new() } }
     }
 
     /// What the transfer leads to.
@@ -125,7 +122,7 @@ impl Receiver {
 
     /// Whether every chunk has arrived.
     pub fn is_complete(&self) -> bool {
-        self.chunks >= self.header.chunks
+        self.records.is_complete()
     }
 
     /// Takes the next chunk.
@@ -133,63 +130,38 @@ impl Receiver {
     /// # Errors
     /// The transfer is damaged.
     pub fn chunk(&mut self, chunk: &[u8]) -> Result<(), TransferError> {
-        if self.is_complete() {
-            return Err(TransferError::Damaged("it has more chunks than announced"));
+        self.records.chunk(chunk, |record| self.entities.read(record, &self.plugins))
+    }
+
+    /// Ends the transfer, whose chunks have all arrived.
+    ///
+    /// # Errors
+    /// It is damaged, or holds entities that this node cannot read.
+    pub fn finish(self) -> Result<Received, TransferError> {
+        self.records.finish()?;
+        let ReadEntities { content, mut refusals } = self.entities;
+        if !refusals.is_empty() {
+            refusals.truncate(MAX_REFUSALS);
+            return Err(TransferError::Refused(refusals));
         }
-        self.chunks += 1;
-        let Some(mut inflate) = self.inflate.take() else {
-            self.buffer.extend_from_slice(chunk);
-            return self.read_records();
+        let (update, digests) = match content {
+            Content::Whole(mut document, mut inventory) => {
+                document.sort();
+                inventory.shrink();
+                (Update::Whole(document), Digests::Whole(inventory))
+            }
+            Content::Changes(changes, digests) => (Update::Changes(changes), Digests::Changes(digests)),
         };
-        self.inflate(&mut inflate, chunk)?;
-        self.inflate = Some(inflate);
-        Ok(())
+        Ok(Received { update, staged: Staged { to: self.header.to, digests } })
     }
+}
 
-    fn inflate(&mut self, inflate: &mut Decompress, mut chunk: &[u8]) -> Result<(), TransferError> {
-        loop {
-            self.buffer.reserve(STEP);
-            let (taken, length) = (inflate.total_in(), self.buffer.len());
-            let status = inflate.decompress_vec(chunk, &mut self.buffer, FlushDecompress::None);
-            let status = status.map_err(|_| TransferError::Damaged("it cannot be decompressed"))?;
-            chunk = &chunk[(inflate.total_in() - taken) as usize..];
-            let has_room = self.buffer.len() < self.buffer.capacity();
-            let has_written = self.buffer.len() > length;
-            self.read_records()?;
-            if status == Status::StreamEnd {
-                self.has_ended = true;
-                let is_whole = chunk.is_empty() && self.is_complete();
-                return if is_whole { Ok(()) } else { Err(TransferError::Damaged("it ends early")) };
-            }
-            if chunk.is_empty() && has_room {
-                return Ok(());
-            }
-            if !has_written && has_room {
-                return Err(TransferError::Damaged("it cannot be decompressed"));
-            }
-        }
-    }
-
-    /// Reads the records that have arrived whole.
-    fn read_records(&mut self) -> Result<(), TransferError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut at = 0;
-        while let Some((record, length)) =
-            Record::parse(&buffer[at..]).map_err(|error| TransferError::Damaged(error.0))?
-        {
-            self.read(&record);
-            at += length;
-        }
-        buffer.drain(..at);
-        self.buffer = buffer;
-        Ok(())
-    }
-
-    fn read(&mut self, record: &Record<'_>) {
+impl ReadEntities {
+    fn read(&mut self, record: &Record<'_>, plugins: &[PluginSchema]) {
         if self.refusals.len() >= MAX_REFUSALS {
             return;
         }
-        let change = match record.read(&self.plugins) {
+        let change = match record.read(plugins) {
             Ok(Some(change)) => change,
             Ok(None) => return,
             Err(refusals) => return self.refusals.extend(refusals),
@@ -205,29 +177,5 @@ impl Receiver {
                 digests.push((key, digest));
             }
         }
-    }
-
-    /// Ends the transfer, whose chunks have all arrived.
-    ///
-    /// # Errors
-    /// It is damaged, or holds entities that this node cannot read.
-    pub fn finish(mut self) -> Result<Received, TransferError> {
-        let has_ended = self.has_ended || !self.header.deflate;
-        if !self.is_complete() || !self.buffer.is_empty() || !has_ended {
-            return Err(TransferError::Damaged("it ends early"));
-        }
-        if !self.refusals.is_empty() {
-            self.refusals.truncate(MAX_REFUSALS);
-            return Err(TransferError::Refused(self.refusals));
-        }
-        let (update, digests) = match self.content {
-            Content::Whole(mut document, mut inventory) => {
-                document.sort();
-                inventory.shrink();
-                (Update::Whole(document), Digests::Whole(inventory))
-            }
-            Content::Changes(changes, digests) => (Update::Changes(changes), Digests::Changes(digests)),
-        };
-        Ok(Received { update, staged: Staged { to: self.header.to, digests } })
     }
 }
