@@ -22,6 +22,12 @@ const MIN_ENDED_LEN: usize = 6;
 #[serde(try_from = "String", into = "String")]
 pub struct ConfigHash([u8; 32]);
 
+impl Default for ConfigHash {
+    fn default() -> Self {
+        ConfigHash::EMPTY
+    }
+}
+
 impl ConfigHash {
     /// Of no configuration.
     pub const EMPTY: ConfigHash = ConfigHash([b'0'; 32]);
@@ -96,6 +102,9 @@ pub struct Hashes {
     pub upstreams: ConfigHash,
     /// Of the targets.
     pub targets: ConfigHash,
+    /// Of what belongs to no part. It is not sent.
+    #[serde(skip)]
+    rest: ConfigHash,
 }
 
 impl Hashes {
@@ -106,10 +115,15 @@ impl Hashes {
     pub fn of_parts(parts: [ConfigHash; 5], rest: ConfigHash) -> Hashes {
         let [routes, services, plugins, upstreams, targets] = parts;
         let text: Vec<u8> = parts.iter().chain([&rest]).flat_map(|hash| hash.0).collect();
-        Hashes { config: ConfigHash::of_text(&text), routes, services, plugins, upstreams, targets }
+        Hashes { config: ConfigHash::of_text(&text), routes, services, plugins, upstreams, targets, rest }
     }
 
-    /// That of a part, in the order of [`PARTS`](Self::PARTS).
+    /// Of what belongs to no part.
+    pub fn rest(&self) -> ConfigHash {
+        self.rest
+    }
+
+    /// Those of the parts, in the order of [`PARTS`](Self::PARTS).
     pub fn parts(&self) -> [ConfigHash; 5] {
         [self.routes, self.services, self.plugins, self.upstreams, self.targets]
     }

@@ -1,2 +1,43 @@
 //! The protocols of Kong 3.9, without sockets: bytes and JSON to values, and back.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`payload`] | the configuration as rows, `config_table`, and back |
+//! | [`hash`] | Kong's hash of it |
+//! | [`compat`] | which data planes may have it, and what is changed for older ones |
+//! | [`v1`] | the messages of `/v1/outlet`: the whole configuration at each change |
+//! | [`v2`] | the messages of `/v2/outlet`: JSON-RPC, and increments over it |
+//! | [`data_plane`] | the row of a data plane in `/clustering/data-planes` |
+pub mod compat;
+pub mod data_plane;
 pub mod hash;
+mod lua;
+pub mod payload;
+#[cfg(test)]
+mod sample;
+pub mod v1;
+pub mod v2;
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why a data plane cannot serve an entity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The entity, with its name or id.
+    pub entity: String,
+    /// The path of the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong and how to fix it.
+    pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "{}: {field}: {}", self.entity, self.message),
+            None => write!(f, "{}: {}", self.entity, self.message),
+        }
+    }
+}
