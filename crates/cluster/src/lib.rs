@@ -10,6 +10,7 @@ pub mod data_plane;
 pub mod sync;
 pub mod tls;
 mod websocket;
+pub mod wire;
 
 pub use configuration::{Apply, Source, Version};
 pub use sync::{Refusal, Update};

@@ -50,6 +50,7 @@ mod http2_next_target;
 mod http2_shared;
 mod http2_upstream;
 mod http3;
+mod hybrid;
 mod interim;
 mod lifecycle;
 mod logs;

@@ -126,6 +126,16 @@ macro_rules! collections {
                 }
             }
 
+            /// The entities of a kind, in their order.
+            pub fn of_kind(&self, kind: EntityKind) -> Box<dyn ExactSizeIterator<Item = Entity> + '_> {
+                match kind {
+                    $(EntityKind::$kind => Box::new(self.$collection.iter().cloned().map(Entity::$kind)),)*
+                    EntityKind::Custom(kind) => {
+                        Box::new(self.custom.list(kind).iter().cloned().map(Entity::Custom))
+                    }
+                }
+            }
+
             /// Every entity, those that others name before these.
             pub fn into_entities(self) -> Vec<Entity> {
                 let mut all = Vec::new();

@@ -1,0 +1,2 @@
+//! Control planes and data planes: Weir's, and fakes of Kong's.
+mod fakes;
