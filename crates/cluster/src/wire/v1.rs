@@ -4,7 +4,7 @@ mod reconfigure;
 #[cfg(test)]
 mod tests;
 
-pub use reconfigure::{Received, Reconfigure, inflate};
+pub use reconfigure::{Received, Reconfigure, check_size, inflate};
 
 use super::compat::LoadedPlugin;
 use super::lua;

@@ -7,7 +7,7 @@ mod version;
 
 pub use plugins::{LoadedPlugin, check_plugins};
 pub use rules::{Alteration, Rules};
-pub use version::{KongVersion, check_version};
+pub use version::{KongVersion, check_routes, check_version};
 
 use super::data_plane::SyncStatus;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! Versions of Kong.
 use super::Incompatible;
 use crate::wire::data_plane::SyncStatus;
+use crate::wire::payload::ConfigTable;
 use serde::Deserialize;
 use std::fmt;
 
@@ -77,4 +78,22 @@ pub fn check_version(control_plane: KongVersion, data_plane: &str) -> Result<Kon
         )),
         Some(version) => Ok(version),
     }
+}
+
+/// The first version whose router takes routes with expressions beside others.
+const MIXED_ROUTES: KongVersion = KongVersion([3, 7, 0, 0]);
+
+/// Whether the router of a data plane of this version takes the routes together.
+///
+/// # Errors
+/// If it does not.
+pub fn check_routes(table: &ConfigTable<'_>, data_plane: KongVersion) -> Result<(), Incompatible> {
+    if data_plane >= MIXED_ROUTES || !table.has_mixed_routes() {
+        return Ok(());
+    }
+    let message = format!(
+        "routes with expressions stand beside routes without, which data planes older than Kong {MIXED_ROUTES} do not take: \
+         write all of one kind, or upgrade the data plane"
+    );
+    Err(Incompatible { status: SyncStatus::KongVersionIncompatible, message })
 }

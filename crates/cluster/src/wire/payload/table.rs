@@ -54,8 +54,9 @@ pub struct ConfigTable<'d> {
     document: &'d Document,
     plugins: &'d [PluginSchema],
     kinds: Vec<EntityKind>,
-    /// Services that are switched off, and their routes.
+    /// Services that are switched off and their routes; routes that the router of the data planes cannot have.
     disabled: HashSet<Uuid>,
+    takes_expressions: bool,
 }
 
 impl<'d> ConfigTable<'d> {
@@ -73,7 +74,15 @@ impl<'d> ConfigTable<'d> {
             let routes: Vec<_> = routes.map(|route| route.id).collect();
             disabled.extend(routes);
         }
-        ConfigTable { document, plugins, kinds, disabled }
+        ConfigTable { document, plugins, kinds, disabled, takes_expressions: true }
+    }
+
+    /// The same, for data planes whose router takes no expressions.
+    pub fn without_expressions(mut self) -> Self {
+        let routes = self.document.routes.iter().filter(|route| route.expression.is_some());
+        self.disabled.extend(routes.map(|route| route.id));
+        self.takes_expressions = false;
+        self
     }
 
     /// Whether there is nothing but what Kong's data planes take for empty.
@@ -88,10 +97,14 @@ impl<'d> ConfigTable<'d> {
         sent.map(|plugin| plugin.name.as_str()).collect()
     }
 
-    /// Whether some routes have an expression, and whether some have none.
-    pub fn route_flavors(&self) -> (bool, bool) {
-        let has = |with: bool| self.document.routes.iter().any(|route| route.expression.is_some() == with);
-        (has(true), has(false))
+    /// Whether there are routes with an expression among those that are sent, and routes without one.
+    pub fn has_mixed_routes(&self) -> bool {
+        let routes = self.entities(EntityKind::Routes);
+        let mut flavors = routes.filter_map(|entity| match entity {
+            Entity::Routes(route) => Some(route.expression.is_some()),
+            _ => None,
+        });
+        flavors.next().is_some_and(|first| flavors.any(|other| other != first))
     }
 
     /// Kong's hash of everything, and of its parts. What is the same as before is not hashed again.
@@ -131,6 +144,11 @@ impl<'d> ConfigTable<'d> {
             let entity = Entity::Plugins(plugin.clone());
             found.extend(reason.map(|reason| Withheld::new(&entity, None, reason)));
         }
+        let with_expression = self.document.routes.iter().filter(|route| route.expression.is_some());
+        for route in with_expression.filter(|_| !self.takes_expressions) {
+            let entity = Entity::Routes(route.clone());
+            found.push(Withheld::new(&entity, None, "the data plane's router takes no expressions"));
+        }
         for entity in self.kinds.iter().flat_map(|kind| self.entities(*kind)) {
             let (mut row, taken) = row(&entity, ForeignKeys::Bare, self.plugins);
             let lacks = |path| Withheld::new(&entity, Some(path), "Kong 3.9 does not have it");
@@ -161,7 +179,7 @@ impl<'d> ConfigTable<'d> {
         let is_off = |id: Option<Uuid>| id.is_some_and(|id| self.disabled.contains(&id));
         match entity {
             Entity::Services(service) => service.enabled,
-            Entity::Routes(route) => !is_off(route.service),
+            Entity::Routes(route) => !is_off(route.service) && !is_off(Some(route.id)),
             Entity::Plugins(plugin) => {
                 let is_off = is_off(plugin.service) || is_off(plugin.route);
                 plugin.enabled && !is_off && lacks_plugin(plugin, self.plugins).is_none()

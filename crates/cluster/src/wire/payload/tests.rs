@@ -1,11 +1,13 @@
 //! The cases of `written.json` and `read.json`; that what is written is read as the same; and hashes of what is written.
 use super::*;
-use crate::wire::compat::{KongVersion, Rules};
+use crate::wire::compat::{KongVersion, Rules, check_routes};
 use crate::wire::hash::{ConfigHash, Hasher, Hashes};
 use crate::wire::sample::{PLUGINS, cases, document};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use weir_model::entity::EntityKind;
+use weir_model::kong_schema::has_kind;
 use weir_model::{Document, Format, declarative};
 
 const NOW: i64 = 1_700_000_100;
@@ -155,4 +157,37 @@ fn what_holds_no_entity_of_kong_is_empty() {
     assert!(ConfigTable::new(&Document::default(), PLUGINS).configured_plugins().is_empty());
     let with_consumer = document("_format_version: '3.0'\nconsumers: [{username: ann}]\n");
     assert!(!ConfigTable::new(&with_consumer, PLUGINS).is_empty());
+}
+
+#[test]
+fn routes_with_expressions_are_for_routers_that_take_them() {
+    let file = "_format_version: '3.0'\nroutes:\n- {name: e, expression: 'http.path == \"/e\"', service: s, plugins: [{name: key-auth}]}\n- {name: p, paths: [/p], service: s}\nservices: [{name: s, host: h}]\n";
+    let document = document(file);
+    let table = ConfigTable::new(&document, PLUGINS);
+    let all = written(&table, &current());
+    assert_eq!(all["routes"].as_array().unwrap().len(), 2);
+    let (older, newer) = (KongVersion::parse("3.6.1").unwrap(), KongVersion::parse("3.7.0").unwrap());
+    assert!(check_routes(&table, older).is_err() && check_routes(&table, newer).is_ok());
+    let table = table.without_expressions();
+    let rest = written(&table, &current());
+    assert_eq!((rest["routes"][0]["name"].as_str(), rest.get("plugins")), (Some("p"), None));
+    assert!(check_routes(&table, older).is_ok());
+    assert_eq!(table.withheld(&current())[0].entity, "route `e`");
+}
+
+#[test]
+fn rows_have_no_other_fields_than_those_of_kong() {
+    let fields = include_str!("../../../../gateway/tests/hybrid/kong/fields.json");
+    let fields: Map<String, Value> = serde_json::from_str(fields).unwrap();
+    let kinds = EntityKind::BUILT_IN.iter().filter(|kind| has_kind(**kind, PLUGINS));
+    let mut count = 0;
+    for kind in kinds {
+        let of_kong = fields[kind.as_str()].as_array().unwrap();
+        for field in kind.schema().fields.iter().filter(|field| !field.extension) {
+            let is_special = matches!(field.name, "expression" | "priority" | "consumer_group");
+            assert!(is_special || of_kong.contains(&field.name.into()), "{}.{}", kind.as_str(), field.name);
+            count += 1;
+        }
+    }
+    assert!(count > 100);
 }

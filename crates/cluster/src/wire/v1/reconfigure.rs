@@ -50,6 +50,15 @@ impl Reconfigure<'_, '_> {
     }
 }
 
+/// Whether the other side takes a frame.
+///
+/// # Errors
+/// If it is too long.
+pub fn check_size(frame: &[u8], limit: usize) -> Result<(), MessageError> {
+    let size = frame.len();
+    if size > limit { Err(MessageError::TooLarge { size, limit }) } else { Ok(()) }
+}
+
 /// Decompresses a frame, to at most `limit` bytes.
 ///
 /// # Errors

@@ -41,6 +41,16 @@ fn a_frame_is_decompressed_up_to_the_limit() {
 }
 
 #[test]
+fn a_frame_that_the_other_side_does_not_take_is_not_sent() {
+    assert!(check_size(&[0; 100], 100).is_ok());
+    let error = check_size(&[0; 101], 100).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the message has 101 bytes, and the other side takes 100: raise `cluster_max_payload` there"
+    );
+}
+
+#[test]
 fn frames_that_are_not_of_this_form_are_refused() {
     let whole = gzip(b"{}");
     for frame in [&b""[..], b"{}", &whole[..whole.len() - 1], &gzip(b"\xff")] {

@@ -4,43 +4,15 @@ import decimal
 import gzip
 import hashlib
 import json
+import os
 import sys
 import threading
 
 EMPTY_HASH = "0" * 32
 PARTS = ["routes", "services", "plugins", "upstreams", "targets"]
-COMMON = "id created_at updated_at tags".split()
 # The fields of Kong 3.9's entities: a data plane refuses a payload with any other.
-FIELDS = {
-    "workspaces": "id name comment config meta created_at updated_at".split(),
-    "consumers": COMMON + "username custom_id".split(),
-    "certificates": COMMON + "cert key cert_alt key_alt".split(),
-    "services": COMMON + "name retries protocol host port path connect_timeout write_timeout read_timeout client_certificate "
-    "tls_verify tls_verify_depth ca_certificates enabled".split(),
-    "routes": COMMON + "name protocols methods hosts paths headers https_redirect_status_code regex_priority strip_path "
-    "path_handling preserve_host request_buffering response_buffering snis sources destinations service".split(),
-    "snis": COMMON + "name certificate".split(),
-    "upstreams": COMMON + "name algorithm hash_on hash_fallback hash_on_header hash_fallback_header hash_on_cookie "
-    "hash_on_cookie_path hash_on_query_arg hash_fallback_query_arg hash_on_uri_capture hash_fallback_uri_capture slots "
-    "healthchecks host_header client_certificate use_srv_name".split(),
-    "targets": COMMON + "target weight upstream cache_key".split(),
-    "plugins": COMMON + "name instance_name config enabled protocols route service consumer".split(),
-    "ca_certificates": COMMON + "cert cert_digest".split(),
-    "parameters": "key value created_at".split(),
-    "vaults": COMMON + "name prefix description config".split(),
-    "key_sets": COMMON + "name".split(),
-    "keys": COMMON + "name set kid jwk pem".split(),
-    "filter_chains": COMMON + "name enabled route service filters cache_key".split(),
-    "keyauth_credentials": COMMON + "key consumer ttl".split(),
-    "basicauth_credentials": COMMON + "username password consumer".split(),
-    "hmacauth_credentials": COMMON + "username secret consumer".split(),
-    "jwt_secrets": COMMON + "key secret algorithm rsa_public_key consumer".split(),
-    "acls": COMMON + "group consumer cache_key".split(),
-    "oauth2_credentials": COMMON + "name client_id client_secret hash_secret redirect_uris client_type consumer".split(),
-    "oauth2_tokens": COMMON + "credential service access_token refresh_token token_type expires_in authenticated_userid "
-    "scope ttl".split(),
-    "acme_storage": COMMON + "key value ttl".split(),
-}
+with open(os.path.join(os.path.dirname(__file__), "fields.json")) as file:
+    FIELDS = json.load(file)
 FOREIGN = "service route consumer upstream certificate client_certificate set credential".split()
 PLUGINS = """acl acme ai-prompt-decorator ai-prompt-guard ai-prompt-template ai-proxy ai-request-transformer
 ai-response-transformer aws-lambda azure-functions basic-auth bot-detection correlation-id cors datadog file-log
