@@ -35,7 +35,14 @@ pub(crate) struct UpgradeError {
     /// When to come back, in seconds, if it says so.
     pub(crate) retry_after: Option<u64>,
     /// The status of the response, if there is one.
-    pub(crate) status: Option<u16>,
+    status: Option<u16>,
+}
+
+impl UpgradeError {
+    /// Whether another protocol may be taken: the control plane neither refuses the data plane nor is overloaded.
+    pub(crate) fn is_about_protocol(&self) -> bool {
+        !matches!(self.status, Some(401 | 403 | 429 | 503))
+    }
 }
 
 impl fmt::Display for UpgradeError {
@@ -78,11 +85,6 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> UpgradeError {
     let status = response.status();
     let message = format!("the control plane answers {status}{separator}{body}");
     UpgradeError { message, retry_after, status: Some(status.as_u16()) }
-}
-
-/// Whether a message was longer than allowed.
-pub(crate) fn is_too_long(error: &Error) -> bool {
-    matches!(error, Error::Capacity(CapacityError::MessageTooLong { .. }))
 }
 
 /// An error of a connection as text for the log.

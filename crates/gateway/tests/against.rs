@@ -68,13 +68,15 @@ fn settings_of_the_environment_are_judged() {
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
     assert!(!output.status.success());
     assert!(text.contains("      1  same\n"), "{text}");
-    assert!(text.contains("\nKONG_LUA_PACKAGE_PATH: not yet: settings.lua_package_path: ignored with a warning"), "{text}");
+    assert!(
+        text.contains("\nKONG_LUA_PACKAGE_PATH: not yet: settings.lua_package_path: ignored with a warning"),
+        "{text}"
+    );
 }
 
 #[test]
 fn settings_of_kong_conf_have_their_lines() {
-    let file =
-        "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nlua_package_path = /x\n";
+    let file = "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nlua_package_path = /x\n";
     let (output, text) = check("kong.conf", file, "kong", &[]);
     assert!(!output.status.success());
     for line in [

@@ -6,29 +6,29 @@ use serde_json::Value;
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A certificate of the kind that `kong hybrid gen_cert` generates.
-fn shared() -> Identity {
+pub(crate) fn shared() -> Identity {
     Identity::self_signed_version_1("kong_clustering")
 }
 
-fn with_certificate(builder: Builder, identity: &Identity) -> Builder {
+pub(crate) fn with_certificate(builder: Builder, identity: &Identity) -> Builder {
     builder
         .set("cluster_cert", &identity.cert().display().to_string())
         .set("cluster_cert_key", &identity.key().display().to_string())
 }
 
-fn control_plane(identity: &Identity) -> Builder {
+pub(crate) fn control_plane(identity: &Identity) -> Builder {
     let builder = Gateway::empty().set("role", "control_plane").set("cluster_listen", "127.0.0.1:0");
     with_certificate(builder, identity)
 }
 
-fn data_plane(identity: &Identity, to: &Gateway) -> Builder {
+pub(crate) fn data_plane(identity: &Identity, to: &Gateway) -> Builder {
     let builder = Gateway::empty().set("role", "data_plane");
     let builder = builder.set("cluster_control_plane", &to.cluster().to_string());
     with_certificate(builder, identity)
 }
 
 /// Makes a path lead to an upstream; returns the status of the last write, whose query is given.
-fn route(node: &Gateway, name: &str, upstream: &Upstream, query: &str) -> u16 {
+pub(crate) fn route(node: &Gateway, name: &str, upstream: &Upstream, query: &str) -> u16 {
     let url = format!("{{\"url\": \"http://{}\"}}", upstream.address);
     assert_eq!(node.ask_admin("PUT", &format!("/services/{name}"), &url).status, 200);
     let route = format!("{{\"paths\": [\"/{name}\"], \"service\": {{\"name\": \"{name}\"}}}}");
@@ -36,15 +36,15 @@ fn route(node: &Gateway, name: &str, upstream: &Upstream, query: &str) -> u16 {
 }
 
 /// The data planes as a control plane shows them.
-fn members(node: &Gateway) -> Vec<Value> {
+pub(crate) fn members(node: &Gateway) -> Vec<Value> {
     node.admin("/clustering/data-planes").json()["data"].as_array().unwrap().clone()
 }
 
-fn state(node: &Gateway) -> String {
+pub(crate) fn state(node: &Gateway) -> String {
     members(node).first().map(|member| member["state"].as_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-fn is_ready(node: &Gateway) -> bool {
+pub(crate) fn is_ready(node: &Gateway) -> bool {
     node.status("/status/ready").status == 200
 }
 
@@ -203,4 +203,31 @@ fn both_roles_have_metrics() {
     for name in ["kong_data_plane_cluster_cert_expiry_timestamp ", "weir_control_plane_connected 1"] {
         assert!(metrics.text().contains(name), "{}", metrics.text());
     }
+}
+
+#[test]
+fn a_data_plane_starts_with_what_it_received_last() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("data").display().to_string();
+    let control = control_plane(&identity).start();
+    let start = || data_plane(&identity, &control).set("prefix", &prefix).start();
+    let data = start();
+    eventually("it is ready", || is_ready(&data));
+    assert_eq!(route(&control, "first", &upstream, "?wait=all"), 200);
+    let id = members(&control)[0]["id"].clone();
+    data.signal(Signal::KILL);
+    drop(data);
+    // Nothing answers at the address of the control plane.
+    let away = with_certificate(Gateway::empty().set("role", "data_plane"), &identity);
+    let away = away.set("cluster_control_plane", &crate::harness::nobody().to_string());
+    let file = folder.path().join("fallback.yml");
+    std::fs::write(&file, "_format_version: '3.0'\n").unwrap();
+    let data = away.set("prefix", &prefix).set("declarative_config", &file.display().to_string()).start();
+    assert_eq!((data.get("/first").status, is_ready(&data)), (200, true), "the cache counts, not the file");
+    drop(data);
+    let data = start();
+    eventually("it is connected", || state(&control) == "connected");
+    assert_eq!((data.get("/first").status, members(&control)[0]["id"].clone()), (200, id));
+    assert_eq!(members(&control).len(), 1);
 }

@@ -2,7 +2,9 @@
 mod cohorts;
 mod fleet;
 mod member;
+mod payloads;
 mod upgrade;
+mod v1;
 mod weir;
 
 pub use fleet::{Coverage, Fleet};
@@ -11,6 +13,7 @@ pub use member::{CertDetails, Member, State};
 use crate::Source;
 use crate::tls::ServerTls;
 use cohorts::Cohorts;
+use payloads::Payloads;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +47,7 @@ pub struct ControlPlane {
     fleet: Arc<Fleet>,
     options: Options,
     cohorts: Cohorts,
+    payloads: Payloads,
     upgrades: Arc<Semaphore>,
 }
 
@@ -51,12 +55,21 @@ impl ControlPlane {
     /// One that sends what is in this source.
     pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
         let cohorts = Cohorts::new(source, options.plugins.clone());
-        ControlPlane { tls, fleet, options, cohorts, upgrades: Arc::new(Semaphore::new(MAX_UPGRADES)) }
+        let payloads = Payloads::new(options.plugins.clone());
+        ControlPlane {
+            tls,
+            fleet,
+            options,
+            cohorts,
+            payloads,
+            upgrades: Arc::new(Semaphore::new(MAX_UPGRADES)),
+        }
     }
 
     /// Prepares each version of the configuration for data planes, for as long as the process runs.
     pub async fn publish(&self) {
-        self.cohorts.follow().await;
+        let exported = self.payloads.follow(&self.cohorts, self.options.push_interval);
+        tokio::join!(self.cohorts.follow(), exported);
     }
 
     /// Serves the data planes that connect to a listener.
@@ -87,6 +100,7 @@ impl ControlPlane {
         let name = named(&upgraded.visitor, address);
         let ended = match upgraded.visitor.protocol {
             Protocol::Weir => weir::serve(self, upgraded, address).await,
+            Protocol::V1 => v1::serve(self, upgraded, address).await,
         };
         tracing::info!("data plane {name} disconnected: {ended}");
     }

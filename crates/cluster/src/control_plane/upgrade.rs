@@ -2,7 +2,7 @@
 use super::ControlPlane;
 use crate::tls::{Peer, PeerError};
 use crate::websocket::{self, SUBPROTOCOL};
-use std::collections::HashMap;
+use crate::wire::v1::Query;
 use std::fmt;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
@@ -15,12 +15,18 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
 
+/// The path of Kong's first protocol.
+const V1: &str = "/v1/outlet";
+
 /// The path of Kong's second protocol, and of Weir's, which is chosen as a subprotocol.
 const V2: &str = "/v2/outlet";
 
+/// The connection of a data plane.
+pub(super) type Stream = WebSocketStream<TlsStream<TcpStream>>;
+
 /// A data plane that has opened a WebSocket.
 pub(super) struct Upgraded {
-    pub(super) stream: WebSocketStream<TlsStream<TcpStream>>,
+    pub(super) stream: Stream,
     pub(super) visitor: Visitor,
     pub(super) peer: Peer,
 }
@@ -39,6 +45,8 @@ pub(super) struct Visitor {
 pub(super) enum Protocol {
     /// Weir's own.
     Weir,
+    /// Kong's first.
+    V1,
 }
 
 /// Why a connection ends before it is a WebSocket.
@@ -111,26 +119,18 @@ fn visit(request: &Request) -> Result<Visitor, (StatusCode, &'static str)> {
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     let offered = offered.filter_map(|value| value.to_str().ok()).flat_map(|names| names.split(','));
     let protocol = match request.uri().path() {
+        V1 => Protocol::V1,
         V2 if offered.map(str::trim).any(|name| name == SUBPROTOCOL) => Protocol::Weir,
         V2 => return Err((StatusCode::BAD_REQUEST, "Sec-WebSocket-Protocol must offer weir.sync.v1")),
-        _ => return Err((StatusCode::NOT_FOUND, "data planes connect to /v2/outlet")),
+        _ => return Err((StatusCode::NOT_FOUND, "data planes connect to /v1/outlet or /v2/outlet")),
     };
-    let query: HashMap<_, _> = request
-        .uri()
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .filter_map(|pair| pair.split_once('='))
-        .collect();
-    let value = |name: &str| query.get(name).copied().filter(|value| !value.is_empty());
-    let id = value("node_id").and_then(|id| id.parse().ok());
     let bad = |reason| (StatusCode::BAD_REQUEST, reason);
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let query = query.ok_or_else(|| bad("the query must have node_id and node_version"))?;
     Ok(Visitor {
-        id: id.ok_or_else(|| bad("node_id: the query must have the data plane's UUID"))?,
-        hostname: value("node_hostname").unwrap_or_default().to_owned(),
-        version: value("node_version")
-            .ok_or_else(|| bad("node_version: the query must have the data plane's version"))?
-            .to_owned(),
+        id: query.node_id.parse().map_err(|_| bad("node_id: it must be a UUID"))?,
+        hostname: query.node_hostname.unwrap_or_default(),
+        version: query.node_version,
         protocol,
     })
 }

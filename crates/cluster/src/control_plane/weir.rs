@@ -1,7 +1,7 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
 use super::fleet::{Introduction, Link, Sent};
-use super::upgrade::Upgraded;
+use super::upgrade::{Stream, Upgraded};
 use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
@@ -9,13 +9,8 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::server::TlsStream;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
-
-type Stream = WebSocketStream<TlsStream<TcpStream>>;
 
 /// How long a data plane may take to introduce itself, and to take a message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,20 +1,24 @@
 //! A data plane: keeps a connection to one of its control planes, applies what that sends, and acknowledges it.
 mod backoff;
 mod status;
+mod store;
+mod v1;
 mod weir;
 
 pub use status::{Link, LinkStatus};
+pub use store::Stored;
 
 use crate::Apply;
-use crate::connect::{Connection, Connector, Endpoint};
+use crate::connect::{Connector, Endpoint};
 use crate::websocket::UpgradeError;
 use backoff::Backoff;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Writer;
 use uuid::Uuid;
 use weir_model::PluginSchema;
 
@@ -33,7 +37,7 @@ pub struct About {
     /// Its plugins, with their versions.
     pub plugins: Vec<(String, Option<String>)>,
     /// Its settings, without secrets.
-    pub settings: Json,
+    pub settings: Map<String, Json>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
@@ -99,14 +103,19 @@ impl LinkError {
 
 impl<A: Apply> DataPlane<A> {
     /// Keeps connected for as long as the process runs, to the next control plane whenever one fails.
-    pub async fn run(self) {
-        let (mut session, mut backoff) = (weir::Session::new(&self), Backoff::default());
+    pub async fn run(self, stored: Stored) {
+        let mut backoff = Backoff::default();
+        let mut sessions = Sessions {
+            weir: weir::Session::new(&self, stored.active),
+            v1: v1::Session::new(&self),
+            writer: Writer::new(stored.cache),
+        };
         // Data planes begin with different control planes, and so share these.
         let mut turn = fastrand::usize(..self.control_planes.len().max(1));
         let mut reported = String::new();
         loop {
             let Some(to) = self.control_planes.get(turn % self.control_planes.len().max(1)) else { return };
-            let error = self.link(to, &mut session, &mut backoff).await;
+            let error = self.link(to, &mut sessions, &mut backoff).await;
             let wait = backoff.next(error.retry_after());
             let message = error.to_string();
             self.status.disconnected(message.clone());
@@ -125,21 +134,58 @@ impl<A: Apply> DataPlane<A> {
         }
     }
 
-    /// Connects to a control plane and follows it until the connection ends.
-    async fn link(&self, to: &Endpoint, session: &mut weir::Session, backoff: &mut Backoff) -> LinkError {
+    /// Connects to a control plane and follows it until the connection ends. One that does not speak Weir's protocol is
+    /// followed by Kong's first.
+    async fn link(&self, to: &Endpoint, sessions: &mut Sessions, backoff: &mut Backoff) -> LinkError {
+        let Sessions { weir, v1, writer } = sessions;
         let opened = async {
-            let connection: Connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
-            session.open(self, connection, to).await.map_err(LinkError::Upgrade)
+            let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
+            weir.open(self, connection, to).await.map_err(LinkError::Upgrade)
         };
-        match tokio::time::timeout(CONNECT_TIMEOUT, opened).await {
-            Err(_) => LinkError::Timeout,
-            Ok(Err(error)) => error,
-            Ok(Ok(stream)) => {
-                backoff.reset();
-                self.status.connected(to.to_string(), weir::PROTOCOL);
-                tracing::info!(control_plane = %to, protocol = weir::PROTOCOL, "connected");
-                LinkError::Ended(session.follow(self, stream).await)
+        let refused = match in_time(opened).await {
+            Ok(stream) => {
+                self.begin(to, weir::PROTOCOL, backoff);
+                if v1.is_active() {
+                    weir.forget(self);
+                }
+                let ended = weir.follow(self, writer, stream).await;
+                if weir.is_active() {
+                    v1.forget();
+                }
+                return LinkError::Ended(ended);
             }
+            Err(LinkError::Upgrade(error)) if error.is_about_protocol() => error,
+            Err(error) => return error,
+        };
+        let opened = async {
+            let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
+            v1.open(self, connection, to).await.map_err(LinkError::Upgrade)
+        };
+        match in_time(opened).await {
+            Ok(stream) => {
+                tracing::info!(control_plane = %to, "it does not speak Weir's protocol ({refused})");
+                self.begin(to, v1::PROTOCOL, backoff);
+                LinkError::Ended(v1.follow(self, writer, stream).await)
+            }
+            Err(error) => error,
         }
     }
+
+    fn begin(&self, to: &Endpoint, protocol: &'static str, backoff: &mut Backoff) {
+        backoff.reset();
+        self.status.connected(to.to_string(), protocol);
+        tracing::info!(control_plane = %to, protocol, "connected");
+    }
+}
+
+/// The outcome of an attempt to connect, if it ends in time.
+async fn in_time<S>(opened: impl Future<Output = Result<S, LinkError>>) -> Result<S, LinkError> {
+    tokio::time::timeout(CONNECT_TIMEOUT, opened).await.unwrap_or(Err(LinkError::Timeout))
+}
+
+/// What outlives connections, by protocol; and the cache.
+struct Sessions {
+    weir: weir::Session,
+    v1: v1::Session,
+    writer: Writer,
 }

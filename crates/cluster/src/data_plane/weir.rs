@@ -1,7 +1,9 @@
 //! Weir's own protocol over a connection, as a data plane speaks it: it gets what differs, and says what it serves.
 use super::DataPlane;
+use super::store::Writer;
 use crate::connect::{Connection, Endpoint};
 use crate::sync::identity::{Digest, Identity};
+use crate::sync::inventory::Inventory;
 use crate::sync::message::{Hello, Message};
 use crate::sync::transfer::{Received, Staged};
 use crate::sync::{Follower, Step, Update};
@@ -13,7 +15,6 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
-use weir_model::Document;
 
 /// The protocol's name in logs and statuses.
 pub(super) const PROTOCOL: &str = "weir";
@@ -38,13 +39,29 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new<A>(plane: &DataPlane<A>) -> Session {
-        let about = &plane.about;
+    /// One that serves what the cache had, or nothing.
+    pub(super) fn new<A>(plane: &DataPlane<A>, active: Option<(Identity, Inventory)>) -> Session {
+        let (about, is_configured) = (&plane.about, active.is_some());
+        let plugins = plane.plugins.clone();
+        let follower = match active {
+            Some((identity, inventory)) => Follower::continuing(plugins, identity, inventory),
+            None => Follower::new(plugins),
+        };
         let path = format!(
             "/v2/outlet?node_id={}&node_hostname={}&node_version={}",
             about.id, about.hostname, about.version
         );
-        Session { follower: Follower::new(plane.plugins.clone()), is_configured: false, path }
+        Session { follower, is_configured, path }
+    }
+
+    /// What is active came by another protocol.
+    pub(super) fn forget<A>(&mut self, plane: &DataPlane<A>) {
+        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), true);
+    }
+
+    /// Whether what is active came by this protocol.
+    pub(super) fn is_active(&self) -> bool {
+        self.follower.identity() != Identity::default()
     }
 
     pub(super) async fn open<A>(
@@ -59,16 +76,21 @@ impl Session {
     }
 
     /// Follows the control plane until the connection ends; returns why it did.
-    pub(super) async fn follow<A: Apply>(&mut self, plane: &DataPlane<A>, mut stream: Stream) -> String {
-        match self.exchange(plane, &mut stream).await {
-            Ok(reason) => reason,
-            Err(error) => websocket::explained(&error, plane.options.max_payload),
-        }
+    pub(super) async fn follow<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        mut stream: Stream,
+    ) -> String {
+        let ended = self.exchange(plane, writer, &mut stream).await;
+        writer.abort();
+        ended.unwrap_or_else(|error| websocket::explained(&error, plane.options.max_payload))
     }
 
     async fn exchange<A: Apply>(
         &mut self,
         plane: &DataPlane<A>,
+        writer: &mut Writer,
         stream: &mut Stream,
     ) -> Result<String, Error> {
         let hello = self.hello(plane);
@@ -82,7 +104,7 @@ impl Session {
                     let Some(frame) = frame.transpose()? else { return Ok(ended()) };
                     lost_at = Instant::now() + LOST_AFTER;
                     match frame {
-                        Frame::Binary(bytes) => match self.receive(plane, bytes).await {
+                        Frame::Binary(bytes) => match self.receive(plane, writer, bytes).await {
                             Ok(replies) => send(stream, replies).await?,
                             Err(reason) => return Ok(reason),
                         },
@@ -112,10 +134,12 @@ impl Session {
     async fn receive<A: Apply>(
         &mut self,
         plane: &DataPlane<A>,
+        writer: &mut Writer,
         bytes: Bytes,
     ) -> Result<Vec<Message>, String> {
         plane.status.received(bytes.len());
         let message = Message::decode(bytes).map_err(|error| error.to_string())?;
+        writer.write(&message);
         let step = self.follower.receive(message).map_err(|error| error.to_string())?;
         match step {
             Step::Current => {
@@ -127,7 +151,7 @@ impl Session {
                 Ok(messages)
             }
             Step::Apply(received, mut replies) => {
-                replies.push(self.apply(plane, *received).await);
+                replies.push(self.apply(plane, writer, *received).await);
                 Ok(replies)
             }
             Step::Goodbye(goodbye) => Err(format!("the control plane ends the connection: {goodbye:?}")),
@@ -138,31 +162,37 @@ impl Session {
     async fn confirm<A: Apply>(&mut self, plane: &DataPlane<A>) {
         let Identity { digest, .. } = self.follower.identity();
         if digest == Digest::default() && !self.is_configured {
-            let applied = plane.apply.apply(Update::Whole(Document::default()), digest.to_string()).await;
+            let applied = plane.apply.apply(Update::Whole(Box::default()), digest.to_string()).await;
             self.is_configured = applied.is_ok();
         }
         plane.status.applied();
     }
 
-    async fn apply<A: Apply>(&mut self, plane: &DataPlane<A>, received: Received) -> Message {
+    async fn apply<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        received: Received,
+    ) -> Message {
         let Received { update, staged } = received;
         let hash = staged.to.digest.to_string();
         match plane.apply.apply(update, hash).await {
             Ok(()) => {
                 self.is_configured = true;
-                self.applied(plane, staged)
+                self.applied(plane, staged, writer.commit())
             }
             Err(refusals) => {
+                writer.abort();
                 log(plane, &refusals);
                 self.follower.refused(&staged, refusals)
             }
         }
     }
 
-    fn applied<A>(&mut self, plane: &DataPlane<A>, staged: Staged) -> Message {
+    fn applied<A>(&mut self, plane: &DataPlane<A>, staged: Staged, cache_error: Option<String>) -> Message {
         tracing::info!(revision = staged.to.sequence, "the control plane's configuration is active");
         plane.status.applied();
-        self.follower.applied(staged, None)
+        self.follower.applied(staged, cache_error)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The node's part in a fleet: what `weir-cluster` needs to know of the node, and a thread that it runs on.
 mod applied;
+pub(crate) mod cached;
 mod metrics;
 mod source;
 mod tls;
@@ -108,7 +109,7 @@ fn start_data_plane(
         hostname,
         version: KONG_VERSION.to_owned(),
         plugins: plugins(control),
-        settings: control.shown_settings().clone().into(),
+        settings: control.shown_settings().clone(),
         labels: settings.cluster_dp_labels.0.clone(),
     };
     let plane = DataPlane {
@@ -123,7 +124,7 @@ fn start_data_plane(
         plugins: control.plugins().into(),
         status,
     };
-    on_thread(plane.run())
+    on_thread(plane.run(control.take_stored()))
 }
 
 /// The plugins that a configuration may use, with the version of Kong's of the same name.

@@ -5,6 +5,7 @@ pub(crate) mod reload;
 mod rotation;
 
 use crate::cluster::Cluster;
+use crate::cluster::cached::{self, Cached};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
+use weir_cluster::data_plane::Stored;
 use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
@@ -33,8 +35,8 @@ use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::{
-    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Totals,
-    Traffic,
+    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Snapshot,
+    Totals, Traffic,
 };
 use weir_upstream::health::{self, TargetStatus};
 
@@ -58,6 +60,8 @@ pub(crate) struct Control {
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
     cluster: Cluster,
+    /// What a data plane has on disk, until its connection takes it over.
+    stored: Mutex<Stored>,
     started: SystemTime,
 }
 
@@ -74,6 +78,7 @@ pub(crate) struct Published {
 
 /// The configuration that a node starts with.
 enum InitialConfiguration {
+    Cached(Box<Cached>),
     Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
@@ -88,12 +93,20 @@ impl Control {
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings, source.definitions)?;
         let source = Arc::new(source);
-        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source).await? {
+        let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
+        let options = options(&settings, own);
+        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached).await? {
+            InitialConfiguration::Cached(cached) => {
+                let Cached { document, hash, snapshot } = *cached;
+                let plane = serve(options, &settings, compiler, snapshot, &document)?;
+                (plane.clone(), Registry::declared(plane, document, hash), Vec::new(), BTreeSet::new())
+            }
             InitialConfiguration::Declared(read) => {
                 let read = *read;
-                let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
-                    read.compile_errors(&source.origin, errors)
+                let snapshot = compiler.compile(&read.document).map_err(|errors| {
+                    StartError::Configuration(read.compile_errors(&source.origin, &errors))
                 })?;
+                let plane = serve(options, &settings, compiler, snapshot, &read.document)?;
                 let listed = read.new_ignored_fields(&BTreeSet::new(), &source.origin);
                 let ignored_fields = read.ignored_field_names();
                 let warnings = read.warnings.into_iter().chain(listed).collect();
@@ -101,10 +114,11 @@ impl Control {
             }
             InitialConfiguration::Stored(store, Loaded { revision, entities }) => {
                 let entities = Entities::from_iter(entities);
-                let plane =
-                    serve(options(&settings, own), &settings, compiler, &entities.document(), |errors| {
-                        errors.iter().map(ToString::to_string).collect()
-                    })?;
+                let document = served(&settings, &entities);
+                let snapshot = compiler.compile(&document).map_err(|errors| {
+                    StartError::Configuration(errors.iter().map(ToString::to_string).collect())
+                })?;
+                let plane = serve(options, &settings, compiler, snapshot, &document)?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins)
                     .map_err(StartError::System)?;
                 (plane, registry, Vec::new(), BTreeSet::new())
@@ -126,6 +140,7 @@ impl Control {
             shown_settings,
             admin_counts: Arc::default(),
             cluster,
+            stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
         Ok((control, warnings))
@@ -296,6 +311,11 @@ impl Control {
         &self.node_id
     }
 
+    /// What a data plane has on disk. It is taken once.
+    pub(crate) fn take_stored(&self) -> Stored {
+        std::mem::take(&mut *self.stored.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// What the node knows of its fleet.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -378,7 +398,14 @@ fn log_undelivered(background: &Background, finished: bool) {
 }
 
 /// Reads the configuration to start with.
-async fn begin(settings: &Settings, source: &Source) -> Result<InitialConfiguration, StartError> {
+async fn begin(
+    settings: &Settings,
+    source: &Source,
+    cached: Option<Cached>,
+) -> Result<InitialConfiguration, StartError> {
+    if let Some(cached) = cached {
+        return Ok(InitialConfiguration::Cached(Box::new(cached)));
+    }
     match store::open(settings, source.plugins.clone()).await.map_err(StartError::Store)? {
         Some(store) => {
             let loaded = store.load().await.map_err(StartError::Store)?;
@@ -391,19 +418,20 @@ async fn begin(settings: &Settings, source: &Source) -> Result<InitialConfigurat
     }
 }
 
+/// What the node proxies of what the store holds. A control plane proxies nothing.
+fn served(settings: &Settings, entities: &Entities) -> Document {
+    if settings.role == Role::ControlPlane { Document::default() } else { entities.document() }
+}
+
 /// Starts the data plane with a first configuration.
 fn serve(
     options: Options,
     settings: &Settings,
     compiler: Compiler,
+    snapshot: Snapshot,
     document: &Document,
-    explain: impl FnOnce(&[weir_proxy::CompileError]) -> Vec<String>,
 ) -> Result<Arc<DataPlane>, StartError> {
     let serves = settings.role != Role::ControlPlane;
-    let empty = Document::default();
-    let document = if serves { document } else { &empty };
-    let snapshot =
-        compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
     let proxy = Proxy::start(options, access_logs(settings)?, snapshot, &compiler.retained)
         .map_err(StartError::Proxy)?;
     let stream_listen_check = StreamListenCheck::new(settings);

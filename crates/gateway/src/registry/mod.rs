@@ -205,7 +205,7 @@ impl Registry {
     pub(crate) async fn push(&self, update: Update, hash: String) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
         let document = match update {
-            Update::Whole(document) => document,
+            Update::Whole(document) => *document,
             Update::Changes(changes) => {
                 let mut document = self.configuration().document.clone();
                 changes.iter().for_each(|change| document.apply(change));
