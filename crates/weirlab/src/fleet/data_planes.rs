@@ -2,12 +2,11 @@
 use super::FleetError;
 use super::arrivals::Arrivals;
 use super::control_plane::{CHANGE_TAG, ControlPlane};
-use serde_json::json;
 use std::sync::Arc;
 use std::thread;
 use tokio::runtime;
 use weir_cluster::connect::Connector;
-use weir_cluster::data_plane::{About, DataPlane, LinkStatus, Options};
+use weir_cluster::data_plane::{About, DataPlane, LinkStatus, Options, Stored};
 use weir_cluster::tls::{ClientTls, Identity, Trust};
 use weir_cluster::{Apply, Refusal, Update};
 
@@ -60,7 +59,7 @@ impl DataPlanes {
                 hostname: format!("simulated-{nth}"),
                 version: VERSION.to_owned(),
                 plugins: Vec::new(),
-                settings: json!({}),
+                settings: Default::default(),
                 labels: Default::default(),
             },
             options: Options { max_payload: MAX_PAYLOAD, reports_errors: false },
@@ -73,7 +72,8 @@ impl DataPlanes {
         let runtime = runtime.map_err(|error| FleetError::System("no runtime for data planes", error))?;
         let work = move || {
             runtime.block_on(async {
-                let running: Vec<_> = planes.into_iter().map(|plane| tokio::spawn(plane.run())).collect();
+                let running: Vec<_> =
+                    planes.into_iter().map(|plane| tokio::spawn(plane.run(Stored::default()))).collect();
                 for one in running {
                     let _ = one.await;
                 }

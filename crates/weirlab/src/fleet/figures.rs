@@ -69,7 +69,7 @@ impl fmt::Display for Spread {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
+        table.load_style(presets::NOTHING);
         let mib = |kib: f64| format!("{:.1} MiB", kib / 1024.0);
         let rows = [
             (
