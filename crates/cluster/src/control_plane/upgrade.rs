@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::tungstenite::Error;
-use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
@@ -86,24 +86,36 @@ impl ControlPlane {
         let admitted = self.tls.admit(chain.as_deref()).await;
         let mut visitor = None;
         let refusal = admitted.as_ref().err().map(ToString::to_string);
-        let answer = |request: &Request, mut response: Response| match (&refusal, visit(request)) {
-            (Some(reason), _) => Err(refuse(StatusCode::FORBIDDEN, reason)),
-            (None, Ok(found)) => {
-                if found.protocol == Protocol::Weir {
-                    let chosen = HeaderValue::from_static(SUBPROTOCOL);
-                    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
-                }
-                visitor = Some(found);
-                Ok(response)
-            }
-            (None, Err((status, reason))) => Err(refuse(status, reason)),
-        };
+        let answer = Answer { refusal, visitor: &mut visitor };
         let config = websocket::config(self.options.max_payload);
         let stream = accept_hdr_async_with_config(tls, answer, Some(config)).await;
         let peer = admitted.map_err(UpgradeError::Peer)?;
         let stream = stream.map_err(UpgradeError::Http)?;
         let visitor = visitor.ok_or(UpgradeError::Timeout)?;
         Ok(Upgraded { stream, visitor, peer })
+    }
+}
+
+/// Answers the request of a data plane.
+struct Answer<'v> {
+    /// Why its certificate is refused.
+    refusal: Option<String>,
+    /// What it says of itself.
+    visitor: &'v mut Option<Visitor>,
+}
+
+impl Callback for Answer<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        if let Some(reason) = self.refusal {
+            return Err(refuse(StatusCode::FORBIDDEN, &reason));
+        }
+        let visitor = visit(request).map_err(|(status, reason)| refuse(status, reason))?;
+        if visitor.protocol == Protocol::Weir {
+            let chosen = HeaderValue::from_static(SUBPROTOCOL);
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
+        }
+        *self.visitor = Some(visitor);
+        Ok(response)
     }
 }
 

@@ -1,3 +1,4 @@
 //! Control planes and data planes: Weir's, and fakes of Kong's.
+mod bad_peers;
 mod fakes;
 mod with_kong;

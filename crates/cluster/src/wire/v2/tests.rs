@@ -164,7 +164,7 @@ fn changes_are_deltas() {
 #[test]
 fn everything_together_breaks_no_rule_or_is_refused() {
     let document = document("_format_version: '3.0'\nservices: [{name: a, host: h}, {name: b, host: h}]\n");
-    let changes: Vec<_> = document.clone().into_entities().into_iter().map(Change::put).collect();
+    let changes: Vec<_> = document.into_entities().into_iter().map(Change::put).collect();
     assert_eq!(super::document(changes.clone(), PLUGINS).unwrap().services.len(), 2);
     let mut twice = changes;
     let other = crate::wire::sample::document(
