@@ -53,15 +53,14 @@ fn main() {
     if arguments.iter().any(|argument| argument == "control-plane") {
         return serve(consumers);
     }
-    let program = std::env::current_exe().unwrap();
-    let control_plane = Command::new(program).args(["control-plane", &consumers.to_string()]);
-    let mut child = control_plane_of(control_plane);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["control-plane", &consumers.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     follow(&mut child);
     child.wait().unwrap();
-}
-
-fn control_plane_of(command: &mut Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 /// A UUID that looks random, as those of databases do.
