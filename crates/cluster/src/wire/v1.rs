@@ -57,7 +57,7 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl MessageError {
-    /// `serde_json` tells the place and never a value.
+    /// The place alone: the message of `serde_json` may hold a value.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         MessageError::Form(format!(
             "{:?} error at line {}, column {}",
