@@ -1,2 +1,3 @@
 //! Control planes and data planes: Weir's, and fakes of Kong's.
 mod fakes;
+mod payload;

@@ -43,6 +43,7 @@ fn messages_are_those_of_json_rpc() {
         (json!({ "jsonrpc": "2.0", "method": 1, "params": [], "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "method": "m", "params": { "a": 1 }, "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "method": "m", "params": [], "id": {} }), false),
+        (json!({ "jsonrpc": "2.0", "method": "m", "params": [], "id": 1.5 }), false),
         (json!({ "jsonrpc": "2.0", "error": "e", "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "id": 1 }), false),
         (json!([]), false),

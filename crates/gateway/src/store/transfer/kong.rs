@@ -5,9 +5,12 @@ use weir_model::kong_schema::{has, take_unknown};
 use weir_model::{PluginSchema, find_kind};
 
 /// Those entities that Kong can have; adds a line for each of the others.
-pub(super) fn known(entities: &[Entity], plugins: &[PluginSchema], left_out: &mut Vec<String>) -> Vec<Entity> {
-    let (known, others): (Vec<_>, Vec<_>) =
-        entities.iter().cloned().partition(|entity| has(entity, plugins));
+pub(super) fn known(
+    entities: &[Entity],
+    plugins: &[PluginSchema],
+    left_out: &mut Vec<String>,
+) -> Vec<Entity> {
+    let (known, others): (Vec<_>, Vec<_>) = entities.iter().cloned().partition(|entity| has(entity, plugins));
     left_out.extend(others.iter().map(|entity| label(entity.kind(), &entity.to_value())));
     known
 }
