@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 /// A token bucket. A data plane that it turns away learns when to come back, and no two learn the same moment, so that they
 /// do not all come back at once again.
 #[derive(Debug)]
-pub struct Admission {
+pub(crate) struct Admission {
     /// Between two data planes.
     interval: Duration,
     burst: u32,
@@ -16,7 +16,7 @@ pub struct Admission {
 
 impl Admission {
     /// Admits `burst` data planes at once, and `rate` in each second after that.
-    pub fn new(rate: u32, burst: u32, now: Instant) -> Admission {
+    pub(crate) fn new(rate: u32, burst: u32, now: Instant) -> Admission {
         let interval = Duration::from_secs(1) / rate.max(1);
         Admission { interval, burst: burst.max(1), full_at: now, promised: now }
     }
@@ -25,7 +25,7 @@ impl Admission {
     ///
     /// # Errors
     /// There are too many: it may come back after this time.
-    pub fn admit(&mut self, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
         let full_at = self.full_at.max(now) + self.interval;
         if full_at.duration_since(now) <= self.interval * self.burst {
             self.full_at = full_at;

@@ -1,16 +1,19 @@
 //! The way of a connection up to its WebSocket: TLS, the certificate, and the HTTP request.
 use super::ControlPlane;
+use crate::admission::Admission;
 use crate::tls::{Peer, PeerError};
 use crate::websocket::{self, SUBPROTOCOL};
 use crate::wire::v1::Query;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::http::header::{RETRY_AFTER, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
@@ -86,7 +89,7 @@ impl ControlPlane {
         let admitted = self.tls.admit(chain.as_deref()).await;
         let mut visitor = None;
         let refusal = admitted.as_ref().err().map(ToString::to_string);
-        let answer = Answer { refusal, visitor: &mut visitor };
+        let answer = Answer { refusal, admission: &self.admission, visitor: &mut visitor };
         let config = websocket::config(self.options.max_payload);
         let stream = accept_hdr_async_with_config(tls, answer, Some(config)).await;
         let peer = admitted.map_err(UpgradeError::Peer)?;
@@ -100,6 +103,8 @@ impl ControlPlane {
 struct Answer<'v> {
     /// Why its certificate is refused.
     refusal: Option<String>,
+    /// Whether it has to come back later.
+    admission: &'v Mutex<Admission>,
     /// What it says of itself.
     visitor: &'v mut Option<Visitor>,
 }
@@ -110,6 +115,8 @@ impl Callback for Answer<'_> {
             return Err(refuse(StatusCode::FORBIDDEN, &reason));
         }
         let visitor = visit(request).map_err(|(status, reason)| refuse(status, reason))?;
+        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.admit(Instant::now()).map_err(later)?;
         if visitor.protocol == Protocol::Weir {
             let chosen = HeaderValue::from_static(SUBPROTOCOL);
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
@@ -123,6 +130,14 @@ fn refuse(status: StatusCode, reason: &str) -> ErrorResponse {
     let mut response =
         ErrorResponse::new(Some(format!("{{\"message\":{}}}", serde_json::Value::from(reason))));
     *response.status_mut() = status;
+    response
+}
+
+/// Asks a data plane to come back after this time.
+fn later(after: Duration) -> ErrorResponse {
+    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "too many data planes connect at once");
+    let seconds = after.as_secs_f64().ceil() as u64;
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
     response
 }
 
