@@ -2,7 +2,7 @@
 //! written for it must hold none of them.
 use crate::entity::{Entity, EntityKind, Plugin};
 use crate::plugin_schema::{PluginSchema, find_plugin};
-use crate::schema::{Json, take_extensions};
+use crate::schema::{Json, is_whole_without_extensions, take_extensions};
 
 /// The kinds of entities that Kong does not have, beside those that plugins declare which it does not have.
 const KINDS: [EntityKind; 3] =
@@ -19,8 +19,13 @@ pub fn has_kind(kind: EntityKind, plugins: &[PluginSchema]) -> bool {
 
 /// Why Kong cannot have a plugin, if it cannot. One for a consumer group would be for everybody without the group.
 pub fn lacks_plugin(plugin: &Plugin, plugins: &[PluginSchema]) -> Option<&'static str> {
-    if find_plugin(plugins, &plugin.name).is_some_and(|schema| schema.extension) {
-        return Some("Kong 3.9 does not have this plugin");
+    if let (Some(schema), Json::Object(config)) = (find_plugin(plugins, &plugin.name), &plugin.config) {
+        if schema.extension {
+            return Some("Kong 3.9 does not have this plugin");
+        }
+        if !is_whole_without_extensions(schema.config, config) {
+            return Some("Kong 3.9 does not have a value that its configuration needs");
+        }
     }
     plugin.consumer_group.map(|_| "Kong 3.9 does not have consumer groups")
 }
@@ -42,6 +47,8 @@ pub fn take_unknown(kind: EntityKind, entity: &mut Json, plugins: &[PluginSchema
     let Json::Object(members) = entity else { return taken };
     if let (Some(plugin), Some(Json::Object(config))) = (plugin, members.get_mut("config")) {
         take_extensions(plugin.config, config, "config", &mut taken);
+        // They stand beside the new names, with the same values.
+        plugin.config.old_names.iter().for_each(|(old, _)| drop(config.remove(*old)));
     }
     if kind == EntityKind::Plugins {
         members.remove("consumer_group");

@@ -11,12 +11,13 @@ pub use fleet::{Coverage, Fleet};
 pub use member::{CertDetails, Member, State};
 
 use crate::Source;
+use crate::admission::Admission;
 use crate::tls::ServerTls;
 use cohorts::Cohorts;
 use payloads::Payloads;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use upgrade::{Protocol, UpgradeError, Upgraded, named};
@@ -27,6 +28,12 @@ const UPGRADE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many connections may be on their way to a WebSocket at a time.
 const MAX_UPGRADES: usize = 256;
+
+/// How many data planes are admitted at once.
+const ADMISSION_BURST: u32 = 100;
+
+/// How many are admitted in each second after that.
+const ADMISSION_RATE: u32 = 100;
 
 /// How a control plane behaves.
 #[derive(Debug, Clone)]
@@ -49,6 +56,7 @@ pub struct ControlPlane {
     cohorts: Cohorts,
     payloads: Payloads,
     upgrades: Arc<Semaphore>,
+    admission: Mutex<Admission>,
 }
 
 impl ControlPlane {
@@ -56,14 +64,9 @@ impl ControlPlane {
     pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
         let cohorts = Cohorts::new(source, options.plugins.clone());
         let payloads = Payloads::new(options.plugins.clone());
-        ControlPlane {
-            tls,
-            fleet,
-            options,
-            cohorts,
-            payloads,
-            upgrades: Arc::new(Semaphore::new(MAX_UPGRADES)),
-        }
+        let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
+        let upgrades = Arc::new(Semaphore::new(MAX_UPGRADES));
+        ControlPlane { tls, fleet, options, cohorts, payloads, upgrades, admission }
     }
 
     /// Prepares each version of the configuration for data planes, for as long as the process runs.

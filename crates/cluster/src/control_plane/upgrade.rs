@@ -1,16 +1,19 @@
 //! The way of a connection up to its WebSocket: TLS, the certificate, and the HTTP request.
 use super::ControlPlane;
+use crate::admission::Admission;
 use crate::tls::{Peer, PeerError};
 use crate::websocket::{self, SUBPROTOCOL};
 use crate::wire::v1::Query;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::tungstenite::Error;
-use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::header::{RETRY_AFTER, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
@@ -86,18 +89,7 @@ impl ControlPlane {
         let admitted = self.tls.admit(chain.as_deref()).await;
         let mut visitor = None;
         let refusal = admitted.as_ref().err().map(ToString::to_string);
-        let answer = |request: &Request, mut response: Response| match (&refusal, visit(request)) {
-            (Some(reason), _) => Err(refuse(StatusCode::FORBIDDEN, reason)),
-            (None, Ok(found)) => {
-                if found.protocol == Protocol::Weir {
-                    let chosen = HeaderValue::from_static(SUBPROTOCOL);
-                    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
-                }
-                visitor = Some(found);
-                Ok(response)
-            }
-            (None, Err((status, reason))) => Err(refuse(status, reason)),
-        };
+        let answer = Answer { refusal, admission: &self.admission, visitor: &mut visitor };
         let config = websocket::config(self.options.max_payload);
         let stream = accept_hdr_async_with_config(tls, answer, Some(config)).await;
         let peer = admitted.map_err(UpgradeError::Peer)?;
@@ -107,10 +99,45 @@ impl ControlPlane {
     }
 }
 
+/// Answers the request of a data plane.
+struct Answer<'v> {
+    /// Why its certificate is refused.
+    refusal: Option<String>,
+    /// Whether it has to come back later.
+    admission: &'v Mutex<Admission>,
+    /// What it says of itself.
+    visitor: &'v mut Option<Visitor>,
+}
+
+impl Callback for Answer<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        if let Some(reason) = self.refusal {
+            return Err(refuse(StatusCode::FORBIDDEN, &reason));
+        }
+        let visitor = visit(request).map_err(|(status, reason)| refuse(status, reason))?;
+        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.admit(Instant::now()).map_err(later)?;
+        if visitor.protocol == Protocol::Weir {
+            let chosen = HeaderValue::from_static(SUBPROTOCOL);
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
+        }
+        *self.visitor = Some(visitor);
+        Ok(response)
+    }
+}
+
 fn refuse(status: StatusCode, reason: &str) -> ErrorResponse {
     let mut response =
         ErrorResponse::new(Some(format!("{{\"message\":{}}}", serde_json::Value::from(reason))));
     *response.status_mut() = status;
+    response
+}
+
+/// Asks a data plane to come back after this time.
+fn later(after: Duration) -> ErrorResponse {
+    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "too many data planes connect at once");
+    let seconds = after.as_secs_f64().ceil() as u64;
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
     response
 }
 

@@ -142,7 +142,7 @@ impl<A: Apply> DataPlane<A> {
             let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
             weir.open(self, connection, to).await.map_err(LinkError::Upgrade)
         };
-        let refused = match in_time(opened).await {
+        let refused = match in_time(Box::pin(opened)).await {
             Ok(stream) => {
                 self.begin(to, weir::PROTOCOL, backoff);
                 if v1.is_active() {
@@ -161,7 +161,7 @@ impl<A: Apply> DataPlane<A> {
             let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
             v1.open(self, connection, to).await.map_err(LinkError::Upgrade)
         };
-        match in_time(opened).await {
+        match in_time(Box::pin(opened)).await {
             Ok(stream) => {
                 tracing::info!(control_plane = %to, "it does not speak Weir's protocol ({refused})");
                 self.begin(to, v1::PROTOCOL, backoff);

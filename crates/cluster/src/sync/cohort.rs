@@ -74,9 +74,21 @@ impl Cohort {
         Compare { kinds: kinds.collect() }
     }
 
-    /// The content after these changes.
+    /// The content after these changes. The entities of the document stand in the order of their ids.
     pub fn advance(&mut self, sequence: u64, document: Arc<Document>, changes: &[Change]) {
-        self.document = sorted(document);
+        debug_assert!(document.is_sorted());
+        self.document = document;
+        self.update(sequence, changes);
+    }
+
+    /// The content after these changes, where nothing else has the document.
+    pub(super) fn apply(&mut self, sequence: u64, changes: &[Change]) {
+        let document = Arc::make_mut(&mut self.document);
+        changes.iter().for_each(|change| document.apply(change));
+        self.update(sequence, changes);
+    }
+
+    fn update(&mut self, sequence: u64, changes: &[Change]) {
         let keys: BTreeSet<_> = changes.iter().map(|change| (change.kind, change.id)).collect();
         let before = self.inventory.digest();
         let mut changed = Vec::new();

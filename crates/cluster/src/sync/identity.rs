@@ -1,4 +1,4 @@
-//! What a state of the configuration is called, and how two are told to be equal: by their content.
+//! What a state of the configuration is called, and how two states are compared: by their content.
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::fmt;

@@ -16,6 +16,7 @@
 //! After that, each committed change is one transfer. A data plane has at most one that is not acknowledged; changes that
 //! are committed meanwhile are merged into the next one.
 mod cohort;
+mod cohorts;
 mod control_session;
 mod follower;
 pub mod identity;
@@ -23,13 +24,16 @@ pub mod inventory;
 mod journal;
 pub mod message;
 pub mod record;
+mod select;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod transfer;
 
 pub use cohort::{Cohort, Next};
+pub use cohorts::Cohorts;
 pub use control_session::{ControlSession, Event, UnexpectedMessage};
 pub use follower::{CREDIT, Follower, FollowerError, Step};
+pub use select::{Labels, Selector};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

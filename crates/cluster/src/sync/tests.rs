@@ -1,6 +1,7 @@
 //! Both sides of the protocol, without sockets.
 mod converge;
 mod messages;
+mod selection;
 mod simulation;
 mod wire_cost;
 

@@ -72,3 +72,37 @@ pub struct CertificateDetails {
     /// When it ends, in seconds since 1970.
     pub expiry_timestamp: i64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_has_the_fields_of_kong() {
+        let row = json!({
+            "id": "11111111-1111-4111-8111-111111111111", "ip": "127.0.0.1", "hostname": "dp-1", "version": "3.9.3",
+            "config_hash": "3231812278363e4825b8930600471d28", "sync_status": "kong_version_incompatible",
+            "last_seen": 1_700_000_000, "updated_at": 1_700_000_000, "ttl": 1_209_600, "labels": { "region": "eu" },
+            "cert_details": { "expiry_timestamp": 1_800_000_000 }, "rpc_capabilities": null,
+        });
+        let read: DataPlane = serde_json::from_value(row.clone()).unwrap();
+        assert_eq!(read.sync_status.as_str(), row["sync_status"]);
+        assert_eq!(serde_json::to_value(read).unwrap(), row);
+    }
+
+    #[test]
+    fn statuses_have_the_names_of_kong() {
+        for name in [
+            "unknown",
+            "normal",
+            "kong_version_incompatible",
+            "plugin_set_incompatible",
+            "plugin_version_incompatible",
+            "filter_set_incompatible",
+        ] {
+            let status: SyncStatus = serde_json::from_value(name.into()).unwrap();
+            assert_eq!(status.as_str(), name);
+        }
+    }
+}

@@ -15,6 +15,8 @@ mod lua;
 pub mod payload;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod tests;
 pub mod v1;
 pub mod v2;
 

@@ -57,7 +57,7 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl MessageError {
-    /// `serde_json` tells the place and never a value.
+    /// The place alone: the message of `serde_json` may hold a value.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         MessageError::Form(format!(
             "{:?} error at line {}, column {}",
@@ -170,7 +170,9 @@ fn of_type<T: DeserializeOwned>(name: &str, frame: &[u8]) -> Result<T, MessageEr
     if message.get("type").is_none_or(|given| given != name) {
         return Err(MessageError::Form(format!("its `type` is not `{name}`")));
     }
-    serde_json::from_value(message).map_err(|error| MessageError::Form(error.to_string()))
+    // What `serde_json` says may hold a value.
+    serde_json::from_value(message)
+        .map_err(|_| MessageError::Form(format!("a field of `{name}` is missing or of another type")))
 }
 
 /// Values that are nothing but strings, numbers, lists and maps with text keys can always be written.

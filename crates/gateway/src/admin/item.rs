@@ -63,7 +63,7 @@ pub(super) async fn write(
         return Ok(revised(ApiError::ApplyError(error).into_response(), &written));
     }
     if let Some(wait) = wait
-        && let Err(accepted) = wait.end(written.revision).await
+        && let Some(accepted) = wait.end(written.revision).await
     {
         return Ok(revised(accepted, &written));
     }

@@ -59,3 +59,16 @@ fn below(field: &FieldSchema, value: &mut Json, path: &str, taken: &mut Vec<Stri
         _ => {}
     }
 }
+
+/// Whether the record still has all that it needs once what Kong lacks is removed.
+pub fn is_whole_without(schema: &RecordSchema, members: &JsonMap) -> bool {
+    schema.fields.iter().all(|field| {
+        let Some(value) = members.get(field.name) else { return true };
+        let is_needed = field.required && field.default.is_none();
+        match (field.kind, value) {
+            _ if is_foreign_value(field, value) => !is_needed,
+            (Kind::Record(schema), Json::Object(members)) => is_whole_without(schema, members),
+            _ => true,
+        }
+    })
+}

@@ -3,7 +3,7 @@ use super::row::ttl_field;
 use crate::wire::Refusal;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::node::{Entry, Node, Position, Value};
-use weir_model::schema::{ConfigError, Kind, RecordSchema};
+use weir_model::schema::{ConfigError, Kind, RecordSchema, quoted};
 use weir_model::{Document, EntityKinds, ParsedDocument, PluginSchema, config_schema, label_on_path};
 
 /// What Kong sends and Weir has no use for.
@@ -135,7 +135,7 @@ fn below_entity(path: &str) -> Option<String> {
 /// What an entity that was read alone is called.
 pub(crate) fn label(kind: EntityKind, written: &serde_json::Value) -> String {
     let name = ["name", "username", "group", "id"].iter().find_map(|name| written.get(name)?.as_str());
-    format!("{} `{}`", kind.as_str().trim_end_matches('s'), name.unwrap_or_default())
+    format!("{} `{}`", kind.as_str().trim_end_matches('s'), quoted(name.unwrap_or_default()))
 }
 
 /// The entity of a row that stands alone, with foreign keys in either form.

@@ -13,7 +13,7 @@ use weir_model::{Document, Format, declarative};
 const NOW: i64 = 1_700_000_100;
 
 #[derive(Deserialize)]
-struct Written {
+struct WriteCase {
     name: String,
     version: Option<KongVersion>,
     file: String,
@@ -33,7 +33,7 @@ fn current() -> Rules {
 
 #[test]
 fn documents_are_written_as_by_kong() {
-    for case in cases::<Written>(include_str!("written.json")) {
+    for case in cases::<WriteCase>(include_str!("written.json")) {
         let (name, document) = (&case.name, document(&case.file));
         let table = ConfigTable::new(&document, PLUGINS);
         let rules = Rules::of(case.version.unwrap_or(KongVersion::CURRENT));
@@ -65,7 +65,7 @@ fn documents_are_written_as_by_kong() {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadCase {
     name: String,
     config_table: Value,
     file: Option<String>,
@@ -75,7 +75,7 @@ struct Read {
 
 #[test]
 fn tables_of_kong_are_read() {
-    for case in cases::<Read>(include_str!("read.json")) {
+    for case in cases::<ReadCase>(include_str!("read.json")) {
         let name = &case.name;
         let text = case.config_table.to_string();
         let read = read(declarative::parse(&text, Format::Json).unwrap(), PLUGINS, NOW);
@@ -98,7 +98,7 @@ fn tables_of_kong_are_read() {
 
 #[test]
 fn what_is_written_is_read_as_the_same() {
-    for case in cases::<Written>(include_str!("written.json")) {
+    for case in cases::<WriteCase>(include_str!("written.json")) {
         if case.withheld.is_empty() && case.config_table.is_some_and(|table| !table.is_empty()) {
             let document = document(&case.file);
             let text = written(&ConfigTable::new(&document, PLUGINS), &current()).to_string();
@@ -123,7 +123,7 @@ fn hashes_of(table: &Value) -> (ConfigHash, [ConfigHash; 5]) {
 
 #[test]
 fn hashes_are_those_of_what_is_written() {
-    for case in cases::<Written>(include_str!("written.json")) {
+    for case in cases::<WriteCase>(include_str!("written.json")) {
         let document = document(&case.file);
         let table = ConfigTable::new(&document, PLUGINS);
         let hashes = table.hashes(None);

@@ -23,7 +23,7 @@ pub struct Reconfigure<'r, 'd> {
 }
 
 #[derive(Serialize)]
-struct Written<'r, T> {
+struct Message<'r, T> {
     r#type: &'static str,
     timestamp: f64,
     config_table: T,
@@ -37,7 +37,7 @@ impl Reconfigure<'_, '_> {
     /// # Errors
     /// If it cannot be compressed, which memory has no reason for.
     pub fn encode(&self, rules: &Rules) -> Result<Bytes, MessageError> {
-        let message = Written {
+        let message = Message {
             r#type: "reconfigure",
             timestamp: self.timestamp,
             config_table: self.table.for_version(rules),

@@ -76,8 +76,8 @@ impl Message {
             return Err(form("it is not of JSON-RPC 2.0"));
         }
         let id = members.remove("id").filter(|id| !id.is_null());
-        if id.as_ref().is_some_and(|id| !id.is_number() && !id.is_string()) {
-            return Err(form("its id is neither a number nor a text"));
+        if id.as_ref().is_some_and(|id| !id.is_i64() && !id.is_u64() && !id.is_string()) {
+            return Err(form("its id is neither a whole number nor a text"));
         }
         if let Some(method) = members.remove("method") {
             let Value::String(method) = method else { return Err(form("its method is no text")) };

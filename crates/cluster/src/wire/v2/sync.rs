@@ -213,6 +213,14 @@ impl Delta {
         delta.entity.is_some().then_some(Delta { pk: None, ..delta })
     }
 
+    /// Of the workspace that everything is in. It goes first where everything is sent, so that there is a version even if there
+    /// is nothing else.
+    pub fn of_workspace(version: SyncVersion) -> Delta {
+        let workspace = json!({ "id": WORKSPACE_ID, "name": "default", "created_at": 0, "updated_at": 0 });
+        let ws_id = Some(WORKSPACE_ID.to_owned());
+        Delta { version, r#type: "workspaces".to_owned(), pk: None, ws_id, entity: Some(workspace) }
+    }
+
     /// The change; none for what Weir has no use for. `now`, in seconds since 1970: what has expired is deleted.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ fn messages_are_those_of_json_rpc() {
         (json!({ "jsonrpc": "2.0", "method": 1, "params": [], "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "method": "m", "params": { "a": 1 }, "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "method": "m", "params": [], "id": {} }), false),
+        (json!({ "jsonrpc": "2.0", "method": "m", "params": [], "id": 1.5 }), false),
         (json!({ "jsonrpc": "2.0", "error": "e", "id": 1 }), false),
         (json!({ "jsonrpc": "2.0", "id": 1 }), false),
         (json!([]), false),
@@ -141,6 +142,7 @@ fn deltas_are_changes() {
 fn changes_are_deltas() {
     let file = "_format_version: '3.0'\nservices: [{id: 11111111-1111-4111-8111-111111111111, name: a, host: h, routes: [{name: r, paths: [/]}]}]\nplugins: [{name: own}, {name: rate-limiting}]\nconsumer_groups: [{name: gold}]\n";
     let entities = document(file).into_entities();
+    assert_eq!(Delta::of_workspace(SyncVersion::Number(7)).change(PLUGINS, NOW), Ok(None));
     let mut changes = Vec::new();
     for entity in &entities {
         let Some(delta) = Delta::of_all(entity, SyncVersion::Number(7), PLUGINS) else { continue };
@@ -164,7 +166,7 @@ fn changes_are_deltas() {
 #[test]
 fn everything_together_breaks_no_rule_or_is_refused() {
     let document = document("_format_version: '3.0'\nservices: [{name: a, host: h}, {name: b, host: h}]\n");
-    let changes: Vec<_> = document.clone().into_entities().into_iter().map(Change::put).collect();
+    let changes: Vec<_> = document.into_entities().into_iter().map(Change::put).collect();
     assert_eq!(super::document(changes.clone(), PLUGINS).unwrap().services.len(), 2);
     let mut twice = changes;
     let other = crate::wire::sample::document(

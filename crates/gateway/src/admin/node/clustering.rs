@@ -3,7 +3,6 @@ use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::response::{ApiError, json_response};
 use crate::cluster::Cluster;
 use crate::control::Control;
-use crate::listener::message;
 use crate::store::Revision;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -12,10 +11,6 @@ use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_cluster::control_plane::{Coverage, Fleet, Member};
-
-/// What Kong answers on nodes of other roles.
-const WRONG_ROLE: &str =
-    "this endpoint is only available when Kong is configured to run as Control Plane for the cluster";
 
 /// How long a write waits for data planes, unless it says otherwise.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,19 +21,17 @@ const MAX_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Which part of all that are known.
 const DEFAULT_SIZE: usize = 100;
 
-fn fleet(control: &Control) -> Result<&Arc<Fleet>, Response> {
+/// The data planes; none on nodes of other roles.
+fn fleet(control: &Control) -> Result<&Arc<Fleet>, ApiError> {
     match control.cluster() {
         Cluster::ControlPlane(fleet) => Ok(fleet),
-        Cluster::Alone | Cluster::DataPlane(_) => Err(message(StatusCode::BAD_REQUEST, WRONG_ROLE)),
+        Cluster::Alone | Cluster::DataPlane(_) => Err(ApiError::NoControlPlane),
     }
 }
 
 /// Pages of data planes, by their ids.
 pub(super) async fn list(call: ApiRequest) -> Result<Response, ApiError> {
-    let fleet = match fleet(&call.control) {
-        Ok(fleet) => fleet,
-        Err(refused) => return Ok(refused),
-    };
+    let fleet = fleet(&call.control)?;
     let size = call.argument("size").map_or(Some(DEFAULT_SIZE), |size| size.parse().ok());
     let size = size.filter(|size| (1..=1000).contains(size));
     let size = size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
@@ -64,20 +57,14 @@ pub(super) async fn show(
     State(control): State<Arc<Control>>,
     PathParam(id): PathParam,
 ) -> Result<Response, ApiError> {
-    let fleet = match fleet(&control) {
-        Ok(fleet) => fleet,
-        Err(refused) => return Ok(refused),
-    };
+    let fleet = fleet(&control)?;
     let member = id.parse().ok().and_then(|id| fleet.member(id)).ok_or(ApiError::NotFound)?;
     Ok(json_response(StatusCode::OK, &json!(member)))
 }
 
 /// Kong's older form.
-pub(super) async fn status(State(control): State<Arc<Control>>) -> Response {
-    let fleet = match fleet(&control) {
-        Ok(fleet) => fleet,
-        Err(refused) => return refused,
-    };
+pub(super) async fn status(State(control): State<Arc<Control>>) -> Result<Response, ApiError> {
+    let fleet = fleet(&control)?;
     let row = |member: &Member| {
         let Member { config_hash, hostname, ip, last_seen, .. } = member;
         json!({ "config_hash": config_hash, "hostname": hostname, "ip": ip, "last_seen": last_seen })
@@ -86,15 +73,12 @@ pub(super) async fn status(State(control): State<Arc<Control>>) -> Response {
     let mut response = json_response(StatusCode::OK, &rows.into());
     let deprecated = (HeaderName::from_static("deprecation"), HeaderValue::from_static("true"));
     response.headers_mut().insert(deprecated.0, deprecated.1);
-    response
+    Ok(response)
 }
 
 /// Which data planes serve a revision: the newest, unless the query names one.
 pub(super) async fn coverage(call: ApiRequest) -> Result<Response, ApiError> {
-    let fleet = match fleet(&call.control) {
-        Ok(fleet) => fleet,
-        Err(refused) => return Ok(refused),
-    };
+    let fleet = fleet(&call.control)?;
     let newest = call.control.registry().revision().0;
     let revision = call.argument("revision").map_or(Some(newest), |text| text.parse().ok());
     let wrong = || ApiError::Malformed("revision: write a number, as in X-Weir-Revision".to_owned());
@@ -164,14 +148,14 @@ impl Wait {
     }
 
     /// Waits; returns the response for a write that too few data planes serve when the time is over.
-    pub(in crate::admin) async fn end(self, Revision(revision): Revision) -> Result<(), Response> {
+    pub(in crate::admin) async fn end(self, Revision(revision): Revision) -> Option<Response> {
         let coverage = self.fleet.wait(revision, self.percent, self.timeout).await;
         if coverage.reaches(self.percent) {
-            return Ok(());
+            return None;
         }
         let mut body = described(revision, &coverage);
         let (behind, all) = (coverage.behind.len(), coverage.behind.len() + coverage.serving);
         body["message"] = format!("saved, but {behind} of {all} data planes do not serve it yet").into();
-        Err(json_response(StatusCode::ACCEPTED, &body))
+        Some(json_response(StatusCode::ACCEPTED, &body))
     }
 }

@@ -191,8 +191,22 @@ class Lines:
             yield json.loads(line)
 
 
+def main(what, path):
+    """For tests of Weir's own code: what this one makes of a file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if what == "hashes":
+        answer = [hashes_of(case["config_table"]) for case in json.loads(data)]
+    elif what == "frame":
+        message = json.loads(gzip.decompress(data))
+        table, hashes = message["config_table"], message["hashes"]
+        answer = {"refusals": refusals(table), "hash_matches": hashes_of(table) == hashes, "kinds": sorted(table)}
+    elif what == "unsnappy":
+        answer = json.loads(unsnappy(data))
+    elif what == "snappy":
+        answer = snappy(data).hex()
+    print(json.dumps(answer))
+
+
 if __name__ == "__main__":
-    # The hashes of the configurations of a file, one a line, for the test that compares them.
-    with open(sys.argv[1]) as file:
-        for case in json.load(file):
-            print(hashes_of(case["config_table"])["config"])
+    main(*sys.argv[1:])
