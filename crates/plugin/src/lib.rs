@@ -75,7 +75,7 @@ pub use exchange::{
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
-pub use grpc_client::{CallError, GrpcClient};
+pub use grpc_client::{CallError, GrpcClient, GrpcStream};
 pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use instrumentations::{Instrumentations, TracedStep, Tracing};

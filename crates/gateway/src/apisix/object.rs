@@ -301,11 +301,22 @@ pub(crate) fn to_entity(
     before: Option<&ApisixObject>,
     index: i64,
 ) -> Result<Entity, Invalid> {
+    let created = before.map_or(index, |before| before.created_index);
+    let modified = before.map_or(index, |before| index.max(before.modified_index + 1));
+    object_entity(key, value, [created, modified])
+}
+
+/// The same, with the indices of its creation and of its last change.
+pub(crate) fn object_entity(
+    key: &Key,
+    value: &Json,
+    [created, modified]: [i64; 2],
+) -> Result<Entity, Invalid> {
     let written = json!({
         "key": key.to_string(),
         "value": value,
-        "created_index": before.map_or(index, |before| before.created_index),
-        "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
+        "created_index": created,
+        "modified_index": modified,
     });
     let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     let given = [("id", key.object_uuid())];

@@ -448,4 +448,24 @@ settings! {
     apisix_admin_listen: Listeners = "127.0.0.1:9180";
     /// With `apisix_admin`: serves `/apisix/admin` on `apisix_proxy_listen` too, for clients on this machine.
     apisix_admin_on_proxy: bool = "on";
+    /// The etcd of an APISIX installation, which holds the configuration in the place of a database: the node serves what
+    /// is there, and follows each change. See [Coming from APISIX](coming-from-apisix.md).
+    apisix_etcd: Option<EtcdEndpoints> = "";
+    /// Where in etcd the objects are.
+    apisix_etcd_prefix: String = "/apisix";
+    /// The user of etcd, if it asks for one.
+    apisix_etcd_user: Option<String> = "";
+    /// The user's password.
+    apisix_etcd_password: Option<Password> = "";
+    /// How long etcd may take to answer.
+    apisix_etcd_timeout: Duration = "30s";
+    /// Verifies the certificates of etcd against `lua_ssl_trusted_certificate`.
+    apisix_etcd_ssl_verify: bool = "on";
+    /// The certificate that is presented to etcd.
+    apisix_etcd_ssl_cert: Option<PathBuf> = "";
+    /// Its private key.
+    apisix_etcd_ssl_cert_key: Option<KeyFile> = "";
+    /// The keys of APISIX's `data_encryption.keyring`, 16 characters each: private keys and credentials are encrypted with the
+    /// first, and decrypted with any. The default is APISIX's.
+    apisix_keyring: Keyring = "qeddd145sfvddff3, edd1c9f0985e76a2";
 }

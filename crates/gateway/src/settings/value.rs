@@ -1,10 +1,12 @@
 //! The types of settings' values, each parsed from the text that kong.conf would hold.
 
 mod amounts;
+mod etcd;
 mod secrets;
 mod tracing;
 
 pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
+pub(crate) use etcd::{EtcdEndpoints, Keyring};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
 pub(crate) use tracing::{Fraction, TracingInstrumentations};
 
