@@ -167,6 +167,7 @@ fn unfit(operator: Operator) -> &'static str {
 
 impl TextCheck {
     /// Whether a text meets the check, and the length of what matched.
+    #[inline]
     pub(super) fn matches(&self, text: &str) -> Option<usize> {
         match self {
             TextCheck::Equals(own) => (text == &**own).then_some(own.len()),

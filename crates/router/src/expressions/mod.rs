@@ -148,9 +148,12 @@ impl Expression {
 
     /// What the groups of its regexes captured.
     pub(crate) fn captures(&self, request: &Request<'_>) -> Option<Box<Captures>> {
-        if !self.has_groups {
-            return None;
-        }
+        if self.has_groups { self.captured(request) } else { None }
+    }
+
+    /// Apart, so that what most routes do not need takes no room on the stack.
+    #[inline(never)]
+    fn captured(&self, request: &Request<'_>) -> Option<Box<Captures>> {
         let mut groups = Groups::default();
         self.program.holds(request, &mut groups);
         groups.0
