@@ -1,6 +1,6 @@
 //! Explains why a route matches and others do not: evaluates every criterion of every route, in the router's order.
 //! Requests use the index instead.
-use super::expressions::Request;
+use super::expressions::{DecidingPredicate, Request, deciding};
 use super::hosts::{HostPattern, Name};
 use super::priority::{Order, Part, Share};
 use super::subroute::{self, PathKind, Subroute};
@@ -36,6 +36,8 @@ pub struct Judged {
     pub met: Vec<Criterion>,
     /// What it does not.
     pub failed: Vec<Criterion>,
+    /// The predicates of its expression that the request does not meet.
+    pub predicates: Vec<DecidingPredicate>,
     /// The path of the route that the request's path matches.
     pub path: Option<String>,
     /// What decides between it and others that match.
@@ -109,7 +111,8 @@ fn judge(subroute: &Subroute<'_>, entry: &Entry, request: &Request<'_>, order: O
     }
     let (priority, Reverse(created_at), ..) = subroute.order;
     let standing = Standing { priority, created_at, shares: order.shares(route, subroute.kind) };
-    Judged { index: subroute.index, met, failed, path: path.map(str::to_owned), standing }
+    let predicates = route.expression.iter().flat_map(|text| deciding(text, request)).collect();
+    Judged { index: subroute.index, met, failed, predicates, path: path.map(str::to_owned), standing }
 }
 
 fn matching_path<'a>(subroute: &Subroute<'a>, entry: &Entry, path: &str) -> Option<&'a str> {
