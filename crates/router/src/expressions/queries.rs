@@ -1,8 +1,11 @@
 //! The arguments of a query, as OpenResty reads them.
 use std::borrow::Cow;
 
-/// The arguments of a query in their order: names, and values.
-pub(super) struct Arguments<'q>(Vec<(Cow<'q, [u8]>, Cow<'q, [u8]>)>);
+/// The arguments of a query in their order.
+pub(super) struct Arguments<'q>(Vec<Argument<'q>>);
+
+/// A name and a value, decoded.
+type Argument<'q> = (Cow<'q, [u8]>, Cow<'q, [u8]>);
 
 impl<'q> Arguments<'q> {
     /// Reads a query. An argument without a name is none.
