@@ -14,6 +14,7 @@ use weir_model::node::{Node, Position};
 use weir_model::schema::printable;
 use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
+use weir_router::expressions::{ExpressionError, warnings};
 
 /// The hash of an empty configuration, as in Kong.
 pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
@@ -124,7 +125,9 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         Some(hint) if !standalone::is_apisixs(origin.path(), &text) => located(origin, &[hint]),
         _ => located(origin, &problems),
     })?;
-    let warnings = located(origin, &read.warnings);
+    let mut warnings = read.warnings;
+    warnings.extend(expression_warnings(&read.document, &read.places, &text, origin.format()));
+    let warnings = located(origin, &warnings);
     Ok(Configuration {
         document: read.document,
         hash: match origin {
@@ -135,6 +138,28 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         ignored_fields: read.ignored_fields,
         places: read.places,
     })
+}
+
+/// What is probably a mistake in the expressions of routes.
+fn expression_warnings(
+    document: &Document,
+    places: &EntityLocations,
+    text: &str,
+    format: Format,
+) -> Vec<ConfigError> {
+    let mut found = Vec::new();
+    for route in &document.routes {
+        found.extend(warnings(route).into_iter().map(|warning| (route.id, warning)));
+    }
+    let Some(root) = (!found.is_empty()).then(|| parse(text, format).ok()).flatten() else {
+        return Vec::new();
+    };
+    let places: ByEntity<'_> = places.iter().map(|(of, place)| (*of, place)).collect();
+    let located = |(id, warning): (Uuid, ExpressionError)| {
+        let path = format!("{}.expression", places.get(&(EntityKind::Routes, id))?.path);
+        Some(ConfigError { at: root.position_of(&path), path, message: warning.to_string() })
+    };
+    found.into_iter().filter_map(located).collect()
 }
 
 /// The text of a file; of the standard input for `-`.
@@ -173,7 +198,7 @@ impl Configuration {
         let Some(EntityLocation { at, path }) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
-        let (field, message) = error.field();
+        let (field, (_, message)) = (error.location(), error.field());
         let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
         let at = root.map(|root| root.position_of(&path)).filter(|_| !field.is_empty()).unwrap_or(*at);
         (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))

@@ -201,15 +201,17 @@ fn expression_alone(route: &Route) -> Vec<FieldError> {
     let names = some(&route.methods) || some(&route.hosts) || some(&route.paths) || some(&route.snis);
     let criteria = names || headers || some(&route.sources) || some(&route.destinations);
     let others = "'methods', 'hosts', 'paths', 'headers', 'snis', 'sources' or 'destinations'";
-    let found = match &route.expression {
-        Some(_) if criteria => format!("cannot set 'expression' with {others} simultaneously"),
+    let (field, found) = match &route.expression {
+        Some(_) if criteria => {
+            ("expression", format!("cannot set 'expression' with {others} simultaneously"))
+        }
         Some(_) if route.regex_priority != 0 => {
-            "cannot set 'regex_priority' with 'expression' simultaneously".to_owned()
+            ("regex_priority", "cannot set 'regex_priority' with 'expression' simultaneously".to_owned())
         }
         None if route.priority != 0 && criteria => {
-            format!("cannot set 'priority' with {others} simultaneously")
+            ("priority", format!("cannot set 'priority' with {others} simultaneously"))
         }
         _ => return Vec::new(),
     };
-    vec![FieldError::new("", format!("Router Expression failed validation: {found}"))]
+    vec![FieldError::new(field, format!("Router Expression failed validation: {found}"))]
 }

@@ -3,6 +3,7 @@ use super::{Violation, WrittenEntity};
 use serde_json::json;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json, quoted};
+use weir_router::expressions::ERROR_PREFIX;
 
 /// At least one of some fields must have a value: how our message begins, of which plugin it is, and the fields.
 const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
@@ -49,6 +50,9 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         }
         (EntityKind::Routes, "") if message.starts_with("the route matches nothing") => {
             Some(vec![of_entity("", unmatched(written)?)])
+        }
+        (EntityKind::Routes, _) if message.starts_with(ERROR_PREFIX) => {
+            Some(vec![Violation { hint: None, ..of_entity("", message.clone()) }])
         }
         (EntityKind::Routes, "snis") if message.starts_with("needs protocols") => {
             let words =
