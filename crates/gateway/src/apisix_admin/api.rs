@@ -208,7 +208,7 @@ fn unnamed(kind: Kind) -> ApiResponse {
 /// What of the object that was put has no effect.
 fn without_effect_of(written: &CommittedWrite) -> Vec<String> {
     let objects = written.changes.iter().filter_map(|change| match &change.entity {
-        Some(Entity::ApisixObjects(object)) => Some(without_effect(Key::of(object)?.kind, &object.value)),
+        Some(Entity::ApisixObjects(object)) => Some(without_effect(&Key::of(object)?, &object.value)),
         _ => None,
     });
     objects.flatten().collect()
