@@ -32,7 +32,7 @@ impl Representation {
         etag(&self.stored().to_string())
     }
 
-    /// Kong's JSON: every field, and other entities as `{"id": …}`. A `ttl` is the whole seconds that are left: the one under way does not count.
+    /// Kong's JSON: every field, and other entities as `{"id": …}`. A `ttl` is the whole seconds that are left: the one in progress does not count.
     pub(super) fn to_json(&self) -> Json {
         let mut shown = self.stored();
         if let Entity::Custom(entity) = &self.entity

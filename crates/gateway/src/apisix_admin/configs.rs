@@ -35,9 +35,8 @@ fn show(entities: &Entities) -> ApiResponse {
         shown[&field] = state["versions"][&field].as_u64().unwrap_or(0).into();
         let of_kind = [Some(kind), (kind == Kind::Consumers).then_some(Kind::Credentials)];
         let objects = of_kind.into_iter().flatten().flat_map(|kind| all(entities, kind));
-        let list: Vec<Json> = objects
-            .map(|(key, object)| shown_object(kind, &key, object.value.clone(), &state))
-            .collect();
+        let list: Vec<Json> =
+            objects.map(|(key, object)| shown_object(kind, &key, object.value.clone(), &state)).collect();
         if !list.is_empty() {
             shown[kind.name()] = list.into();
         }

@@ -8,8 +8,8 @@ use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
 /// The configuration of such a listener: one certificate for every name. With authorities, a client that presents a
-/// certificate of another one is refused; a client without a certificate is not, so that it can be told why it gets no
-/// further. `http2` offers HTTP/2 too.
+/// certificate of another one is refused. A client without a certificate is accepted, so that the listener can answer
+/// it with the reason for which it gets no further. `http2` offers HTTP/2 too.
 pub fn server_config(
     options: &TlsOptions,
     certificate: Arc<CertifiedKey>,
