@@ -120,7 +120,9 @@ fn unmatched(written: &WrittenEntity<'_>) -> Option<String> {
 }
 
 fn is_of_other_protocols(message: &str) -> bool {
-    message.starts_with("has no meaning for a stream route") || message.starts_with("needs protocols tcp")
+    ["has no meaning for a stream route", "has no meaning for a gRPC route", "needs protocols tcp"]
+        .iter()
+        .any(|beginning| message.starts_with(beginning))
 }
 
 fn family(written: &WrittenEntity<'_>) -> &'static str {

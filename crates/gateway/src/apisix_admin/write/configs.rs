@@ -60,7 +60,7 @@ pub(super) fn decide(
         versions[version_field(kind)] = version.into();
         if is_later {
             let (objects, of_kind) = listed(kind, &configs.body)?;
-            wanted.0.extend(objects);
+            wanted.0.extend(objects.0);
             indices[kind.name()] = of_kind;
         } else {
             indices[kind.name()] = state[MODIFIED_INDEX][kind.name()].clone();
@@ -102,7 +102,7 @@ pub(crate) fn take_modified_index(value: &mut Json) -> Result<Json, Invalid> {
 }
 
 /// The objects of a kind in the body, and their numbers by their ids.
-fn listed(kind: Kind, body: &Json) -> Result<(BTreeMap<Key, (usize, Json)>, Json), Invalid> {
+fn listed(kind: Kind, body: &Json) -> Result<(Wanted, Json), Invalid> {
     let (mut found, mut indices) = (BTreeMap::new(), json!({}));
     let list: &[Json] = match &body[kind.name()] {
         Json::Null => &[],
@@ -126,7 +126,7 @@ fn listed(kind: Kind, body: &Json) -> Result<(BTreeMap<Key, (usize, Json)>, Json
             return Err(duplicate);
         }
     }
-    Ok((found, indices))
+    Ok((Wanted(found), indices))
 }
 
 /// The changes from what there is to what is wanted.
