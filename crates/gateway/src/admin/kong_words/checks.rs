@@ -5,7 +5,7 @@ use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json, quoted};
 
 /// At least one of some fields must have a value: how our message begins, of which plugin it is, and the fields.
-const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
+const AT_LEAST_ONE: [(&str, &str, &[&str]); 6] = [
     ("a consumer needs", "", &["custom_id", "username"]),
     ("needs an `ip`", "", &["ip", "port"]),
     (
@@ -15,6 +15,11 @@ const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
     ),
     ("name at least one address", "ip-restriction", &["config.allow", "config.deny"]),
     ("name at least one group", "acl", &["config.allow", "config.deny"]),
+    (
+        "set traces_endpoint or logs_endpoint",
+        "opentelemetry",
+        &["config.traces_endpoint", "config.logs_endpoint"],
+    ),
 ];
 
 const OF_HTTP: &str = "'protocols' is 'http' or 'https'";

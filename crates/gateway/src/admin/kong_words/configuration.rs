@@ -4,6 +4,13 @@ use crate::admin::violations::REQUIRED;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json};
 
+/// Rules of request-termination: how our message begins, and what Kong says of the whole configuration.
+const OF_REQUEST_TERMINATION: [(&str, &str); 3] = [
+    ("cannot be used with `content_type` or `body`", "message cannot be used with content_type or body"),
+    ("cannot be used with `content_type` and `body`", "echo cannot be used with content_type and body"),
+    ("requires a `body`", "content_type requires a body"),
+];
+
 /// What Kong says of such a rule; none if there is no such rule, or no words for it.
 pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Option<Vec<Violation>> {
     if written.kind != EntityKind::Plugins {
@@ -25,8 +32,13 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         let entity = Violation { hint: None, ..violation("", words, true) };
         return Some(vec![entity, violation(path, REQUIRED.to_owned(), false)]);
     }
-    let (field, words) = order_of_limits(written, message)?;
+    let (field, words) = of_whole_configuration(message).or_else(|| order_of_limits(written, message))?;
     Some(vec![violation(field, words, false)])
+}
+
+fn of_whole_configuration(message: &str) -> Option<(&'static str, String)> {
+    let rule = OF_REQUEST_TERMINATION.iter().find(|(beginning, _)| message.starts_with(beginning));
+    rule.map(|(_, words)| ("config", (*words).to_owned()))
 }
 
 /// The field for whose value another one must be set.
