@@ -71,7 +71,7 @@ pub(super) struct Config {
     #[field(len_min = 1)]
     pub limits: BTreeMap<String, Periods>,
     /// Whether windows are fixed or sliding.
-    #[field(default = "fixed", one_of = ["fixed", "sliding"])]
+    #[field(extension, default = "fixed", one_of = ["fixed", "sliding"])]
     pub window_type: String,
 }
 

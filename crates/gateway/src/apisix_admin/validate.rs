@@ -1,6 +1,7 @@
 //! Validates a whole configuration without storing it: all errors at once.
 use super::request::body;
 use super::response::ApiResponse;
+use super::write::take_modified_index;
 use crate::apisix::object::{Invalid, Key, Kind, Objects, id_text};
 use crate::apisix::translate::translate;
 use axum::body::Bytes;
@@ -57,6 +58,7 @@ pub(super) fn answer(request: &Request<Bytes>, plugins: &[PluginSchema]) -> Resu
 /// Translates the object; what it refers to may be elsewhere.
 fn check(key: &Key, value: &Json, objects: &Requested, plugins: &[PluginSchema]) -> Result<(), Invalid> {
     let mut value = value.clone();
+    take_modified_index(&mut value)?;
     if let Json::Object(members) = &mut value {
         let naming = [
             ("upstream_id", Kind::Upstreams),

@@ -2,7 +2,7 @@
 //! that refer to it. Pure, so that it can be decided again after a conflict.
 mod configs;
 
-pub(crate) use configs::{Configs, kinds, state_key, version_field};
+pub(crate) use configs::{Configs, MODIFIED_INDEX, kinds, state_key, take_modified_index, version_field};
 
 use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;

@@ -159,11 +159,12 @@ settings! {
     /// The tokens of the Admin API, as hashes: `weir admin token` generates a token and prints both. Requests send the
     /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name.
     admin_auth: AdminAuth = "";
-    /// A PEM file of authorities. Clients of an `admin_listen` with `ssl` must present a certificate from one of them.
+    /// A PEM file of authorities. Clients of an `admin_listen` or `apisix_admin_listen` with `ssl` must present a
+    /// certificate from one of them; without one they get 400.
     admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback without authentication.
     admin_allow_insecure: bool = "off";
-    /// The certificate of `admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    /// The certificate of `admin_listen` and `apisix_admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
     admin_ssl_cert: Option<PathBuf> = "";
     /// The file of `admin_ssl_cert`'s private key, in PEM.
     admin_ssl_cert_key: Option<KeyFile> = "";

@@ -20,7 +20,7 @@ pub(crate) struct Config {
     #[field(default = 300, gt = 0)]
     pub cache_ttl: u32,
     /// Where responses are stored.
-    #[field(one_of = ["memory", "redis"])]
+    #[field(one_of = ["memory", "redis"], extension_values = ["redis"])]
     pub strategy: String,
     /// Respects `Cache-Control` and `Expires` of requests and responses.
     #[field(default = false)]
@@ -34,6 +34,7 @@ pub(crate) struct Config {
     #[field(default = {})]
     pub memory: Memory,
     /// How to connect to Redis, for strategy `redis`.
+    #[field(extension)]
     pub redis: Option<Redis>,
     /// The query parameters that are part of the key; all if unset.
     pub vary_query_params: Option<Vec<String>>,

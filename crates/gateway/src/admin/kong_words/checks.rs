@@ -6,7 +6,7 @@ use weir_model::schema::{FieldError, Json, quoted};
 use weir_router::expressions::ERROR_PREFIX;
 
 /// At least one of some fields must have a value: how our message begins, of which plugin it is, and the fields.
-const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
+const AT_LEAST_ONE: [(&str, &str, &[&str]); 6] = [
     ("a consumer needs", "", &["custom_id", "username"]),
     ("needs an `ip`", "", &["ip", "port"]),
     (
@@ -16,6 +16,11 @@ const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
     ),
     ("name at least one address", "ip-restriction", &["config.allow", "config.deny"]),
     ("name at least one group", "acl", &["config.allow", "config.deny"]),
+    (
+        "set traces_endpoint or logs_endpoint",
+        "opentelemetry",
+        &["config.traces_endpoint", "config.logs_endpoint"],
+    ),
 ];
 
 const OF_HTTP: &str = "'protocols' is 'http' or 'https'";
@@ -124,7 +129,9 @@ fn unmatched(written: &WrittenEntity<'_>) -> Option<String> {
 }
 
 fn is_of_other_protocols(message: &str) -> bool {
-    message.starts_with("has no meaning for a stream route") || message.starts_with("needs protocols tcp")
+    ["has no meaning for a stream route", "has no meaning for a gRPC route", "needs protocols tcp"]
+        .iter()
+        .any(|beginning| message.starts_with(beginning))
 }
 
 fn family(written: &WrittenEntity<'_>) -> &'static str {
