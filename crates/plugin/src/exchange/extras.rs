@@ -20,6 +20,11 @@ pub trait Observer: 'static {
     }
     /// Some of the body, in order.
     fn data(&mut self, data: &[u8]);
+    /// Whether the rest makes no difference. If that is so of all observers, a response that no client waits for is not
+    /// read to its end.
+    fn is_done(&self) -> bool {
+        false
+    }
     /// The body has passed whole.
     fn end(self: Box<Self>);
 }
