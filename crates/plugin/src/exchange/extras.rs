@@ -192,6 +192,14 @@ impl Exchange {
         self.engine.extras().body_changes.buffers = true;
     }
 
+    /// Sends this body in the place of the response's, however long that is. Other plugins may have it buffered and replace
+    /// it again. `Content-Length` becomes its length; other headers that describe the body are the plugin's to change. For
+    /// response hooks.
+    pub fn set_response_body(&mut self, body: Vec<u8>) {
+        let changes = &mut self.engine.extras().body_changes;
+        (changes.buffers, changes.replacement) = (true, Some(body));
+    }
+
     /// Has the response's body go through a filter, chunk by chunk as it comes, also if the gateway made it. Filters of
     /// several plugins run in the order of these. A body that another plugin has buffered is filtered once it is replaced; one
     /// that is left out is not, and neither is the response to a request for a head alone, or a tunnel. `Content-Length`
