@@ -1,6 +1,6 @@
 //! `configs`: everything at once, as APISIX has it in its API-driven standalone mode.
 use super::api::Api;
-use super::request::{argument, body, header};
+use super::request::{argument, body_or_yaml, header};
 use super::response::ApiResponse;
 use super::write::{Configs, Write, kinds, state_key, version_field};
 use crate::apisix::object::{Kind, all, stored};
@@ -38,10 +38,8 @@ fn show(entities: &Entities) -> ApiResponse {
         let list: Vec<Json> = objects
             .map(|(key, object)| {
                 let mut value = object.value.clone();
-                if let Some(owner) = &key.owner {
-                    value["id"] = format!("{owner}/credentials/{}", key.id).into();
-                } else if kind == Kind::PluginMetadata {
-                    value["id"] = key.id.into();
+                if key.owner.is_some() || kind == Kind::PluginMetadata {
+                    value["id"] = key.id_in_list().into();
                 }
                 value
             })
@@ -71,7 +69,7 @@ async fn put(api: &Api, request: &Request<Bytes>) -> Result<ApiResponse, ApiResp
     let digest =
         header(request.headers(), DIGEST).ok_or_else(|| ApiResponse::bad("missing digest header"))?;
     let empty = || ApiResponse::bad("invalid request body: empty request body");
-    let body = body(request)?.ok_or_else(empty)?;
+    let body = body_or_yaml(request)?.ok_or_else(empty)?;
     if !body.is_object() {
         return Err(ApiResponse::bad("invalid request body: expected an object"));
     }
