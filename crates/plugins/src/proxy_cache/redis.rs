@@ -38,7 +38,7 @@ pub(super) struct RedisCache {
     is_down: AtomicBool,
     /// Bytes of records that wait to be written.
     waiting: AtomicUsize,
-    /// What the server could not be told to remove: nothing is read from it before that is done.
+    /// Removals that have not reached the server: nothing is read from it before they have.
     pending: Mutex<HashSet<Purge>>,
 }
 
