@@ -154,7 +154,7 @@ fn fetch_all(requests: &[(SecretReference, Arc<dyn Vault>)]) -> Vec<Fetched> {
     let work = || std::iter::from_fn(take).map(|at| (at, get(&requests[at]))).collect::<Vec<_>>();
     let mut fetched = vec![Err("the vault could not be asked".into()); requests.len()];
     thread::scope(|scope| {
-        let start = |_| thread::Builder::new().name("weir-vaults".to_owned()).spawn_scoped(scope, &work).ok();
+        let start = |_| thread::Builder::new().name("weir-vaults".to_owned()).spawn_scoped(scope, work).ok();
         let threads: Vec<_> = (0..requests.len().min(MAX_PARALLEL)).filter_map(start).collect();
         let secrets = threads.into_iter().filter_map(|thread| thread.join().ok()).flatten();
         secrets.for_each(|(at, secret)| fetched[at] = secret);
