@@ -8,9 +8,11 @@ use std::fmt::{self, Display};
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
+use weir_model::rule::expires;
 use weir_model::schema::printable;
 use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
@@ -83,7 +85,7 @@ impl Origin {
     pub(crate) fn format(&self) -> Format {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
-            Origin::Setting(text) => text.trim_start().starts_with('{'),
+            Origin::Setting(text) => return Format::of(text),
             Origin::AdminApi { .. } => true,
             Origin::Nowhere => false,
         };
@@ -125,6 +127,10 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         Some(hint) if !standalone::is_apisixs(origin.path(), &text) => located(origin, &[hint]),
         _ => located(origin, &problems),
     })?;
+    let expired = expired_authorities(&read.document, &read.places);
+    if !expired.is_empty() {
+        return Err(located(origin, &expired));
+    }
     let mut warnings = read.warnings;
     warnings.extend(expression_warnings(&read.document, &read.places, &text, origin.format()));
     let warnings = located(origin, &warnings);
@@ -160,6 +166,20 @@ fn expression_warnings(
         Some(ConfigError { at: root.position_of(&path), path, message: warning.to_string() })
     };
     found.into_iter().filter_map(located).collect()
+}
+
+/// An error for each authority that has expired: Kong does not start with one.
+fn expired_authorities(document: &Document, places: &EntityLocations) -> Vec<ConfigError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
+    let expired = document.ca_certificates.iter();
+    let expired = expired.filter(|authority| expires(&authority.cert).is_some_and(|expires| expires < now));
+    let error = |id: Uuid| {
+        let place = places.iter().find(|(of, _)| *of == (EntityKind::CaCertificates, id));
+        let (at, path) = place.map_or_else(Default::default, |(_, place)| (place.at, place.path.clone()));
+        let message = "certificate expired, \"Not After\" time is in the past; leave it out, or renew it";
+        ConfigError { at, path, message: message.to_owned() }
+    };
+    expired.map(|authority| error(authority.id)).collect()
 }
 
 /// The text of a file; of the standard input for `-`.

@@ -89,7 +89,7 @@ pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };
-pub use vaults::{FileVault, HcvVault, SecretError, Vault, Vaults};
+pub use vaults::{FileVault, HcvVault, SecretError, TokenFiles, Vault, Vaults};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,

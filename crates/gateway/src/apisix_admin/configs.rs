@@ -1,6 +1,6 @@
 //! `configs`: everything at once, as APISIX has it in its API-driven standalone mode.
 use super::api::Api;
-use super::request::{argument, body, header};
+use super::request::{argument, body_or_yaml, header};
 use super::response::ApiResponse;
 use super::write::{Configs, MODIFIED_INDEX, Write, kinds, state_key, version_field};
 use crate::apisix::object::{Key, Kind, all, stored};
@@ -46,11 +46,8 @@ fn show(entities: &Entities) -> ApiResponse {
 
 /// An object with its id in the list, and with the number that its client wrote.
 fn shown_object(kind: Kind, key: &Key, mut value: Json, state: &Json) -> Json {
-    let id = match &key.owner {
-        Some(owner) => format!("{owner}/credentials/{}", key.id),
-        None => key.id.clone(),
-    };
-    if let Some(index) = state[MODIFIED_INDEX][kind.name()].get(&id) {
+    let id = key.id_in_list();
+    if let Some(index) = state[MODIFIED_INDEX][kind.name()].get(&*id) {
         value[MODIFIED_INDEX] = index.clone();
     }
     if key.owner.is_some() || kind == Kind::PluginMetadata {
@@ -77,7 +74,7 @@ async fn put(api: &Api, request: &Request<Bytes>) -> Result<ApiResponse, ApiResp
     let digest =
         header(request.headers(), DIGEST).ok_or_else(|| ApiResponse::bad("missing digest header"))?;
     let empty = || ApiResponse::bad("invalid request body: empty request body");
-    let body = body(request)?.ok_or_else(empty)?;
+    let body = body_or_yaml(request)?.ok_or_else(empty)?;
     if !body.is_object() {
         return Err(ApiResponse::bad("invalid request body: expected an object"));
     }

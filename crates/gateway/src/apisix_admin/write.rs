@@ -212,7 +212,8 @@ fn put(
     value: Json,
     context: &WriteContext,
 ) -> Result<Vec<Op>, ObjectWriteError> {
-    if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
+    let consumer = key.owner.as_ref().filter(|_| key.kind == Kind::Credentials);
+    if consumer.is_some_and(|consumer| !is_there(entities, consumer)) {
         return Err(ObjectWriteError::NoConsumer);
     }
     let objects = PendingObjects { entities, key, value: Some(&value) };

@@ -7,6 +7,7 @@ mod apisix_key;
 mod ciphers;
 mod directives;
 mod headers;
+mod included;
 mod kong_conf;
 mod listen;
 mod manual;

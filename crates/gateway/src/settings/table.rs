@@ -386,13 +386,15 @@ settings! {
     tracing_instrumentations: TracingInstrumentations = "off" | "opentelemetry_tracing";
     /// The fraction of traces that is sampled, from 0 to 1, unless a plugin has its own `sampling_rate`.
     tracing_sampling_rate: Fraction = "0.01" | "opentelemetry_tracing_sampling_rate";
-    /// What the names of environment variables begin with that `{vault://env/…}` reads. See [Vaults](vaults.md).
+    /// The vaults that references may ask, by kind: `bundled` for all, `off` for none. See [Vaults](vaults.md).
+    vaults: EnabledVaults = "bundled";
+    /// What the names of environment variables begin with that `{vault://env/…}` reads.
     vault_env_prefix: Option<String> = "";
     /// The folder of the secrets that `{vault://file/…}` reads. No reference leads to files outside of it.
     vault_file_directory: PathBuf = "/run/secrets";
     /// The protocol of the HashiCorp Vault or OpenBao that `{vault://hcv/…}` asks: `http` or `https`. Its certificate is
     /// verified against `lua_ssl_trusted_certificate`.
-    vault_hcv_protocol: String = "http";
+    vault_hcv_protocol: HcvProtocol = "http";
     /// Its host. The system resolves the name, not `dns_resolver`.
     vault_hcv_host: String = "127.0.0.1";
     /// Its port.
@@ -402,9 +404,9 @@ settings! {
     /// The path of its secrets engine.
     vault_hcv_mount: String = "secret";
     /// The version of its secrets engine: `v1` or `v2`.
-    vault_hcv_kv: String = "v1";
+    vault_hcv_kv: KvVersion = "v1";
     /// How the node logs in: `token`, `kubernetes` or `approle`.
-    vault_hcv_auth_method: String = "token";
+    vault_hcv_auth_method: HcvAuthMethod = "token";
     /// With `vault_hcv_auth_method=token`: the token.
     vault_hcv_token: Option<Password> = "";
     /// With `vault_hcv_auth_method=kubernetes`: the role.

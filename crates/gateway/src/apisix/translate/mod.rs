@@ -7,6 +7,7 @@ mod plugins;
 mod references;
 mod route;
 mod schema;
+mod secret;
 mod ssl;
 mod stream;
 mod upstream;
@@ -49,6 +50,7 @@ pub(crate) fn translate(
         Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
+        Kind::Secrets => secret::translate(&mut into, &mut value)?,
         Kind::StreamRoutes => stream::translate(&mut into, &mut value, objects)?,
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {

@@ -154,7 +154,7 @@ impl Content {
                 !keys.contains(key)
                     && (named_by(value).any(|named| keys.contains(&named))
                         || owner(key).is_some_and(|owner| keys.contains(&owner))
-                        || metadata(value).any(|named| keys.contains(&named)))
+                        || certificates(value).chain(metadata(value)).any(|named| keys.contains(&named)))
             };
             let found: Vec<_> = self.objects().filter(refers).map(|(key, _)| key).collect();
             if found.is_empty() {
@@ -245,6 +245,12 @@ fn key_of(name: &str) -> Result<Key, Invalid> {
 fn owner(key: &Key) -> Option<Key> {
     let owner = key.owner.as_ref()?;
     Key::new(Kind::Consumers, owner.clone()).ok()
+}
+
+/// The keys of the certificates that an upstream presents.
+fn certificates(value: &Json) -> impl Iterator<Item = Key> + '_ {
+    let upstreams = [value, &value["upstream"]].into_iter();
+    upstreams.filter_map(|upstream| Key::new(Kind::Ssls, upstream["tls"]["client_cert_id"].as_str()?).ok())
 }
 
 /// The keys of the metadata of an object's plugins.
