@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
-	redis-server redis-cli
+	redis-server redis-cli etcd
 BENCH_TOOLS := nginx haproxy
 COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.
@@ -20,6 +20,7 @@ PACKAGE_perf := linux-perf
 PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
 PACKAGE_redis-cli := redis-tools
+PACKAGE_etcd := etcd-server
 # Clients and servers of other makers, as modules of Debian's Python.
 TEST_MODULES := grpc websockets yaml
 PACKAGE_grpc := python3-grpcio

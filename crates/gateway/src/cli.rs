@@ -288,9 +288,25 @@ pub(crate) struct ExplainArgs {
     /// The client's address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) client_ip: String,
+    #[command(flatten)]
+    pub(crate) settings: ExplainSettings,
     /// Print the response of `POST /explain`.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where the settings of the node come from that a request is explained for.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainSettings {
+    /// A file of settings, in TOML.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The same, in the format of kong.conf.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// One setting, such as `router_flavor`; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
 }
 
 /// Which node is meant.
@@ -333,6 +349,12 @@ impl From<StoreArgs> for SettingsArgs {
 impl From<CheckArgs> for SettingsArgs {
     fn from(CheckArgs { settings, set }: CheckArgs) -> Self {
         SettingsArgs { config: None, settings, conf: None, prefix: None, set }
+    }
+}
+
+impl From<ExplainSettings> for SettingsArgs {
+    fn from(ExplainSettings { settings, conf, set }: ExplainSettings) -> Self {
+        SettingsArgs { config: None, settings, conf, prefix: None, set }
     }
 }
 

@@ -8,12 +8,15 @@ use std::fmt::{self, Display};
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
+use weir_model::rule::expires;
 use weir_model::schema::printable;
 use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
+use weir_router::expressions::{ExpressionError, warnings};
 
 /// The hash of an empty configuration, as in Kong.
 pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
@@ -82,7 +85,7 @@ impl Origin {
     pub(crate) fn format(&self) -> Format {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
-            Origin::Setting(text) => text.trim_start().starts_with('{'),
+            Origin::Setting(text) => return Format::of(text),
             Origin::AdminApi { .. } => true,
             Origin::Nowhere => false,
         };
@@ -124,7 +127,13 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         Some(hint) if !standalone::is_apisixs(origin.path(), &text) => located(origin, &[hint]),
         _ => located(origin, &problems),
     })?;
-    let warnings = located(origin, &read.warnings);
+    let expired = expired_authorities(&read.document, &read.places);
+    if !expired.is_empty() {
+        return Err(located(origin, &expired));
+    }
+    let mut warnings = read.warnings;
+    warnings.extend(expression_warnings(&read.document, &read.places, &text, origin.format()));
+    let warnings = located(origin, &warnings);
     Ok(Configuration {
         document: read.document,
         hash: match origin {
@@ -135,6 +144,42 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         ignored_fields: read.ignored_fields,
         places: read.places,
     })
+}
+
+/// What is probably a mistake in the expressions of routes.
+fn expression_warnings(
+    document: &Document,
+    places: &EntityLocations,
+    text: &str,
+    format: Format,
+) -> Vec<ConfigError> {
+    let mut found = Vec::new();
+    for route in &document.routes {
+        found.extend(warnings(route).into_iter().map(|warning| (route.id, warning)));
+    }
+    let Some(root) = (!found.is_empty()).then(|| parse(text, format).ok()).flatten() else {
+        return Vec::new();
+    };
+    let places: ByEntity<'_> = places.iter().map(|(of, place)| (*of, place)).collect();
+    let located = |(id, warning): (Uuid, ExpressionError)| {
+        let path = format!("{}.expression", places.get(&(EntityKind::Routes, id))?.path);
+        Some(ConfigError { at: root.position_of(&path), path, message: warning.to_string() })
+    };
+    found.into_iter().filter_map(located).collect()
+}
+
+/// An error for each authority that has expired: Kong does not start with one.
+fn expired_authorities(document: &Document, places: &EntityLocations) -> Vec<ConfigError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
+    let expired = document.ca_certificates.iter();
+    let expired = expired.filter(|authority| expires(&authority.cert).is_some_and(|expires| expires < now));
+    let error = |id: Uuid| {
+        let place = places.iter().find(|(of, _)| *of == (EntityKind::CaCertificates, id));
+        let (at, path) = place.map_or_else(Default::default, |(_, place)| (place.at, place.path.clone()));
+        let message = "certificate expired, \"Not After\" time is in the past; leave it out, or renew it";
+        ConfigError { at, path, message: message.to_owned() }
+    };
+    expired.map(|authority| error(authority.id)).collect()
 }
 
 /// The text of a file; of the standard input for `-`.
@@ -173,7 +218,7 @@ impl Configuration {
         let Some(EntityLocation { at, path }) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
-        let (field, message) = error.field();
+        let (field, (_, message)) = (error.location(), error.field());
         let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
         let at = root.map(|root| root.position_of(&path)).filter(|_| !field.is_empty()).unwrap_or(*at);
         (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))

@@ -5,6 +5,7 @@ use crate::dns_status;
 use crate::listener::{json_response, message};
 use crate::low_priority::spawn_low_priority;
 use crate::registry::ApplyError;
+use crate::store::UnusableObject;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -55,6 +56,11 @@ fn status_body(control: &Control) -> Value {
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
+    let unusable = registry.unusable_objects();
+    if registry.is_translated() {
+        let each = |one: &UnusableObject| json!({ "key": one.key, "reason": one.reason });
+        body["unusable_objects"] = unusable.iter().map(each).collect();
+    }
     if let Some(ApplyError { revision, reason }) = registry.apply_error() {
         body["revision"]["failed"] = revision.0.into();
         body["revision"]["error"] = reason.into();

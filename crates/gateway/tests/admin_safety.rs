@@ -143,14 +143,15 @@ fn a_certificate_opens_the_admin_api_beyond_loopback() {
     let (server, authority) = (Identity::new("localhost"), Identity::new("operators"));
     let client = Identity::signed("alice", &authority);
     let gateway = Gateway::builder(EMPTY)
-        .set("admin_listen", "0.0.0.0:0 ssl, 0.0.0.0:0")
+        .set("admin_listen", "0.0.0.0:0 ssl http2, 0.0.0.0:0")
         .set("admin_ssl_client_ca", &authority.cert().display().to_string())
         .set("ssl_cert", &server.cert().display().to_string())
         .set("ssl_cert_key", &server.key().display().to_string())
         .start();
     assert_eq!(gateway.admin_addresses().len(), 1, "the plain one asks for no certificate");
     let address = SocketAddr::from(([127, 0, 0, 1], gateway.admin_addresses()[0].port()));
-    assert_eq!(curl(address, &server.cert(), &[]), "000");
+    assert_eq!(curl(address, &server.cert(), &[]), "400");
+    assert_eq!(curl(address, &server.cert(), &["--http1.1"]), "400");
     let (cert, key) = (client.cert().display().to_string(), client.key().display().to_string());
     let shown = ["--cert", &cert, "--key", &key];
     assert_eq!(curl(address, &server.cert(), &shown), "200");

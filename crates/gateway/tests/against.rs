@@ -95,7 +95,7 @@ fn a_running_kong_is_asked_page_by_page() {
     for (path, body) in [
         ("/services", r#"{"name": "s", "host": "a.test"}"#),
         ("/services/s/routes", r#"{"name": "r", "paths": ["/a"]}"#),
-        ("/services/s/plugins", r#"{"name": "jwt"}"#),
+        ("/services/s/plugins", r#"{"name": "jwt", "instance_name": "tokens"}"#),
         ("/upstreams", r#"{"name": "u"}"#),
         ("/upstreams/u/targets", r#"{"target": "127.0.0.1:1"}"#),
     ] {
@@ -106,7 +106,7 @@ fn a_running_kong_is_asked_page_by_page() {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(text.starts_with(&format!("{url}: good\n{url}:\n")), "{text}");
-    assert!(text.contains("\ndifferent on purpose: plugins.jwt: "), "{text}");
+    assert!(text.contains("\nplugin tokens: different on purpose: plugins.jwt: "), "{text}");
     let url = format!("http://{}", gateway.proxy());
     let output = weir().args(["check", &url]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

@@ -317,6 +317,30 @@ fn certificates_are_presented_for_their_names() {
 }
 
 #[test]
+fn an_admin_api_with_authorities_serves_clients_with_a_certificate() {
+    let (server, authority) = (Identity::new("localhost"), Identity::new("operators"));
+    let client = Identity::signed("alice", &authority);
+    let [ca, cert, key] =
+        [authority.cert(), server.cert(), server.key()].map(|file| file.display().to_string());
+    let gateway = with_apisix(Gateway::empty())
+        .set("apisix_admin_listen", "127.0.0.1:0 ssl")
+        .set("admin_ssl_client_ca", &ca)
+        .set("admin_ssl_cert", &cert)
+        .set("admin_ssl_cert_key", &key)
+        .start();
+    let routes = |more: &str| {
+        let (port, key) = (gateway.apisix_admin().port(), format!("-H 'X-API-KEY: {KEY}'"));
+        shell(&format!(
+            "curl -s -w %{{http_code}} --cacert {cert} {key} {more} https://localhost:{port}/apisix/admin/routes"
+        ))
+    };
+    assert_eq!(routes(""), "No required SSL certificate was sent\n400");
+    let (cert, key) = (client.cert().display().to_string(), client.key().display().to_string());
+    let found = routes(&format!("--cert {cert} --key {key}"));
+    assert!(found.ends_with("}200"), "{found}");
+}
+
+#[test]
 fn the_proxys_port_answers_only_who_is_on_this_machine() {
     let gateway = writable();
     let status = |path: &str, host: &str, header: &str| {

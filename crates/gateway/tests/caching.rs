@@ -247,6 +247,35 @@ fn responses_are_purged_by_tag_and_by_the_beginning_of_their_path() {
 }
 
 #[test]
+fn what_cannot_be_stored_is_not_read_to_its_end_in_the_background() {
+    let (report, ended) = mpsc::channel();
+    let report = Mutex::new(report);
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
+            if request.header("if-none-match").is_none() {
+                peer.send(format!(
+                    "{head}ETag: \"1\"\r\nContent-Length: 2\r\n\
+                     Cache-Control: max-age=0, stale-while-revalidate=60\r\n\r\nhi"
+                ));
+                continue;
+            }
+            peer.send(format!("{head}Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n"));
+            let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+            let sent = (0..1000).take_while(|_| peer.try_send(chunk.as_bytes()).is_ok()).count();
+            report.lock().unwrap().send(sent).unwrap();
+        }
+    });
+    let cached = "plugins: [{name: proxy-cache, config: {strategy: memory, cache_control: true}}]";
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", cached)], ""));
+    let mut client = gateway.connect();
+    assert_eq!(get(&mut client, "/").0, "Miss");
+    eventually("it is stored", || get(&mut client, "/").0 == "Hit");
+    let sent = ended.recv_timeout(PATIENCE).expect("the upstream is asked");
+    assert!(sent < 1000, "the gateway has read all of what it does not store");
+}
+
+#[test]
 fn nodes_share_what_they_store_in_redis() {
     let redis = RedisServer::start();
     let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}}}", redis.port);
@@ -309,6 +338,12 @@ fn while_redis_does_not_answer_requests_go_on_without_the_cache() {
     eventually("it is logged", || {
         gateway.log().contains("until it answers, requests go on without the cache")
     });
+    assert_eq!(send(&mut client, "PUT", "/odd/1", "Content-Length: 0\r\n").status, 200);
+    assert_eq!(delete(&gateway, "/proxy-cache?tag=even"), 204);
     redis.signal(Signal::CONT);
-    eventually("the cache is used again", || get(&mut client, "/odd/1").0 == "Hit");
+    let cached =
+        |path| send(&mut gateway.connect(), "GET", path, "Cache-Control: only-if-cached\r\n").status == 200;
+    eventually("the cache is used again", || cached("/odd/2"));
+    assert!(!cached("/odd/1"), "what a request has made invalid meanwhile is not served");
+    assert!(!cached("/even/1"), "nor what was purged meanwhile");
 }

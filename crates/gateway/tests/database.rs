@@ -131,7 +131,8 @@ fn a_file_for_kong_lacks_what_kong_lacks() {
     let file = "_format_version: \"3.0\"\nservices:\n- {name: db, host: db.test, protocol: tcp, proxy_protocol: v2}\n\
                 consumer_groups:\n- {name: gold}\nplugins:\n- {name: forward-auth, config: {url: \"http://a.test\"}}\n\
                 - name: rate-limiting\n  config: {minute: 5, window_type: sliding, policy: redis, redis: {cluster_nodes: [{ip: \
-                10.0.0.1}]}}\n- {name: zipkin, config: {header_type: instana}}\n";
+                10.0.0.1}]}}\n- {name: zipkin, config: {header_type: instana}}\n\
+                - {name: proxy-cache, config: {strategy: redis, redis: {host: r.test}}}\n";
     fs::write(database.folder.path().join("kong.yml"), file).unwrap();
     database.succeeds(&["config", "db_import", "kong.yml"]);
     let output = database.run(&["config", "db_export", "-", "--for", "kong"]);
@@ -144,10 +145,14 @@ fn a_file_for_kong_lacks_what_kong_lacks() {
         "sentinel_",
         "forward-auth",
         "instana",
+        "r.test",
         "consumer_groups",
     ];
     assert!(lacking.iter().all(|name| !text.contains(name)), "{text}");
-    assert!(["minute: 5", "name: db", "name: zipkin"].iter().all(|kept| text.contains(kept)), "{text}");
+    assert!(
+        ["minute: 5", "name: db", "name: zipkin", "strategy: memory"].iter().all(|kept| text.contains(kept)),
+        "{text}"
+    );
     for line in [
         "service `db`: `proxy_protocol`",
         "consumer_group `gold`",
@@ -155,6 +160,8 @@ fn a_file_for_kong_lacks_what_kong_lacks() {
         "plugin `rate-limiting`: `config.window_type`",
         "plugin `rate-limiting`: `config.redis.cluster_nodes`",
         "plugin `zipkin`: `config.header_type: \"instana\"`",
+        "plugin `proxy-cache`: `config.strategy: \"redis\"`",
+        "plugin `proxy-cache`: `config.redis`",
     ] {
         assert!(
             said.contains(&format!("left out, because Kong 3.9 lacks it: {line}\n")),

@@ -48,7 +48,8 @@ fn a_time_that_is_given_to_an_old_key_begins_with_that() {
     assert_eq!(tagged.json()["created_at"], 1_700_000_000);
     let changed = gateway.ask_admin("PATCH", "/key-auths/old", r#"{"ttl": 6000}"#);
     assert_eq!(changed.status, 200, "{}", changed.text());
-    assert_eq!(gateway.admin("/key-auths/old").json()["ttl"], 6000);
+    let left = gateway.admin("/key-auths/old").json()["ttl"].as_u64().unwrap();
+    assert!((5900..=6000).contains(&left), "{left}");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-const HINTS: &str =
-    "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n";
+const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\
+     x-kong-proxy-latency: 1\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const LINK: &str = "</style.css>; rel=preload";
 
@@ -41,8 +41,8 @@ fn hints_come_before_the_response_is_there() {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let hints = client.response();
         assert_eq!(hints.head.start, "HTTP/1.1 103 Early Hints");
-        assert_eq!((hints.header("link"), hints.header("x-hop")), (Some(LINK), None));
-        assert_eq!(hints.header("connection"), None);
+        let names = ["link", "x-hop", "connection", "x-kong-proxy-latency"];
+        assert_eq!(names.map(|name| hints.header(name)), [Some(LINK), None, None, None]);
         go_on.send(()).unwrap();
         let response = client.response();
         assert_eq!((response.status, response.text(), response.header("link")), (200, "hi", None));

@@ -11,6 +11,7 @@ mod admin_safety;
 mod against;
 mod answers;
 mod apisix;
+mod apisix_etcd;
 mod balancing;
 mod bodies;
 mod broken_off;

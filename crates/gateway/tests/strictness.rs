@@ -297,3 +297,12 @@ fn large_client_header_buffers_bound_heads_targets_and_fields() {
         }
     }
 }
+
+#[test]
+fn a_file_with_an_expired_authority_is_refused_at_its_place() {
+    let cert = include_str!("cases/expired_authority.pem").replace('\n', "\\n");
+    let file = format!("_format_version: '3.0'\nca_certificates:\n- cert: \"{cert}\"\n");
+    let (status, log) = Gateway::builder(&file).fail();
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains(":3:3: ca_certificates[0]: certificate expired"), "{log}");
+}

@@ -71,6 +71,12 @@ fn tags(document: &Document) -> Vec<EntityError> {
     found
 }
 
+/// The method that was probably meant by a name that is nearly that of one.
+pub fn meant_method(method: &str) -> Option<&'static str> {
+    let is_one = METHODS.contains(&method);
+    if is_one { None } else { closest(method, METHODS) }
+}
+
 /// The methods that HTTP and WebDAV have, and caches.
 const METHODS: [&str; 18] = [
     "GET",
@@ -98,8 +104,7 @@ fn methods(document: &Document) -> Vec<EntityError> {
     let mut found = Vec::new();
     for (index, route) in document.routes.iter().enumerate() {
         for (at, method) in route.methods.iter().flatten().enumerate() {
-            let is_misspelt = !METHODS.contains(&method.as_str()) && found.len() < 20;
-            if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
+            if let Some(near) = meant_method(method).filter(|_| found.len() < 20) {
                 let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
                 found.push(EntityError::new((Routes, index), format!("methods[{at}]"), message));
             }

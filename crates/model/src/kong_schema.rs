@@ -2,7 +2,7 @@
 //! written for it must hold none of them.
 use crate::entity::{Entity, EntityKind, Plugin};
 use crate::plugin_schema::{PluginSchema, find_plugin};
-use crate::schema::{Json, is_whole_without_extensions, take_extensions};
+use crate::schema::{Json, take_extensions};
 
 /// The kinds of entities that Kong does not have, beside those that plugins declare which it does not have.
 const KINDS: [EntityKind; 3] =
@@ -19,13 +19,8 @@ pub fn has_kind(kind: EntityKind, plugins: &[PluginSchema]) -> bool {
 
 /// Why Kong cannot have a plugin, if it cannot. One for a consumer group would be for everybody without the group.
 pub fn lacks_plugin(plugin: &Plugin, plugins: &[PluginSchema]) -> Option<&'static str> {
-    if let (Some(schema), Json::Object(config)) = (find_plugin(plugins, &plugin.name), &plugin.config) {
-        if schema.extension {
-            return Some("Kong 3.9 does not have this plugin");
-        }
-        if !is_whole_without_extensions(schema.config, config) {
-            return Some("Kong 3.9 does not have a value that its configuration needs");
-        }
+    if find_plugin(plugins, &plugin.name).is_some_and(|schema| schema.extension) {
+        return Some("Kong 3.9 does not have this plugin");
     }
     plugin.consumer_group.map(|_| "Kong 3.9 does not have consumer groups")
 }

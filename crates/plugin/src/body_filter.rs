@@ -55,6 +55,8 @@ impl BodyFilters {
 pub struct BodyChanges {
     /// It is buffered until it is whole, so that it can be replaced.
     pub buffers: bool,
+    /// This takes its place, also where it is too long to be buffered.
+    pub replacement: Option<Vec<u8>>,
     /// It is left out.
     pub drops: bool,
     /// It goes through these.

@@ -51,7 +51,7 @@ impl Default for ErrorTemplates {
 
 impl ErrorTemplates {
     /// Templates in place of Kong's, in the order of [`ErrorType`]: the first `%s` is the message, the second the
-    /// request's id. `default_type` is that of the proxy's own errors for clients without `Accept` and `Content-Type`.
+    /// request's id, and `%%` is `%`. `default_type` is that of the proxy's own errors for clients without `Accept` and `Content-Type`.
     pub fn new(default_type: ErrorType, custom: [Option<&str>; 4]) -> Self {
         let mut kongs = KONGS.into_iter();
         let templates = custom.map(|own| Template::parse(own.or(kongs.next()).unwrap_or_default()));
@@ -78,13 +78,24 @@ impl ErrorTemplates {
 
 impl Template {
     fn parse(text: &str) -> Self {
-        let (mut parts, mut rest) = (Vec::new(), text);
-        for placeholder in [Part::Message, Part::RequestId] {
-            let Some((before, after)) = rest.split_once("%s") else { break };
-            parts.extend([Part::text(before), placeholder]);
-            rest = after;
+        let (mut parts, mut literal, mut rest) = (Vec::new(), String::new(), text);
+        let mut placeholders = [Part::Message, Part::RequestId].into_iter();
+        while let Some((before, after)) = rest.split_once('%') {
+            literal.push_str(before);
+            let placed = after.strip_prefix('s').and_then(|after| Some((after, placeholders.next()?)));
+            rest = match placed {
+                Some((after, placeholder)) => {
+                    parts.extend([Part::Text(std::mem::take(&mut literal)), placeholder]);
+                    after
+                }
+                None => {
+                    literal.push('%');
+                    after.strip_prefix('%').unwrap_or(after)
+                }
+            };
         }
-        parts.push(Part::text(rest));
+        literal.push_str(rest);
+        parts.push(Part::Text(literal));
         Self(parts)
     }
 
@@ -95,12 +106,6 @@ impl Template {
             Part::RequestId => id,
         });
         texts.collect()
-    }
-}
-
-impl Part {
-    fn text(text: &str) -> Self {
-        Part::Text(text.replace("%%", "%"))
     }
 }
 
@@ -174,11 +179,12 @@ mod tests {
 
     #[test]
     fn a_template_has_places_for_message_and_id() {
-        let custom = [Some("{\"m\":\"%s\",\"id\":\"%s\"}"), Some("100%% %s"), Some("<p>%s %s %s</p>"), None];
+        let custom =
+            [Some("{\"m\":\"%s\",\"id\":\"%s\"}"), Some("100%%s %s%"), Some("<p>%s %s %s</p>"), None];
         let templates = ErrorTemplates::new(ErrorType::Html, custom);
         assert_eq!(rendered(&templates, true, None), "<p>a &quot;b&quot; &lt;c&gt; id %s</p>");
         assert_eq!(rendered(&templates, false, None), "{\"m\":\"a \\\"b\\\" <c>\",\"id\":\"id\"}");
-        assert_eq!(rendered(&templates, true, Some("text/plain")), "100% a \"b\" <c>");
+        assert_eq!(rendered(&templates, true, Some("text/plain")), "100%s a \"b\" <c>%");
         assert!(rendered(&templates, true, Some("text/xml")).contains("<requestid>id</requestid>"));
     }
 }

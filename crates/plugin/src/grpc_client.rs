@@ -1,18 +1,22 @@
-//! A client for unary gRPC calls to other servers, for tasks off the request path.
+//! A client for gRPC calls to other servers, unary or with a stream of replies, for tasks off the request path.
 
 use crate::http_client::{Connector, with_causes};
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::fmt;
 use std::time::Duration;
 use weir_net::dialer::Dialer;
 
-/// The longest reply.
+/// The longest reply, unless a client has another limit.
 const MAX_REPLY_LEN: usize = 1024 * 1024;
+
+/// How often a server that owes replies is asked whether it is there, and how long it may take to say so.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The prefix of each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -21,7 +25,17 @@ const UNKNOWN: u32 = 2;
 
 /// A client for gRPC, plaintext and TLS, with a connection pool.
 #[derive(Clone)]
-pub struct GrpcClient(Client<Connector, Full<Bytes>>);
+pub struct GrpcClient {
+    client: Client<Connector, Full<Bytes>>,
+    max_reply_len: usize,
+}
+
+/// The replies of one call.
+pub struct GrpcStream {
+    body: Incoming,
+    received: BytesMut,
+    max_reply_len: usize,
+}
 
 /// Why there is no reply.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +70,13 @@ impl GrpcClient {
     pub fn new(dialer: Dialer) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).http2_only(true);
-        Self(builder.build(Connector(dialer.with_alpn(b"h2"))))
+        builder.http2_keep_alive_interval(KEEP_ALIVE).http2_keep_alive_timeout(KEEP_ALIVE);
+        Self { client: builder.build(Connector(dialer.with_alpn(b"h2"))), max_reply_len: MAX_REPLY_LEN }
+    }
+
+    /// The same client, with this limit of replies, in bytes.
+    pub fn with_max_reply_len(self, max_reply_len: usize) -> Self {
+        Self { max_reply_len, ..self }
     }
 
     /// Calls the method of an absolute URL, with metadata. Returns the reply.
@@ -67,29 +87,90 @@ impl GrpcClient {
         message: &[u8],
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
-        let mut request = Request::new(Full::new(framed(message)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = method;
-        *request.headers_mut() = metadata;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+        let mut request = request(method, metadata, message);
         if let Ok(timeout) = HeaderValue::from_str(&format!("{}m", timeout.as_millis().min(99_999_999))) {
             request.headers_mut().insert(HeaderName::from_static("grpc-timeout"), timeout);
         }
         let called = async {
-            let response = self.0.request(request).await.map_err(|error| failed(&error))?;
-            let (head, body) = response.into_parts();
-            // A server without a message sends the status in the head.
-            if head.status != StatusCode::OK || head.headers.contains_key("grpc-status") {
-                well(&head.headers, head.status)?;
-                return Ok(Bytes::new());
-            }
-            let reply = Limited::new(body, MAX_REPLY_LEN).collect().await.map_err(|error| failed(&*error))?;
-            well(reply.trailers().unwrap_or(&HeaderMap::new()), head.status)?;
+            let Some(body) = accepted(self.client.request(request).await)? else { return Ok(Bytes::new()) };
+            let limited = Limited::new(body, self.max_reply_len);
+            let reply = limited.collect().await.map_err(|error| failed(&*error))?;
+            well(reply.trailers().unwrap_or(&HeaderMap::new()), StatusCode::OK)?;
             unframed(reply)
         };
         tokio::time::timeout(timeout, called).await.unwrap_or(Err(CallError::Timeout))
     }
+
+    /// Calls a method with a stream of replies; returns once the server begins to reply, which it has this long for.
+    /// The stream itself may last for ever.
+    pub async fn stream(
+        &self,
+        method: Uri,
+        metadata: HeaderMap,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<GrpcStream, CallError> {
+        let called = self.client.request(request(method, metadata, message));
+        let response = tokio::time::timeout(timeout, called).await.map_err(|_| CallError::Timeout)?;
+        let Some(body) = accepted(response)? else {
+            return Err(CallError::Failed("the server sends no replies".to_owned()));
+        };
+        Ok(GrpcStream { body, received: BytesMut::new(), max_reply_len: self.max_reply_len })
+    }
+}
+
+impl GrpcStream {
+    /// The next reply; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            let Some(frame) = self.body.frame().await else { return self.end() };
+            match frame.map_err(|error| failed(&error))?.into_data() {
+                Ok(data) => self.received.extend_from_slice(&data),
+                Err(frame) => well(frame.trailers_ref().unwrap_or(&HeaderMap::new()), StatusCode::OK)?,
+            }
+        }
+    }
+
+    /// A whole message of what was received.
+    fn take(&mut self) -> Result<Option<Bytes>, CallError> {
+        let Some(length) = length(&self.received) else { return Ok(None) };
+        if length > self.max_reply_len || self.received[0] != 0 {
+            return Err(not_a_message());
+        }
+        if self.received.len() < PREFIX + length {
+            return Ok(None);
+        }
+        self.received.advance(PREFIX);
+        Ok(Some(self.received.split_to(length).freeze()))
+    }
+
+    fn end(&self) -> Result<Option<Bytes>, CallError> {
+        if self.received.is_empty() { Ok(None) } else { Err(not_a_message()) }
+    }
+}
+
+fn request(method: Uri, metadata: HeaderMap, message: &[u8]) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(framed(message)));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = method;
+    *request.headers_mut() = metadata;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+    request
+}
+
+/// The body of a response; none if the call succeeded without a reply, whose status is in the head.
+fn accepted<E: std::error::Error + 'static>(
+    response: Result<Response<Incoming>, E>,
+) -> Result<Option<Incoming>, CallError> {
+    let (head, body) = response.map_err(|error| failed(&error))?.into_parts();
+    if head.status != StatusCode::OK || head.headers.contains_key("grpc-status") {
+        return well(&head.headers, head.status).map(|()| None);
+    }
+    Ok(Some(body))
 }
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> CallError {
@@ -103,12 +184,20 @@ fn framed(message: &[u8]) -> Bytes {
 
 fn unframed(reply: Collected<Bytes>) -> Result<Bytes, CallError> {
     let mut reply = reply.to_bytes();
-    let length =
-        reply.get(1..PREFIX).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)));
-    match length {
+    match length(&reply) {
         Some(length) if reply[0] == 0 && reply.len() == PREFIX + length => Ok(reply.split_off(PREFIX)),
-        _ => Err(CallError::Failed("the server's reply is not a gRPC message".to_owned())),
+        _ => Err(not_a_message()),
     }
+}
+
+/// The length of the message that begins here, once its prefix is whole.
+fn length(received: &[u8]) -> Option<usize> {
+    let length = received.get(1..PREFIX)?;
+    Some(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+}
+
+fn not_a_message() -> CallError {
+    CallError::Failed("the server's reply is not a gRPC message, or too long".to_owned())
 }
 
 /// Whether a call succeeded, by the gRPC status, or by the HTTP status if there is none.

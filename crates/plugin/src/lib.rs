@@ -75,7 +75,7 @@ pub use exchange::{
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
-pub use grpc_client::{CallError, GrpcClient};
+pub use grpc_client::{CallError, GrpcClient, GrpcStream};
 pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use instrumentations::{Instrumentations, TracedStep, Tracing};
@@ -89,7 +89,7 @@ pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };
-pub use vaults::{FileVault, HcvVault, SecretError, Vault, Vaults};
+pub use vaults::{FileVault, HcvVault, SecretError, TokenFiles, Vault, Vaults};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,

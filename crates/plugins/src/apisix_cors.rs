@@ -15,7 +15,7 @@
 //! `*`.
 //!
 //! If several origins are listed, or `allow_origins_by_regex` is set, a response to any other origin has none of the
-//! headers. The regexes match anywhere in the origin, unless they say otherwise by `^` and `$`.
+//! headers but `Vary: Origin`, which all responses have unless everything is allowed by `*`. The regexes match anywhere in the origin, unless they say otherwise by `^` and `$`.
 
 use regex::bytes::Regex;
 use weir_plugin::{
@@ -91,6 +91,11 @@ impl Origins {
         }
     }
 
+    /// Whether caches must keep the responses to different origins apart, also those to an origin that is not allowed.
+    fn vary(&self) -> bool {
+        !matches!(self, Self::Fixed(text) if text == "*")
+    }
+
     /// What the response allows this origin.
     fn allowed<'a>(&'a self, origin: Option<&'a [u8]>) -> Option<&'a [u8]> {
         match self {
@@ -144,11 +149,11 @@ impl Hooks for ApisixCors {
         if let Some(allowed) = self.timing.as_ref().and_then(|timing| timing.allowed(origin)) {
             headers.set("Timing-Allow-Origin", allowed);
         }
-        let Some(allowed) = self.origins.allowed(origin) else { return };
-        headers.set("Access-Control-Allow-Origin", allowed);
-        if allowed != b"*" {
+        if self.origins.vary() || self.timing.as_ref().is_some_and(Origins::vary) {
             headers.append("Vary", b"Origin");
         }
+        let Some(allowed) = self.origins.allowed(origin) else { return };
+        headers.set("Access-Control-Allow-Origin", allowed);
         let Config { allow_methods, allow_headers, expose_headers, allow_credential, .. } = &self.config;
         let methods = if allow_methods == "**" { ALL_METHODS } else { allow_methods };
         headers.set("Access-Control-Allow-Methods", methods.as_bytes());

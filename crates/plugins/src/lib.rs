@@ -10,6 +10,7 @@ use weir_plugin::{Definition, Plugin};
 mod acl;
 mod api_breaker;
 mod apisix_cors;
+mod apisix_hmac_auth;
 mod apisix_redirect;
 mod basic_auth;
 mod bot_detection;
@@ -86,6 +87,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<jwt::Jwt>(),
+    define::<apisix_hmac_auth::ApisixHmacAuth>(),
     define::<jwt_auth::JwtAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),

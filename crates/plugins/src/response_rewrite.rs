@@ -21,8 +21,9 @@
 //!
 //! `body` replaces the body; with `body_base64` it is decoded first. `filters` replace what their regexes match in it:
 //! the first match, or with `scope: global` all; `options` may contain `i` (ignore case), `s` (`.` matches line breaks),
-//! `m` (`^` and `$` match at lines) and `x` (ignore white space); `j` and `o` have no effect. A body that is encoded or
-//! longer than 8 MiB passes as it is. If the body changes, `Content-Encoding`, `ETag` and `Last-Modified` are removed.
+//! `m` (`^` and `$` match at lines) and `x` (ignore white space); `j` and `o` have no effect. For filters, a body that is
+//! encoded or longer than 8 MiB passes as it is; `body` replaces any. `ETag` and `Last-Modified` are removed unless the
+//! body is encoded, and with `body` `Content-Encoding` is too.
 
 use crate::shared::expression::Expression;
 use crate::shared::header_operations::HeaderOperations;
@@ -167,7 +168,7 @@ pub(super) struct ResponseRewrite {
     filters: Vec<Replacement>,
 }
 
-/// Marks a response that met the condition.
+/// Marks a response whose body the filters change.
 struct Matched;
 
 impl Plugin for ResponseRewrite {
@@ -189,7 +190,7 @@ impl Plugin for ResponseRewrite {
 
 impl Hooks for ResponseRewrite {
     fn phases(&self) -> Phases {
-        Phases::RESPONSE | Phases::RESPONSE_BODY.only_if(self.changes_body())
+        Phases::RESPONSE | Phases::RESPONSE_BODY.only_if(!self.filters.is_empty())
     }
 
     fn response(&self, exchange: &mut Exchange) {
@@ -205,8 +206,13 @@ impl Hooks for ResponseRewrite {
             for name in ["Content-Encoding", "ETag", "Last-Modified"] {
                 headers.remove(name);
             }
-            exchange.buffer_response_body();
-            exchange.extensions.insert(Matched);
+            match &self.body {
+                Some(body) => exchange.set_response_body(body.clone()),
+                None => {
+                    exchange.buffer_response_body();
+                    exchange.extensions.insert(Matched);
+                }
+            }
         }
         self.headers.apply(exchange, HeadersOf::Response, &[]);
     }
@@ -215,18 +221,9 @@ impl Hooks for ResponseRewrite {
         if exchange.extensions.get::<Matched>().is_none() {
             return body;
         }
-        match &self.body {
-            Some(body) => body.clone(),
-            None => self.filters.iter().fold(body, |body, Replacement { regex, by, times }| {
-                regex.replacen(&body, *times, by.as_slice()).into_owned()
-            }),
-        }
-    }
-}
-
-impl ResponseRewrite {
-    fn changes_body(&self) -> bool {
-        self.body.is_some() || !self.filters.is_empty()
+        self.filters.iter().fold(body, |body, Replacement { regex, by, times }| {
+            regex.replacen(&body, *times, by.as_slice()).into_owned()
+        })
     }
 }
 

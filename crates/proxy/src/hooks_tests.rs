@@ -254,6 +254,20 @@ fn a_response_body_is_replaced_with_its_length() {
 }
 
 #[test]
+fn a_body_takes_the_place_of_one_that_is_too_long_to_be_buffered() {
+    let response = |exchange: &mut Exchange| exchange.set_response_body(b"short".to_vec());
+    let long = 9 * 1024 * 1024;
+    let sized = format!("HTTP/1.1 200 OK\r\nContent-Length: {long}\r\n\r\n{}", "x".repeat(long));
+    let until_close = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}", "x".repeat(long));
+    for answer in [HI.to_owned(), sized, until_close] {
+        let bench = Bench::new(Scripted { response, ..idle() }, &*answer.leak());
+        let response = bench.send("GET / HTTP/1.1\r\n\r\n");
+        let is_whole = response.contains("Content-Length: 5\r\n") && response.ends_with("\r\n\r\nshort");
+        assert!(is_whole, "{response:.500}");
+    }
+}
+
+#[test]
 fn a_response_that_breaks_off_while_it_is_held_is_answered_for() {
     let response = |exchange: &mut Exchange| exchange.buffer_response_body();
     let bench = Bench::new(Scripted { response, ..idle() }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");

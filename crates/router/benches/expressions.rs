@@ -1,7 +1,7 @@
 #![allow(clippy::print_stdout, clippy::panic)]
 //! Benchmarks the lookup of routes with expressions: beside routes with the same criteria, and beside `atc-router`, the router
-//! of Kong, on expressions of its own benchmarks. `cargo bench -p weir-router --bench expressions` prints nanoseconds per
-//! request and the ratios.
+//! of Kong, on expressions of its own benchmarks. `cargo bench -p weir-router --bench expressions [shape]` prints nanoseconds
+//! per request and the ratios.
 use atc_router::ast::{Type, Value};
 use atc_router::context::Context;
 use atc_router::router::Router as KongRouter;
@@ -154,9 +154,9 @@ fn of_expressions(count: usize, expression: impl Fn(usize) -> String) -> Router 
     router(count, |n| Route { expression: Some(expression(n)), priority: priority(n), ..empty(n) })
 }
 
-/// Whether a route is found.
-fn find(router: &Router, (host, path, port): &Request) -> bool {
-    let found = router.find(&Query {
+/// A request as the router sees it.
+fn query((host, path, port): &Request) -> Query<'_> {
+    Query {
         method: "GET",
         host,
         path,
@@ -167,19 +167,23 @@ fn find(router: &Router, (host, path, port): &Request) -> bool {
         destination: IpAddr::from(SERVER),
         dst_port: *port,
         header: &|_, _| false,
-    });
-    found.is_some()
+    }
+}
+
+/// Whether a route is found.
+fn find(router: &Router, request: &Request) -> bool {
+    router.find(&query(request)).is_some()
 }
 
 /// Nanoseconds of a lookup in the quickest round.
 fn measure(requests: &[Request], mut find: impl FnMut(&Request) -> bool) -> f64 {
     let mut round = || {
-        let (start, mut finds) = (Instant::now(), 0);
+        let (start, mut finds) = (Instant::now(), 0_u32);
         for request in requests.iter().cycle().take(FINDS) {
             black_box(find(black_box(request)));
             finds += 1;
             // The clock takes longer to read than a route to find.
-            if finds % 16 == 0 && start.elapsed().as_secs_f64() > MAX_SECONDS {
+            if finds.is_power_of_two() && start.elapsed().as_secs_f64() > MAX_SECONDS {
                 break;
             }
         }
@@ -195,8 +199,17 @@ fn schema() -> Schema {
     schema
 }
 
-/// Kong's lookup of one request. The values are filled in once, which Kong does for each request.
-fn measure_kong(shape: &KongShape, request: &Request) -> f64 {
+/// Our lookup of one request: alone, and with the values of the request.
+fn measure_ours(shape: &KongShape, request: &Request) -> [f64; 2] {
+    let router = of_expressions(shape.routes, shape.expression);
+    let request = std::slice::from_ref(request);
+    let filled = query(&request[0]);
+    let alone = measure(request, |_| router.find(black_box(&filled)).is_some());
+    [alone, measure(request, |request| find(&router, request))]
+}
+
+/// The same in Kong's router.
+fn measure_kong(shape: &KongShape, request: &Request) -> [f64; 2] {
     let schema = schema();
     let mut router = KongRouter::new(&schema);
     for n in 0..shape.routes {
@@ -204,19 +217,29 @@ fn measure_kong(shape: &KongShape, request: &Request) -> f64 {
             router.add_matcher(shape.routes - n, Uuid::from_u128(n as u128 + 1), &(shape.expression)(n));
         added.unwrap_or_else(|error| panic!("{error}"));
     }
-    let mut context = Context::new(&schema);
+    let request = std::slice::from_ref(request);
+    let mut filled = context(&schema, &request[0]);
+    let alone = measure(request, |_| router.execute(&mut filled));
+    [alone, measure(request, |request| router.execute(&mut context(&schema, request)))]
+}
+
+/// The values that Kong takes from a request.
+fn context<'s>(schema: &'s Schema, (host, path, port): &Request) -> Context<'s> {
+    let mut context = Context::new(schema);
     let text = |text: &str| Value::String(text.to_owned());
-    context.add_value("http.host", text(&request.0));
-    context.add_value("http.path", text(&request.1));
+    context.add_value("http.host", text(host));
+    context.add_value("http.path", text(path));
     context.add_value("http.method", text("GET"));
-    context.add_value("net.dst.port", Value::Int(request.2.into()));
-    measure(std::slice::from_ref(request), |_| router.execute(&mut context))
+    context.add_value("net.dst.port", Value::Int((*port).into()));
+    context
 }
 
 fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
     println!("{ROUTES} routes: nanoseconds per request");
     println!("{:<14} {:>10} {:>11} {:>8}", "", "criteria", "expressions", "ratio");
-    for shape in SHAPES {
+    for shape in SHAPES.iter().filter(|shape| is_wanted(shape.name)) {
         let requests: Vec<Request> = (0..1000).map(|n| (shape.request)(n * 7919 % ROUTES)).collect();
         let (criteria, expressions) =
             (router(ROUTES, shape.criteria), of_expressions(ROUTES, shape.expression));
@@ -225,12 +248,18 @@ fn main() {
         let expressions = measure(&requests, |request| find(&expressions, request));
         println!("{:<14} {criteria:>10.0} {expressions:>11.0} {:>7.2}x", shape.name, expressions / criteria);
     }
-    println!("{:<14} {:>10} {:>11} {:>8}", "", "atc-router", "expressions", "ratio");
-    for shape in KONG_SHAPES {
+    println!("\nlookup alone, and with the values of the request filled in");
+    println!(
+        "{0:<14} {1:>10} {2:>11} {3:>8} {1:>11} {2:>11} {3:>8}",
+        "", "atc-router", "expressions", "ratio"
+    );
+    for shape in KONG_SHAPES.iter().filter(|shape| is_wanted(shape.name)) {
         let request = (shape.request)();
-        let ours = of_expressions(shape.routes, shape.expression);
-        let kong = measure_kong(shape, &request);
-        let ours = measure(std::slice::from_ref(&request), |request| find(&ours, request));
-        println!("{:<14} {kong:>10.0} {ours:>11.0} {:>7.1}x", shape.name, kong / ours);
+        let (ours, kong) = (measure_ours(shape, &request), measure_kong(shape, &request));
+        let ratios = [kong[0] / ours[0], kong[1] / ours[1]];
+        println!(
+            "{:<14} {:>10.0} {:>11.0} {:>7.1}x {:>11.0} {:>11.0} {:>7.1}x",
+            shape.name, kong[0], ours[0], ratios[0], kong[1], ours[1], ratios[1]
+        );
     }
 }

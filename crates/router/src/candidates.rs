@@ -113,13 +113,13 @@ impl Many {
         match self {
             Many::List(ranks) => search.offer(ranks),
             Many::ByMethod { methods, any } => {
-                if let Some(candidates) = methods.get(search.query.method) {
+                if let Some(candidates) = methods.get(search.request.query.method) {
                     candidates.offer(search);
                 }
                 any.offer(search);
             }
             Many::ByHeader { name, values, others } => {
-                (search.query.header)(name, &mut |value| {
+                (search.request.query.header)(name, &mut |value| {
                     lower_case(value, |value| values.get(value))
                         .into_iter()
                         .for_each(|ranks| search.offer(ranks));

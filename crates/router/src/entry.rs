@@ -43,13 +43,14 @@ struct Criteria {
 
 impl Entry {
     /// Whether the candidate matches, and how its path does.
-    pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
-        let hit = self.summary.check(query)?;
+    #[inline]
+    pub(super) fn check(&self, request: &Request<'_>) -> Option<Hit> {
+        let hit = self.summary.check(request.query)?;
         match &self.rules {
             Rules::None => Some(hit),
-            Rules::Criteria(criteria) => criteria.check(query, host, hit),
+            Rules::Criteria(criteria) => criteria.check(request.query, request.host, hit),
             Rules::Expression(expression) => {
-                let length = expression.find(&Request { query, host })?;
+                let length = expression.find(request)?;
                 Some(Hit { length: length.map_or(hit.length, |length| length as u32), ..hit })
             }
         }
@@ -77,9 +78,9 @@ impl Entry {
     }
 
     /// Whether the expression, if there is one, matches.
-    pub(super) fn matches_expression(&self, query: &Query<'_>, host: Host<'_>) -> bool {
+    pub(super) fn matches_expression(&self, request: &Request<'_>) -> bool {
         match &self.rules {
-            Rules::Expression(expression) => expression.matches_request(&Request { query, host }),
+            Rules::Expression(expression) => expression.matches_request(request),
             _ => true,
         }
     }
@@ -106,22 +107,25 @@ impl Entry {
     }
 
     /// What is found.
-    pub(super) fn to_match(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Match {
-        let matched_path = query.path.floor_char_boundary(hit.length as usize) as u32;
-        Match { index: hit.index, matched_path, captures: self.captures(query, host, hit) }
+    pub(super) fn to_match(&self, request: &Request<'_>, hit: Hit) -> Match {
+        let matched_path = request.query.path.floor_char_boundary(hit.length as usize) as u32;
+        Match { index: hit.index, matched_path, captures: self.captures(request, hit) }
     }
 
-    fn captures(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Box<Captures>> {
+    fn captures(&self, request: &Request<'_>, hit: Hit) -> Option<Box<Captures>> {
         match &self.rules {
             Rules::None => None,
-            Rules::Criteria(criteria) => criteria.patterns.get(hit.pattern? as usize)?.captures(query.path),
-            Rules::Expression(expression) => expression.captures(&Request { query, host }),
+            Rules::Criteria(criteria) => {
+                criteria.patterns.get(hit.pattern? as usize)?.captures(request.query.path)
+            }
+            Rules::Expression(expression) => expression.captures(request),
         }
     }
 }
 
 impl Criteria {
-    /// Whether they match a candidate whose summary does.
+    /// Whether they match a candidate whose summary does. Apart, so that checking the other candidates stays small.
+    #[inline(never)]
     fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
         let matches = self.match_method(query)
             && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))

@@ -23,16 +23,19 @@ pub(super) struct Name(Option<[u8; MAX_NAME]>);
 impl Name {
     /// Takes an authority apart.
     pub(super) fn parse<'a>(&'a mut self, authority: &'a str, dst_port: u16) -> Host<'a> {
-        let (name, port) = split_port(authority);
-        Host { name: self.lower(name), port: port.unwrap_or(u64::from(dst_port)) }
+        // Most hosts have neither a colon nor a capital letter, so they are read once.
+        let plain = authority.bytes().position(|byte| (b':'..=b'Z').contains(&byte));
+        let plain = plain.unwrap_or(authority.len());
+        let (name, port) = if plain == authority.len() { (authority, None) } else { split_port(authority) };
+        let name = if plain >= name.len() { name } else { self.lower(name) };
+        let name = if name.len() > MAX_NAME { "" } else { name };
+        Host { name, port: port.unwrap_or(u64::from(dst_port)) }
     }
 
+    /// The name in lower case, unless it is too long.
     fn lower<'a>(&'a mut self, name: &'a str) -> &'a str {
         if name.len() > MAX_NAME {
             return "";
-        }
-        if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return name;
         }
         let room = &mut self.0.insert([0; MAX_NAME])[..name.len()];
         room.copy_from_slice(name.as_bytes());
@@ -172,10 +175,10 @@ pub(super) struct HostIndex {
 }
 
 impl HostIndex {
-    /// Indexes entries given best first, by their keys.
-    pub(super) fn build(keys: &[Keys<'_>], entries: &[Entry]) -> HostIndex {
+    /// Indexes entries given best first, by their keys, but for the first of them.
+    pub(super) fn build(keys: &[Keys<'_>], entries: &[Entry], leading: usize) -> HostIndex {
         let mut hosts = HostIndexBuilder::default();
-        for (rank, keys) in (0u32..).zip(keys) {
+        for (rank, keys) in (0u32..).zip(keys).skip(leading) {
             match keys.hosts.as_slice() {
                 [] => hosts.any.add_all(rank, &keys.prefixes),
                 names => names.iter().for_each(|name| hosts.of(name).add_all(rank, &keys.prefixes)),

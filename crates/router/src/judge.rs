@@ -1,6 +1,7 @@
 //! Explains why a route matches and others do not: evaluates every criterion of every route, in the router's order.
 //! Requests use the index instead.
-use super::hosts::{Host, HostPattern, Name};
+use super::expressions::{DecidingPredicate, Request, deciding};
+use super::hosts::{HostPattern, Name};
 use super::priority::{Order, Part, Share};
 use super::subroute::{self, PathKind, Subroute};
 use super::{Entry, Query, Router, Scheme};
@@ -35,6 +36,8 @@ pub struct Judged {
     pub met: Vec<Criterion>,
     /// What it does not.
     pub failed: Vec<Criterion>,
+    /// The predicates of its expression that the request does not meet.
+    pub predicates: Vec<DecidingPredicate>,
     /// The path of the route that the request's path matches.
     pub path: Option<String>,
     /// What decides between it and others that match.
@@ -67,15 +70,15 @@ impl Router {
     /// Judges every route, best first. `routes` are those that the router was built of.
     pub fn judge(&self, routes: &[&Route], query: &Query<'_>) -> Vec<Judged> {
         let mut name = Name::default();
-        let host = name.parse(query.host, query.dst_port);
+        let request = Request::new(query, name.parse(query.host, query.dst_port));
         let subroutes = subroute::ranked(routes, self.order);
-        let judge = |(subroute, entry)| judge(subroute, entry, query, host, self.order);
+        let judge = |(subroute, entry)| judge(subroute, entry, &request, self.order);
         subroutes.iter().zip(&self.entries).map(judge).collect()
     }
 }
 
-fn judge(subroute: &Subroute<'_>, entry: &Entry, query: &Query<'_>, host: Host<'_>, order: Order) -> Judged {
-    let route = subroute.route;
+fn judge(subroute: &Subroute<'_>, entry: &Entry, request: &Request<'_>, order: Order) -> Judged {
+    let (route, query) = (subroute.route, request.query);
     let (mut met, mut failed) = (Vec::new(), Vec::new());
     let mut note =
         |criterion, is_met: bool| if is_met { met.push(criterion) } else { failed.push(criterion) };
@@ -84,14 +87,17 @@ fn judge(subroute: &Subroute<'_>, entry: &Entry, query: &Query<'_>, host: Host<'
         note(Criterion::Protocol, is_met);
     }
     if subroute.kind == PathKind::Expression {
-        note(Criterion::Expression, entry.matches_expression(query, host));
+        note(Criterion::Expression, entry.matches_expression(request));
     }
     if asks(&route.methods) {
         note(Criterion::Method, entry.matches_method(query));
     }
     if asks(&route.hosts) {
         let hosts = route.hosts.iter().flatten();
-        note(Criterion::Host, hosts.into_iter().any(|pattern| HostPattern::parse(pattern).matches(host)));
+        note(
+            Criterion::Host,
+            hosts.into_iter().any(|pattern| HostPattern::parse(pattern).matches(request.host)),
+        );
     }
     for (name, is_met) in entry.headers(query) {
         note(Criterion::Header(name.to_owned()), is_met);
@@ -105,7 +111,8 @@ fn judge(subroute: &Subroute<'_>, entry: &Entry, query: &Query<'_>, host: Host<'
     }
     let (priority, Reverse(created_at), ..) = subroute.order;
     let standing = Standing { priority, created_at, shares: order.shares(route, subroute.kind) };
-    Judged { index: subroute.index, met, failed, path: path.map(str::to_owned), standing }
+    let predicates = route.expression.iter().flat_map(|text| deciding(text, request)).collect();
+    Judged { index: subroute.index, met, failed, predicates, path: path.map(str::to_owned), standing }
 }
 
 fn matching_path<'a>(subroute: &Subroute<'a>, entry: &Entry, path: &str) -> Option<&'a str> {

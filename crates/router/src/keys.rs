@@ -18,6 +18,14 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
+    /// Whether there is nothing to look up.
+    pub(super) fn are_none(&self) -> bool {
+        self.hosts.is_empty()
+            && self.methods.is_empty()
+            && self.headers.is_empty()
+            && self.prefixes.iter().any(|prefix| prefix.is_empty())
+    }
+
     /// The keys of a sub-route with traditional criteria; `literals` are what its regexes begin with.
     pub(super) fn of(subroute: &Subroute<'a>, literals: Literals) -> Keys<'a> {
         let route = subroute.route;

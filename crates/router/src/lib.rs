@@ -47,6 +47,7 @@ pub use uri::push_encoded;
 pub use uri::{normalize_path, upstream_path, upstream_path_v1};
 
 use entry::{Compiler, Entry};
+use expressions::Request;
 use hosts::{HostIndex, Name};
 use std::net::{IpAddr, SocketAddr};
 use weir_model::Uuid;
@@ -126,6 +127,8 @@ impl std::error::Error for RouteError {}
 pub struct Router {
     /// Best first: a position here is a rank.
     entries: Vec<Entry>,
+    /// How many of the best the index would find for every request. They are tried before it, and are not in it.
+    leading: usize,
     hosts: HostIndex,
     order: Order,
 }
@@ -157,7 +160,8 @@ impl Router {
             errors.sort_by_key(|error| error.index);
             return Err(errors);
         }
-        Ok(Router { hosts: HostIndex::build(&keys, &entries), entries, order })
+        let leading = keys.iter().take_while(|keys| keys.are_none()).count();
+        Ok(Router { hosts: HostIndex::build(&keys, &entries, leading), entries, leading, order })
     }
 
     /// What decides the order of its routes.
@@ -168,18 +172,22 @@ impl Router {
     /// The route for a request.
     pub fn find(&self, query: &Query<'_>) -> Option<Match> {
         let mut name = Name::default();
-        let host = name.parse(query.host, query.dst_port);
-        let mut search = Search { entries: &self.entries, query, host, found: None };
-        self.hosts.visit(host.name, &mut |paths| paths.search(&mut search));
-        search.found.map(|found| self.entries[found.rank as usize].to_match(query, host, found.hit))
+        let request = Request::new(query, name.parse(query.host, query.dst_port));
+        for entry in &self.entries[..self.leading] {
+            if let Some(hit) = entry.check(&request) {
+                return Some(entry.to_match(&request, hit));
+            }
+        }
+        let mut search = Search { entries: &self.entries, request: &request, found: None };
+        self.hosts.visit(request.host.name, &mut |paths| paths.search(&mut search));
+        search.found.map(|found| self.entries[found.rank as usize].to_match(&request, found.hit))
     }
 }
 
 /// The state of one search: the best candidate so far.
 struct Search<'a> {
     entries: &'a [Entry],
-    query: &'a Query<'a>,
-    host: hosts::Host<'a>,
+    request: &'a Request<'a>,
     found: Option<Found>,
 }
 
@@ -198,7 +206,7 @@ impl Search<'_> {
     /// Takes a candidate whose summary says all, if it matches and is better than the best match so far.
     fn offer_plain(&mut self, rank: u32, summary: summary::Summary) {
         if self.wants(rank)
-            && let Some(hit) = summary.check(self.query)
+            && let Some(hit) = summary.check(self.request.query)
         {
             self.found = Some(Found { rank, hit });
         }
@@ -210,7 +218,7 @@ impl Search<'_> {
             if !self.wants(rank) {
                 return;
             }
-            if let Some(hit) = self.entries[rank as usize].check(self.query, self.host) {
+            if let Some(hit) = self.entries[rank as usize].check(self.request) {
                 self.found = Some(Found { rank, hit });
                 return;
             }

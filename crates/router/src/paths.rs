@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Node>() == 64);
 impl PathIndex {
     /// Passes the search the candidates under the longest prefix of its path, then those under shorter ones.
     pub(super) fn search(&self, search: &mut Search<'_>) {
-        let mut at = self.longest(search.query.path.as_bytes());
+        let mut at = self.longest(search.request.query.path.as_bytes());
         while let Some(node) = self.nodes.get(at as usize) {
             if !search.wants(node.best) {
                 return;

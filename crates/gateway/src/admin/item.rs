@@ -56,6 +56,9 @@ pub(super) async fn write(
         body: call.body,
     };
     let registry = control.registry();
+    if registry.is_translated() {
+        return Err(ApiError::ReadOnly(verb, kind));
+    }
     let written = registry.write(move |entities| edit.decide(entities)).await;
     let written = written.map_err(|error| ApiError::of_write(error, verb, kind))?;
     let applied = if waits { registry.wait_active(written.revision).await } else { Ok(()) };

@@ -1,6 +1,7 @@
 //! Kong's words for what is wrong with an entity, because programs compare them. They follow from the declaration of the
 //! field and from the value that is written; our own message becomes the hint.
 pub(crate) mod checks;
+mod configuration;
 mod rules;
 
 use super::violations::{Violation, steps};
@@ -38,7 +39,9 @@ impl<'w> WrittenEntity<'w> {
         if let Some(words) = self.uniqueness(error) {
             return vec![Violation { message: words, is_entity: true, path: String::new(), ..plain }];
         }
-        if let Some(violations) = checks::violations(self, error) {
+        let across_fields =
+            checks::violations(self, error).or_else(|| configuration::violations(self, error));
+        if let Some(violations) = across_fields {
             return violations;
         }
         let Some(located) = self.locate(&error.path).filter(|_| !plain.is_fixed()) else {

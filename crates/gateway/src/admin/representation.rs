@@ -32,14 +32,14 @@ impl Representation {
         etag(&self.stored().to_string())
     }
 
-    /// Kong's JSON: every field, and other entities as `{"id": …}`. A `ttl` is what is left of it.
+    /// Kong's JSON: every field, and other entities as `{"id": …}`. A `ttl` is the whole seconds that are left: the one in progress does not count.
     pub(super) fn to_json(&self) -> Json {
         let mut shown = self.stored();
         if let Entity::Custom(entity) = &self.entity
             && let (Some(ttl), Some(expires)) = (entity.kind().schema().ttl, entity.expires())
         {
             let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs().cast_signed();
-            shown[ttl] = (expires - now).max(0).into();
+            shown[ttl] = (expires - now - 1).max(0).into();
         }
         shown
     }

@@ -1,5 +1,6 @@
 //! The objects of APISIX's Admin API: their kinds, their ids, and where they are among the entities.
 use serde_json::json;
+use std::borrow::Cow;
 use std::fmt;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
@@ -21,14 +22,18 @@ pub(crate) enum Kind {
     StreamRoutes,
     /// What is configured for all uses of a plugin. Its id is the plugin's name.
     PluginMetadata,
+    /// Where secrets are kept. Their paths are below the name of the manager.
+    Secrets,
     /// What is said of everything together. It is in no list.
     Configs,
 }
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 12] = [
+    pub(crate) const ALL: [Kind; 13] = [
         Kind::PluginMetadata,
+        Kind::Secrets,
+        Kind::Ssls,
         Kind::Upstreams,
         Kind::Services,
         Kind::PluginConfigs,
@@ -37,7 +42,6 @@ impl Kind {
         Kind::Consumers,
         Kind::Credentials,
         Kind::GlobalRules,
-        Kind::Ssls,
         Kind::StreamRoutes,
         Kind::Configs,
     ];
@@ -56,6 +60,7 @@ impl Kind {
             Kind::Ssls => "ssls",
             Kind::StreamRoutes => "stream_routes",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Secrets => "secrets",
             Kind::Configs => "configs",
         }
     }
@@ -74,6 +79,7 @@ impl Kind {
             Kind::Ssls => "ssl",
             Kind::StreamRoutes => "stream route",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Secrets => "secret",
             Kind::Configs => "configs",
         }
     }
@@ -90,10 +96,12 @@ impl Kind {
 
     /// Whether clients choose the ids of its objects, so that none is generated.
     pub(crate) fn is_named(self) -> bool {
-        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs, PluginMetadata};
+        use Kind::{
+            ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs, PluginMetadata, Secrets,
+        };
         matches!(
             self,
-            Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs | PluginMetadata
+            Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs | PluginMetadata | Secrets
         )
     }
 
@@ -107,18 +115,16 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
-    /// The consumer whose credential it is.
+    /// The consumer whose credential it is, or the manager of secrets.
     pub(crate) owner: Option<String>,
     pub(crate) id: String,
 }
 
 impl fmt::Display for Key {
-    /// `routes/1`, `consumers/jack/credentials/1`
+    /// `routes/1`, `consumers/jack/credentials/1`, `secrets/vault/1`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(owner) = &self.owner {
-            write!(f, "{}/{owner}/", Kind::Consumers.name())?;
-        }
-        write!(f, "{}/{}", self.kind.name(), self.id)
+        let list = if self.kind == Kind::Credentials { Kind::Consumers } else { self.kind };
+        write!(f, "{}/{}", list.name(), self.id_in_list())
     }
 }
 
@@ -147,6 +153,21 @@ impl Key {
         Ok(Key { owner: Some(owner), ..Key::new(Kind::Credentials, id)? })
     }
 
+    /// A secret of a manager.
+    pub(crate) fn secret(manager: &str, id: impl Into<String>) -> Result<Key, Invalid> {
+        let owner = Key::new(Kind::Secrets, manager)?.id;
+        Ok(Key { owner: Some(owner), ..Key::new(Kind::Secrets, id)? })
+    }
+
+    /// The id within the list of its kind: `jack/credentials/1` and `vault/1`.
+    pub(crate) fn id_in_list(&self) -> Cow<'_, str> {
+        match (&self.owner, self.kind) {
+            (None, _) => self.id.as_str().into(),
+            (Some(owner), Kind::Credentials) => format!("{owner}/{CREDENTIALS}/{}", self.id).into(),
+            (Some(owner), _) => format!("{owner}/{}", self.id).into(),
+        }
+    }
+
     /// The id of an entity that is derived from this object: always the same for the same part of it.
     pub(crate) fn uuid(&self, part: &str) -> Uuid {
         Uuid::new_v5(&NAMESPACE, format!("{self}/{part}").as_bytes())
@@ -169,6 +190,7 @@ impl Key {
         let kind = Kind::from_name(kind)?;
         match id.split_once(':') {
             Some((owner, id)) if kind == Kind::Credentials => Key::credential(owner, id).ok(),
+            Some((manager, id)) if kind == Kind::Secrets => Key::secret(manager, id).ok(),
             _ => Some(Key { kind, owner: None, id: id.to_owned() }),
         }
     }
@@ -181,10 +203,20 @@ impl Key {
 
     /// The id within the list of a kind; the list of consumers holds their credentials too.
     pub(crate) fn below(kind: Kind, id: &str) -> Result<Key, Invalid> {
-        let credential = (kind == Kind::Consumers).then(|| id.split_once("/credentials/")).flatten();
-        match credential {
-            Some((owner, id)) => Key::credential(owner, id),
-            None => Key::new(kind, id),
+        match kind {
+            Kind::Consumers => match id.split_once("/credentials/") {
+                Some((owner, id)) => Key::credential(owner, id),
+                None => Key::new(kind, id),
+            },
+            Kind::Secrets => {
+                let parts = id.split_once('/').ok_or_else(|| {
+                    Invalid::configuration(format!(
+                        "the id {id:?} of a secret has a manager: write vault/{id}"
+                    ))
+                });
+                parts.and_then(|(manager, id)| Key::secret(manager, id))
+            }
+            _ => Key::new(kind, id),
         }
     }
 }
@@ -301,11 +333,22 @@ pub(crate) fn to_entity(
     before: Option<&ApisixObject>,
     index: i64,
 ) -> Result<Entity, Invalid> {
+    let created = before.map_or(index, |before| before.created_index);
+    let modified = before.map_or(index, |before| index.max(before.modified_index + 1));
+    object_entity(key, value, [created, modified])
+}
+
+/// The same, with the indices of its creation and of its last change.
+pub(crate) fn object_entity(
+    key: &Key,
+    value: &Json,
+    [created, modified]: [i64; 2],
+) -> Result<Entity, Invalid> {
     let written = json!({
         "key": key.to_string(),
         "value": value,
-        "created_index": before.map_or(index, |before| before.created_index),
-        "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
+        "created_index": created,
+        "modified_index": modified,
     });
     let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     let given = [("id", key.object_uuid())];

@@ -45,6 +45,10 @@ impl Api {
         if request.uri().path() == METRICS {
             return self.metrics().await;
         }
+        // APISIX's clients ask so, without a key, whether the API is there.
+        if *request.method() == Method::HEAD && segments(&request).is_empty() {
+            return ApiResponse::ok(Json::Null).into_response();
+        }
         let answer = match self.admit(&request) {
             Err(refusal) => refusal,
             Ok(()) => self.admin(&request).await.unwrap_or_else(|answer| answer),
@@ -81,7 +85,6 @@ impl Api {
     async fn admin(&self, request: &Request<Bytes>) -> Result<ApiResponse, ApiResponse> {
         let segments = segments(request);
         match segments.as_slice() {
-            [] if *request.method() == Method::HEAD => return Ok(ApiResponse::ok(Json::Null)),
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
                 return schemas::plugins(request, rest, self.control.plugins());
             }
@@ -208,7 +211,7 @@ fn unnamed(kind: Kind) -> ApiResponse {
 /// What of the object that was put has no effect.
 fn without_effect_of(written: &CommittedWrite) -> Vec<String> {
     let objects = written.changes.iter().filter_map(|change| match &change.entity {
-        Some(Entity::ApisixObjects(object)) => Some(without_effect(Key::of(object)?.kind, &object.value)),
+        Some(Entity::ApisixObjects(object)) => Some(without_effect(&Key::of(object)?, &object.value)),
         _ => None,
     });
     objects.flatten().collect()

@@ -1,9 +1,9 @@
 //! `configs`: everything at once, as APISIX has it in its API-driven standalone mode.
 use super::api::Api;
-use super::request::{argument, body, header};
+use super::request::{argument, body_or_yaml, header};
 use super::response::ApiResponse;
-use super::write::{Configs, Write, kinds, state_key, version_field};
-use crate::apisix::object::{Kind, all, stored};
+use super::write::{Configs, MODIFIED_INDEX, Write, kinds, state_key, version_field};
+use crate::apisix::object::{Key, Kind, all, stored};
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value as Json, json};
@@ -35,17 +35,8 @@ fn show(entities: &Entities) -> ApiResponse {
         shown[&field] = state["versions"][&field].as_u64().unwrap_or(0).into();
         let of_kind = [Some(kind), (kind == Kind::Consumers).then_some(Kind::Credentials)];
         let objects = of_kind.into_iter().flatten().flat_map(|kind| all(entities, kind));
-        let list: Vec<Json> = objects
-            .map(|(key, object)| {
-                let mut value = object.value.clone();
-                if let Some(owner) = &key.owner {
-                    value["id"] = format!("{owner}/credentials/{}", key.id).into();
-                } else if kind == Kind::PluginMetadata {
-                    value["id"] = key.id.into();
-                }
-                value
-            })
-            .collect();
+        let list: Vec<Json> =
+            objects.map(|(key, object)| shown_object(kind, &key, object.value.clone(), &state)).collect();
         if !list.is_empty() {
             shown[kind.name()] = list.into();
         }
@@ -53,7 +44,19 @@ fn show(entities: &Entities) -> ApiResponse {
     with_digest(ApiResponse::ok(shown), &state)
 }
 
-/// The digest and the versions; null before the first write.
+/// An object with its id in the list, and with the number that its client wrote.
+fn shown_object(kind: Kind, key: &Key, mut value: Json, state: &Json) -> Json {
+    let id = key.id_in_list();
+    if let Some(index) = state[MODIFIED_INDEX][kind.name()].get(&*id) {
+        value[MODIFIED_INDEX] = index.clone();
+    }
+    if key.owner.is_some() || kind == Kind::PluginMetadata {
+        value["id"] = id.into();
+    }
+    value
+}
+
+/// The digest, the versions and the numbers of objects; null before the first write.
 fn state(entities: &Entities) -> Json {
     stored(entities, &state_key()).map_or(Json::Null, |state| state.value.clone())
 }
@@ -71,7 +74,7 @@ async fn put(api: &Api, request: &Request<Bytes>) -> Result<ApiResponse, ApiResp
     let digest =
         header(request.headers(), DIGEST).ok_or_else(|| ApiResponse::bad("missing digest header"))?;
     let empty = || ApiResponse::bad("invalid request body: empty request body");
-    let body = body(request)?.ok_or_else(empty)?;
+    let body = body_or_yaml(request)?.ok_or_else(empty)?;
     if !body.is_object() {
         return Err(ApiResponse::bad("invalid request body: expected an object"));
     }

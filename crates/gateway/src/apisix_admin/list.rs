@@ -18,9 +18,10 @@ pub(super) fn list(
     request: &Request<Bytes>,
     place: &ObjectPath,
 ) -> Result<ApiResponse, ApiResponse> {
-    let filter = Filter::of(request, place.kind);
-    let here = all(entities, place.kind).filter(|(key, object)| {
-        key.owner == place.owner && filter.as_ref().is_none_or(|filter| filter.admits(&object.value))
+    let (kind, filter) = (place.kind, Filter::of(request, place.kind));
+    let here = all(entities, kind).filter(|(key, object)| {
+        let is_here = key.owner == place.owner || kind == Kind::Secrets && place.owner.is_none();
+        is_here && filter.as_ref().is_none_or(|filter| filter.admits(&object.value))
     });
     let mut objects: Vec<&ApisixObject> = here.map(|(_, object)| object).collect();
     objects.sort_by(|a, b| a.key.cmp(&b.key));
@@ -50,6 +51,11 @@ pub(super) fn shown(object: &ApisixObject) -> Json {
     if let (true, Json::Object(members)) = (is_ssl, &mut value) {
         members.remove("key");
         members.remove("keys");
+    }
+    for place in ["/tls", "/upstream/tls"] {
+        if let Some(Json::Object(tls)) = value.pointer_mut(place) {
+            tls.remove("client_key");
+        }
     }
     value
 }

@@ -5,10 +5,7 @@ use axum::http::{Method, Request};
 use serde_json::json;
 
 /// The names of such kinds, and why they are not supported.
-const OTHERS: [(&str, &str); 2] = [
-    ("protos", "no plugin here reads protobuf"),
-    ("secrets", "write the secret itself where it is needed, or name an environment variable in apisix.yaml"),
-];
+const OTHERS: [(&str, &str); 1] = [("protos", "no plugin here reads protobuf")];
 
 /// Whether a kind is one of these.
 pub(super) fn has(name: &str) -> bool {

@@ -5,6 +5,8 @@ use crate::apisix::object::{Key, Kind};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value as Json;
+use weir_model::Format;
+use weir_model::declarative::to_json;
 
 /// The names in a path below the Admin API.
 pub(super) fn segments(request: &Request<Bytes>) -> Vec<&str> {
@@ -36,6 +38,21 @@ pub(super) fn body(request: &Request<Bytes>) -> Result<Option<Json>, ApiResponse
     read.map(Some).map_err(|error| ApiResponse::bad(format!("invalid request body: {error}")))
 }
 
+/// The same of a body that may be YAML, if its `Content-Type` says so.
+pub(super) fn body_or_yaml(request: &Request<Bytes>) -> Result<Option<Json>, ApiResponse> {
+    let content_type = header(request.headers(), "content-type").unwrap_or_default();
+    if !["application/yaml", "application/x-yaml"].iter().any(|yaml| content_type.starts_with(yaml)) {
+        return body(request);
+    }
+    let text = std::str::from_utf8(request.body()).map_err(|error| error.to_string());
+    let read = text.and_then(|text| {
+        let read = to_json(text, Format::Yaml);
+        read.map_err(|errors| errors.first().map(ToString::to_string).unwrap_or_default())
+    });
+    let read = read.map_err(|error| ApiResponse::bad(format!("invalid request body: {error}")))?;
+    Ok(Some(read).filter(|read| !read.is_null()))
+}
+
 /// Refuses to forget an object after a while, which cannot be done here.
 pub(super) fn no_ttl(request: &Request<Bytes>) -> Result<(), ApiResponse> {
     let Some(ttl) = argument(request, "ttl") else { return Ok(()) };
@@ -51,7 +68,7 @@ pub(super) fn no_ttl(request: &Request<Bytes>) -> Result<(), ApiResponse> {
 /// What a path leads to.
 pub(super) struct ObjectPath {
     pub(super) kind: Kind,
-    /// The consumer whose credentials are meant.
+    /// The consumer whose credentials are meant, or the manager of secrets.
     pub(super) owner: Option<String>,
     /// One object, or all of them.
     pub(super) id: Option<String>,
@@ -67,6 +84,10 @@ impl ObjectPath {
             let owner = Some((*owner).to_owned());
             return Ok(ObjectPath { kind: Kind::Credentials, owner, id, below });
         }
+        if let ["secrets", manager, rest @ ..] = segments {
+            let (id, below) = (rest.first().map(owned), rest.iter().skip(1).map(owned).collect());
+            return Ok(ObjectPath { kind: Kind::Secrets, owner: Some((*manager).to_owned()), id, below });
+        }
         let name = segments.first().copied().unwrap_or_default();
         let kind = Kind::from_name(name).filter(|kind| kind.is_listed());
         let kind = kind.ok_or_else(|| unsupported(name))?;
@@ -77,8 +98,9 @@ impl ObjectPath {
     /// The object with this id there.
     pub(super) fn key(&self, id: &str) -> Result<Key, ApiResponse> {
         Ok(match &self.owner {
+            Some(manager) if self.kind == Kind::Secrets => Key::secret(manager, id)?,
             Some(owner) => Key::credential(owner, id)?,
-            None => Key::new(self.kind, id)?,
+            None => Key::below(self.kind, id)?,
         })
     }
 }

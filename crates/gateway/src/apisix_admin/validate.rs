@@ -1,6 +1,7 @@
 //! Validates a whole configuration without storing it: all errors at once.
-use super::request::body;
+use super::request::body_or_yaml;
 use super::response::ApiResponse;
+use super::write::take_modified_index;
 use crate::apisix::object::{Invalid, Key, Kind, Objects, id_text};
 use crate::apisix::translate::translate;
 use axum::body::Bytes;
@@ -32,7 +33,7 @@ pub(super) fn answer(request: &Request<Bytes>, plugins: &[PluginSchema]) -> Resu
         return Err(ApiResponse::error(StatusCode::NOT_FOUND, "not found"));
     }
     let empty = || ApiResponse::bad("invalid request body: empty request body");
-    let body = body(request)?.ok_or_else(empty)?;
+    let body = body_or_yaml(request)?.ok_or_else(empty)?;
     let entries = entries(&body);
     let requested = entries.iter().filter_map(|entry| Some((entry.key.clone().ok()?, entry.value.clone())));
     let objects = Requested(requested.collect());
@@ -57,6 +58,7 @@ pub(super) fn answer(request: &Request<Bytes>, plugins: &[PluginSchema]) -> Resu
 /// Translates the object; what it refers to may be elsewhere.
 fn check(key: &Key, value: &Json, objects: &Requested, plugins: &[PluginSchema]) -> Result<(), Invalid> {
     let mut value = value.clone();
+    take_modified_index(&mut value)?;
     if let Json::Object(members) = &mut value {
         let naming = [
             ("upstream_id", Kind::Upstreams),
@@ -70,6 +72,13 @@ fn check(key: &Key, value: &Json, objects: &Requested, plugins: &[PluginSchema])
             if named.is_some_and(|named| objects.value(&named).is_none()) {
                 members.remove(field);
             }
+        }
+    }
+    for place in ["/tls", "/upstream/tls"] {
+        let Some(Json::Object(tls)) = value.pointer_mut(place) else { continue };
+        let named = tls.get("client_cert_id").and_then(id_text).and_then(|id| Key::new(Kind::Ssls, id).ok());
+        if named.is_some_and(|named| objects.value(&named).is_none()) {
+            tls.remove("client_cert_id");
         }
     }
     translate(key, &value, objects, plugins).map(drop)

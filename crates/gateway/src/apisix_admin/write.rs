@@ -2,7 +2,7 @@
 //! that refer to it. Pure, so that it can be decided again after a conflict.
 mod configs;
 
-pub(crate) use configs::{Configs, kinds, state_key, version_field};
+pub(crate) use configs::{Configs, MODIFIED_INDEX, kinds, state_key, take_modified_index, version_field};
 
 use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;
@@ -212,7 +212,8 @@ fn put(
     value: Json,
     context: &WriteContext,
 ) -> Result<Vec<Op>, ObjectWriteError> {
-    if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
+    let consumer = key.owner.as_ref().filter(|_| key.kind == Kind::Credentials);
+    if consumer.is_some_and(|consumer| !is_there(entities, consumer)) {
         return Err(ObjectWriteError::NoConsumer);
     }
     let objects = PendingObjects { entities, key, value: Some(&value) };

@@ -2,10 +2,13 @@
 use super::Context;
 use super::start::{make_ready, serve};
 use crate::cli::PrepareArgs;
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, chownat, openat};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{chown, lchown, symlink};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{fchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -110,14 +113,27 @@ impl User {
         Some(User { name: name.to_owned(), uid, gid, home: (*home).to_owned() })
     }
 
-    /// Makes a folder and all in it the user's.
+    /// Makes a folder and all in it the user's. No link in it is followed, whatever changes there meanwhile.
     fn own(&self, folder: &Path) -> io::Result<()> {
-        chown(folder, Some(self.uid), Some(self.gid))?;
-        for entry in fs::read_dir(folder)? {
+        self.own_open(fs::File::open(folder)?.as_fd())
+    }
+
+    fn own_open(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        fchown(folder, Some(self.uid), Some(self.gid))?;
+        for entry in Dir::read_from(folder)? {
             let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => self.own(&entry.path())?,
-                false => lchown(entry.path(), Some(self.uid), Some(self.gid))?,
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(folder, name, flags, Mode::empty()) {
+                Ok(inner) => self.own_open(inner.as_fd())?,
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+                    chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

@@ -66,7 +66,7 @@ fn import(source: Source, settings: &Settings) -> Result<String, String> {
     let document = try_out(&source, settings).map_err(|errors| errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
     let count = wait_for(async {
-        let store = named(store::open(settings, plugins.clone()).await)?;
+        let store = named(store::open_database(settings, plugins.clone()).await)?;
         let imported = transfer::import(&*store, document, plugins, now()).await;
         imported.map_err(|error| format!("{}: {error}", source.origin))
     })??;

@@ -1,8 +1,9 @@
 //! `weir explain`: how a declarative file handles a request, as a table for a terminal.
+use super::Context;
 use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
-use crate::plugins::{Definitions, schemas};
+use crate::plugins::schemas;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,17 +15,19 @@ const WIDTH: usize = 80;
 /// The width of the column of labels.
 const LABEL: usize = 11;
 
-/// Explains a request by a declarative file.
-pub(crate) fn explain(
+/// Explains a request by a declarative file, on a node with these settings.
+pub(super) fn explain(
     arguments: ExplainArgs,
-    definitions: Definitions,
+    context: &Context,
     output: &mut dyn Write,
 ) -> Result<ExitCode, String> {
     let asked = Asked::read(&question(&arguments)?).map_err(|refusal| refusal.to_string())?;
-    let (plugins, _) = schemas(definitions, &["bundled".to_owned()]);
+    let settings = context.load(arguments.settings.into())?.settings;
+    let definitions = context.definitions;
+    let (plugins, _) = schemas(definitions, &settings.plugins);
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), definitions, plugins };
-    let (configuration, snapshot) = compiled(&source, None).map_err(|errors| errors.join("\n"))?;
+    let (configuration, snapshot) = compiled(&source, &settings).map_err(|errors| errors.join("\n"))?;
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
         .map_err(|refusal| refusal.to_string())?;
     let text = if arguments.json {

@@ -48,7 +48,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Reload(args) => running_node::reload(args, &context),
         Command::Health(args) => running_node::health(args, &context),
         Command::Check { files, against, settings } => check::check(files, against, settings, &context),
-        Command::Explain(question) => explain::explain(question, definitions, &mut io::stdout()),
+        Command::Explain(question) => explain::explain(question, &context, &mut io::stdout()),
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),

@@ -406,7 +406,12 @@ async fn begin(
     if let Some(cached) = cached {
         return Ok(InitialConfiguration::Cached(Box::new(cached)));
     }
-    match store::open(settings, source.plugins.clone()).await.map_err(StartError::Store)? {
+    // It compiles apart from the node, so that what cannot be used leaves nothing behind.
+    let own = compiler(settings, source.definitions)?;
+    let check =
+        move |entity: &Entity, others: &Entities| own.check(entity, others).map_err(|error| error.message);
+    let store = store::open(settings, source.plugins.clone(), Box::new(check)).await;
+    match store.map_err(StartError::Store)? {
         Some(store) => {
             let loaded = store.load().await.map_err(StartError::Store)?;
             Ok(InitialConfiguration::Stored(store, loaded))

@@ -118,12 +118,6 @@ fn flavor(setting: RouterFlavor) -> Flavor {
     }
 }
 
-/// The flavor in which a document is read where no setting names one.
-fn flavor_of(document: &Document) -> Flavor {
-    let has_expressions = document.routes.iter().any(|route| route.expression.is_some());
-    if has_expressions { Flavor::Expressions } else { Flavor::default() }
-}
-
 /// Gives plugins the counters that the nodes of one database share.
 fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
     if let Some(counters) = store::counters(settings).map_err(StartError::Store)? {
@@ -160,7 +154,7 @@ fn read_trusted(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 
 /// Reads and compiles a configuration without serving it, with the database of these settings if they name one.
 pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
-    compiled(source, Some(settings)).map(|(configuration, _)| configuration)
+    compiled(source, settings).map(|(configuration, _)| configuration)
 }
 
 /// Verification against the authorities that the system trusts.
@@ -173,16 +167,14 @@ pub(crate) fn verify_by_system() -> Verify {
 /// The same, with the snapshot.
 pub(crate) fn compiled(
     source: &Source,
-    settings: Option<&Settings>,
+    settings: &Settings,
 ) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
-    if let Some(settings) = settings {
-        provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
-        configure_vaults(&retained.get(), settings);
-    }
+    provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+    configure_vaults(&retained.get(), settings);
     let client_certificate = None;
     let compiler = Compiler {
         workers: 1,
@@ -192,8 +184,7 @@ pub(crate) fn compiled(
         upstream_verification: UpstreamVerification::default(),
         log_tls_verify: true,
         plugins: source.definitions,
-        router_flavor: settings
-            .map_or_else(|| flavor_of(&configuration.document), |it| flavor(it.router_flavor)),
+        router_flavor: flavor(settings.router_flavor),
         retained,
     };
     match compiler.compile(&configuration.document) {

@@ -125,6 +125,8 @@ pub(crate) struct Serving {
     pub(crate) name: &'static str,
     /// The configuration for TLS, if clients speak it.
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// Whether clients must present a certificate over TLS.
+    pub(crate) requires_certificate: bool,
     /// Who may name clients by the PROXY protocol, if connections begin with a header of it.
     pub(crate) proxy_protocol: Option<Arc<TrustedPeers>>,
     pub(crate) timeouts: ClientTimeouts,
@@ -133,6 +135,7 @@ pub(crate) struct Serving {
 
 struct ApiService {
     tls: Option<TlsAcceptor>,
+    requires_certificate: bool,
     proxy_protocol: Option<Arc<TrustedPeers>>,
     router: Router,
     timeouts: ClientTimeouts,
@@ -142,7 +145,7 @@ struct ApiService {
 impl ControlListener {
     /// Serves on a socket.
     pub(crate) fn new(
-        Serving { name, tls, proxy_protocol, timeouts, counts }: Serving,
+        Serving { name, tls, requires_certificate, proxy_protocol, timeouts, counts }: Serving,
         Bound { listener, file }: Bound,
         router: Router,
     ) -> io::Result<ControlListener> {
@@ -152,8 +155,8 @@ impl ControlListener {
             counted.requests.fetch_add(1, Ordering::Relaxed);
             std::future::ready(request)
         }));
-        let service =
-            ApiService { tls: tls.map(TlsAcceptor::from), proxy_protocol, router, timeouts, counts };
+        let tls = tls.map(TlsAcceptor::from);
+        let service = ApiService { tls, requires_certificate, proxy_protocol, router, timeouts, counts };
         let limit = Arc::new(ConnectionLimit::new(crate::data_plane::options::control_connections()));
         Ok(ControlListener { name, socket, file, service: Arc::new(service), limit })
     }
@@ -209,15 +212,21 @@ impl ApiService {
             address = named;
         }
         let client = Client { address, certificate: None };
-        let Some(acceptor) = &self.tls else { return self.http(stream, client, permit).await };
+        let Some(acceptor) = &self.tls else {
+            return self.http(stream, self.router.clone(), client, permit).await;
+        };
         match timeout(self.timeouts.head, handshake(acceptor, stream)).await {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
+                let router = match self.requires_certificate && certificate.is_none() {
+                    true => certificate_required(),
+                    false => self.router.clone(),
+                };
                 let client = Client { address, certificate };
                 if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
-                    let (router, limits) = (self.router.clone(), (self.timeouts, permit.clone()));
+                    let limits = (self.timeouts, permit.clone());
                     return http2::serve(*stream, client, router, limits).await;
                 }
-                self.http(*stream, client, permit).await;
+                self.http(*stream, router, client, permit).await;
             }
             Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, permit).await,
             Ok(Err(_)) | Err(_) => {}
@@ -227,11 +236,12 @@ impl ApiService {
     async fn http(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
+        router: Router,
         client: Client,
         permit: &Arc<ConnectionPermit>,
     ) {
         let progress = Progress::new(permit.clone(), self.timeouts);
-        let router = TowerToHyperService::new(self.router.clone());
+        let router = TowerToHyperService::new(router);
         let service = service_fn(|request: Request<Incoming>| {
             progress.head_complete();
             let (head, body) = request.into_parts();
@@ -277,6 +287,11 @@ impl ApiService {
             () = progress.late() => {}
         }
     }
+}
+
+/// Answers a client without a certificate as nginx does.
+fn certificate_required() -> Router {
+    Router::new().fallback(async || (StatusCode::BAD_REQUEST, "No required SSL certificate was sent\n"))
 }
 
 /// An open connection.

@@ -96,7 +96,7 @@ pub(crate) fn apisix<'l>(
         name: "apisix_admin_listen",
         settings,
         control,
-        certificate: None,
+        certificate: data_plane::files(&settings.admin_ssl_cert, &settings.admin_ssl_cert_key),
         authorities: settings.admin_ssl_client_ca.as_deref(),
         timeouts: ClientTimeouts::of_admin(settings),
         counts: Arc::default(),
@@ -131,6 +131,7 @@ impl Api<'_> {
             let serving = Serving {
                 name: self.name,
                 tls: listen.ssl.then(|| self.tls(listen.http2)).transpose()?,
+                requires_certificate: self.authorities.is_some(),
                 proxy_protocol: listen.proxy_protocol.then(|| trusted.clone()),
                 timeouts: self.timeouts,
                 counts: self.counts.clone(),

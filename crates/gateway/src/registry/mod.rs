@@ -16,7 +16,7 @@ mod writer;
 pub(crate) use state::{ActiveConfiguration, ApplyError};
 
 use crate::low_priority::spawn_low_priority;
-use crate::store::{Revision, Store};
+use crate::store::{Revision, Store, UnusableObject};
 use draft::Draft;
 use publisher::Publisher;
 use state::RegistryState;
@@ -96,6 +96,8 @@ pub(crate) struct Registry {
     plane: Arc<dyn DataPlane>,
     /// None where the configuration is replaced as a whole.
     writes: Option<mpsc::Sender<Box<dyn Job>>>,
+    /// Where entities are stored, with `writes`.
+    store: Option<Arc<dyn Store>>,
     /// Replacements of the configuration wait for each other.
     turn: Mutex<()>,
 }
@@ -106,7 +108,7 @@ impl Registry {
         let document = dated(document);
         let (revision, entities) = (INITIAL, Entities::of(document.clone()));
         let state = Arc::new(RegistryState::new(entities, ActiveConfiguration { revision, hash, document }));
-        Registry { state, plane, writes: None, turn: Mutex::default() }
+        Registry { state, plane, writes: None, store: None, turn: Mutex::default() }
     }
 
     /// For a configuration that a store holds, and that is active as of this revision. Begins to follow the store.
@@ -123,8 +125,8 @@ impl Registry {
         let state = Arc::new(RegistryState::new(entities, active));
         let (writes, queue) = mpsc::channel(MAX_QUEUED_WRITES);
         tokio::spawn(Publisher::start(state.clone(), plane.clone(), plugins)?.run());
-        tokio::spawn(Writer::new(state.clone(), plane.clone(), store, draft).run(queue));
-        Ok(Registry { state, plane, writes: Some(writes), turn: Mutex::default() })
+        tokio::spawn(Writer::new(state.clone(), plane.clone(), store.clone(), draft).run(queue));
+        Ok(Registry { state, plane, writes: Some(writes), store: Some(store), turn: Mutex::default() })
     }
 
     /// The committed entities. Hold the lock briefly, and never across an await.
@@ -150,6 +152,16 @@ impl Registry {
     /// Whether entities can be written one by one.
     pub(crate) fn is_stored(&self) -> bool {
         self.writes.is_some()
+    }
+
+    /// Whether entities derive from something else that is stored, as from APISIX's objects in etcd.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.is_translated())
+    }
+
+    /// What is stored and cannot be used.
+    pub(crate) fn unusable_objects(&self) -> Vec<UnusableObject> {
+        self.store.as_ref().map(|store| store.unusable()).unwrap_or_default()
     }
 
     /// Whether the last operation of the store succeeded.

@@ -181,8 +181,8 @@ impl Writer {
         }
         let base = self.state.revision();
         match self.store.since(base).await? {
-            Since::Changes { revision, .. } if revision == base => {}
-            Since::Changes { revision, changes } if revision > base => {
+            Since::Changes { revision, changes } if revision == base && changes.is_empty() => {}
+            Since::Changes { revision, changes } if revision >= base => {
                 self.draft.follow(&changes);
                 self.state.follow(revision, &changes);
             }

@@ -8,6 +8,7 @@ mod ciphers;
 mod cluster;
 mod directives;
 mod headers;
+mod included;
 mod kong_conf;
 mod listen;
 mod manual;
@@ -187,6 +188,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
                 .to_owned(),
         });
     }
+    problems.extend(beside_etcd(settings, given));
     warnings.extend(unread(settings));
     warnings.extend(short_of_memory(settings));
     check_ciphers(settings, given, problems, warnings);
@@ -201,6 +203,10 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
         ("status_ssl_cert_key", settings.status_ssl_cert_key.is_some(), "status_ssl_cert"),
         ("client_ssl_cert", settings.client_ssl_cert.is_some(), "client_ssl_cert_key"),
         ("client_ssl_cert_key", settings.client_ssl_cert_key.is_some(), "client_ssl_cert"),
+        ("apisix_etcd_ssl_cert", settings.apisix_etcd_ssl_cert.is_some(), "apisix_etcd_ssl_cert_key"),
+        ("apisix_etcd_ssl_cert_key", settings.apisix_etcd_ssl_cert_key.is_some(), "apisix_etcd_ssl_cert"),
+        ("apisix_etcd_user", settings.apisix_etcd_user.is_some(), "apisix_etcd_password"),
+        ("apisix_etcd_password", settings.apisix_etcd_password.is_some(), "apisix_etcd_user"),
     ] {
         let other_is_given = given.names().contains(&other);
         if is_given && !other_is_given {
@@ -210,6 +216,19 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
             });
         }
     }
+}
+
+/// The settings that name another place of the configuration than etcd.
+fn beside_etcd(settings: &Settings, given: &Given) -> Option<Problem> {
+    settings.apisix_etcd.as_ref()?;
+    let database = settings.database.filter(|database| *database != Database::Off).map(|_| "database");
+    let file = settings.declarative_config.as_ref().map(|_| "declarative_config");
+    let text = settings.declarative_config_string.as_ref().map(|_| "declarative_config_string");
+    let name = database.or(file).or(text)?;
+    Some(Problem {
+        origin: given.origin(name),
+        message: format!("{name}: the configuration is in etcd, as `apisix_etcd` says: leave one out"),
+    })
 }
 
 /// Warns of a declarative configuration beside a database, which holds the configuration.

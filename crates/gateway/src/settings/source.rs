@@ -1,5 +1,6 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
 use super::directives::{Advice, advice, directive, in_block};
+use super::included;
 use super::kong_conf;
 use super::table::{Declaration, TABLE};
 use super::value::{SECRET, Value};
@@ -366,9 +367,12 @@ fn is_left_out(name: &str, text: &str) -> bool {
 }
 
 /// Why a setting of Kong's is ignored; an error if the node must not start without it.
-fn ignored(name: &str, text: &str) -> Result<&'static str, String> {
+fn ignored(name: &str, text: &str) -> Result<Cow<'static, str>, String> {
     match advice(name, text) {
-        Some(Advice::Ignored(reason)) => return Ok(reason),
+        Some(Advice::Ignored(reason)) if directive(name) == Some("include") => {
+            return included::advice(name, text).map(|more| format!("{reason}{more}").into());
+        }
+        Some(Advice::Ignored(reason)) => return Ok(reason.into()),
         Some(Advice::Protects(instead)) => {
             return Err(format!(
                 "{name}: this directive protects something and has no equivalent: {instead}"
@@ -384,7 +388,8 @@ fn ignored(name: &str, text: &str) -> Result<&'static str, String> {
             "is ignored: all of the node's messages are in proxy_error_log"
         }
         _ => "has no meaning here and is ignored",
-    })
+    }
+    .into())
 }
 
 /// The setting that was probably meant, as the end of a warning.
@@ -396,11 +401,11 @@ fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> St
 pub(crate) fn why_ignored(name: &str, text: &str) -> Option<String> {
     let plain = name.strip_suffix("_file").unwrap_or(name);
     let has_effect = declaration(name).is_some() || declaration(plain).is_some();
-    (!has_effect).then(|| ignored(name, text).map_or_else(|error| error, str::to_owned))
+    (!has_effect).then(|| ignored(name, text).map_or_else(|error| error, Cow::into_owned))
 }
 
 /// The setting of a name or an alias.
-fn declaration(name: &str) -> Option<&'static Declaration> {
+pub(super) fn declaration(name: &str) -> Option<&'static Declaration> {
     TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
 }
 

@@ -207,11 +207,12 @@ settings! {
     /// The tokens of the Admin API, as hashes: `weir admin token` generates a token and prints both. Requests send the
     /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name.
     admin_auth: AdminAuth = "";
-    /// A PEM file of authorities. Clients of an `admin_listen` with `ssl` must present a certificate from one of them.
+    /// A PEM file of authorities. Clients of an `admin_listen` or `apisix_admin_listen` with `ssl` must present a
+    /// certificate from one of them; without one they get 400.
     admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback without authentication.
     admin_allow_insecure: bool = "off";
-    /// The certificate of `admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    /// The certificate of `admin_listen` and `apisix_admin_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
     admin_ssl_cert: Option<PathBuf> = "";
     /// The file of `admin_ssl_cert`'s private key, in PEM.
     admin_ssl_cert_key: Option<KeyFile> = "";
@@ -433,13 +434,15 @@ settings! {
     tracing_instrumentations: TracingInstrumentations = "off" | "opentelemetry_tracing";
     /// The fraction of traces that is sampled, from 0 to 1, unless a plugin has its own `sampling_rate`.
     tracing_sampling_rate: Fraction = "0.01" | "opentelemetry_tracing_sampling_rate";
-    /// What the names of environment variables begin with that `{vault://env/…}` reads. See [Vaults](vaults.md).
+    /// The vaults that references may ask, by kind: `bundled` for all, `off` for none. See [Vaults](vaults.md).
+    vaults: EnabledVaults = "bundled";
+    /// What the names of environment variables begin with that `{vault://env/…}` reads.
     vault_env_prefix: Option<String> = "";
     /// The folder of the secrets that `{vault://file/…}` reads. No reference leads to files outside of it.
     vault_file_directory: PathBuf = "/run/secrets";
     /// The protocol of the HashiCorp Vault or OpenBao that `{vault://hcv/…}` asks: `http` or `https`. Its certificate is
     /// verified against `lua_ssl_trusted_certificate`.
-    vault_hcv_protocol: String = "http";
+    vault_hcv_protocol: HcvProtocol = "http";
     /// Its host. The system resolves the name, not `dns_resolver`.
     vault_hcv_host: String = "127.0.0.1";
     /// Its port.
@@ -449,9 +452,9 @@ settings! {
     /// The path of its secrets engine.
     vault_hcv_mount: String = "secret";
     /// The version of its secrets engine: `v1` or `v2`.
-    vault_hcv_kv: String = "v1";
+    vault_hcv_kv: KvVersion = "v1";
     /// How the node logs in: `token`, `kubernetes` or `approle`.
-    vault_hcv_auth_method: String = "token";
+    vault_hcv_auth_method: HcvAuthMethod = "token";
     /// With `vault_hcv_auth_method=token`: the token.
     vault_hcv_token: Option<Password> = "";
     /// With `vault_hcv_auth_method=kubernetes`: the role.
@@ -496,4 +499,24 @@ settings! {
     apisix_admin_listen: Listeners = "127.0.0.1:9180";
     /// With `apisix_admin`: serves `/apisix/admin` on `apisix_proxy_listen` too, for clients on this machine.
     apisix_admin_on_proxy: bool = "on";
+    /// The etcd of an APISIX installation, which holds the configuration in the place of a database: the node serves what
+    /// is there, and follows each change. See [Coming from APISIX](coming-from-apisix.md).
+    apisix_etcd: Option<EtcdEndpoints> = "";
+    /// Where in etcd the objects are.
+    apisix_etcd_prefix: String = "/apisix";
+    /// The user of etcd, if it asks for one.
+    apisix_etcd_user: Option<String> = "";
+    /// The user's password.
+    apisix_etcd_password: Option<Password> = "";
+    /// How long etcd may take to answer.
+    apisix_etcd_timeout: Duration = "30s";
+    /// Verifies the certificates of etcd against `lua_ssl_trusted_certificate`.
+    apisix_etcd_ssl_verify: bool = "on";
+    /// The certificate that is presented to etcd.
+    apisix_etcd_ssl_cert: Option<PathBuf> = "";
+    /// Its private key.
+    apisix_etcd_ssl_cert_key: Option<KeyFile> = "";
+    /// The keys of APISIX's `data_encryption.keyring`, 16 characters each: private keys and credentials are encrypted with the
+    /// first, and decrypted with any. The default is APISIX's.
+    apisix_keyring: Keyring = "qeddd145sfvddff3, edd1c9f0985e76a2";
 }

@@ -1,12 +1,16 @@
 //! The types of settings' values, each parsed from the text that kong.conf would hold.
 
 mod amounts;
+mod etcd;
 mod secrets;
 mod tracing;
+mod vaults;
 
 pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
+pub(crate) use etcd::{EtcdEndpoints, Keyring};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
 pub(crate) use tracing::{Fraction, TracingInstrumentations};
+pub(crate) use vaults::EnabledVaults;
 
 use serde_json::Value as Json;
 use std::fmt;
@@ -96,6 +100,14 @@ words! {
     /// The content types of errors.
     ErrorContentType: "`application/json`, `application/xml`, `text/html` or `text/plain`" {
         Json = "application/json", Xml = "application/xml", Html = "text/html", Plain = "text/plain",
+    }
+    /// The protocol of a HashiCorp Vault.
+    HcvProtocol: "`http` or `https`" { Http = "http", Https = "https" }
+    /// The version of its secrets engine.
+    KvVersion: "`v1` or `v2`" { V1 = "v1", V2 = "v2" }
+    /// How the node proves to it who it is.
+    HcvAuthMethod: "`token`, `kubernetes` or `approle`" {
+        Token = "token", Kubernetes = "kubernetes", AppRole = "approle",
     }
     /// A kind of DNS record that names are looked up by.
     DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }

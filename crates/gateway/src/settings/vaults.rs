@@ -3,29 +3,34 @@ use super::source::{Given, Problem};
 use super::table::Settings;
 use super::trusted_certificates::trusted_certificate_files;
 use super::value::Password;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
 use weir_model::is_reference;
 use weir_net::tls::{self, Verify, ca_certificates};
-use weir_plugin::{FileVault, HcvVault, Vaults};
+use weir_plugin::{FileVault, HcvVault, TokenFiles, Vaults};
 
 /// Configures vaults as the settings say, for references by the vaults' names.
 pub(crate) fn configure(vaults: &Vaults, settings: &Settings) {
     vaults.add("file", Arc::new(FileVault::new(settings.vault_file_directory.clone())));
-    vaults.add("hcv", Arc::new(HcvVault::new(verifying(settings))));
+    let named = [&settings.vault_hcv_kube_api_token_file, &settings.vault_hcv_approle_secret_id_file];
+    let named = named.into_iter().flatten().map(PathBuf::from).collect();
+    let files = TokenFiles { directory: settings.vault_file_directory.clone(), named };
+    vaults.add("hcv", Arc::new(HcvVault::new(verifying(settings), files)));
+    vaults.retain(|name| settings.vaults.contains(name));
     let text = |name: &str, value: &Option<String>| value.clone().map(|value| (name.to_owned(), value));
     let secret = |name: &str, value: &Option<Password>| value.clone().map(|value| (name.to_owned(), value.0));
     let number = |name: &str, value: Option<u32>| value.map(|value| (name.to_owned(), value.to_string()));
     let s = settings;
     vaults.configure("env", text("prefix", &s.vault_env_prefix).into_iter().collect());
     let hcv = [
-        text("protocol", &Some(s.vault_hcv_protocol.clone())),
+        text("protocol", &Some(s.vault_hcv_protocol.to_string())),
         text("host", &Some(s.vault_hcv_host.clone())),
         number("port", Some(s.vault_hcv_port.into())),
         text("namespace", &s.vault_hcv_namespace),
         text("mount", &Some(s.vault_hcv_mount.clone())),
-        text("kv", &Some(s.vault_hcv_kv.clone())),
-        text("auth_method", &Some(s.vault_hcv_auth_method.clone())),
+        text("kv", &Some(s.vault_hcv_kv.to_string())),
+        text("auth_method", &Some(s.vault_hcv_auth_method.to_string())),
         secret("token", &s.vault_hcv_token),
         text("kube_role", &s.vault_hcv_kube_role),
         text("kube_auth_path", &s.vault_hcv_kube_auth_path),
@@ -59,7 +64,8 @@ pub(super) fn resolve(given: &mut Given, problems: &mut Vec<Problem>) {
     if !given.texts().any(|(_, text)| is_reference(text)) {
         return;
     }
-    let of_vaults = |name: &str| name.starts_with("vault_") || name == "lua_ssl_trusted_certificate";
+    let of_vaults =
+        |name: &str| name.starts_with("vault_") || ["vaults", "lua_ssl_trusted_certificate"].contains(&name);
     for only_vaults in [true, false] {
         let known = given.only(|name, text| of_vaults(name) && !is_reference(text));
         // What is wrong with these is reported when all are read.

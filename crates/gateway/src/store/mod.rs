@@ -5,6 +5,7 @@
 //! tables.
 mod change_listener;
 mod counters;
+mod etcd;
 pub(crate) mod migrations;
 mod postgres;
 mod replica;
@@ -16,6 +17,8 @@ mod yaml;
 
 use crate::prefix;
 use crate::settings::{Database, Settings};
+pub(crate) use etcd::{Check, Etcd};
+
 use counters::Counters;
 use postgres::Postgres;
 use replica::Replica;
@@ -87,6 +90,23 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn since(&self, revision: Revision) -> Pending<'_, Since>;
     /// Returns when another node may have committed; never, if there cannot be another node.
     fn changed(&self) -> Pending<'_, ()>;
+    /// Whether entities derive from what it holds, so that they cannot be written.
+    fn is_translated(&self) -> bool {
+        false
+    }
+    /// What it holds and cannot be used.
+    fn unusable(&self) -> Vec<UnusableObject> {
+        Vec::new()
+    }
+}
+
+/// Something in a store that is not active.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnusableObject {
+    /// Where it is.
+    pub(crate) key: String,
+    /// Why.
+    pub(crate) reason: String,
 }
 
 /// Why a store fails; the text says how to fix it.
@@ -112,11 +132,29 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// Opens the store that the settings name; none for `database = off`.
+/// Opens the store that the settings name; none for `database = off`. `check` says what of an etcd can be used.
 pub(crate) async fn open(
     settings: &Settings,
     plugins: Vec<PluginSchema>,
+    check: Check,
 ) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    if let Some(endpoints) = &settings.apisix_etcd {
+        return Ok(Some(Arc::new(Etcd::of(endpoints, settings, plugins, check)?)));
+    }
+    open_database(settings, plugins).await
+}
+
+/// Opens the database that the settings name; none for `database = off`.
+pub(crate) async fn open_database(
+    settings: &Settings,
+    plugins: Vec<PluginSchema>,
+) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    if settings.apisix_etcd.is_some() {
+        return Err(StoreError::Broken(
+            "apisix_etcd: the configuration is in etcd, as APISIX's objects: read and write it with APISIX's tools"
+                .to_owned(),
+        ));
+    }
     Ok(match database(settings) {
         Database::Off => None,
         Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins).await?)),
@@ -143,12 +181,15 @@ pub(crate) async fn open_to_read(
 ) -> Result<Option<Arc<dyn Store>>, StoreError> {
     match database(settings) {
         Database::Sqlite => Ok(Some(Arc::new(Sqlite::open_to_read(&sqlite_path(settings)?, plugins).await?))),
-        Database::Off | Database::Postgres => open(settings, plugins).await,
+        Database::Off | Database::Postgres => open_database(settings, plugins).await,
     }
 }
 
 /// Where the configuration lives: in a declarative file if one is given, otherwise in SQLite.
 pub(crate) fn database(settings: &Settings) -> Database {
+    if settings.apisix_etcd.is_some() {
+        return Database::Off;
+    }
     let file = settings.declarative_config.is_some() || settings.declarative_config_string.is_some();
     settings.database.unwrap_or(if file { Database::Off } else { Database::Sqlite })
 }

@@ -2,7 +2,7 @@
 use super::{EMPTY, Kong, is_link_to};
 use crate::harness::{Upstream, one_route};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 
 #[test]
@@ -34,6 +34,10 @@ fn root_continues_as_the_user_of_the_settings() {
     let is_root = rustix::process::geteuid().is_root();
     let kong = Kong::declared(EMPTY).with("KONG_PROXY_LISTEN", "127.0.0.1:0");
     let kong = kong.with("KONG_ADMIN_LISTEN", "off").with("KONG_NGINX_MAIN_USER", "nobody");
+    for folder in ["prefix", "elsewhere", "prefix/inner"] {
+        fs::create_dir(kong.path(folder)).unwrap();
+    }
+    symlink(kong.path("elsewhere"), kong.path("prefix/inner/link")).unwrap();
     let node = kong.serve(&["kong", "docker-start"]);
     let status = fs::metadata(format!("/proc/{}", node.child.id())).unwrap();
     let of_nobody = fs::read_to_string("/etc/passwd").unwrap();
@@ -41,7 +45,9 @@ fn root_continues_as_the_user_of_the_settings() {
     let nobody: u32 = of_nobody.split(':').next().unwrap().parse().unwrap();
     let expected = if is_root { nobody } else { rustix::process::geteuid().as_raw() };
     assert_eq!(status.uid(), expected);
-    assert_eq!(fs::metadata(kong.path("prefix")).unwrap().uid(), expected);
+    let owner = |path| fs::symlink_metadata(kong.path(path)).unwrap().uid();
+    assert_eq!(["prefix", "prefix/inner", "prefix/inner/link"].map(owner), [expected; 3]);
+    assert_eq!(owner("elsewhere"), rustix::process::geteuid().as_raw(), "a link is not followed");
     assert_eq!(node.status("proxy", "/"), 404);
     assert_eq!(node.stop().0, Some(0));
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 23] = [
     "api-breaker",
     "apisix-cors",
+    "apisix-hmac-auth",
     "apisix-redirect",
     "consumer-restriction",
     "fault-injection",

@@ -11,6 +11,7 @@
 mod cases;
 mod declarative;
 mod disk;
+mod etcd;
 mod gateway;
 mod http;
 pub mod http2;
@@ -25,6 +26,7 @@ mod upstream;
 pub use cases::unescape;
 pub use declarative::{document, service};
 pub use disk::Disk;
+pub use etcd::EtcdServer;
 pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use name_server::{NameServer, Service};

@@ -133,7 +133,10 @@ fn the_node_logs_in_again_when_its_token_has_ended() {
     for config in [approle, kubernetes] {
         server.state.lock().unwrap().password = "hunter2".to_owned();
         let document = document(&collector.plugin(PASSWORD), server.config(config));
-        let gateway = Gateway::builder(&document).set("vault_rotation_interval", "100ms").start();
+        let gateway = Gateway::builder(&document)
+            .set("vault_rotation_interval", "100ms")
+            .set("vault_file_directory", &jwt.path().parent().unwrap().display().to_string())
+            .start();
         assert_eq!(collector.header(&gateway), "hunter2");
         let logins = server.state.lock().unwrap().logins;
         {

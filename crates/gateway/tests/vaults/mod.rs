@@ -111,6 +111,17 @@ fn what_leads_to_no_secret_becomes_an_empty_text() {
 }
 
 #[test]
+fn vaults_that_are_not_enabled_are_not_asked() {
+    let collector = Collector::start();
+    let document = document(&collector.plugin("{vault://env/my-secret}"), json!([]));
+    for (vaults, expected) in [("off", ""), ("file,hcv", ""), ("env", "hunter2"), ("bundled", "hunter2")] {
+        let gateway = with_secrets(Gateway::builder(&document)).set("vaults", vaults).start();
+        assert_eq!(collector.header(&gateway), expected, "{vaults}");
+        assert_eq!(gateway.log().contains("could not find vault (env)"), expected.is_empty(), "{vaults}");
+    }
+}
+
+#[test]
 fn the_setting_of_the_prefix_is_for_references_by_name() {
     let collector = Collector::start();
     let vaults = json!([{ "prefix": "plain", "name": "env" }]);

@@ -40,6 +40,14 @@ fn a_node_does_not_start_without_the_secrets_of_its_settings() {
             "drain_timeout: what the vault has for it is not valid here",
         ),
         ("KONG_VAULT_HCV_TOKEN", "{vault://env/none}", "vault_hcv_token: failed to dereference"),
+        ("KONG_VAULT_HCV_KV", "v3", "vault_hcv_kv: `v3` is not one of `v1`, `v2`"),
+        ("KONG_VAULT_HCV_PROTOCOL", "tcp", "vault_hcv_protocol: `tcp` is not one of `http`, `https`"),
+        (
+            "KONG_VAULT_HCV_AUTH_METHOD",
+            "ldap",
+            "vault_hcv_auth_method: `ldap` is not one of `token`, `kubernetes`, `approle`",
+        ),
+        ("KONG_VAULTS", "env,aws", "vaults: `aws` is not one of bundled, off, env, file, hcv"),
     ] {
         let builder = Gateway::builder(&one_route(upstream.address)).env("MY_SECRET", "hunter2");
         let (status, log) = builder.env(name, value).fail();

@@ -153,13 +153,14 @@ fn some<T>(list: &Option<Vec<T>>) -> bool {
 /// Every route must say which requests it matches, and by nothing that its protocols do not have.
 fn criteria_given(route: &Route) -> Vec<FieldError> {
     let has = |protocol| route.protocols.contains(&protocol);
-    let http = some(&route.methods) || some(&route.hosts) || some(&route.paths);
+    let grpc = [Protocol::Grpc, Protocol::Grpcs].map(has).contains(&true);
+    let http = some(&route.methods) && !grpc || some(&route.hosts) || some(&route.paths);
     let addresses = some(&route.sources) || some(&route.destinations);
     let stream =
         [Protocol::Tcp, Protocol::Tls, Protocol::Udp, Protocol::TlsPassthrough].map(has).contains(&true);
     let encrypted =
         [Protocol::Https, Protocol::Grpcs, Protocol::Tls, Protocol::TlsPassthrough].map(has).contains(&true);
-    let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+    let headers = has_headers(route);
     let passthrough = has(Protocol::TlsPassthrough);
     let given = if stream { addresses && !passthrough } else { http || headers };
     let mut found = Vec::new();
@@ -168,6 +169,8 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
             _ if passthrough => "snis",
             (true, true) => "sources, destinations, snis",
             (true, false) => "sources, destinations",
+            (false, true) if grpc => "hosts, paths, headers, snis",
+            (false, false) if grpc => "hosts, paths, headers",
             (false, true) => "methods, hosts, paths, headers, snis",
             (false, false) => "methods, hosts, paths, headers",
         };
@@ -177,39 +180,55 @@ fn criteria_given(route: &Route) -> Vec<FieldError> {
         let message = "needs protocols https, grpcs, tls or tls_passthrough; leave it out";
         found.push(FieldError::new("snis", message));
     }
+    found.extend(of_other_protocols(route, (stream, grpc)));
+    found
+}
+
+/// The criteria that only routes of other protocols have.
+fn of_other_protocols(route: &Route, (stream, grpc): (bool, bool)) -> Vec<FieldError> {
+    let error = |(field, _): (&str, bool), message| FieldError::new(field, message);
+    let methods = ("methods", some(&route.methods));
+    let names = [
+        methods,
+        ("hosts", some(&route.hosts)),
+        ("paths", some(&route.paths)),
+        ("headers", has_headers(route)),
+    ];
+    let addresses = [("sources", some(&route.sources)), ("destinations", some(&route.destinations))];
+    let mut found = Vec::new();
     if stream {
-        let set = [
-            ("methods", some(&route.methods)),
-            ("hosts", some(&route.hosts)),
-            ("paths", some(&route.paths)),
-            ("headers", headers),
-        ];
-        let set = set.into_iter().filter(|(_, set)| *set);
-        found.extend(
-            set.map(|(field, _)| FieldError::new(field, "has no meaning for a stream route; leave it out")),
-        );
-    } else if addresses {
-        let field = if some(&route.sources) { "sources" } else { "destinations" };
-        found.push(FieldError::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
+        let message = "has no meaning for a stream route; leave it out";
+        found.extend(names.into_iter().filter(|(_, set)| *set).map(|field| error(field, message)));
+    } else if let Some(field) = addresses.into_iter().find(|(_, set)| *set) {
+        found.push(error(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
+    }
+    if grpc && methods.1 {
+        found.push(error(methods, "has no meaning for a gRPC route, whose requests are POST; leave it out"));
     }
     found
 }
 
+fn has_headers(route: &Route) -> bool {
+    route.headers.as_ref().is_some_and(|headers| !headers.is_empty())
+}
+
 /// An expression stands instead of criteria, and has a priority of its own. The words are Kong's.
 fn expression_alone(route: &Route) -> Vec<FieldError> {
-    let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+    let headers = has_headers(route);
     let names = some(&route.methods) || some(&route.hosts) || some(&route.paths) || some(&route.snis);
     let criteria = names || headers || some(&route.sources) || some(&route.destinations);
     let others = "'methods', 'hosts', 'paths', 'headers', 'snis', 'sources' or 'destinations'";
-    let found = match &route.expression {
-        Some(_) if criteria => format!("cannot set 'expression' with {others} simultaneously"),
+    let (field, found) = match &route.expression {
+        Some(_) if criteria => {
+            ("expression", format!("cannot set 'expression' with {others} simultaneously"))
+        }
         Some(_) if route.regex_priority != 0 => {
-            "cannot set 'regex_priority' with 'expression' simultaneously".to_owned()
+            ("regex_priority", "cannot set 'regex_priority' with 'expression' simultaneously".to_owned())
         }
         None if route.priority != 0 && criteria => {
-            format!("cannot set 'priority' with {others} simultaneously")
+            ("priority", format!("cannot set 'priority' with {others} simultaneously"))
         }
         _ => return Vec::new(),
     };
-    vec![FieldError::new("", format!("Router Expression failed validation: {found}"))]
+    vec![FieldError::new(field, format!("Router Expression failed validation: {found}"))]
 }

@@ -1,5 +1,5 @@
 //! Fields that Kong 3.9 does not have. Its tools see them only where they are used.
-use super::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
+use super::{FieldSchema, Json, JsonMap, Kind, Literal, RecordSchema};
 
 /// Removes the fields that Kong lacks and that have their default.
 pub fn hide(schema: &RecordSchema, members: &mut JsonMap) {
@@ -30,11 +30,19 @@ pub fn take(schema: &RecordSchema, members: &mut JsonMap, path: &str, taken: &mu
             taken.push(path());
         } else if is_foreign_value(field, value) {
             taken.push(format!("{}: {value}", path()));
-            members.remove(field.name);
+            match value_of_kong(field).filter(|_| field.default.is_none()) {
+                Some(required) => *value = required,
+                None => drop(members.remove(field.name)),
+            }
         } else if !value.is_null() {
             below(field, value, &path(), taken);
         }
     }
+}
+
+/// The first value that Kong has too.
+fn value_of_kong(field: &FieldSchema) -> Option<Json> {
+    field.one_of.iter().map(Literal::to_json).find(|value| !is_foreign_value(field, value))
 }
 
 fn is_foreign_value(field: &FieldSchema, value: &Json) -> bool {
@@ -58,17 +66,4 @@ fn below(field: &FieldSchema, value: &mut Json, path: &str, taken: &mut Vec<Stri
         }),
         _ => {}
     }
-}
-
-/// Whether the record still has all that it needs once what Kong lacks is removed.
-pub fn is_whole_without(schema: &RecordSchema, members: &JsonMap) -> bool {
-    schema.fields.iter().all(|field| {
-        let Some(value) = members.get(field.name) else { return true };
-        let is_needed = field.required && field.default.is_none();
-        match (field.kind, value) {
-            _ if is_foreign_value(field, value) => !is_needed,
-            (Kind::Record(schema), Json::Object(members)) => is_whole_without(schema, members),
-            _ => true,
-        }
-    })
 }

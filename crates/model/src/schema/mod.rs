@@ -39,9 +39,7 @@ mod type_hints;
 mod types;
 mod unknown_field;
 
-pub use extensions::{
-    hide as hide_extensions, is_whole_without as is_whole_without_extensions, take as take_extensions,
-};
+pub use extensions::{hide as hide_extensions, take as take_extensions};
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;
 pub use reader::{

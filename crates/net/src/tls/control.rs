@@ -7,8 +7,9 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
-/// What such a listener's connections are accepted with: one certificate for every name and, where authorities are
-/// given, only clients that show a certificate of theirs. `http2` offers HTTP/2 too.
+/// The configuration of such a listener: one certificate for every name. With authorities, a client that presents a
+/// certificate of another one is refused. A client without a certificate is accepted, so that the listener can answer
+/// it with the reason for which it gets no further. `http2` offers HTTP/2 too.
 pub fn server_config(
     options: &TlsOptions,
     certificate: Arc<CertifiedKey>,
@@ -39,7 +40,8 @@ fn builder(
     for authority in authorities {
         roots.add(authority).map_err(|error| Problem::UnusableCertificate(error.to_string()))?;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+    let verifier = verifier.allow_unauthenticated().build();
     let verifier = verifier.map_err(|error| Problem::Refused(error.to_string()))?;
     Ok(builder.with_client_cert_verifier(verifier))
 }

@@ -244,6 +244,11 @@ impl ExchangeState {
         }
     }
 
+    /// Whether an observer needs what is still to come of the upstream's response.
+    pub fn upstream_is_observed(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.upstream.iter().any(|observer| !observer.is_done()))
+    }
+
     fn keep_service_headers(&mut self, headers: &Headers) {
         if let Some(kept @ None) = self.extras.as_mut().and_then(|extras| extras.service_headers.as_mut()) {
             *kept = Some(headers.clone());

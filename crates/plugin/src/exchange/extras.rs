@@ -20,6 +20,11 @@ pub trait Observer: 'static {
     }
     /// Some of the body, in order.
     fn data(&mut self, data: &[u8]);
+    /// Whether the rest makes no difference. If that is so of all observers, a response that no client waits for is not
+    /// read to its end.
+    fn is_done(&self) -> bool {
+        false
+    }
     /// The body has passed whole.
     fn end(self: Box<Self>);
 }
@@ -185,6 +190,14 @@ impl Exchange {
     /// [`Hooks::response_body`](crate::Hooks::response_body). For response hooks.
     pub fn buffer_response_body(&mut self) {
         self.engine.extras().body_changes.buffers = true;
+    }
+
+    /// Sends this body in the place of the response's, however long that is. Other plugins may have it buffered and replace
+    /// it again. `Content-Length` becomes its length; other headers that describe the body are the plugin's to change. For
+    /// response hooks.
+    pub fn set_response_body(&mut self, body: Vec<u8>) {
+        let changes = &mut self.engine.extras().body_changes;
+        (changes.buffers, changes.replacement) = (true, Some(body));
     }
 
     /// Has the response's body go through a filter, chunk by chunk as it comes, also if the gateway made it. Filters of

@@ -54,7 +54,8 @@ pub fn take_background(exchange: &mut Exchange) -> Option<impl FnOnce(&mut Excha
     exchange.engine.extras.as_mut()?.in_background.take()
 }
 
-/// Has a new exchange ask the upstream for what another one has: its route, path and query, and where plugins have sent it.
+/// Has a new exchange ask the upstream for what another one has: its route, path and query, where plugins have sent it, and
+/// who calls, by which a target may be chosen.
 pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
     let (of, copy) = (&mut of.engine, &mut copy.engine);
     copy.path = std::mem::replace(&mut of.path, crate::engine::NormalPath::AsSent);
@@ -63,6 +64,7 @@ pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
     copy.captures = of.captures.take();
     copy.query = of.query.take();
     copy.route = of.route;
+    (copy.consumer, copy.credential) = (of.consumer, of.credential);
     if let Some(extras) = &mut of.extras {
         let new = copy.extras();
         (new.path, new.host, new.service) = (extras.path.take(), extras.host.take(), extras.service.take());
@@ -71,9 +73,9 @@ pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
 
 #[cfg(test)]
 mod tests {
-    use super::{UpstreamOutcome, replacement, take_background};
-    use crate::testing::Gateway;
-    use crate::{Exchange, LocalResponse, Observer};
+    use super::{UpstreamOutcome, ask_the_same, replacement, take_background};
+    use crate::testing::{Gateway, id};
+    use crate::{ConsumerIndex, Credential, Exchange, LocalResponse, Observer};
 
     struct Unreachable;
 
@@ -101,6 +103,15 @@ mod tests {
         exchange.engine.upstream_passes(b"x");
         exchange.engine.response_passed(true);
         assert!(replacement(&mut exchange, UpstreamOutcome::Answered).is_none(), "it decides once");
+    }
+
+    #[test]
+    fn a_copy_is_asked_for_the_same_caller() {
+        let (mut of, mut copy) = (exchange(), exchange());
+        of.authenticate(ConsumerIndex(0), Credential { id: id(9), identifier: None });
+        ask_the_same(&mut of, &mut copy);
+        assert_eq!(copy.consumer().map(|consumer| consumer.entity.id), Some(id(1)));
+        assert_eq!(copy.credential(), Some(id(9)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 use super::{Request, Vault, member};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -138,27 +139,25 @@ fn seconds(reference: &SecretReference, option: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()))
 }
 
-/// Asks vaults for secrets, several at a time, on threads without a runtime, because some vaults start one.
+/// Asks vaults for secrets, several at a time, on threads without a runtime, because some vaults start one. Vaults of this
+/// machine come first, so that no server that is slow uses up their time.
 fn fetch_all(requests: &[(SecretReference, Arc<dyn Vault>)]) -> Vec<Fetched> {
     let end = Instant::now() + MAX_WAIT;
     let get = |(reference, vault): &(SecretReference, Arc<dyn Vault>)| match Instant::now() < end {
         true => vault.get(reference),
         false => Err("the vaults take too long".into()),
     };
-    let at_once = requests.len().div_ceil(MAX_PARALLEL).max(1);
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_by_key(|at| requests[*at].1.is_remote());
+    let next = AtomicUsize::new(0);
+    let take = || order.get(next.fetch_add(1, Relaxed)).copied();
+    let work = || std::iter::from_fn(take).map(|at| (at, get(&requests[at]))).collect::<Vec<_>>();
+    let mut fetched = vec![Err("the vault could not be asked".into()); requests.len()];
     thread::scope(|scope| {
-        let threads: Vec<_> = requests
-            .chunks(at_once)
-            .map(|some| {
-                let work = || some.iter().map(get).collect::<Vec<_>>();
-                let started = thread::Builder::new().name("weir-vaults".to_owned()).spawn_scoped(scope, work);
-                (some.len(), started.ok())
-            })
-            .collect();
-        let fetched = threads.into_iter().flat_map(|(count, thread)| {
-            let fetched = thread.and_then(|thread| thread.join().ok());
-            fetched.unwrap_or_else(|| vec![Err("the vault could not be asked".into()); count])
-        });
-        fetched.collect()
-    })
+        let start = |_| thread::Builder::new().name("weir-vaults".to_owned()).spawn_scoped(scope, work).ok();
+        let threads: Vec<_> = (0..requests.len().min(MAX_PARALLEL)).filter_map(start).collect();
+        let secrets = threads.into_iter().filter_map(|thread| thread.join().ok()).flatten();
+        secrets.for_each(|(at, secret)| fetched[at] = secret);
+    });
+    fetched
 }

@@ -9,6 +9,7 @@ use login::{Login, Token};
 use rustls::ClientConfig;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_model::SecretReference;
@@ -26,7 +27,23 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 pub struct HcvVault {
     /// What servers are verified with, or why they cannot be.
     tls: Result<Arc<ClientConfig>, String>,
+    files: TokenFiles,
     servers: Mutex<HashMap<String, Server>>,
+}
+
+/// The files that prove to servers who the node is. An entity can name no other, because a client of the Admin API could
+/// have any file sent to a server of its own.
+pub struct TokenFiles {
+    /// The folder of the vault `file`.
+    pub directory: PathBuf,
+    /// The files that settings name.
+    pub named: Vec<PathBuf>,
+}
+
+impl Default for TokenFiles {
+    fn default() -> Self {
+        Self { directory: PathBuf::from("/run/secrets"), named: Vec::new() }
+    }
 }
 
 /// What is remembered of a server.
@@ -41,14 +58,14 @@ type Failure = Cow<'static, str>;
 
 impl Default for HcvVault {
     fn default() -> Self {
-        Self::new(Err("no certificate authorities are known".to_owned()))
+        Self::new(Err("no certificate authorities are known".to_owned()), TokenFiles::default())
     }
 }
 
 impl HcvVault {
-    /// With this TLS configuration for servers.
-    pub fn new(tls: Result<Arc<ClientConfig>, String>) -> Self {
-        Self { tls, servers: Mutex::default() }
+    /// With this TLS configuration for servers, and these files.
+    pub fn new(tls: Result<Arc<ClientConfig>, String>, files: TokenFiles) -> Self {
+        Self { tls, files, servers: Mutex::default() }
     }
 
     fn server<T>(&self, url: &str, change: impl FnOnce(&mut Server) -> T) -> T {
@@ -70,6 +87,10 @@ impl Vault for HcvVault {
         let dialer = Dialer::new(resolver).with_tls(self.tls.clone(), "protocol=http");
         let client = Client { vault: self, http: HttpClient::new(dialer), url, config };
         runtime.block_on(client.secret(reference))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 }
 

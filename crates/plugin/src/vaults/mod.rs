@@ -10,7 +10,7 @@ mod tests;
 
 pub use document::{ResolvedDocument, has_references};
 pub use file::FileVault;
-pub use hcv::HcvVault;
+pub use hcv::{HcvVault, TokenFiles};
 
 use cache::Cache;
 use env::EnvVault;
@@ -51,6 +51,11 @@ pub trait Vault: Send + Sync {
     /// of which a reference names a key is the JSON object with that key. Runs off the request path, on a thread of its
     /// own, and may block for some seconds.
     fn get(&self, reference: &SecretReference) -> Result<String, Cow<'static, str>>;
+
+    /// Whether another machine has the secrets, which may take its time.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 /// The options that a reference may set. It may not set others, because a client of the Admin API could have the token of
@@ -107,6 +112,11 @@ impl Vaults {
             merge(&mut options, defaults(name));
             kind.options = options;
         }
+    }
+
+    /// Leaves out all vaults but these: references to others lead to no secret.
+    pub fn retain(&self, is_enabled: impl Fn(&str) -> bool) {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_enabled(name));
     }
 
     /// The secret that a reference leads to, through a vault of this name or one of these entities. Waits for the vault if

@@ -53,6 +53,34 @@ impl Plugin for Sample {
     }
 }
 
+/// Takes its time, and says when it was asked.
+struct Slow(Arc<Mutex<Vec<String>>>, bool);
+
+impl Vault for Slow {
+    fn get(&self, reference: &SecretReference) -> Result<String, Cow<'static, str>> {
+        self.0.lock().unwrap().push(reference.vault.clone());
+        Ok(String::new())
+    }
+
+    fn is_remote(&self) -> bool {
+        self.1
+    }
+}
+
+#[test]
+fn vaults_of_this_machine_are_asked_before_servers() {
+    let (vaults, asked) = (Vaults::default(), Arc::new(Mutex::new(Vec::new())));
+    vaults.add("remote", Arc::new(Slow(asked.clone(), true)));
+    vaults.add("local", Arc::new(Slow(asked.clone(), false)));
+    let text = |vault: &str, number: usize| format!("{{vault://{vault}/{number}}}");
+    let references = (0..50).map(|number| text("remote", number)).chain((0..50).map(|n| text("local", n)));
+    let requests: Vec<_> = references.map(|text| vaults.request(&text, &[]).unwrap()).collect();
+    vaults.cache.fetch(&requests);
+    let asked = asked.lock().unwrap();
+    let early = asked[..40].iter().filter(|vault| *vault == "remote").count();
+    assert_eq!((asked.len(), early), (100, 0));
+}
+
 const PLUGINS: &[Definition] = &[define::<Sample>()];
 
 fn vaults() -> (Vaults, Arc<Fixed>) {

@@ -6,7 +6,7 @@ use weir_plugin::{CustomEntity, CustomEntitySchema, DerivedId, Record, Uuid};
 #[derive(Clone, PartialEq, Record)]
 #[record(hint("user", "name", "write `username`"))]
 #[record(hint("key", "password", "write `secret`"))]
-pub(super) struct HmacAuthCredential {
+pub(crate) struct HmacAuthCredential {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]

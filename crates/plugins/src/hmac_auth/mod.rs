@@ -53,7 +53,7 @@
 
 mod credential;
 mod parameters;
-mod signed;
+pub(crate) mod signed;
 
 use crate::shared::authentication::Fallback;
 use credential::HmacAuthCredential;
@@ -125,18 +125,19 @@ impl Plugin for HmacAuth {
 }
 
 /// The users of the configuration, by their names' fingerprints.
-struct Users {
+pub(crate) struct Users {
     fingerprinter: Fingerprinter,
     users: FingerprintMap<User>,
 }
 
-struct User {
-    consumer: ConsumerIndex,
-    entity: Arc<HmacAuthCredential>,
+/// A user, and what is known of it.
+pub(crate) struct User {
+    pub(crate) consumer: ConsumerIndex,
+    pub(crate) entity: Arc<HmacAuthCredential>,
 }
 
 impl Users {
-    fn new(build: &BuildContext<'_>) -> Self {
+    pub(crate) fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
         let user = |entity: Arc<HmacAuthCredential>| {
             let fingerprint = fingerprinter.of(entity.username.as_bytes());
@@ -146,7 +147,7 @@ impl Users {
         Self { fingerprinter, users }
     }
 
-    fn find(&self, name: &[u8]) -> Option<&User> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&User> {
         self.users.get(&self.fingerprinter.of(name))
     }
 }

@@ -12,7 +12,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The longest text. No request head is as long; only `headers` that repeat long headers reach this.
-const MAX_SIGNED_LEN: usize = 256 * 1024;
+pub(crate) const MAX_SIGNED_LEN: usize = 256 * 1024;
 
 /// The signed text for these names; none if it is too long.
 pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
@@ -49,13 +49,13 @@ fn request_line(exchange: &Exchange) -> String {
 }
 
 /// Path and query as the client sent them.
-fn target(exchange: &Exchange) -> String {
+pub(crate) fn target(exchange: &Exchange) -> String {
     let query = exchange.request.query().map(|query| format!("?{query}")).unwrap_or_default();
     format!("{}{query}", exchange.request.path())
 }
 
 /// Whether a signature in base64 is valid for this text and secret.
-pub(super) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]) -> bool {
+pub(crate) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]) -> bool {
     let algorithm = match algorithm {
         "hmac-sha1" => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
         "hmac-sha256" => hmac::HMAC_SHA256,
@@ -67,7 +67,7 @@ pub(super) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]
 }
 
 /// Whether the request's digest is that of its body. Without a digest, there must be no body.
-pub(super) fn digest_is_of_body(exchange: &Exchange) -> bool {
+pub(crate) fn digest_is_of_body(exchange: &Exchange) -> bool {
     match (exchange.request.headers.get("Digest"), exchange.body()) {
         (_, None) => false,
         (None, Some(body)) => body.is_empty(),

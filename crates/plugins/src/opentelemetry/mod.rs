@@ -147,7 +147,7 @@ fn header(name: &str) -> Result<(), String> {
 
 fn an_endpoint(config: &Config) -> Vec<FieldError> {
     let is_there = config.traces_endpoint.is_some() || config.logs_endpoint.is_some();
-    let missing = || FieldError::new("traces_endpoint", "set traces_endpoint or logs_endpoint");
+    let missing = || FieldError::new("", "set traces_endpoint or logs_endpoint");
     (!is_there).then(missing).into_iter().collect()
 }
 

@@ -109,6 +109,10 @@ impl Observer for Capture {
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.copy.is_none()
+    }
+
     fn end(mut self: Box<Self>) {
         let Some(copy) = self.copy.take() else { return };
         let mut body = copy.body.into_bytes();

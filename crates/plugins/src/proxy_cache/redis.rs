@@ -8,9 +8,10 @@ use super::vary;
 use crate::limits::{InUse, Redis, RedisStore, Unavailable};
 use redis::{Cmd, Value, cmd, from_redis_value_ref};
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_plugin::{Background, BuildContext, Headers};
@@ -21,6 +22,8 @@ const MAX_RECORD_LEN: usize = 1024 * 1024;
 const MAX_WAITING: usize = 16 * 1024 * 1024;
 /// The longest time that a response is stored.
 const MAX_TIME: Duration = Duration::from_secs(86_400);
+/// The removals that wait until the server answers again. Once there are more, everything is removed instead.
+const MAX_PENDING: usize = 1000;
 /// How long no request waits for a server that did not answer.
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -35,13 +38,15 @@ pub(super) struct RedisCache {
     is_down: AtomicBool,
     /// Bytes of records that wait to be written.
     waiting: AtomicUsize,
+    /// Removals that have not reached the server: nothing is read from it before they have.
+    pending: Mutex<HashSet<Purge>>,
 }
 
 /// The servers that are in use.
 pub(super) type RedisCaches = InUse<Redis, RedisCache>;
 
 /// Which responses are purged.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purge {
     Key(String),
     /// The one that is stored under this key of Redis.
@@ -63,6 +68,7 @@ impl RedisCache {
                 background: build.background(),
                 is_down: AtomicBool::new(false),
                 waiting: AtomicUsize::new(0),
+                pending: Mutex::default(),
             })
         })
     }
@@ -103,23 +109,37 @@ impl RedisCache {
         });
     }
 
-    /// Removes responses, some time soon.
+    /// Removes responses, some time soon; while the server does not answer, before anything is read from it again.
     pub(super) fn purge(self: &Arc<Self>, what: Purge) {
-        let is_of_request = matches!(what, Purge::Response(_) | Purge::Resource(_));
-        // Clients could have any number of these wait.
-        if is_of_request && self.is_down.load(Relaxed) {
-            return;
+        if self.is_down.load(Relaxed) {
+            return self.postpone(what);
         }
         let cache = self.clone();
         self.background.spawn(async move {
-            match cache.purge_now(what).await {
-                Ok(()) => {}
-                Err(error) if is_of_request => cache.fail(&error),
-                Err(Unavailable(why)) => {
-                    tracing::warn!("proxy-cache: responses were not purged: {why}; purge them again");
-                }
+            if let Err(error) = cache.purge_now(what.clone()).await {
+                cache.postpone(what);
+                cache.fail(&error);
             }
         });
+    }
+
+    fn postpone(&self, what: Purge) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.len() >= MAX_PENDING {
+            pending.clear();
+            pending.insert(Purge::Some { tag: None, prefix: None });
+        }
+        pending.insert(what);
+    }
+
+    /// Removes what waits for it.
+    async fn purge_pending(&self) -> Result<(), Unavailable> {
+        loop {
+            let next = self.pending.lock().unwrap_or_else(PoisonError::into_inner).iter().next().cloned();
+            let Some(what) = next else { return Ok(()) };
+            self.purge_now(what.clone()).await?;
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&what);
+        }
     }
 
     async fn purge_now(&self, what: Purge) -> Result<(), Unavailable> {
@@ -176,15 +196,19 @@ impl RedisCache {
             return;
         }
         tracing::warn!(
-            "proxy-cache: {error}; until it answers, requests go on without the cache, and remove nothing from it"
+            "proxy-cache: {error}; until it answers, requests go on without the cache; what they make invalid is removed then"
         );
         let cache = self.clone();
         self.background.spawn(async move {
             loop {
                 tokio::time::sleep(BACKOFF).await;
                 let ping = (PREFIX.to_owned(), cmd("EXISTS").arg(PREFIX).to_owned());
-                if cache.store.query(vec![ping]).await.is_ok() {
+                if cache.store.query(vec![ping]).await.is_ok() && cache.purge_pending().await.is_ok() {
                     cache.is_down.store(false, Relaxed);
+                    // What came in between waits for nothing any more.
+                    if let Err(error) = cache.purge_pending().await {
+                        cache.fail(&error);
+                    }
                     return tracing::info!("proxy-cache: Redis answers again");
                 }
             }

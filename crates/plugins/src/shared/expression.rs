@@ -11,8 +11,8 @@ pub(crate) enum Expression {
     All(Vec<Expression>),
     Any(Vec<Expression>),
     Not(Box<Expression>),
-    /// A variable without a value, or one that does not exist, counts as null.
-    Compare(Option<Variable>, Comparison),
+    /// A variable without a value counts as null.
+    Compare(Variable, Comparison),
 }
 
 /// What a value is compared with.
@@ -52,10 +52,7 @@ impl Expression {
             Self::All(all) => all.iter().all(|one| one.is_met(exchange)),
             Self::Any(any) => any.iter().any(|one| one.is_met(exchange)),
             Self::Not(one) => !one.is_met(exchange),
-            Self::Compare(variable, comparison) => {
-                let value = variable.as_ref().and_then(|variable| variable.value(exchange));
-                comparison.holds(value.as_deref())
-            }
+            Self::Compare(variable, comparison) => comparison.holds(variable.value(exchange).as_deref()),
         }
     }
 }
@@ -73,7 +70,8 @@ fn condition(variable: &str, rest: &[Json]) -> Result<Expression, String> {
         }
     };
     let (is_opposite, comparison) = Comparison::parse(operator, value)?;
-    let compare = Expression::Compare(Variable::find(variable), comparison);
+    // With a null in its place, a mistyped name could switch off a plugin that authenticates.
+    let compare = Expression::Compare(Variable::named(variable)?, comparison);
     Ok(if is_negated != is_opposite { Expression::Not(Box::new(compare)) } else { compare })
 }
 
@@ -202,7 +200,6 @@ mod tests {
             (json!([["arg_nothing", "~=", "x"]]), true),
             (json!([["arg_nothing", ">", 0]]), false),
             (json!([["arg_nothing", "<=", 0]]), false),
-            (json!([["no_such_variable", "==", "x"]]), false),
         ] {
             assert_eq!(Expression::parse(&written).unwrap().is_met(&exchange), expected, "{written}");
         }
@@ -217,6 +214,8 @@ mod tests {
             (json!([["arg_a", "~~", "("]]), "invalid regex"),
             (json!([["arg_a", "in", "b"]]), "needs a list"),
             (json!([["arg_a", ">", "b"]]), "expected a number"),
+            (json!([["request_metod", "==", "GET"]]), "unknown variable `request_metod`; expected one of "),
+            (json!(["OR", ["arg_a", "==", "b"], ["arg_", "~=", "x"]]), "unknown variable `arg_`"),
             (json!([["arg_a", "ipmatch", ["b"]]]), "needs addresses"),
         ] {
             let error = Expression::parse(&written).unwrap_err();

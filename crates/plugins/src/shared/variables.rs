@@ -106,7 +106,8 @@ impl Variable {
             let hint = did_you_mean(name, names.iter().copied());
             let (shown, names) = (quoted(name), names.join(", "));
             format!(
-                "unknown variable `{shown}`; expected one of {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
+                "unknown variable `{shown}`; expected one of {names}, http_NAME, sent_http_NAME, \
+                 upstream_http_NAME, arg_NAME and cookie_NAME{hint}"
             )
         })
     }

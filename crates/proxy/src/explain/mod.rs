@@ -12,7 +12,7 @@ mod upstream;
 
 pub use asked::Asked;
 pub use plugins::{Configured, PluginStep};
-pub use routes::{LossReason, Priority, Rival, Share, Winner};
+pub use routes::{FailedPredicate, LossReason, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
 use crate::Retained;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use weir_model::Document;
 use weir_model::entity::Route;
 use weir_model::schema::Choice;
+use weir_router::expressions::{DecidingPredicate, FieldValue};
 use weir_router::{self as route, Criterion, Decided, Judged, Part, Router};
 
 /// How many of the other routes are reported.
@@ -60,8 +61,31 @@ pub struct Rival {
     pub lost: LossReason,
     /// The criteria that are not met, or the part of the priority that decides.
     pub by: Vec<String>,
+    /// The predicates of its expression that the request does not meet.
+    pub predicates: Vec<FailedPredicate>,
     /// The reason in words.
     pub reason: String,
+}
+
+/// A predicate of an expression that keeps the request from the route.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailedPredicate {
+    /// The predicate, as written.
+    pub predicate: String,
+    /// Whether it holds, which keeps the request from the route behind `!`.
+    pub holds: bool,
+    /// What the request has in the field: nothing, or what is not repeated of headers and arguments.
+    pub value: Option<String>,
+}
+
+impl From<&DecidingPredicate> for FailedPredicate {
+    fn from(deciding: &DecidingPredicate) -> FailedPredicate {
+        let value = match &deciding.value {
+            FieldValue::Is(value) => Some(value.clone()),
+            FieldValue::Absent | FieldValue::Hidden => None,
+        };
+        FailedPredicate { predicate: deciding.predicate.clone(), holds: deciding.holds, value }
+    }
 }
 
 /// Why a route is not found.
@@ -90,7 +114,7 @@ pub(super) fn judge(
     let winner = place.map(|place| judged.remove(place));
     let reason = |judged: &Judged| rival(judged, served[judged.index as usize], exchange, winner.as_ref());
     let mut rivals: Vec<(usize, Rival)> =
-        judged.iter().map(|judged| (judged.failed.len(), reason(judged))).collect();
+        judged.iter().map(|judged| (distance(judged), reason(judged))).collect();
     rivals.extend(unserved(exchange, snapshot, document, &served));
     rivals.sort_by_key(|(failed, _)| *failed);
     let winner = winner.map(|winner| {
@@ -100,11 +124,17 @@ pub(super) fn judge(
     (winner, rivals.into_iter().map(|(_, rival)| rival).collect())
 }
 
-/// Of each route the part that comes closest, if it comes near at all, in order of rank.
+/// How much of a route the request does not meet.
+fn distance(judged: &Judged) -> usize {
+    judged.failed.len().max(judged.predicates.len())
+}
+
+/// Of each route the part that comes closest, if it comes near at all, in order of rank. The predicates of an expression
+/// say how near it comes, so a route with one is always among them.
 fn closest(judged: Vec<Judged>) -> Vec<Judged> {
     let mut best: BTreeMap<u32, (usize, Judged)> = BTreeMap::new();
     for (rank, judged) in judged.into_iter().enumerate() {
-        let near = judged.failed.is_empty() || !judged.met.is_empty();
+        let near = judged.failed.is_empty() || !judged.met.is_empty() || !judged.predicates.is_empty();
         let better = best.get(&judged.index).is_none_or(|(_, best)| judged.failed.len() < best.failed.len());
         if near && better {
             best.insert(judged.index, (rank, judged));
@@ -141,24 +171,28 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
             route: named,
             lost: LossReason::Criterion,
             by: judged.failed.iter().map(criterion_name).collect(),
-            reason: reasons(&judged.failed, route, exchange),
+            predicates: judged.predicates.iter().map(FailedPredicate::from).collect(),
+            reason: reasons(judged, route, exchange),
         },
         Some(Decided::Priority(part, better, own)) => Rival {
             route: named,
             lost: LossReason::Priority,
             by: vec![part_name(part).to_owned()],
+            predicates: Vec::new(),
             reason: format!("matches, but {}", comparison(part, better, own)),
         },
         Some(Decided::Age) => Rival {
             route: named,
             lost: LossReason::Age,
             by: vec!["created_at".to_owned()],
+            predicates: Vec::new(),
             reason: "matches with the same priority, but it is younger".to_owned(),
         },
         Some(Decided::Id) => Rival {
             route: named,
             lost: LossReason::Id,
             by: vec!["id".to_owned()],
+            predicates: Vec::new(),
             reason: "matches with the same priority, but its id is smaller".to_owned(),
         },
     }
@@ -181,12 +215,12 @@ fn unserved(
         // Routes of streams meet no request, so only their service can keep these from being served.
         let mut reason = "service: disabled".to_owned();
         if !judged.failed.is_empty() {
-            reason = format!("{reason}; {}", reasons(&judged.failed, route, exchange));
+            reason = format!("{reason}; {}", reasons(&judged, route, exchange));
         }
         let by = ["service".to_owned()].into_iter().chain(judged.failed.iter().map(criterion_name)).collect();
-        let rival =
-            Rival { route: Named::new(route.id, &route.name), lost: LossReason::Criterion, by, reason };
-        (judged.failed.len() + 1, rival)
+        let predicates = judged.predicates.iter().map(FailedPredicate::from).collect();
+        let route = Named::new(route.id, &route.name);
+        (distance(&judged) + 1, Rival { route, lost: LossReason::Criterion, by, predicates, reason })
     };
     judged.into_iter().map(rival).collect()
 }
@@ -203,8 +237,20 @@ fn criterion_name(criterion: &Criterion) -> String {
     }
 }
 
-fn reasons(failed: &[Criterion], route: &Route, exchange: &Exchange) -> String {
-    failed.iter().map(|criterion| reason(criterion, route, exchange)).collect::<Vec<_>>().join("; ")
+fn reasons(judged: &Judged, route: &Route, exchange: &Exchange) -> String {
+    let each = judged.failed.iter().map(|criterion| match criterion {
+        Criterion::Expression => predicates(&judged.predicates),
+        _ => reason(criterion, route, exchange),
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+fn predicates(deciding: &[DecidingPredicate]) -> String {
+    let shown = deciding.iter().take(FEW).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    match deciding.len().saturating_sub(FEW) {
+        0 => shown,
+        more => format!("{shown} ({more} more)"),
+    }
 }
 
 /// The values of headers are the client's secrets, so they are not repeated.
@@ -214,9 +260,7 @@ fn reason(criterion: &Criterion, route: &Route, exchange: &Exchange) -> String {
         Criterion::Method => format!("{name}: not {}", list(&route.methods)),
         Criterion::Host => format!("{name}: not {}", list(&route.hosts)),
         Criterion::Path => format!("{name}: not below {}", list(&route.paths)),
-        Criterion::Expression => {
-            format!("{name}: not {}", route.expression.as_deref().unwrap_or_default())
-        }
+        Criterion::Expression => format!("{name}: does not match"),
         Criterion::Protocol => {
             let protocols = route.protocols.iter().map(Choice::as_str).collect::<Vec<_>>();
             format!("{name}: {} is not among {}", exchange.scheme(), protocols.join(", "))

@@ -84,10 +84,19 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }))
     }
 
-    /// Passes on the interim response that stands in the exchange.
+    /// Passes on the interim response that stands in the exchange. No plugin sees it, so it has nothing of the gateway's.
     #[cold]
     fn pass_interim(&mut self) {
-        self.exchange.response.headers.remove_hop_by_hop();
+        let headers = &mut self.exchange.response.headers;
+        headers.remove_hop_by_hop();
+        let names: Vec<String> = headers
+            .iter()
+            .filter(|field| field.name.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"x-kong-")))
+            .map(|field| String::from_utf8_lossy(field.name).into_owned())
+            .collect();
+        for name in &names {
+            headers.remove(name);
+        }
         self.client.send_interim(&self.exchange.response);
         self.has_interim = true;
     }
@@ -163,6 +172,21 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
         ready!(self.client.deadline().poll(cx));
         Poll::Ready(Err(self.timed_out()))
+    }
+
+    /// Reads the response's body for its observers alone: to its end, or until none of them needs more.
+    pub(crate) fn poll_observed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RelayError>> {
+        self.poll_download(cx, |relay, cx| {
+            let engine = &mut relay.exchange.public.engine;
+            if relay.upstream.body_is_done() || !engine.upstream_is_observed() {
+                return Poll::Ready(Ok(true));
+            }
+            let data = relay.upstream.body().map_err(RelayError::Garbage)?;
+            let length = data.len();
+            engine.upstream_passes(data);
+            relay.upstream.consume_body(length);
+            if length > 0 || relay.upstream.body_is_done() { Poll::Ready(Ok(false)) } else { relay.fill(cx) }
+        })
     }
 
     /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.

@@ -66,7 +66,7 @@ pub(crate) async fn change<C: Client, U: Upstream>(
         return Ok(changed);
     }
     if changes.buffers {
-        buffer(relay, chain, &mut changed).await?;
+        buffer(relay, chain, &mut changed, changes.replacement).await?;
     }
     if !changes.filters.is_empty() {
         changed.framing = Framing::Chunked;
@@ -96,15 +96,21 @@ async fn buffer<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
     changed: &mut ChangedBody,
+    replacement: Option<Vec<u8>>,
 ) -> Result<(), RelayError> {
-    if matches!(changed.framing, Framing::Length(n) if n > MAX_BUFFERED_LEN as u64) {
+    let is_too_long = matches!(changed.framing, Framing::Length(n) if n > MAX_BUFFERED_LEN as u64);
+    changed.buffered = BufferedBody::within(relay.exchange.engine.reserve_body(false));
+    let is_whole =
+        !is_too_long && poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await?;
+    if !is_whole && replacement.is_none() {
         return Ok(());
     }
-    changed.buffered = BufferedBody::within(relay.exchange.engine.reserve_body(false));
-    if poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await? {
-        changed.buffered.replace(|body| chain.response_body(relay.exchange, body));
-        changed.framing = Framing::Length(changed.buffered.len() as u64);
+    if !is_whole {
+        changed.is_cut = true;
+        relay.exchange.engine.upstream_is_cut();
     }
+    changed.buffered.replace(|body| chain.response_body(relay.exchange, replacement.unwrap_or(body)));
+    changed.framing = Framing::Length(changed.buffered.len() as u64);
     Ok(())
 }
 
@@ -139,7 +145,8 @@ pub(crate) fn change_own(
         return OwnBody::unchanged(Bytes::new());
     }
     if changes.buffers {
-        (own.bytes, own.reservation) = replace_own(worker, exchange, chain, (own.bytes, is_cached));
+        let body = changes.replacement.map_or((own.bytes, is_cached), |body| (body.into(), false));
+        (own.bytes, own.reservation) = replace_own(worker, exchange, chain, body);
         if own.reservation.is_none() {
             return own;
         }
@@ -174,17 +181,21 @@ pub(crate) async fn send<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     changed: Box<ChangedBody>,
 ) -> Result<(), RelayError> {
-    if changed.is_cut {
-        return poll_fn(|cx| relay.poll_end(cx)).await;
-    }
-    let ChangedBody { buffered, filtered, .. } = *changed;
+    let ChangedBody { buffered, filtered, is_cut, .. } = *changed;
     let (since, mut sent) = (Instant::now(), 0);
     let Some(mut filtered) = filtered else {
         poll_fn(|cx| relay.poll_send_buffered(cx, &buffered, (since, &mut sent))).await?;
         drop(buffered);
-        return poll_fn(|cx| relay.poll_body(cx)).await;
+        return poll_fn(|cx| if is_cut { relay.poll_end(cx) } else { relay.poll_body(cx) }).await;
     };
     poll_fn(|cx| relay.poll_filter_buffered(cx, (&buffered, &mut filtered), (since, &mut sent))).await?;
     drop(buffered);
-    poll_fn(|cx| relay.poll_filtered(cx, &mut filtered)).await
+    if !is_cut {
+        return poll_fn(|cx| relay.poll_filtered(cx, &mut filtered)).await;
+    }
+    if filtered.end(relay.exchange) {
+        let rest = BufferedBody::default();
+        poll_fn(|cx| relay.poll_filter_buffered(cx, (&rest, &mut filtered), (since, &mut 0))).await?;
+    }
+    poll_fn(|cx| relay.poll_end(cx)).await
 }

@@ -18,6 +18,7 @@ use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::engine::{PluginInstances, Shared};
 use weir_plugin::{BuildContext, Definition, Hooks, Retained, Route, Vaults};
+use weir_router::expressions::ERROR_PREFIX;
 use weir_router::{Calculation, Flavor, Order, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
@@ -45,6 +46,15 @@ impl CompileError {
         };
         let at_field = self.message.split_once(": ").filter(|(name, _)| is_field(name));
         at_field.unwrap_or(("", &self.message))
+    }
+
+    /// The field where the mistake is, also where Kong's message names none.
+    pub fn location(&self) -> &str {
+        let is_route = matches!(self.of, Some((EntityKind::Routes, _)));
+        match self.field() {
+            ("", message) if is_route && message.starts_with(ERROR_PREFIX) => "expression",
+            (field, _) => field,
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Predicate<'t> {
     /// Where the value begins in the text.
     pub(super) value_at: usize,
     pub(super) value: Literal<'t>,
+    /// Where it ends in the text.
+    pub(super) end: usize,
 }
 
 impl Predicate<'_> {

@@ -5,7 +5,7 @@ use crate::pattern::{Literals, Pattern};
 use memchr::memmem;
 use std::net::IpAddr;
 
-const TYPE_MISMATCH: &str = "Type mismatch between the LHS and RHS values of predicate";
+pub(super) const TYPE_MISMATCH: &str = "Type mismatch between the LHS and RHS values of predicate";
 const LOWER: &str = "lower-case transformation function only supported with String type fields";
 const REGEX_VALUE: &str = "regex operator can only be used with String operands";
 const REGEX_FIELD: &str = "Regex operators only supports string operands";
@@ -167,6 +167,7 @@ fn unfit(operator: Operator) -> &'static str {
 
 impl TextCheck {
     /// Whether a text meets the check, and the length of what matched.
+    #[inline]
     pub(super) fn matches(&self, text: &str) -> Option<usize> {
         match self {
             TextCheck::Equals(own) => (text == &**own).then_some(own.len()),

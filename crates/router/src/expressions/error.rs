@@ -3,7 +3,7 @@
 /// What is wrong with an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// The reason, and how to fix it.
+    /// The reason and, behind a semicolon, how to fix it.
     pub reason: String,
     /// The line, counted from 1.
     pub line: usize,
@@ -26,7 +26,8 @@ impl ExpressionError {
 
 impl std::fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (line {}, column {})", self.reason, self.line, self.column)
+        let (wrong, hint) = self.reason.split_at(self.reason.find("; ").unwrap_or(self.reason.len()));
+        write!(f, "{wrong} (line {}, column {}){hint}", self.line, self.column)
     }
 }
 

@@ -92,6 +92,7 @@ impl Test {
         some && !one_fails
     }
 
+    #[inline]
     fn text_holds(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
         if self.lower {
             lower_case(text, |text| self.holds_as_is(check, text, record))
@@ -100,9 +101,10 @@ impl Test {
         }
     }
 
+    #[inline]
     fn holds_as_is(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
         let Some(length) = check.matches(text) else { return false };
-        if self.field == Field::Path && check.sets_matched_path() {
+        if matches!(self.field, Field::Path) && check.sets_matched_path() {
             record.matched_path(length);
         }
         if let TextCheck::Regex(regex) = check {

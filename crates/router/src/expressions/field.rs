@@ -2,6 +2,23 @@
 use super::Layer;
 use crate::entry::header_name;
 
+/// The fields that have a name of their own, for hints.
+pub(super) const FIELDS: &[&str] = &[
+    "net.protocol",
+    "net.src.ip",
+    "net.src.port",
+    "net.dst.ip",
+    "net.dst.port",
+    "tls.sni",
+    "http.method",
+    "http.host",
+    "http.path",
+    "http.path.segments.len",
+];
+
+/// The beginnings of the other fields, behind which a dot and a name follow.
+pub(super) const FAMILIES: &[&str] = &["http.headers", "http.queries"];
+
 /// The type of a field's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldType {

@@ -10,7 +10,9 @@ mod ast;
 mod check;
 mod error;
 mod evaluate;
+mod explain;
 mod field;
+mod hints;
 mod index;
 mod literal;
 mod parser;
@@ -21,6 +23,9 @@ mod subject;
 mod tests;
 
 pub use error::ExpressionError;
+pub(crate) use explain::deciding;
+pub use explain::{DecidingPredicate, FieldValue};
+pub use hints::warnings;
 pub(crate) use index::Indexed;
 pub use subject::Connection;
 pub(crate) use subject::Request;
@@ -29,11 +34,14 @@ use crate::Scheme;
 use crate::pattern::{Captures, Patterns};
 use crate::priority::Flavor;
 use ast::{Operator, Predicate};
-use check::{Check, TextCheck};
+use check::{Check, TYPE_MISMATCH, TextCheck};
 use evaluate::{Groups, MatchedPath};
 use field::{Field, NoField};
 use program::Program;
 use weir_model::entity::{Protocol, Route};
+
+/// What the errors of expressions begin with in Kong's Admin API.
+pub const ERROR_PREFIX: &str = "Router Expression failed validation";
 
 /// Which fields there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +50,13 @@ pub enum Layer {
     Http,
     /// Those of a connection.
     Stream,
+}
+
+impl Layer {
+    fn of(route: &Route) -> Layer {
+        let is_stream = route.protocols.iter().any(|protocol| protocol.is_stream());
+        if is_stream { Layer::Stream } else { Layer::Http }
+    }
 }
 
 /// A compiled expression.
@@ -86,7 +101,7 @@ impl Expression {
         patterns: &mut Patterns,
     ) -> Result<(Expression, Indexed), ExpressionError> {
         let parsed = parser::parse(text)?;
-        let mut compiler = Compiler { text, layer, patterns, has_groups: false };
+        let mut compiler = Compiler::new(text, layer, patterns);
         let root = compiler.node(&parsed)?;
         let (indexed, [guaranteed, rest]) = index::split(root);
         let expression =
@@ -119,10 +134,8 @@ impl Expression {
                 "unknown field `expression`; it needs the setting `router_flavor = expressions`".to_owned()
             );
         }
-        let is_stream = route.protocols.iter().any(|protocol| protocol.is_stream());
-        let layer = if is_stream { Layer::Stream } else { Layer::Http };
-        let compiled = Expression::indexed(text, layer, patterns);
-        compiled.map(Some).map_err(|error| format!("Router Expression failed validation: {error}"))
+        let compiled = Expression::indexed(text, Layer::of(route), patterns);
+        compiled.map(Some).map_err(|error| format!("{ERROR_PREFIX}: {error}"))
     }
 
     /// Whether a connection of a stream matches.
@@ -148,9 +161,12 @@ impl Expression {
 
     /// What the groups of its regexes captured.
     pub(crate) fn captures(&self, request: &Request<'_>) -> Option<Box<Captures>> {
-        if !self.has_groups {
-            return None;
-        }
+        if self.has_groups { self.captured(request) } else { None }
+    }
+
+    /// Apart, so that what most routes do not need takes no room on the stack.
+    #[inline(never)]
+    fn captured(&self, request: &Request<'_>) -> Option<Box<Captures>> {
         let mut groups = Groups::default();
         self.program.holds(request, &mut groups);
         groups.0
@@ -177,7 +193,11 @@ struct Compiler<'c> {
     has_groups: bool,
 }
 
-impl Compiler<'_> {
+impl<'c> Compiler<'c> {
+    fn new(text: &'c str, layer: Layer, patterns: &'c mut Patterns) -> Compiler<'c> {
+        Compiler { text, layer, patterns, has_groups: false }
+    }
+
     fn node(&mut self, parsed: &ast::Node<'_>) -> Result<Node, ExpressionError> {
         Ok(match parsed {
             ast::Node::Predicate(predicate) => Node::Test(self.test(predicate)?),
@@ -198,7 +218,12 @@ impl Compiler<'_> {
         let Predicate { lower, any, operator, value, .. } = predicate;
         let check = Check::new(field.kind(), *lower, *operator, value, compile);
         let at = if *operator == Operator::Regex { predicate.value_at } else { predicate.at };
-        let check = check.map_err(|reason| ExpressionError::at(self.text, at, reason))?;
+        let check = check.map_err(|mut reason| {
+            if reason == TYPE_MISMATCH {
+                reason = format!("{reason}: {}", hints::of_type(field.kind(), predicate, self.text));
+            }
+            ExpressionError::at(self.text, at, reason)
+        })?;
         if let Check::Text(TextCheck::Regex(regex)) = &check {
             self.has_groups |= regex.pattern.has_groups();
         }
@@ -209,7 +234,7 @@ impl Compiler<'_> {
         let name = if is_old_port(predicate) { "net.dst.port" } else { predicate.field };
         Field::named(name, self.layer).map_err(|reason| {
             let reason = match reason {
-                NoField::Unknown => format!("Unknown LHS field: `{name}`"),
+                NoField::Unknown => format!("Unknown LHS field: `{name}`{}", hints::unknown_field(name)),
                 NoField::Segments => format!(
                     "illformed http.path.segments.* field: `{name}`; write a position such as 0, a range such as 0_2, or len"
                 ),

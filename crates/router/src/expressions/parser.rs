@@ -97,7 +97,7 @@ impl<'t> Parser<'t> {
         let (value, length) = literal::parse(self.rest()).map_err(|reason| self.error(reason))?;
         self.at += length;
         let [lower, any] = functions;
-        Ok(Predicate { at, field, lower, any, operator, value_at, value })
+        Ok(Predicate { at, field, lower, any, operator, value_at, value, end: self.at })
     }
 
     /// The name of a field, and whether `lower()` and `any()` are around it.

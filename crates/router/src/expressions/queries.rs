@@ -1,11 +1,25 @@
 //! The arguments of a query, as OpenResty reads them.
 use std::borrow::Cow;
 
-/// Visits the values of the argument of this name until the predicate returns true; returns whether it did.
-pub(super) fn visit(query: &str, name: &str, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let own = pairs.filter(|(own, _)| !own.is_empty() && *decoded(own) == *name.as_bytes());
-    own.map(|(_, value)| decoded(value)).any(|value| visit(&value))
+/// The arguments of a query in their order.
+pub(super) struct Arguments<'q>(Vec<Argument<'q>>);
+
+/// A name and a value, decoded.
+type Argument<'q> = (Cow<'q, [u8]>, Cow<'q, [u8]>);
+
+impl<'q> Arguments<'q> {
+    /// Reads a query. An argument without a name is none.
+    pub(super) fn read(query: &'q str) -> Arguments<'q> {
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let named = pairs.filter(|(name, _)| !name.is_empty());
+        Arguments(named.map(|(name, value)| (decoded(name), decoded(value))).collect())
+    }
+
+    /// Visits the values of the argument of this name until the predicate returns true; returns whether it did.
+    pub(super) fn visit(&self, name: &str, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let mut own = self.0.iter().filter(|(own, _)| **own == *name.as_bytes());
+        own.any(|(_, value)| visit(value))
+    }
 }
 
 /// A text with its escapes and its plus signs decoded. What is no escape stays.
@@ -36,7 +50,7 @@ mod tests {
 
     fn values(query: &str, name: &str) -> Vec<String> {
         let mut found = Vec::new();
-        visit(query, name, &mut |value| {
+        Arguments::read(query).visit(name, &mut |value| {
             found.push(String::from_utf8_lossy(value).into_owned());
             false
         });

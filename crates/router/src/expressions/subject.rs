@@ -1,8 +1,9 @@
 //! What expressions are evaluated on: a request, or a connection of a stream.
 use super::field::Field;
-use super::queries;
+use super::queries::Arguments;
 use crate::hosts::Host;
 use crate::{Query, Scheme};
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 
 /// The values of fields. A field without a value makes its predicate false.
@@ -27,6 +28,7 @@ pub(super) trait Subject {
     fn destination_port(&self) -> i64;
 
     /// A number.
+    #[inline]
     fn integer(&self, field: &Field) -> Option<i64> {
         match field {
             Field::SourcePort => Some(self.source().port().into()),
@@ -90,13 +92,21 @@ impl Subject for Connection<'_> {
 }
 
 /// A request, as expressions see it.
-#[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) query: &'a Query<'a>,
     pub(crate) host: Host<'a>,
+    /// Of the query; read when an expression asks for one first.
+    arguments: OnceCell<Arguments<'a>>,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(query: &'a Query<'a>, host: Host<'a>) -> Request<'a> {
+        Request { query, host, arguments: OnceCell::new() }
+    }
 }
 
 impl Subject for Request<'_> {
+    #[inline]
     fn text(&self, field: &Field) -> Option<&str> {
         let query = self.query;
         match field {
@@ -116,7 +126,9 @@ impl Subject for Request<'_> {
     fn values(&self, field: &Field, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         match field {
             Field::Header(name) => (self.query.header)(name, visit),
-            Field::Query(name) => queries::visit(self.query.query, name, visit),
+            Field::Query(name) => {
+                self.arguments.get_or_init(|| Arguments::read(self.query.query)).visit(name, visit)
+            }
             _ => false,
         }
     }

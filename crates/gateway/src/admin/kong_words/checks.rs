@@ -1,11 +1,13 @@
 //! Kong's words for rules across the fields of an entity.
 use super::{Violation, WrittenEntity};
 use serde_json::json;
+use std::sync::LazyLock;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{FieldError, Json, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, quoted};
+use weir_router::expressions::ERROR_PREFIX;
 
 /// At least one of some fields must have a value: how our message begins, of which plugin it is, and the fields.
-const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
+const AT_LEAST_ONE: [(&str, &str, &[&str]); 6] = [
     ("a consumer needs", "", &["custom_id", "username"]),
     ("needs an `ip`", "", &["ip", "port"]),
     (
@@ -15,6 +17,11 @@ const AT_LEAST_ONE: [(&str, &str, &[&str]); 5] = [
     ),
     ("name at least one address", "ip-restriction", &["config.allow", "config.deny"]),
     ("name at least one group", "acl", &["config.allow", "config.deny"]),
+    (
+        "set traces_endpoint or logs_endpoint",
+        "opentelemetry",
+        &["config.traces_endpoint", "config.logs_endpoint"],
+    ),
 ];
 
 const OF_HTTP: &str = "'protocols' is 'http' or 'https'";
@@ -50,6 +57,9 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         (EntityKind::Routes, "") if message.starts_with("the route matches nothing") => {
             Some(vec![of_entity("", unmatched(written)?)])
         }
+        (EntityKind::Routes, _) if message.starts_with(ERROR_PREFIX) => {
+            Some(vec![Violation { hint: None, ..of_entity("", message.clone()) }])
+        }
         (EntityKind::Routes, "snis") if message.starts_with("needs protocols") => {
             let words =
                 "'snis' can only be set when 'protocols' is 'grpcs', 'https', 'tls' or 'tls_passthrough'";
@@ -67,10 +77,13 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
     }
 }
 
+/// Kong's rules across the fields of plugins, by the plugin's name.
+static OF_PLUGINS: LazyLock<JsonMap> =
+    LazyLock::new(|| serde_json::from_str(include_str!("entity_checks.json")).unwrap_or_default());
+
 /// Those of a plugin, as `/schemas/plugins/NAME` shows them.
 pub(crate) fn of_plugin(name: &str) -> Json {
-    let checks = AT_LEAST_ONE.iter().filter(|(_, plugin, _)| *plugin == name);
-    checks.map(|(_, _, fields)| json!({ "at_least_one_of": fields })).collect()
+    OF_PLUGINS.get(name).cloned().unwrap_or_else(|| json!([]))
 }
 
 fn at_least_one(written: &WrittenEntity<'_>, message: &str) -> Option<String> {
@@ -120,7 +133,9 @@ fn unmatched(written: &WrittenEntity<'_>) -> Option<String> {
 }
 
 fn is_of_other_protocols(message: &str) -> bool {
-    message.starts_with("has no meaning for a stream route") || message.starts_with("needs protocols tcp")
+    ["has no meaning for a stream route", "has no meaning for a gRPC route", "needs protocols tcp"]
+        .iter()
+        .any(|beginning| message.starts_with(beginning))
 }
 
 fn family(written: &WrittenEntity<'_>) -> &'static str {
@@ -139,4 +154,17 @@ fn sets(written: &WrittenEntity<'_>) -> String {
         [&["http", "https"], &["tcp", "tls", "udp"], &["tls_passthrough"], &["grpc", "grpcs"]];
     let used = SETS.iter().filter(|set| set.iter().any(|protocol| has(written, protocol)));
     used.map(|set| format!("({})", listed(set))).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_plugin_is_what_is_refused() {
+        for (_, plugin, fields) in AT_LEAST_ONE.iter().filter(|(_, plugin, _)| !plugin.is_empty()) {
+            let shown = of_plugin(plugin);
+            assert!(shown.as_array().unwrap().contains(&json!({ "at_least_one_of": fields })), "{plugin}");
+        }
+    }
 }

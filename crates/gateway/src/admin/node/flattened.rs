@@ -13,6 +13,9 @@ use weir_model::{EntityKinds, PluginSchema};
 /// More errors are only counted, because a file with so many has one cause.
 const MAX_LISTED_ERRORS: usize = 100;
 
+/// The field that may contain a certificate instead of a reference to one.
+const CLIENT_CERTIFICATE: &str = "client_certificate";
+
 /// Kong's response to an invalid configuration. `root` is what was sent; entities are named from it.
 pub(super) fn invalid(
     problems: &[ConfigError],
@@ -95,7 +98,7 @@ impl<'r> Flattened<'r> {
         // An entity is identified by its address in memory, because two may be equal.
         let mut indices: HashMap<*const Value, usize> = HashMap::new();
         for error in errors {
-            let Some(place) = place_of(&error.path, root, kinds) else {
+            let Some(place) = place_of(&error, root, kinds) else {
                 found.rest.push(outside(&error));
                 continue;
             };
@@ -122,8 +125,9 @@ fn outside(error: &FieldError) -> Violation {
     }
 }
 
-/// The innermost entity on a path such as `services[0].routes[1].paths[0]`.
-fn place_of<'r>(path: &str, root: &'r Value, kinds: &EntityKinds) -> Option<Place<'r>> {
+/// The innermost entity on an error's path, such as `services[0].routes[1].paths[0]`.
+fn place_of<'r>(error: &FieldError, root: &'r Value, kinds: &EntityKinds) -> Option<Place<'r>> {
+    let path = error.path.as_str();
     let (mut at, mut rest, mut found) = (root, path, None::<Place<'r>>);
     while let Some((name, after)) = rest.split_once('[') {
         let Some((kind, (index, after))) = kinds.find(name).zip(after.split_once(']')) else {
@@ -141,16 +145,20 @@ fn place_of<'r>(path: &str, root: &'r Value, kinds: &EntityKinds) -> Option<Plac
         (at, rest) = (entity, after.trim_start_matches('.'));
     }
     let found = found?;
+    // That a service must not have one is the service's error.
+    if rest == CLIENT_CERTIFICATE && error.message.starts_with("needs protocol") {
+        return Some(found);
+    }
     Some(client_certificate(&found, rest).unwrap_or(found))
 }
 
-/// The certificate that an entity holds in the place of a reference to it.
+/// The certificate that an entity contains instead of a reference to it.
 fn client_certificate<'r>(of: &Place<'r>, below: &str) -> Option<Place<'r>> {
-    const FIELD: &str = "client_certificate";
-    let below = below.strip_prefix(FIELD)?;
-    let entity =
-        of.entity.get(FIELD).filter(|it| it.is_object() && (below.is_empty() || below.starts_with('.')))?;
-    Some(Place { kind: EntityKind::Certificates, entity, path: format!("{}.{FIELD}", of.path), parent: None })
+    let below = below.strip_prefix(CLIENT_CERTIFICATE).filter(|it| it.is_empty() || it.starts_with('.'))?;
+    let entity = of.entity.get(CLIENT_CERTIFICATE)?;
+    let is_certificate = !below.is_empty() || entity.get("cert").is_some();
+    let path = format!("{}.{CLIENT_CERTIFICATE}", of.path);
+    is_certificate.then_some(Place { kind: EntityKind::Certificates, entity, path, parent: None })
 }
 
 /// The id of an entity, if it has a valid one.
@@ -207,7 +215,7 @@ impl InvalidEntity<'_> {
         };
         let mut shown = Value::Object(JsonMap::new());
         for (name, value) in members.iter().filter(|(name, _)| own(name)) {
-            let is_entity = name == "client_certificate" && value.is_object();
+            let is_entity = name == CLIENT_CERTIFICATE && value.is_object();
             match id(value).filter(|_| is_entity) {
                 Some(id) => shown[name] = json!({ "id": id }),
                 None if is_entity => {}

@@ -99,11 +99,15 @@ fn known_to_tools(control: &Control) -> Value {
 /// Kong knows two ways to keep a configuration: tools write entities to a node that has a database, whichever it is,
 /// and whole files to one that has none.
 fn database(control: &Control) -> &'static str {
-    if control.registry().is_stored() { "postgres" } else { "off" }
+    let registry = control.registry();
+    if registry.is_stored() && !registry.is_translated() { "postgres" } else { "off" }
 }
 
 /// The database that really holds the configuration.
 fn kept_in(control: &Control) -> String {
+    if control.registry().is_translated() {
+        return "etcd".to_owned();
+    }
     let is_stored = control.registry().is_stored();
     let otherwise = if is_stored { Database::Sqlite } else { Database::Off };
     control.settings().database.unwrap_or(otherwise).to_string()

@@ -91,7 +91,7 @@ fn everything_wrong_with_an_object_is_said_at_its_field() {
       wolf-rbac: {}
     upstream:
       type: robin
-      tls: {}
+      certs: []
       nodes: {\"a:1\": 1}
 services:
   - id: s
@@ -111,7 +111,7 @@ ssls: {}
         "6:16: routes[0].plugins.limit-count.count: ",
         "8:7: routes[0].plugins.wolf-rbac: no such plugin; available: ",
         "10:13: routes[0].upstream.type: ",
-        "11:7: routes[0].upstream.tls: is not available here",
+        "11:7: routes[0].upstream.certs: is not available here",
         "18:12: upstreams[0].nodes: node \"a:x\": expected host:port",
         "21:25: consumers[0].plugins.key-auth.key: required",
         "21:48: consumers[0].plugins.key-auth._meta: unknown field `disabled`",

@@ -26,6 +26,14 @@ pub(super) struct BasicAuth {
     password: String,
 }
 
+/// A consumer's credential for hmac-auth.
+#[derive(Clone, Record)]
+pub(super) struct HmacAuth {
+    key_id: String,
+    #[field(secret)]
+    secret_key: String,
+}
+
 /// A consumer's credential for jwt-auth.
 #[derive(Clone, Record)]
 pub(super) struct JwtAuth {
@@ -87,7 +95,7 @@ pub(super) fn translate_credential(into: &mut Entities<'_>, value: &mut Json) ->
 
 /// Takes the credentials out of a consumer's plugins.
 fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Result<(), Invalid> {
-    for name in ["key-auth", "basic-auth", "jwt-auth"] {
+    for name in ["key-auth", "basic-auth", "hmac-auth", "jwt-auth"] {
         set.get(name).map_or(Ok(()), references::none_in)?;
     }
     if let Some(written) = set.remove("key-auth") {
@@ -99,6 +107,11 @@ fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Re
         let BasicAuth { username, password } = plugins::read("basic-auth", &written)?;
         let entity = json!({ "username": username, "password": password, "consumer": consumer });
         into.add_of_plugin("basicauth_credentials", "basic-auth", entity)?;
+    }
+    if let Some(written) = set.remove("hmac-auth") {
+        let HmacAuth { key_id, secret_key } = plugins::read("hmac-auth", &written)?;
+        let entity = json!({ "username": key_id, "secret": secret_key, "consumer": consumer });
+        into.add_of_plugin("hmacauth_credentials", "hmac-auth", entity)?;
     }
     if let Some(written) = set.remove("jwt-auth") {
         let credential: JwtAuth = plugins::read("jwt-auth", &written)?;

@@ -2,7 +2,7 @@
 //! APISIX's does.)
 use super::super::object::{Key, id_text};
 use super::schema::{
-    Consumer, Credential, PluginSet, Route, Service, Ssl, StreamRoute, Upstream, is_unavailable,
+    Consumer, Credential, PluginSet, Route, Secrets, Service, Ssl, StreamRoute, Upstream, is_unavailable,
 };
 use super::{Kind, Objects, plugins, upstream};
 use weir_model::node::{Node, Value};
@@ -34,6 +34,7 @@ pub(crate) fn mistakes(
         Kind::Consumers => fields::<Consumer>(&node),
         Kind::Credentials => fields::<Credential>(&node),
         Kind::Ssls => fields::<Ssl>(&node),
+        Kind::Secrets => fields::<Secrets>(&node),
         Kind::StreamRoutes => fields::<StreamRoute>(&node),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
         Kind::PluginMetadata | Kind::Configs => Vec::new(),

@@ -7,6 +7,7 @@ mod plugins;
 mod references;
 mod route;
 mod schema;
+mod secret;
 mod ssl;
 mod stream;
 mod upstream;
@@ -49,6 +50,7 @@ pub(crate) fn translate(
         Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
+        Kind::Secrets => secret::translate(&mut into, &mut value)?,
         Kind::StreamRoutes => stream::translate(&mut into, &mut value, objects)?,
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {
@@ -67,17 +69,23 @@ pub(crate) fn translate(
 }
 
 /// What of an object is kept and has no effect here.
-pub(crate) fn without_effect(kind: Kind, value: &Json) -> Vec<String> {
-    match kind {
+pub(crate) fn without_effect(key: &Key, value: &Json) -> Vec<String> {
+    match key.kind {
         Kind::Upstreams => upstream::without_effect(value),
         Kind::Routes | Kind::Services | Kind::StreamRoutes => upstream::without_effect(&value["upstream"]),
+        Kind::PluginMetadata if !plugins::is_served(&key.id) => {
+            vec![format!("plugin_metadata: there is no plugin `{}` here, so that this has no effect", key.id)]
+        }
         _ => Vec::new(),
     }
 }
 
 /// What is configured for all uses of a plugin is only kept; the objects that use the plugin depend on it.
 fn metadata(key: &Key, plugins: &[PluginSchema]) -> Result<(), Invalid> {
-    if plugins::is_known(&key.id, plugins) { Ok(()) } else { Err(Invalid("invalid plugin name".to_owned())) }
+    match plugins::may_have_metadata(&key.id, plugins) {
+        true => Ok(()),
+        false => Err(Invalid("invalid plugin name".to_owned())),
+    }
 }
 
 /// Reads an object, and fills its defaults in.

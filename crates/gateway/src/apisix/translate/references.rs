@@ -1,11 +1,11 @@
-//! References to secrets, `$env://NAME`, as the vault `env` has them.
-use super::{Invalid, Json};
+//! References to secrets: `$env://NAME`, as the vault `env` has them, and `$secret://vault/ID/PATH/KEY`.
+use super::{Invalid, Json, secret};
 use weir_model::schema::{FieldSchema, Kind, RecordSchema};
 
 /// A value with references of Weir's in the place of APISIX's.
 pub(super) fn translated(value: &Json) -> Result<Json, Invalid> {
     Ok(match value {
-        Json::String(text) => match of_environment(text) {
+        Json::String(text) => match of_environment(text).or_else(|| of_manager(text)) {
             Some(reference) => reference.into(),
             None if is_reference(text) => return Err(unavailable(text)),
             None => value.clone(),
@@ -50,6 +50,7 @@ fn resolved_in(value: &Json, kind: &Kind, field: &FieldSchema) -> Result<(), Inv
 fn literal(value: &Json) -> Result<(), Invalid> {
     match value {
         Json::String(text) if text.starts_with("{vault://env/") => Err(unavailable("$env://")),
+        Json::String(text) if text.starts_with("{vault://apisix-") => Err(unavailable("$secret://")),
         Json::Array(elements) => elements.iter().try_for_each(literal),
         Json::Object(members) => members.values().try_for_each(literal),
         _ => Ok(()),
@@ -64,8 +65,13 @@ fn unavailable(text: &str) -> Invalid {
     let scheme = text.split("://").next().unwrap_or_default();
     Invalid::configuration(format!(
         "a reference to a secret, {scheme}://…, is not available here; write the secret, or $env://NAME with a name in \
-         capitals in a field of a plugin that holds secrets, or in a certificate"
+         capitals, or $secret://vault/ID/PATH/KEY, in a field of a plugin that holds secrets, or in a certificate"
     ))
+}
+
+/// The reference to a vault of the secret managers.
+fn of_manager(text: &str) -> Option<String> {
+    secret::reference(text.strip_prefix("$secret://")?)
 }
 
 /// `{vault://env/my-name}` for `$env://MY_NAME`, with the member of a secret that is an object behind another `/`.

@@ -130,8 +130,11 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
 
 fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
     let CombinedRoute { route, destination, .. } = written;
-    let methods = route.methods.as_deref().filter(|methods| !methods.is_empty());
     let is_grpc = destination.is_some_and(|to| to.is_grpc);
+    // Requests of gRPC are POST.
+    let matches_all =
+        |methods: &[String]| methods.is_empty() || is_grpc && methods.iter().any(|method| method == "POST");
+    let methods = route.methods.as_deref().filter(|methods| !matches_all(methods));
     json!({
         "protocols": if is_grpc { ["grpc", "grpcs"] } else { ["http", "https"] },
         "hosts": (!hosts.is_empty()).then_some(hosts),

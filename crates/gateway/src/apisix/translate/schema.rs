@@ -109,8 +109,31 @@ pub(super) struct Upstream {
     /// Which variable, header or cookie that is.
     pub key: Option<String>,
     pub checks: Option<Checks>,
+    pub tls: Option<UpstreamTls>,
     pub create_time: Option<i64>,
     pub update_time: Option<i64>,
+}
+
+/// TLS towards an upstream.
+#[derive(Clone, Record)]
+#[record(check = one_certificate)]
+pub(super) struct UpstreamTls {
+    /// The ssl object with the certificate that is presented.
+    pub client_cert_id: Option<Json>,
+    /// The certificate that is presented, and its key.
+    pub client_cert: Option<String>,
+    #[field(secret)]
+    pub client_key: Option<Secret>,
+    /// Whether the upstream's certificate is verified.
+    #[field(default = false)]
+    pub verify: bool,
+}
+
+fn one_certificate(tls: &UpstreamTls) -> Vec<FieldError> {
+    let is_pair = tls.client_cert.is_some() == tls.client_key.is_some();
+    let is_one = tls.client_cert_id.is_none() || tls.client_cert.is_none();
+    let message = "write either client_cert_id, or client_cert and client_key";
+    (!is_pair || !is_one).then(|| FieldError::new("", message)).into_iter().collect()
 }
 
 fn host_to_write(upstream: &Upstream) -> Vec<FieldError> {
@@ -199,6 +222,20 @@ pub(super) struct StreamRoute {
     pub update_time: Option<i64>,
 }
 
+/// Where secrets are kept: a HashiCorp Vault.
+#[derive(Clone, Record)]
+pub(super) struct Secrets {
+    pub id: Option<Json>,
+    pub uri: String,
+    /// The path of the secrets engine.
+    pub prefix: String,
+    #[field(secret)]
+    pub token: Secret,
+    pub namespace: Option<String>,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
 /// Who calls.
 #[derive(Clone, Record)]
 pub(super) struct Consumer {
@@ -233,7 +270,7 @@ pub(super) struct Ssl {
     #[field(len_min = 0)]
     pub desc: Option<String>,
     pub labels: Option<BTreeMap<String, String>>,
-    #[field(default = "server", one_of = ["server"])]
+    #[field(default = "server", one_of = ["server", "client"])]
     pub r#type: String,
     pub cert: String,
     #[field(secret)]

@@ -4,10 +4,13 @@ use super::{Entities, Invalid, Json, fill, references};
 use serde_json::json;
 use weir_model::entity::EntityKind;
 
+/// The part of an object that is the certificate.
+pub(super) const CERTIFICATE: &str = "certificate";
+
 pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
     let ssl: Ssl = fill(value)?;
     let entity = references::translated(&json!({ "cert": ssl.cert, "key": value["key"] }))?;
-    let certificate = into.add(EntityKind::Certificates, "certificate", entity)?;
+    let certificate = into.add(EntityKind::Certificates, CERTIFICATE, entity)?;
     for name in ssl.snis.iter().flatten().chain(&ssl.sni) {
         let entity = json!({ "name": name, "certificate": { "id": certificate } });
         into.add(EntityKind::Snis, &format!("snis/{name}"), entity)?;

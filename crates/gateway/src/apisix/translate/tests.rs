@@ -21,7 +21,7 @@ fn bundled() -> Vec<PluginSchema> {
 
 fn key(text: &str) -> Key {
     let (kind, id) = text.split_once('/').unwrap();
-    Key::new(Kind::from_name(kind).unwrap(), id).unwrap()
+    Key::below(Kind::from_name(kind).unwrap(), id).unwrap()
 }
 
 fn translated(case: &Json) -> Result<Translated, Invalid> {

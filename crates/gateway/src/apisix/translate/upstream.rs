@@ -1,12 +1,14 @@
 //! Upstreams and services: where requests go.
-use super::schema::{Node, Service, Timeout, Upstream, read};
-use super::{Entities, Invalid, Json, Key, Kind, Objects, checks, fill, named, plugins};
+use super::schema::{Node, Service, Timeout, Upstream, UpstreamTls, read};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, checks, fill, named, plugins, references, ssl};
 use serde_json::json;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
 
 /// The part of an object that is the service requests go to.
 const SERVICE: &str = "service";
+/// The part of an object that is the certificate which its upstream gets.
+const CLIENT_CERTIFICATE: &str = "client_certificate";
 /// The discovery that finds nodes by name: that is what resolving a target's name does.
 const DNS: &str = "dns";
 
@@ -68,6 +70,9 @@ pub(super) fn own(
     if upstream.pass_host == "rewrite" {
         entity["host_header"] = upstream.upstream_host.clone().into();
     }
+    if let Some(tls) = upstream.tls.as_ref().filter(|_| is_tls(upstream)) {
+        entity["client_certificate"] = client_certificate(into, tls)?;
+    }
     let id = into.add(EntityKind::Upstreams, "upstream", entity)?;
     for Node { host, port, weight, .. } in &nodes {
         let port = port.unwrap_or_else(|| default_port(upstream));
@@ -75,8 +80,8 @@ pub(super) fn own(
         let entity = json!({ "target": target, "weight": weight, "upstream": id });
         into.add(EntityKind::Targets, &format!("targets/{target}"), entity)?;
     }
-    let name = name(into.key);
-    service(into, upstream, (name.as_str(), nodes.len()), timeout)
+    let owner = into.key;
+    service(into, upstream, (owner, nodes.len()), timeout)
 }
 
 /// The balancing algorithm. If a request lacks what is hashed, the client's address is hashed, as in APISIX.
@@ -140,7 +145,7 @@ pub(super) fn shared(
     let (key, value) = named(objects, Kind::Upstreams, id)?;
     let upstream: Upstream = read(value)?;
     let targets = nodes(&upstream)?.len();
-    service(into, &upstream, (name(&key).as_str(), targets), timeout)
+    service(into, &upstream, (&key, targets), timeout)
 }
 
 /// A service of a stream route's own, which speaks TCP unless the upstream says otherwise.
@@ -152,17 +157,18 @@ pub(super) fn streamed(
     let is_http = !matches!(upstream.scheme.as_str(), "tcp" | "tls" | "udp");
     let scheme = if is_http { "tcp".to_owned() } else { upstream.scheme.clone() };
     let targets = nodes(upstream)?.len();
-    service(into, &Upstream { scheme, ..upstream.clone() }, (name(key).as_str(), targets), None)
+    service(into, &Upstream { scheme, ..upstream.clone() }, (key, targets), None)
 }
 
+/// A service that leads to the upstream of an object.
 fn service(
     into: &mut Entities<'_>,
     upstream: &Upstream,
-    (host, targets): (&str, usize),
+    (owner, targets): (&Key, usize),
     timeout: Option<&Timeout>,
 ) -> Result<Destination, Invalid> {
     let mut entity = json!({
-        "host": host,
+        "host": name(owner),
         "protocol": upstream.scheme,
         "port": default_port(upstream),
         "retries": upstream.retries.map_or(targets.saturating_sub(1), usize::from),
@@ -173,8 +179,32 @@ fn service(
         entity["write_timeout"] = milliseconds(timeout.send).into();
         entity["read_timeout"] = milliseconds(timeout.read).into();
     }
+    if upstream.tls.as_ref().is_some_and(|tls| tls.verify) && is_tls(upstream) {
+        if upstream.scheme == "grpcs" {
+            let message = "`tls.verify` is not available here for grpcs; set proxy_ssl_verify";
+            return Err(Invalid::configuration(message));
+        }
+        entity["tls_verify"] = true.into();
+    }
     into.add(EntityKind::Services, SERVICE, entity)?;
     Ok(Destination::of(into.key, upstream))
+}
+
+/// The certificate that is presented to the object's own upstream.
+fn client_certificate(into: &mut Entities<'_>, tls: &UpstreamTls) -> Result<Json, Invalid> {
+    let id = match (&tls.client_cert_id, &tls.client_cert, &tls.client_key) {
+        (Some(id), ..) => named(into.objects, Kind::Ssls, id)?.0.uuid(ssl::CERTIFICATE),
+        (None, Some(cert), Some(key)) => {
+            let entity = references::translated(&json!({ "cert": cert, "key": key.expose() }))?;
+            into.add(EntityKind::Certificates, CLIENT_CERTIFICATE, entity)?
+        }
+        _ => return Ok(Json::Null),
+    };
+    Ok(json!({ "id": id }))
+}
+
+fn is_tls(upstream: &Upstream) -> bool {
+    matches!(upstream.scheme.as_str(), "https" | "grpcs" | "tls")
 }
 
 /// The name of the upstream of an object: one that no other has.
@@ -183,7 +213,7 @@ fn name(key: &Key) -> String {
 }
 
 fn default_port(upstream: &Upstream) -> u16 {
-    if matches!(upstream.scheme.as_str(), "https" | "grpcs" | "tls") { 443 } else { 80 }
+    if is_tls(upstream) { 443 } else { 80 }
 }
 
 /// The nodes, from either way to write them, or from DNS. Other discoveries find none here.

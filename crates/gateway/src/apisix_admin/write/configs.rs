@@ -23,7 +23,10 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|kind| kind.is_listed())
 }
 
-/// The object that holds the digest and the versions.
+/// The field with a number that clients write with each object, and read back. It has no effect.
+pub(crate) const MODIFIED_INDEX: &str = "modifiedIndex";
+
+/// The object that holds the digest, the versions and the numbers.
 pub(crate) fn state_key() -> Key {
     Key { kind: Kind::Configs, owner: None, id: "state".to_owned() }
 }
@@ -51,19 +54,24 @@ pub(super) fn decide(
     if state["digest"] == configs.digest.as_str() {
         return Ok(Vec::new());
     }
-    let (mut wanted, mut versions) = (Wanted(BTreeMap::new()), json!({}));
+    let (mut wanted, mut versions, mut indices) = (Wanted(BTreeMap::new()), json!({}), json!({}));
     for kind in kinds() {
         let (version, is_later) = version(&state["versions"], kind, &configs.body)?;
         versions[version_field(kind)] = version.into();
         if is_later {
-            wanted.0.extend(listed(kind, &configs.body)?);
+            let (objects, of_kind) = listed(kind, &configs.body)?;
+            wanted.0.extend(objects.0);
+            indices[kind.name()] = of_kind;
         } else {
+            indices[kind.name()] = state[MODIFIED_INDEX][kind.name()].clone();
             let kinds = [Some(kind), (kind == Kind::Consumers).then_some(Kind::Credentials)];
             let kept = kinds.into_iter().flatten().flat_map(|kind| all(entities, kind));
             wanted.0.extend(kept.map(|(key, object)| (key, (0, object.value.clone()))));
         }
     }
-    let state = json!({ "digest": configs.digest, "last_modified": context.now, "versions": versions });
+    let state = json!({
+        "digest": configs.digest, "last_modified": context.now, "versions": versions, MODIFIED_INDEX: indices,
+    });
     replace(entities, &wanted, &state, context)
 }
 
@@ -83,9 +91,19 @@ fn version(versions: &Json, kind: Kind, body: &Json) -> Result<(u64, bool), Inva
     }
 }
 
-/// The objects of a kind in the body.
-fn listed(kind: Kind, body: &Json) -> Result<BTreeMap<Key, (usize, Json)>, Invalid> {
-    let mut found = BTreeMap::new();
+/// Removes the number from an object of the body, and returns it; null if there is none.
+pub(crate) fn take_modified_index(value: &mut Json) -> Result<Json, Invalid> {
+    match value.as_object_mut().and_then(|members| members.remove(MODIFIED_INDEX)) {
+        Some(index) if !index.is_i64() && !index.is_u64() => {
+            Err(Invalid::configuration(format!("{MODIFIED_INDEX}: expected an integer, got {index}")))
+        }
+        index => Ok(index.unwrap_or_default()),
+    }
+}
+
+/// The objects of a kind in the body, and their numbers by their ids.
+fn listed(kind: Kind, body: &Json) -> Result<(Wanted, Json), Invalid> {
+    let (mut found, mut indices) = (BTreeMap::new(), json!({}));
     let list: &[Json] = match &body[kind.name()] {
         Json::Null => &[],
         Json::Array(list) => list,
@@ -96,14 +114,19 @@ fn listed(kind: Kind, body: &Json) -> Result<BTreeMap<Key, (usize, Json)>, Inval
         let wrong =
             |Invalid(why): Invalid| Invalid(format!("invalid {} at index {index}, err: {why}", kind.name()));
         let id = id_text(&value["id"]).or_else(|| id_text(&value[kind.id_field()]));
-        let key = id.ok_or_else(|| Invalid(format!("missing {} id", kind.singular())));
-        let key = key.and_then(|id| Key::below(kind, &id)).map_err(wrong)?;
+        let id = id.ok_or_else(|| wrong(Invalid(format!("missing {} id", kind.singular()))))?;
+        let key = Key::below(kind, &id).map_err(wrong)?;
+        let mut value = value.clone();
+        let modified_index = take_modified_index(&mut value).map_err(wrong)?;
+        if !modified_index.is_null() {
+            indices[&id] = modified_index;
+        }
         let duplicate = Invalid(format!("found duplicate id {} in {}", key.id, kind.name()));
-        if found.insert(key, (index, value.clone())).is_some() {
+        if found.insert(key, (index, value)).is_some() {
             return Err(duplicate);
         }
     }
-    Ok(found)
+    Ok((Wanted(found), indices))
 }
 
 /// The changes from what there is to what is wanted.

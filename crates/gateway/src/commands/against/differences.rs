@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn item(path: &str, value: &str) -> Item {
-        Item { path: path.to_owned(), value: Some(value.to_owned()), at: None }
+        Item { path: path.to_owned(), value: Some(value.to_owned()), entity: None, at: None }
     }
 
     #[test]

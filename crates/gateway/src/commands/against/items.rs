@@ -33,6 +33,8 @@ pub(super) struct Item {
     pub(super) path: String,
     /// Its value as text, where it is a scalar or a list of texts.
     pub(super) value: Option<String>,
+    /// The entity that it is of, where that has a name.
+    pub(super) entity: Option<String>,
     /// Where it stands; none for settings of the environment.
     pub(super) at: Option<Position>,
 }
@@ -41,26 +43,27 @@ pub(super) struct Item {
 pub(super) fn of(root: &Node<'_>) -> Vec<Item> {
     let mut items = Vec::new();
     for entry in root.entries().iter().filter(|entry| is_collection(entry)) {
-        collection(entry, &mut items);
+        collection(entry, None, &mut items);
     }
     items
 }
 
 /// A setting, by its name in kong.conf.
 pub(super) fn of_setting(name: &str, value: &str) -> Item {
-    Item { path: format!("settings.{name}"), value: Some(value.to_owned()), at: None }
+    Item { path: format!("settings.{name}"), value: Some(value.to_owned()), entity: None, at: None }
 }
 
 fn is_collection(entry: &Entry<'_>) -> bool {
     COLLECTIONS.contains(&&*entry.key) && matches!(entry.node.value, Value::List(_) | Value::Map(_))
 }
 
-fn collection(entry: &Entry<'_>, items: &mut Vec<Item>) {
+fn collection(entry: &Entry<'_>, of: Option<&str>, items: &mut Vec<Item>) {
     match &entry.node.value {
         // APISIX's plugins are members of an object, by their names.
         Value::Map(plugins) => plugins.iter().for_each(|plugin| {
-            push(format!("{}.{}", entry.key, plugin.key), &plugin.node, items);
-            fields(&format!("{}.{}", entry.key, plugin.key), &plugin.node, items);
+            let path = format!("{}.{}", entry.key, plugin.key);
+            push(path.clone(), &plugin.node, of, items);
+            fields(&path, &plugin.node, of, items);
         }),
         _ => entry.node.elements().iter().for_each(|node| entity(&entry.key, node, items)),
     }
@@ -69,25 +72,36 @@ fn collection(entry: &Entry<'_>, items: &mut Vec<Item>) {
 fn entity(kind: &str, node: &Node<'_>, items: &mut Vec<Item>) {
     let name = if kind == "plugins" { node.get("name").and_then(Node::as_str) } else { None };
     let path = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}.{name}"));
-    push(path.clone(), node, items);
-    fields(&path, node, items);
+    let label = label(kind, node);
+    push(path.clone(), node, label.as_deref(), items);
+    fields(&path, node, label.as_deref(), items);
 }
 
-fn fields(path: &str, node: &Node<'_>, items: &mut Vec<Item>) {
+/// The kind and the name of an entity, else its id.
+fn label(kind: &str, node: &Node<'_>) -> Option<String> {
+    let kind = kind.strip_suffix('s').unwrap_or(kind);
+    // Two plugins of one name differ by their ids.
+    let names: &[&str] =
+        if kind == "plugin" { &["instance_name", "id"] } else { &["name", "username", "id"] };
+    let name = names.iter().find_map(|name| node.get(name).and_then(Node::as_str))?;
+    Some(format!("{kind} {name}"))
+}
+
+fn fields(path: &str, node: &Node<'_>, of: Option<&str>, items: &mut Vec<Item>) {
     for entry in node.entries() {
         if is_collection(entry) {
-            collection(entry, items);
+            collection(entry, of, items);
             continue;
         }
         let path = format!("{path}.{}", entry.key);
         match &entry.node.value {
-            Value::Map(members) if !members.is_empty() => fields(&path, &entry.node, items),
-            _ => push(path, &entry.node, items),
+            Value::Map(members) if !members.is_empty() => fields(&path, &entry.node, of, items),
+            _ => push(path, &entry.node, of, items),
         }
     }
 }
 
-fn push(path: String, node: &Node<'_>, items: &mut Vec<Item>) {
+fn push(path: String, node: &Node<'_>, of: Option<&str>, items: &mut Vec<Item>) {
     let value = match node.to_json() {
         serde_json::Value::String(text) => Some(text),
         json @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_)) => Some(json.to_string()),
@@ -97,7 +111,7 @@ fn push(path: String, node: &Node<'_>, items: &mut Vec<Item>) {
         }
         _ => None,
     };
-    items.push(Item { path, value, at: Some(node.at) });
+    items.push(Item { path, value, entity: of.map(str::to_owned), at: Some(node.at) });
 }
 
 #[cfg(test)]

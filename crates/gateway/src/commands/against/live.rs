@@ -9,7 +9,7 @@ use weir_plugin::HttpClient;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The lists of the Admin API, and the members of a file that they become.
-const LISTS: [(&str, &str); 17] = [
+const LISTS: [(&str, &str); 18] = [
     ("services", "services"),
     ("routes", "routes"),
     ("consumers", "consumers"),
@@ -27,6 +27,7 @@ const LISTS: [(&str, &str); 17] = [
     ("hmacauth_credentials", "hmac-auths"),
     ("jwt_secrets", "jwts"),
     ("acls", "acls"),
+    ("oauth2_credentials", "oauth2"),
 ];
 
 /// The configuration behind an Admin API, as the text of a declarative file in JSON.

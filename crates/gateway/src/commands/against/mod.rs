@@ -56,6 +56,7 @@ impl<'c> Report<'c> {
         for item in items::of(&root) {
             let place = item.at.filter(|_| origin.has_places());
             let place = place.map(|at| format!("{origin}:{}:{}", at.line, at.column));
+            let place = place.or_else(|| item.entity.clone());
             report.judge(catalogue, &item, place);
         }
         report

@@ -83,6 +83,10 @@ impl Gateway {
         if uri.query().is_some() {
             return Err(wrong());
         }
+        let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+        if let Some((_, port)) = port.filter(|(_, port)| !port.is_empty() && port.parse::<u16>().is_err()) {
+            return Err(format!("{flag}: {url}: the port {port} is out of range: write one up to 65535"));
+        }
         let path = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { scheme: scheme.to_owned(), authority: authority.to_string(), path })
     }

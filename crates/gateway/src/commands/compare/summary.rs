@@ -94,8 +94,22 @@ impl Summary {
 }
 
 /// Names of arguments whose values are secret.
-const SECRET_ARGUMENTS: [&str; 9] =
-    ["key", "apikey", "api_key", "token", "access_token", "jwt", "password", "secret", "signature"];
+const SECRET_ARGUMENTS: [&str; 14] = [
+    "key",
+    "apikey",
+    "api_key",
+    "token",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "jwt",
+    "code",
+    "password",
+    "secret",
+    "client_secret",
+    "signature",
+    "sig",
+];
 
 fn line(request: &Request) -> String {
     let (path, query) = request

@@ -76,7 +76,7 @@ impl Place {
     }
 
     async fn open(&self) -> Arc<dyn Store> {
-        open(&self.settings, all_plugins()).await.unwrap().expect("a database is set")
+        open_database(&self.settings, all_plugins()).await.unwrap().expect("a database is set")
     }
 }
 

@@ -45,7 +45,7 @@ async fn schemas_of_one_database_have_nothing_to_do_with_each_other() {
 #[tokio::test]
 async fn tables_have_to_be_there() {
     let place = Place::in_postgres();
-    let error = open(&place.settings, all_plugins()).await.err().unwrap();
+    let error = open_database(&place.settings, all_plugins()).await.err().unwrap();
     let said = error.to_string();
     assert!(
         matches!(error, StoreError::NotMigrated(_)) && said.contains("`weir migrations bootstrap`"),
@@ -144,12 +144,12 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
         ("pg_ssl_verify", "on", "`pg_ssl_verify`"),
     ] {
         let settings = Settings { pg_ssl: key.starts_with("pg_ssl"), ..with(key, value) };
-        let error = open(&settings, Vec::new()).await.err().unwrap().to_string();
+        let error = open_database(&settings, Vec::new()).await.err().unwrap().to_string();
         assert!(error.contains(hint), "{key}: {error}");
         assert!(!error.contains("swordfish") && !error.contains("do-not-tell"), "{error}");
     }
     let unreachable = Settings { pg_port: 1, ..with("pg_user", "kong") };
-    let error = open(&unreachable, Vec::new()).await.err().unwrap();
+    let error = open_database(&unreachable, Vec::new()).await.err().unwrap();
     assert!(matches!(&error, StoreError::Unavailable(message) if message.contains("`pg_port`")), "{error}");
     assert!(!format!("{unreachable:?}").contains("do-not-tell"));
 }
@@ -189,15 +189,15 @@ async fn tls_proves_who_the_server_is() {
         lua_ssl_trusted_certificate: trusted,
         ..place.settings.clone()
     };
-    let store = open(&verified, all_plugins()).await.unwrap().unwrap();
+    let store = open_database(&verified, all_plugins()).await.unwrap().unwrap();
     commit(&*store, Revision(0), &put(&service(1, "host"))).await;
     changed(&*store).await;
     let other_name = Settings { pg_host: "localhost".to_owned(), ..verified.clone() };
     let other_authority = Settings { lua_ssl_trusted_certificate: Vec::new(), ..verified };
     for settings in [other_name, other_authority] {
-        let error = open(&settings, all_plugins()).await.err().unwrap();
+        let error = open_database(&settings, all_plugins()).await.err().unwrap();
         assert!(matches!(&error, StoreError::Unavailable(said) if said.contains("certificate")), "{error}");
     }
     let unverified = Settings { pg_ssl: true, pg_ssl_required: true, ..place.settings.clone() };
-    assert!(open(&unverified, all_plugins()).await.is_ok());
+    assert!(open_database(&unverified, all_plugins()).await.is_ok());
 }

@@ -133,7 +133,7 @@ async fn what_no_longer_reads_is_named(place: Place) {
     commit(&*store, Revision(0), &puts(&everything())).await;
     drop(store);
     let switched_off = plugins::schemas(weir_plugins::PLUGINS, &["off".to_owned()]).0;
-    let store = open(&place.settings, switched_off).await.unwrap().unwrap();
+    let store = open_database(&place.settings, switched_off).await.unwrap().unwrap();
     let error = store.load().await.unwrap_err();
     assert!(matches!(error, StoreError::Broken(_)), "{error:?}");
     let said = error.to_string();

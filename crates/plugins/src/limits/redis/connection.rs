@@ -43,8 +43,9 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         _ if error.kind() == ErrorKind::AuthenticationFailed => FIX_LOGIN,
         "NOAUTH" | "WRONGPASS" => FIX_LOGIN,
         "NOPERM" => {
-            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY, EXPIRE and PTTL on the keys ratelimit:*, \
-             response-ratelimit:* and limit-count:*"
+            ": let the user run PING, SELECT, SCRIPT LOAD, EVAL, EVALSHA, GET, INCRBY, EXPIRE and PTTL on the keys \
+             ratelimit:*, response-ratelimit:* and limit-count:*; for proxy-cache also SET, DEL, EXISTS, SCAN, ZADD, \
+             ZRANGE, ZREMRANGEBYSCORE and PEXPIRE on proxy-cache:*; for a cluster CLUSTER SLOTS and ASKING"
         }
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",

@@ -35,7 +35,7 @@ fn copy(worker: &Worker, exchange: &mut Exchange) -> Exchange {
     copy
 }
 
-/// Asks the upstream, and reads its response to the end.
+/// Asks the upstream, and reads its response as far as plugins need it.
 async fn send(worker: Rc<Worker>, mut exchange: Exchange) {
     let snapshot = exchange.snapshot.clone();
     let Some(route) = exchange.engine.route.map(|index| &snapshot.routes[index as usize]) else { return };
@@ -44,7 +44,7 @@ async fn send(worker: Rc<Worker>, mut exchange: Exchange) {
     if let Outcome::Upstream(mut response) =
         proxy::ask(&worker, &mut client, &mut exchange, (route, service)).await
     {
-        response.pass_through(&mut client, &mut exchange, None).await;
+        response.observe(&mut client, &mut exchange).await;
     }
 }
 

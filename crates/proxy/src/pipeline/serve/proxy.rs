@@ -13,7 +13,6 @@ use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
 use crate::pipeline::service_override::ServiceRef;
-use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
@@ -102,29 +101,33 @@ impl UpstreamResponse<'_> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Option<LocalResponse> {
-        let chain = &self.call.route.chain;
-        self.pass_through(client, exchange, Some(chain)).await
-    }
-
-    /// The same with the response hooks of this chain.
-    pub(super) async fn pass_through<C: Client>(
-        &mut self,
-        client: &mut C,
-        exchange: &mut Exchange,
-        chain: Option<&Chain>,
-    ) -> Option<LocalResponse> {
         let upload = self.upload.take()?;
         match self.upstream.take()? {
             AnyUpstream::Http1(mut upstream) => {
-                let passed = pass_on((&self.call, chain), client, exchange, &mut *upstream, upload).await;
+                let passed = pass_on(&self.call, client, exchange, &mut *upstream, upload).await;
                 if let Some(end) = passed.reusable {
                     self.call.worker.upstreams.http1.put(upstream, end);
                 }
                 passed.instead
             }
             AnyUpstream::Http2(mut upstream) => {
-                let passing = pass_on((&self.call, chain), client, exchange, &mut *upstream, upload);
+                let passing = pass_on(&self.call, client, exchange, &mut *upstream, upload);
                 Box::pin(passing).await.instead
+            }
+        }
+    }
+
+    /// Reads the response for its observers alone, as far as they need it.
+    pub(super) async fn observe<C: Client>(&mut self, client: &mut C, exchange: &mut Exchange) {
+        let Some((upstream, upload)) = self.upstream.take().zip(self.upload.take()) else { return };
+        match upstream {
+            AnyUpstream::Http1(mut upstream) => {
+                if let Some(end) = observe(&self.call, client, exchange, &mut *upstream, upload).await {
+                    self.call.worker.upstreams.http1.put(upstream, end);
+                }
+            }
+            AnyUpstream::Http2(mut upstream) => {
+                observe(&self.call, client, exchange, &mut *upstream, upload).await;
             }
         }
     }
@@ -157,9 +160,34 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCa
     client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
 }
 
+/// Reads a response for its observers. Returns when the connection was done with it, if it can carry another.
+async fn observe<C: Client, U: Upstream>(
+    call: &UpstreamCall<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    upstream: &mut U,
+    upload: Upload,
+) -> Option<Instant> {
+    arrived(client, exchange, call);
+    let reusable = exchange.response.keep_alive && exchange.response.framing != Framing::UntilClose;
+    respond::remove_hop_by_hop(exchange);
+    if engine::replacement(exchange, UpstreamOutcome::Answered).is_none() {
+        engine::upstream_answers(exchange);
+    }
+    let mut relay = relay(call, client, exchange, upstream, upload);
+    let observed = poll_fn(|cx| relay.poll_observed(cx)).await;
+    let (is_whole, is_sent) = (relay.upstream.body_is_done(), relay.upload.whole);
+    exchange.engine.response_passed(observed.is_ok() && is_whole);
+    if let Err(broken) = observed {
+        blame(call, exchange, &broken);
+        return None;
+    }
+    (reusable && is_whole && is_sent).then(Instant::now)
+}
+
 /// Passes the response on: hooks, head, body.
 async fn pass_on<C: Client, U: Upstream>(
-    (call, chain): (&UpstreamCall<'_>, Option<&Chain>),
+    call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     upstream: &mut U,
@@ -178,9 +206,7 @@ async fn pass_on<C: Client, U: Upstream>(
         return Passed { reusable: is_done.then(Instant::now), instead: Some(instead) };
     }
     engine::upstream_answers(exchange);
-    if let Some(chain) = chain {
-        chain.response(exchange);
-    }
+    call.route.chain.response(exchange);
     let changes = response_body::changes(exchange, client.is_head());
     let mut relay = relay(call, client, exchange, upstream, upload);
     let changed = match changes {

@@ -1,7 +1,7 @@
 //! Kong's router, the crate `atc-router`, and this one agree: on what matches, how much of the path, what groups capture,
 //! which route is first, and which expressions are refused. `WEIR_EXPRESSION_PAIRS=1000000` compares as many pairs of an
 //! expression and a request.
-use super::super::queries;
+use super::super::queries::Arguments;
 use super::generator;
 use crate::hosts::Name;
 use crate::pattern::Captures;
@@ -64,7 +64,7 @@ fn context<'s>(schema: &'s Schema, request: &Request) -> Context<'s> {
         request.headers[header].iter().for_each(|value| add(&format!("http.headers.{field}"), value));
     }
     for argument in ["q", "Q"] {
-        queries::visit(&request.query, argument, &mut |value| {
+        Arguments::read(&request.query).visit(argument, &mut |value| {
             add(&format!("http.queries.{argument}"), std::str::from_utf8(value).unwrap());
             false
         });

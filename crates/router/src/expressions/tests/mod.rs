@@ -4,6 +4,8 @@ mod generator;
 
 use super::{Connection, Expression, ExpressionError, Layer};
 use crate::pattern::Patterns;
+use crate::tests::route;
+use weir_model::entity::Route;
 
 fn compile(text: &str, layer: Layer) -> Result<Expression, ExpressionError> {
     Expression::compile(text, layer, &mut Patterns::default())
@@ -56,6 +58,71 @@ fn an_error_says_what_is_wrong_and_where() {
     for (text, reason, line, column) in cases {
         let found = refused(text);
         assert!(found.0.starts_with(reason) && (found.1, found.2) == (line, column), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn an_error_says_how_to_fix_it() {
+    let cases = [
+        ("http.pth == \"/a\"", "Unknown LHS field: `http.pth`; did you mean `http.path`?"),
+        ("htp.path == \"/a\"", "Unknown LHS field: `htp.path`; did you mean `http.path`?"),
+        (
+            "http.header.x_a == \"1\"",
+            "Unknown LHS field: `http.header.x_a`; did you mean `http.headers.x_a`?",
+        ),
+        ("net.src.prt == 1", "Unknown LHS field: `net.src.prt`; did you mean `net.src.port`?"),
+        ("a == 1", "Unknown LHS field: `a`"),
+        (
+            "http.path == 5",
+            "Type mismatch between the LHS and RHS values of predicate: `http.path` is a text; write \"5\"",
+        ),
+        (
+            "net.src.port == \"5\"",
+            "Type mismatch between the LHS and RHS values of predicate: `net.src.port` is a number; write one without quotes",
+        ),
+        (
+            "net.src.ip == \"10.0.0.1\"",
+            "Type mismatch between the LHS and RHS values of predicate: `net.src.ip` is an address; write one without quotes",
+        ),
+        (
+            "net.src.ip == 10.0.0.0/8",
+            "Type mismatch between the LHS and RHS values of predicate: `net.src.ip` is an address; write `in` for a network",
+        ),
+    ];
+    for (text, reason) in cases {
+        assert_eq!(refused(text).0, reason, "{text}");
+    }
+}
+
+#[test]
+fn what_is_probably_a_mistake_is_warned_of() {
+    let warnings = |text: &str| {
+        let route = Route { expression: Some(text.to_owned()), ..route(1) };
+        super::warnings(&route)
+            .iter()
+            .map(|warning| (warning.reason.clone(), warning.column))
+            .collect::<Vec<_>>()
+    };
+    let capitals = |field, outcome, lower| {
+        format!(
+            "`lower({field})` {outcome}, because the text beside it has capital letters; write \"{lower}\""
+        )
+    };
+    assert_eq!(warnings("lower(http.path) == \"/A\""), [(capitals("http.path", "never matches", "/a"), 1)]);
+    assert_eq!(
+        warnings("http.path == \"/\" && !(any(lower(http.headers.a)) != \"B\")"),
+        [(capitals("http.headers.a", "matches always", "b"), 23)]
+    );
+    let single =
+        "`any(http.host)` has no effect, because the field has one value; leave `any()` out".to_owned();
+    assert_eq!(warnings("any(http.host) == \"a\""), [(single, 1)]);
+    for good in [
+        "lower(http.path) == \"/a\"",
+        "lower(http.path) ~ \"[A-Z]\"",
+        "any(http.queries.q) == \"A\"",
+        "http.path == \"/A\"",
+    ] {
+        assert!(warnings(good).is_empty(), "{good}");
     }
 }
 

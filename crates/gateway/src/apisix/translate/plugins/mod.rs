@@ -1,5 +1,6 @@
 //! Plugins of APISIX as plugins of ours: for some, fields have other names; the others are the same.
 mod adapted;
+mod default_list;
 mod known;
 mod list;
 
@@ -118,9 +119,14 @@ fn metadata<'o>(objects: &'o dyn Objects, name: &str) -> Option<&'o Json> {
     objects.value(&Key::new(Kind::PluginMetadata, name).ok()?)
 }
 
-/// Whether there is a plugin of this name.
-pub(super) fn is_known(name: &str, schemas: &[PluginSchema]) -> bool {
-    find(name).is_some_and(|row| row.plugin(schemas).is_some())
+/// Whether metadata of a plugin of this name may be written. APISIX accepts it of every plugin that is enabled there.
+pub(super) fn may_have_metadata(name: &str, schemas: &[PluginSchema]) -> bool {
+    default_list::contains(name) || find(name).is_some_and(|row| row.plugin(schemas).is_some())
+}
+
+/// Whether a plugin here serves this one of APISIX.
+pub(super) fn is_served(name: &str) -> bool {
+    find(name).is_some()
 }
 
 fn names() -> impl Iterator<Item = &'static str> {

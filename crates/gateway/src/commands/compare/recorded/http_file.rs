@@ -1,6 +1,7 @@
 //! Requests as text: a request line, headers, an empty line and a body; `###` lies between requests with a body, as in the
 //! HTTP files of editors. A list of paths is such a file too.
 use super::{Recorded, Request};
+use weir_model::check::meant_method;
 
 /// Reads the requests of a text.
 pub(super) fn parse(text: &str) -> Result<Recorded, String> {
@@ -13,6 +14,13 @@ pub(super) fn parse(text: &str) -> Result<Recorded, String> {
         }
         let mut request = request_line(line)
             .ok_or_else(|| format!("line {}: {line:?} is no request: write it as GET /path", number + 1))?;
+        if let Some(meant) = meant_method(&request.method) {
+            let method = &request.method;
+            return Err(format!(
+                "line {}: `{method}` is no method of HTTP; did you mean `{meant}`?",
+                number + 1
+            ));
+        }
         while let Some((name, value)) = lines.peek().and_then(|(_, line)| header(line)) {
             request.add(name, value);
             lines.next();
@@ -73,5 +81,8 @@ mod tests {
     fn an_error_names_the_line() {
         let error = parse("GET /a\n\n###\nnot a request at all\n").expect_err("no request");
         assert!(error.starts_with("line 4: \"not a request at all\""), "{error}");
+        let error = parse("GET /a\nGTE /x\n").expect_err("no method");
+        assert_eq!(error, "line 2: `GTE` is no method of HTTP; did you mean `GET`?");
+        assert!(parse("PURGE /a\nREFRESH /b\n").is_ok());
     }
 }

@@ -1,0 +1,263 @@
+//! What an etcd holds, as entities: APISIX's objects, and what derives from those that can be translated.
+use super::encryption::decrypt;
+use super::message::{Event, KeyValue};
+use crate::apisix::object::{Invalid, Key, Kind, Objects, object_entity, stored};
+use crate::apisix::translate::{named_by, translate};
+use crate::depth::{MAX_DEPTH, is_deeper};
+use crate::settings::Keyring;
+use crate::store::UnusableObject;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::Json;
+use weir_model::{Change, Entities, PluginSchema, Uuid};
+
+/// The value of the keys that stand for empty lists.
+const EMPTY_LIST: &[u8] = b"init_dir";
+
+/// Keys below the prefix that hold no objects: what nodes report, and the list of plugins of APISIX.
+const OTHERS: [&str; 2] = ["data_plane/", "plugins"];
+
+/// Whether an entity can be compiled among others; otherwise why not.
+pub(crate) type Check = Box<dyn Fn(&Entity, &Entities) -> Result<(), String> + Send>;
+
+/// The objects and their entities, as of a revision.
+pub(super) struct Content {
+    entities: Entities,
+    /// The entities that derive from each object.
+    derived: HashMap<Key, Vec<(EntityKind, Uuid)>>,
+    /// The objects that are not active, by their keys below the prefix, and why.
+    unusable: BTreeMap<String, String>,
+    /// The keys in etcd begin with this.
+    prefix: String,
+    keyring: Keyring,
+    plugins: Vec<PluginSchema>,
+    check: Check,
+}
+
+/// The objects that others may refer to.
+struct Usable<'c>(&'c Content);
+
+impl Objects for Usable<'_> {
+    fn value(&self, key: &Key) -> Option<&Json> {
+        let Usable(content) = self;
+        let is_usable = !content.unusable.contains_key(&key.to_string());
+        stored(&content.entities, key).filter(|_| is_usable).map(|object| &object.value)
+    }
+}
+
+impl Content {
+    pub(super) fn new(prefix: &str, keyring: Keyring, plugins: Vec<PluginSchema>, check: Check) -> Content {
+        let (entities, derived, unusable) = Default::default();
+        Content { entities, derived, unusable, prefix: prefix.to_owned(), keyring, plugins, check }
+    }
+
+    /// Replaces everything.
+    pub(super) fn replace(&mut self, pairs: Vec<KeyValue>) {
+        (self.entities, self.derived, self.unusable) = Default::default();
+        let put = |kv| Event { kind: 0, kv: Some(kv) };
+        self.apply(pairs.into_iter().map(put).collect());
+    }
+
+    pub(super) fn entities(&self) -> &Entities {
+        &self.entities
+    }
+
+    pub(super) fn unusable(&self) -> Vec<UnusableObject> {
+        let each =
+            |(key, reason): (&String, &String)| UnusableObject { key: key.clone(), reason: reason.clone() };
+        self.unusable.iter().map(each).collect()
+    }
+
+    /// A rule for all requests that cannot be used: without it, requests might pass that it refuses.
+    pub(super) fn unusable_rule(&self) -> Option<String> {
+        let of_all = |(key, _): &(&String, &String)| key.starts_with(Kind::GlobalRules.name());
+        let (key, why) = self.unusable.iter().find(of_all)?;
+        Some(format!(
+            "{}{key} cannot be used: {why}: change or delete it, because requests would pass without it",
+            self.prefix
+        ))
+    }
+
+    /// Applies what has changed in etcd; returns the changes of entities.
+    pub(super) fn apply(&mut self, events: Vec<Event>) -> Vec<Change> {
+        let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
+        for event in events {
+            if let Some((key, change)) = self.object(event) {
+                self.entities.restore(change.clone());
+                changes.push(change);
+                touched.insert(key);
+            }
+        }
+        let mut affected: Vec<_> = self.with_dependents(touched).into_iter().collect();
+        // In this order what is referred to is settled before what refers to it.
+        affected.sort_by_key(|key| Kind::ALL.iter().position(|kind| *kind == key.kind));
+        for key in affected {
+            self.translate(key, &mut changes);
+        }
+        changes
+    }
+
+    /// The object that an event is about, and its change.
+    fn object(&mut self, event: Event) -> Option<(Key, Change)> {
+        let KeyValue { key, create_revision, mod_revision, value } = event.kv?;
+        let name = std::str::from_utf8(&key).ok()?.strip_prefix(&self.prefix)?.to_owned();
+        if value == EMPTY_LIST || OTHERS.iter().any(|other| name.starts_with(other)) {
+            return None;
+        }
+        let known = self.unusable.remove(&name);
+        let is_deleted = event.kind == Event::DELETE;
+        let key = match key_of(&name) {
+            Ok(key) => key,
+            Err(_) if is_deleted => return None,
+            Err(invalid) => {
+                self.set_aside(name, invalid, known);
+                return None;
+            }
+        };
+        let deleted = Change::delete(EntityKind::ApisixObjects, key.object_uuid());
+        if is_deleted {
+            return Some((key, deleted));
+        }
+        match self.read(&key, &value, [create_revision, mod_revision]) {
+            Ok(entity) => Some((key, Change::put(entity))),
+            Err(invalid) => {
+                self.set_aside(name, invalid, known);
+                Some((key, deleted))
+            }
+        }
+    }
+
+    fn read(&self, key: &Key, value: &[u8], indices: [i64; 2]) -> Result<Entity, Invalid> {
+        // The parser's message may quote a secret.
+        let mut value: Json =
+            serde_json::from_slice(value).map_err(|_| Invalid("it is not JSON".to_owned()))?;
+        if !value.is_object() || is_deeper(&value, MAX_DEPTH - 1) {
+            return Err(Invalid("it is no object, or nested too deep".to_owned()));
+        }
+        decrypt(key.kind, &mut value, &self.keyring);
+        value[key.kind.id_field()] = key.id.clone().into();
+        object_entity(key, &value, indices.map(|index| index.max(1)))
+    }
+
+    /// An object is not active. The log says so once for each reason.
+    fn set_aside(&mut self, name: String, Invalid(why): Invalid, known: Option<String>) {
+        if known.as_ref() != Some(&why) {
+            tracing::warn!("etcd: {}{name} is not active: {why}", self.prefix);
+        }
+        self.unusable.insert(name, why);
+    }
+
+    /// These objects, and those that refer to them.
+    fn with_dependents(&self, mut keys: BTreeSet<Key>) -> BTreeSet<Key> {
+        loop {
+            let refers = |(key, value): &(Key, &Json)| {
+                !keys.contains(key)
+                    && (named_by(value).any(|named| keys.contains(&named))
+                        || owner(key).is_some_and(|owner| keys.contains(&owner))
+                        || certificates(value).chain(metadata(value)).any(|named| keys.contains(&named)))
+            };
+            let found: Vec<_> = self.objects().filter(refers).map(|(key, _)| key).collect();
+            if found.is_empty() {
+                return keys;
+            }
+            keys.extend(found);
+        }
+    }
+
+    fn objects(&self) -> impl Iterator<Item = (Key, &Json)> {
+        self.entities.after(EntityKind::ApisixObjects, None).filter_map(|entity| match entity {
+            Entity::ApisixObjects(object) => Some((Key::of(object)?, &object.value)),
+            _ => None,
+        })
+    }
+
+    /// Replaces what derives from an object.
+    fn translate(&mut self, key: Key, changes: &mut Vec<Change>) {
+        let name = key.to_string();
+        let before = self.derived.remove(&key).unwrap_or_default();
+        if stored(&self.entities, &key).is_none() {
+            return self.forget(&before, &[], changes);
+        }
+        let known = self.unusable.remove(&name);
+        let old: Vec<_> =
+            before.iter().filter_map(|(kind, id)| self.entities.get(*kind, *id).cloned()).collect();
+        match self.derive(&key) {
+            Ok(entities) => {
+                let after: Vec<_> = entities.iter().map(|entity| (entity.kind(), entity.id())).collect();
+                let new = entities.into_iter().filter(|entity| !old.contains(entity));
+                changes.extend(new.map(Change::put));
+                self.forget(&before, &after, changes);
+                self.derived.insert(key, after);
+            }
+            Err(invalid) => {
+                self.forget(&before, &[], changes);
+                self.set_aside(name, invalid, known);
+            }
+        }
+    }
+
+    /// Removes what derived from an object and does no more.
+    fn forget(
+        &mut self,
+        before: &[(EntityKind, Uuid)],
+        after: &[(EntityKind, Uuid)],
+        changes: &mut Vec<Change>,
+    ) {
+        for (kind, id) in before.iter().rev().filter(|one| !after.contains(one)) {
+            let change = Change::delete(*kind, *id);
+            self.entities.restore(change.clone());
+            changes.push(change);
+        }
+    }
+
+    /// What derives from an object, put among the entities if all of it can be compiled.
+    fn derive(&mut self, key: &Key) -> Result<Vec<Entity>, Invalid> {
+        if let Some(owner) = owner(key)
+            && Usable(self).value(&owner).is_none()
+        {
+            return Err(Invalid(format!("there is no {owner}, or it is not active")));
+        }
+        let value = stored(&self.entities, key).map_or(Json::Null, |object| object.value.clone());
+        let entities = translate(key, &value, &Usable(self), &self.plugins)?.entities;
+        for entity in &entities {
+            self.entities.restore(Change::put(entity.clone()));
+        }
+        let failed = entities.iter().find_map(|entity| (self.check)(entity, &self.entities).err());
+        match failed {
+            None => Ok(entities),
+            Some(why) => {
+                let gone = entities.iter().map(|entity| Change::delete(entity.kind(), entity.id()));
+                gone.for_each(|change| self.entities.restore(change));
+                Err(Invalid(why))
+            }
+        }
+    }
+}
+
+/// The object that a key below the prefix names.
+fn key_of(name: &str) -> Result<Key, Invalid> {
+    let known = name.split_once('/').and_then(|(kind, id)| Some((Kind::from_name(kind)?, id)));
+    let (kind, id) = known.ok_or_else(|| Invalid("there are no objects of this kind here".to_owned()))?;
+    Key::below(kind, id)
+}
+
+/// The consumer whose credential an object is.
+fn owner(key: &Key) -> Option<Key> {
+    let owner = key.owner.as_ref()?;
+    Key::new(Kind::Consumers, owner.clone()).ok()
+}
+
+/// The keys of the certificates that an upstream presents.
+fn certificates(value: &Json) -> impl Iterator<Item = Key> + '_ {
+    let upstreams = [value, &value["upstream"]].into_iter();
+    upstreams.filter_map(|upstream| Key::new(Kind::Ssls, upstream["tls"]["client_cert_id"].as_str()?).ok())
+}
+
+/// The keys of the metadata of an object's plugins.
+fn metadata(value: &Json) -> impl Iterator<Item = Key> + '_ {
+    let plugins = value.get("plugins").and_then(Json::as_object);
+    plugins
+        .into_iter()
+        .flat_map(|plugins| plugins.keys())
+        .filter_map(|name| Key::new(Kind::PluginMetadata, name).ok())
+}
