@@ -28,19 +28,30 @@ pub enum State {
 
 /// A data plane as `/clustering/data-planes` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the fields are those of Kong's API")]
 pub struct Member {
+    /// Its id.
     pub id: Uuid,
+    /// The name of its host.
     pub hostname: String,
+    /// The address that it connects from.
     pub ip: String,
+    /// Its version of Kong.
     pub version: String,
+    /// The hash of what it serves.
     pub config_hash: String,
+    /// Whether it gets configurations, in Kong's words.
     pub sync_status: &'static str,
+    /// When it was last heard of, in seconds since 1970.
     pub last_seen: u64,
+    /// When its state changed last, in seconds since 1970.
     pub updated_at: u64,
+    /// For how many seconds it is known.
     pub ttl: u64,
+    /// Its labels.
     pub labels: Option<BTreeMap<String, String>>,
+    /// Its certificate.
     pub cert_details: Option<CertDetails>,
+    /// What it can be called for by Kong's second protocol.
     pub rpc_capabilities: Vec<String>,
     /// Whether it serves the newest configuration.
     pub state: State,

@@ -190,7 +190,7 @@ impl Session {
     }
 
     fn applied<A>(&mut self, plane: &DataPlane<A>, staged: Staged, cache_error: Option<String>) -> Message {
-        tracing::info!(revision = staged.to.sequence, "the control plane's configuration is active");
+        tracing::debug!(revision = staged.to.sequence, "the control plane's configuration is active");
         plane.status.applied();
         self.follower.applied(staged, cache_error)
     }
