@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// Read secrets that configurations refer to.
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Hybrid mode's certificate.
+    /// Generate the certificate that the nodes of a fleet share.
     #[command(subcommand)]
     Hybrid(HybridCommand),
     /// Print the manual of all settings.
@@ -106,12 +106,12 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HybridCommand {
-    /// Generate a certificate for the nodes of hybrid mode.
+    /// Generate a certificate and its key, by default in `cluster.crt` and `cluster.key`.
     #[command(name = "gen_cert")]
     GenCert {
         /// The files of the certificate and of its key.
         files: Vec<PathBuf>,
-        /// For how many days it is valid.
+        /// For how many days it is valid; 1095 by default.
         #[arg(short, long)]
         days: Option<u32>,
     },

@@ -6,11 +6,13 @@
 //! `weir quit` stops it. A configuration goes `settings` → `configuration` (a declarative file, Kong's or APISIX's) or
 //! `store` (SQLite, PostgreSQL) → `registry`, the entities and the one way to change them → `data_plane`, which compiles
 //! them and publishes the snapshot to the workers. The Admin APIs (`admin`, `apisix_admin`) and the `status` API are
-//! served by `listener`; they see the running node through `control`.
+//! served by `listener`; they see the running node through `control`. `cluster` is the node's part in a fleet: a control
+//! plane sends what is in its registry, and the registry of a data plane gets what that sends.
 mod admin;
 mod apisix;
 mod apisix_admin;
 mod cli;
+mod cluster;
 mod commands;
 mod configuration;
 mod control;

@@ -19,6 +19,8 @@ pub(crate) enum StartError {
     Proxy(weir_proxy::StartError),
     /// A certificate that the settings name cannot be used.
     Tls(weir_net::tls::TlsError),
+    /// The node cannot take its part in the fleet.
+    Cluster(weir_cluster::tls::TlsError),
     /// A listener's address cannot be listened on.
     Bind { name: &'static str, address: Address, error: io::Error },
     /// The system rejects the value of a setting.
@@ -49,6 +51,7 @@ impl fmt::Display for StartError {
                 write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(address, error))
             }
             StartError::Tls(error) => error.fmt(f),
+            StartError::Cluster(error) => error.fmt(f),
             StartError::Setting { name, value, error } => {
                 write!(f, "{name}: {value}: {error}: give it another value")
             }

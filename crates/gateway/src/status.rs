@@ -1,4 +1,5 @@
 //! The status API, for monitoring.
+use crate::cluster::Cluster;
 use crate::control::Control;
 use crate::dns_status;
 use crate::listener::{json_response, message};
@@ -63,6 +64,9 @@ fn status_body(control: &Control) -> Value {
     if let Some(ApplyError { revision, reason }) = registry.apply_error() {
         body["revision"]["failed"] = revision.0.into();
         body["revision"]["error"] = reason.into();
+    }
+    if let Cluster::DataPlane(link) = control.cluster() {
+        body["control_plane"] = json!(link.now());
     }
     match registry.is_stored() {
         true => body["database"] = json!({ "reachable": registry.is_reachable() }),

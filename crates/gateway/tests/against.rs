@@ -64,22 +64,24 @@ fn what_is_missing_fails_the_check() {
 
 #[test]
 fn settings_of_the_environment_are_judged() {
-    let variables = [("KONG_ROLE", "data_plane"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
+    let variables = [("KONG_LUA_PACKAGE_PATH", "/x"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
     assert!(!output.status.success());
     assert!(text.contains("      1  same\n"), "{text}");
-    assert!(text.contains("\nKONG_ROLE: not yet: settings.role: ignored with a warning"), "{text}");
+    assert!(
+        text.contains("\nKONG_LUA_PACKAGE_PATH: not yet: settings.lua_package_path: ignored with a warning"),
+        "{text}"
+    );
 }
 
 #[test]
 fn settings_of_kong_conf_have_their_lines() {
-    let file =
-        "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nrole = data_plane\n";
+    let file = "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nlua_package_path = /x\n";
     let (output, text) = check("kong.conf", file, "kong", &[]);
     assert!(!output.status.success());
     for line in [
         "      1  same",
-        "kong.conf:5: not yet: settings.role: ignored",
+        "kong.conf:5: not yet: settings.lua_package_path: ignored",
         "without effect: kong.conf:3: settings.nginx_http_gzip ",
         "without effect: kong.conf:4: settings.no_setting has no meaning here",
     ] {

@@ -13,7 +13,7 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     let gateway = Gateway::builder(EMPTY)
         .env("KONG_DATABASE", "off")
         .env("KONG_PG_BACKLOG", "16384")
-        .env("KONG_ROLE", "data_plane")
+        .env("KONG_CLUSTER_CJSON", "on")
         .env("KONG_STREAM_LISTEN", "127.0.0.1:0 reuseport backlog=64")
         .env("KONG_PROXY_STREAM_ACCESS_LOG", "logs/streams.log basic")
         .env("KONG_NGINX_SPROXY_PROXY_PROTOCOL", "on")
@@ -29,7 +29,8 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     for variable in ["KONG_PG_BACKLOG", "KONG_NGINX_PROXY_GZIP"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
-    for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_NGINX_SPROXY_PROXY_PROTOCOL is ignored: write"]
+    for reason in
+        ["KONG_CLUSTER_CJSON is ignored: it is about", "KONG_NGINX_SPROXY_PROXY_PROTOCOL is ignored: write"]
     {
         assert!(log.contains(reason), "{log}");
     }

@@ -61,6 +61,50 @@ macro_rules! collections {
                 }
             }
 
+            /// The entity with this id, in a document whose entities stand in the order of their ids.
+            pub fn find(&self, kind: EntityKind, id: Uuid) -> Option<Entity> {
+                match kind {
+                    $(EntityKind::$kind => {
+                        let place = self.$collection.binary_search_by_key(&id, |entity| entity.id).ok()?;
+                        Some(Entity::$kind(self.$collection[place].clone()))
+                    })*
+                    EntityKind::Custom(kind) => {
+                        let list = self.custom.list(kind);
+                        let place = list.binary_search_by_key(&id, CustomRecord::id).ok()?;
+                        Some(Entity::Custom(list[place].clone()))
+                    }
+                }
+            }
+
+            /// Puts the entities of each kind in the order of their ids.
+            pub fn sort(&mut self) {
+                $(self.$collection.sort_by_key(|entity| entity.id);)*
+                self.custom.sort();
+            }
+
+            /// Whether the entities of each kind stand in the order of their ids.
+            pub fn is_sorted(&self) -> bool {
+                $(self.$collection.is_sorted_by_key(|entity| entity.id) &&)*
+                self.custom.iter().all(|(_, list)| list.is_sorted_by_key(CustomRecord::id))
+            }
+
+            /// Every entity, those that others name before these.
+            pub fn entities(&self) -> impl Iterator<Item = Entity> + '_ {
+                std::iter::empty()
+                    $(.chain(self.$collection.iter().cloned().map(Entity::$kind)))*
+                    .chain(self.custom.entities().cloned().map(Entity::Custom))
+            }
+
+            /// How many entities there are.
+            pub fn len(&self) -> usize {
+                $(self.$collection.len() +)* self.custom.iter().map(|(_, list)| list.len()).sum::<usize>()
+            }
+
+            /// Whether there is no entity.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
             /// The entity at this place of its collection.
             pub(crate) fn at(&self, (kind, index): (EntityKind, usize)) -> Option<Entity> {
                 match kind {
@@ -78,6 +122,16 @@ macro_rules! collections {
                     EntityKind::Custom(kind) => {
                         let found = self.custom.list(kind).iter().find(|entity| entity.id() == id);
                         found.cloned().map(Entity::Custom)
+                    }
+                }
+            }
+
+            /// The entities of a kind, in their order.
+            pub fn of_kind(&self, kind: EntityKind) -> Box<dyn ExactSizeIterator<Item = Entity> + '_> {
+                match kind {
+                    $(EntityKind::$kind => Box::new(self.$collection.iter().cloned().map(Entity::$kind)),)*
+                    EntityKind::Custom(kind) => {
+                        Box::new(self.custom.list(kind).iter().cloned().map(Entity::Custom))
                     }
                 }
             }

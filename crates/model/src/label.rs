@@ -32,7 +32,7 @@ pub(crate) fn of_entity(entity: &Entity, document: &Document) -> String {
 }
 
 /// The label of the innermost entity on a path of a file, such as `services[0].plugins[1].config`.
-pub(crate) fn on_path(root: &Node<'_>, path: &str, kinds: &EntityKinds) -> Option<String> {
+pub fn on_path(root: &Node<'_>, path: &str, kinds: &EntityKinds) -> Option<String> {
     let (mut at, mut rest, mut found) = (root, path, Vec::new());
     while let Some((collection, after)) = rest.split_once('[') {
         let Some((kind, (index, after))) = kinds.find(collection).zip(after.split_once(']')) else {

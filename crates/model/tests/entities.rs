@@ -184,6 +184,29 @@ proptest! {
     }
 
     #[test]
+    fn a_document_finds_and_lists_its_entities(steps in steps()) {
+        let entities = after(&steps);
+        let document = entities.document();
+        for (kind, number) in KINDS.into_iter().flat_map(|kind| (0..4).map(move |number| (kind, number))) {
+            let found = document.find(kind, id(number));
+            prop_assert_eq!(found.as_ref(), entities.get(kind, id(number)));
+        }
+        let listed: Vec<_> = document.entities().collect();
+        prop_assert_eq!(document.len(), listed.len());
+        for (place, entity) in listed.iter().enumerate() {
+            let is_before = |to: weir_model::entity::Reference| {
+                listed[..place].iter().any(|other| (other.kind(), other.id()) == (to.kind, to.id))
+            };
+            prop_assert!(entity.references().into_iter().all(is_before), "{:?} comes too early", entity);
+        }
+        let mut shuffled = Document::default();
+        listed.into_iter().rev().for_each(|entity| shuffled.push(entity));
+        shuffled.sort();
+        prop_assert!(shuffled.is_sorted());
+        prop_assert_eq!(shuffled, document);
+    }
+
+    #[test]
     fn what_is_undone_in_reverse_order_never_was(first in steps(), then in steps()) {
         let mut entities = after(&first);
         let before = Naive(entities.iter().cloned().collect());

@@ -21,6 +21,7 @@ pub mod driver;
 pub mod duration;
 pub mod event_loop;
 pub mod flame;
+pub mod fleet;
 pub mod floor;
 pub mod front;
 pub mod gate;

@@ -3,7 +3,7 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, floor, front, gate, list, load, power, report, run, upstream, waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, run, upstream, waterfall,
 };
 use weirlab::session;
 
@@ -35,6 +35,8 @@ enum Command {
     Report(report::Args),
     /// Generate load on a URL.
     Load(load::Args),
+    /// Measure a control plane with many simulated data planes.
+    Fleet(fleet::Args),
     /// Serve as an upstream that costs next to nothing.
     Upstream(upstream::Args),
     /// Relay to an upstream as barely as is correct.
@@ -70,6 +72,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
         Command::Load(args) => load::run(args),
+        Command::Fleet(args) => fleet::run(args),
         Command::Upstream(args) => upstream::run(args),
         Command::Floor(args) => floor::run(args),
         Command::Front(args) => front::run(args),

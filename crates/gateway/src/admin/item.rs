@@ -4,6 +4,7 @@ use super::collection::EntityPath;
 use super::conditions::Conditions;
 use super::edit::Edit;
 use super::members;
+use super::node::Wait;
 use super::representation::Representation;
 use super::request::ApiRequest;
 use super::response::{ApiError, Verb, text_response};
@@ -42,7 +43,7 @@ pub(super) async fn write(
     entity_path: EntityPath,
     call: ApiRequest,
 ) -> Result<Response, ApiError> {
-    let (kind, waits) = (entity_path.kind(), call.waits());
+    let (kind, waits, wait) = (entity_path.kind(), call.waits(), Wait::asked_for(&call)?);
     let control = call.control.clone();
     let edit = Edit {
         entity_path,
@@ -63,6 +64,11 @@ pub(super) async fn write(
     let applied = if waits { registry.wait_active(written.revision).await } else { Ok(()) };
     if let Err(error) = applied {
         return Ok(revised(ApiError::ApplyError(error).into_response(), &written));
+    }
+    if let Some(wait) = wait
+        && let Some(accepted) = wait.end(written.revision).await
+    {
+        return Ok(revised(accepted, &written));
     }
     let warnings = warning::of(written.entities(), &registry.entities(), control.plugins());
     let answer = match (entity_path, verb) {

@@ -83,6 +83,8 @@ pub(crate) enum ApiError {
     Tags,
     /// The configuration is a file.
     ReadOnly(Verb, EntityKind),
+    /// Only control planes have this.
+    NoControlPlane,
     /// The store cannot be reached now.
     Unavailable(String),
     /// The change was saved but could not be applied.
@@ -203,6 +205,9 @@ impl fmt::Display for ApiError {
             ApiError::Offset(offset) => write!(f, "'{offset}' is not a valid offset: take it from the page before"),
             ApiError::Size(message) | ApiError::UniqueValue(_, message) => f.write_str(message),
             ApiError::Tags => f.write_str("invalid option (tags: invalid filter syntax)"),
+            ApiError::NoControlPlane => f.write_str(
+                "this endpoint is only available when Kong is configured to run as Control Plane for the cluster",
+            ),
             ApiError::ApplyError(error) => error.fmt(f),
             ApiError::ReadOnly(verb, kind) => {
                 write!(f, "cannot {} '{}' entities when not using a database", verb.as_str(), kind.as_str())

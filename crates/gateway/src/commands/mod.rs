@@ -8,6 +8,7 @@ mod database;
 mod demo;
 mod echo;
 mod explain;
+mod hybrid;
 mod migrations;
 mod running_node;
 mod start;
@@ -54,9 +55,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Admin(AdminCommand::Token) => print(&settings::new_token()),
         Command::Migrations(command) => migrations::migrate(&command, &context),
         Command::Config(command) => database::configure(command, &context),
-        Command::Hybrid(HybridCommand::GenCert { .. }) => {
-            Err("hybrid gen_cert: hybrid mode is not supported, so no certificate is needed".to_owned())
-        }
+        Command::Hybrid(HybridCommand::GenCert { files, days }) => hybrid::gen_cert(&files, days),
         Command::Vault(VaultCommand::Get { reference, settings }) => {
             let reference = reference.ok_or(vault::NO_REFERENCE)?;
             let loaded = context.load(settings)?;

@@ -16,7 +16,7 @@ use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 impl Control {
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
-        self.scrape(exposition)
+        self.scrape(exposition) + &self.cluster.metrics(&self.settings)
     }
 
     /// Renders metrics from the counters and the state of the node.

@@ -4,6 +4,8 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
+use crate::cluster::Cluster;
+use crate::cluster::cached::{self, Cached};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -11,8 +13,8 @@ use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
 use crate::plugins::Definitions;
-use crate::registry::Registry;
-use crate::settings::Settings;
+use crate::registry::{INITIAL, Registry};
+use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
 use crate::store::{self, Loaded, Store};
 use serde_json::{Map, Value as Json};
@@ -22,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
+use weir_cluster::data_plane::Stored;
 use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
@@ -32,8 +35,8 @@ use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::{
-    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Totals,
-    Traffic,
+    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Snapshot,
+    Totals, Traffic,
 };
 use weir_upstream::health::{self, TargetStatus};
 
@@ -56,6 +59,9 @@ pub(crate) struct Control {
     shown_settings: Map<String, Json>,
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
+    cluster: Cluster,
+    /// What a data plane has on disk, until its connection takes it over.
+    stored: Mutex<Stored>,
     started: SystemTime,
 }
 
@@ -72,6 +78,7 @@ pub(crate) struct Published {
 
 /// The configuration that a node starts with.
 enum InitialConfiguration {
+    Cached(Box<Cached>),
     Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
@@ -86,12 +93,20 @@ impl Control {
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings, source.definitions)?;
         let source = Arc::new(source);
-        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source).await? {
+        let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
+        let options = options(&settings, own);
+        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached).await? {
+            InitialConfiguration::Cached(cached) => {
+                let Cached { document, hash, snapshot } = *cached;
+                let plane = serve(options, &settings, compiler, snapshot, &document)?;
+                (plane.clone(), Registry::declared(plane, document, hash), Vec::new(), BTreeSet::new())
+            }
             InitialConfiguration::Declared(read) => {
                 let read = *read;
-                let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
-                    read.compile_errors(&source.origin, errors)
+                let snapshot = compiler.compile(&read.document).map_err(|errors| {
+                    StartError::Configuration(read.compile_errors(&source.origin, &errors))
                 })?;
+                let plane = serve(options, &settings, compiler, snapshot, &read.document)?;
                 let listed = read.new_ignored_fields(&BTreeSet::new(), &source.origin);
                 let ignored_fields = read.ignored_field_names();
                 let warnings = read.warnings.into_iter().chain(listed).collect();
@@ -99,10 +114,11 @@ impl Control {
             }
             InitialConfiguration::Stored(store, Loaded { revision, entities }) => {
                 let entities = Entities::from_iter(entities);
-                let plane =
-                    serve(options(&settings, own), &settings, compiler, &entities.document(), |errors| {
-                        errors.iter().map(ToString::to_string).collect()
-                    })?;
+                let document = served(&settings, &entities);
+                let snapshot = compiler.compile(&document).map_err(|errors| {
+                    StartError::Configuration(errors.iter().map(ToString::to_string).collect())
+                })?;
+                let plane = serve(options, &settings, compiler, snapshot, &document)?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins)
                     .map_err(StartError::System)?;
                 (plane, registry, Vec::new(), BTreeSet::new())
@@ -112,6 +128,7 @@ impl Control {
         let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
+        let cluster = Cluster::of(&settings);
         let control = Control {
             plane,
             registry,
@@ -122,6 +139,8 @@ impl Control {
             node_id,
             shown_settings,
             admin_counts: Arc::default(),
+            cluster,
+            stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
         Ok((control, warnings))
@@ -191,6 +210,9 @@ impl Control {
 
     fn is_not_reloadable(&self) -> Option<&'static str> {
         match self.source.origin {
+            _ if self.settings.role == Role::DataPlane => {
+                Some("the control plane sends the configuration: there is nothing to reload")
+            }
             Origin::File(_) => None,
             Origin::Nowhere if self.registry.is_stored() => Some(
                 "the configuration is in a database, whose changes apply at once: there is nothing to reload",
@@ -249,10 +271,16 @@ impl Control {
         if self.draining.load(Ordering::SeqCst) {
             return Err("draining");
         }
-        if !self.registry.is_stored() && self.registry.configuration().hash == configuration::UNCONFIGURED {
-            return Err("no configuration available (empty configuration present)");
+        let active = self.registry.configuration();
+        if self.registry.is_stored() || active.hash != configuration::UNCONFIGURED {
+            return Ok(());
         }
-        Ok(())
+        match self.settings.role {
+            // A control plane may have sent an empty one.
+            Role::DataPlane if active.revision > INITIAL => Ok(()),
+            Role::DataPlane => Err("no configuration available (configuration hash is not initialized)"),
+            _ => Err("no configuration available (empty configuration present)"),
+        }
     }
 
     /// The addresses of the HTTP listeners, with their real ports: plain, TLS, and HTTP/3.
@@ -281,6 +309,16 @@ impl Control {
     /// Identifies this process in monitoring.
     pub(crate) fn node_id(&self) -> &str {
         &self.node_id
+    }
+
+    /// What a data plane has on disk. It is taken once.
+    pub(crate) fn take_stored(&self) -> Stored {
+        std::mem::take(&mut *self.stored.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the node knows of its fleet.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// The CPU time that all workers have used.
@@ -360,7 +398,14 @@ fn log_undelivered(background: &Background, finished: bool) {
 }
 
 /// Reads the configuration to start with.
-async fn begin(settings: &Settings, source: &Source) -> Result<InitialConfiguration, StartError> {
+async fn begin(
+    settings: &Settings,
+    source: &Source,
+    cached: Option<Cached>,
+) -> Result<InitialConfiguration, StartError> {
+    if let Some(cached) = cached {
+        return Ok(InitialConfiguration::Cached(Box::new(cached)));
+    }
     // It compiles apart from the node, so that what cannot be used leaves nothing behind.
     let own = compiler(settings, source.definitions)?;
     let check =
@@ -378,19 +423,23 @@ async fn begin(settings: &Settings, source: &Source) -> Result<InitialConfigurat
     }
 }
 
+/// What the node proxies of what the store holds. A control plane proxies nothing.
+fn served(settings: &Settings, entities: &Entities) -> Document {
+    if settings.role == Role::ControlPlane { Document::default() } else { entities.document() }
+}
+
 /// Starts the data plane with a first configuration.
 fn serve(
     options: Options,
     settings: &Settings,
     compiler: Compiler,
+    snapshot: Snapshot,
     document: &Document,
-    explain: impl FnOnce(&[weir_proxy::CompileError]) -> Vec<String>,
 ) -> Result<Arc<DataPlane>, StartError> {
-    let snapshot =
-        compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
+    let serves = settings.role != Role::ControlPlane;
     let proxy = Proxy::start(options, access_logs(settings)?, snapshot, &compiler.retained)
         .map_err(StartError::Proxy)?;
     let stream_listen_check = StreamListenCheck::new(settings);
     stream_listen_check.warn_once(document);
-    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), stream_listen_check }))
+    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), stream_listen_check, serves }))
 }

@@ -26,6 +26,8 @@ pub(crate) struct DataPlane {
     /// The runtime on which a publication waits for the workers.
     pub(crate) runtime: Handle,
     pub(crate) stream_listen_check: StreamListenCheck,
+    /// Whether the node proxies. A control plane checks entities, and compiles no configuration.
+    pub(crate) serves: bool,
 }
 
 /// Warns of stream routes while `stream_listen` is off, once for as long as that stays so.
@@ -61,6 +63,9 @@ impl registry::DataPlane for DataPlane {
     }
 
     fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
+        if !self.serves {
+            return Ok(());
+        }
         let snapshot = self.compiler.compile(document)?;
         self.runtime.block_on(self.proxy.publish(snapshot));
         self.stream_listen_check.warn_once(document);

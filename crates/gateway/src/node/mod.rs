@@ -4,6 +4,7 @@
 //! status API, the command socket, and the signals.
 pub(crate) mod command_socket;
 pub(crate) mod listeners;
+mod node_id;
 mod request_debug;
 
 use crate::configuration::{Environment, Origin, Source};
@@ -12,9 +13,9 @@ use crate::control::reload::Reloader;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
-use crate::settings::{AutoOr, Database, Loaded, LogTarget, Settings};
+use crate::settings::{AutoOr, Database, Loaded, LogTarget, Role, Settings};
 use crate::start_error::StartError;
-use crate::{apisix_admin, logger, store};
+use crate::{apisix_admin, cluster, logger, store};
 use command_socket::CommandServer;
 use listeners::openable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -35,6 +36,8 @@ use weir_proxy::listen::Bound;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Addresses {
     pub(crate) pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<String>,
     pub(crate) proxy: Vec<Address>,
     pub(crate) proxy_ssl: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,6 +46,8 @@ pub(crate) struct Addresses {
     pub(crate) stream: Vec<Address>,
     pub(crate) admin: Vec<Address>,
     pub(crate) status: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cluster: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) apisix_admin: Vec<Address>,
 }
@@ -79,6 +84,7 @@ impl Node {
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
+        node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
@@ -96,12 +102,13 @@ impl Node {
         let admin_listen = openable(&settings);
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
+        let cluster = bind("cluster_listen", &settings.cluster_listen)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
         let starting = Box::pin(Control::start(settings.clone(), shown, source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
-        let mut addresses = addresses(&control, &admin, &status)?;
+        let mut addresses = addresses(&control, &admin, &status, &cluster)?;
         let entered = runtime.enter();
         let mut servers = listeners::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
         let status = settings.status_listen.0.iter().zip(status);
@@ -112,6 +119,7 @@ impl Node {
             let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
             servers.extend(listeners::apisix(&settings, &control, listeners, &router)?);
         }
+        cluster::start(&settings, &control, cluster)?;
         drop(entered);
         let drain_timeout = settings.drain_timeout;
         Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
@@ -265,12 +273,20 @@ fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
     }
 }
 
-fn addresses(control: &Control, admin: &[Bound], status: &[Bound]) -> io::Result<Addresses> {
+fn addresses(
+    control: &Control,
+    admin: &[Bound],
+    status: &[Bound],
+    cluster: &[Bound],
+) -> io::Result<Addresses> {
+    let role = control.settings().role;
+    let role = (role != Role::Traditional).then(|| role.to_string());
     let [proxy, proxy_ssl, proxy_quic] = control.addresses();
     let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
     let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let cluster = cluster.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let apisix_admin = Vec::new();
     let pid = std::process::id();
-    Ok(Addresses { pid, proxy, proxy_ssl, proxy_quic, stream, admin, status, apisix_admin })
+    Ok(Addresses { pid, role, proxy, proxy_ssl, proxy_quic, stream, admin, status, cluster, apisix_admin })
 }

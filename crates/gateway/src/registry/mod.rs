@@ -3,8 +3,8 @@
 //! ```text
 //! write ─► queue ─► writer: decide, check, commit ─► entities ─► publisher: compile, publish ─► active
 //! ```
-//! Readers see committed entities only. A configuration that is declared as a whole has neither writer nor publisher:
-//! it is compiled first, and then replaced at once.
+//! Readers see committed entities only. A configuration that is declared as a whole, or that a control plane sends, has
+//! neither writer nor publisher: it is compiled first, and then replaced at once.
 mod draft;
 mod publisher;
 mod state;
@@ -22,7 +22,8 @@ use publisher::Publisher;
 use state::RegistryState;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
+use weir_cluster::Update;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::FieldValue;
 use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, Uuid};
@@ -30,8 +31,14 @@ use weir_proxy::CompileError;
 use write::{Job, QueuedWrite};
 use writer::Writer;
 
+/// The revision of a declared configuration that was never replaced.
+pub(crate) const INITIAL: Revision = Revision(1);
+
 /// How many writes may be queued; further writers wait until there is room in the queue.
 const MAX_QUEUED_WRITES: usize = 1024;
+
+/// How many errors a response lists at most.
+const MAX_REPORTED_ERRORS: usize = 3;
 
 /// A change of one entity.
 #[derive(Debug, Clone)]
@@ -87,7 +94,7 @@ pub(crate) trait DataPlane: Send + Sync + 'static {
 pub(crate) struct Registry {
     state: Arc<RegistryState>,
     plane: Arc<dyn DataPlane>,
-    /// None where the configuration is declared.
+    /// None where the configuration is replaced as a whole.
     writes: Option<mpsc::Sender<Box<dyn Job>>>,
     /// Where entities are stored, with `writes`.
     store: Option<Arc<dyn Store>>,
@@ -96,10 +103,10 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// For a configuration that is declared as a whole, and active.
+    /// For a configuration that is declared as a whole, or that a control plane sends, and that is active.
     pub(crate) fn declared(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
         let document = dated(document);
-        let (revision, entities) = (Revision(1), Entities::of(document.clone()));
+        let (revision, entities) = (INITIAL, Entities::of(document.clone()));
         let state = Arc::new(RegistryState::new(entities, ActiveConfiguration { revision, hash, document }));
         Registry { state, plane, writes: None, store: None, turn: Mutex::default() }
     }
@@ -167,6 +174,16 @@ impl Registry {
         self.state.apply_error()
     }
 
+    /// Notifies of each commit.
+    pub(crate) fn commits(&self) -> watch::Receiver<Revision> {
+        self.state.commits()
+    }
+
+    /// What was committed after a revision; none if it is too old for that to be known.
+    pub(crate) fn changes_since(&self, revision: Revision) -> Option<Vec<Change>> {
+        self.state.changes_since(revision)
+    }
+
     /// Returns once this revision is active, or could not be made so.
     pub(crate) async fn wait_active(&self, revision: Revision) -> Result<(), ApplyError> {
         self.state.attempted(revision).await
@@ -192,7 +209,29 @@ impl Registry {
         hash: String,
     ) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
-        let document = dated(document);
+        self.activate(dated(document), hash).await
+    }
+
+    /// Makes active what a control plane sends, or returns all errors of its compilation. What was active stays so if it
+    /// fails, and the errors are in the status.
+    pub(crate) async fn push(&self, update: Update, hash: String) -> Result<Revision, Vec<CompileError>> {
+        let _turn = self.turn.lock().await;
+        let document = match update {
+            Update::Whole(document) => *document,
+            Update::Changes(changes) => {
+                let mut document = self.configuration().document.clone();
+                changes.iter().for_each(|change| document.apply(change));
+                document
+            }
+        };
+        let activated = self.activate(dated(document), hash).await;
+        activated.inspect_err(|errors| {
+            let reasons: Vec<_> = errors.iter().take(MAX_REPORTED_ERRORS).map(ToString::to_string).collect();
+            self.state.record_failure(Revision(self.revision().0 + 1), reasons.join("; "));
+        })
+    }
+
+    async fn activate(&self, document: Document, hash: String) -> Result<Revision, Vec<CompileError>> {
         let (entities, document) = self.publish(document).await?;
         let revision = Revision(self.revision().0 + 1);
         self.state.replace(revision, entities);

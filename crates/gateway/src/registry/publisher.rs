@@ -1,6 +1,6 @@
 //! Makes committed entities active.
-use super::DataPlane;
 use super::state::{ActiveConfiguration, News, RegistryState, hash};
+use super::{DataPlane, MAX_REPORTED_ERRORS};
 use crate::configuration::{MAX_LISTED_FIELDS, and_more};
 use crate::low_priority::Background;
 use std::io;
@@ -12,9 +12,6 @@ use weir_proxy::CompileError;
 
 /// The pause after a publication, so that changes of many commits are compiled together.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How many errors a response lists at most.
-const MAX_REPORTED_ERRORS: usize = 3;
 
 /// Compiles the newest entities, again and again; commits during a compilation are part of the next.
 pub(super) struct Publisher {

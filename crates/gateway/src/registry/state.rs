@@ -1,5 +1,6 @@
 //! The state that readers, writer and publisher share.
 use crate::store::Revision;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -24,6 +25,37 @@ pub(super) enum News {
     Changes(Vec<Change>),
     /// A whole new configuration.
     Whole(Box<Document>),
+}
+
+/// How many commits are remembered, for data planes that lack the latest.
+const JOURNAL_LEN: usize = 1024;
+
+/// The latest commits.
+#[derive(Default)]
+struct Journal {
+    commits: VecDeque<(Revision, Vec<Change>)>,
+    /// The revision before the first of them.
+    base: Revision,
+}
+
+impl Journal {
+    fn begin_at(revision: Revision) -> Journal {
+        Journal { commits: VecDeque::new(), base: revision }
+    }
+
+    fn add(&mut self, revision: Revision, changes: &[Change]) {
+        if self.commits.len() == JOURNAL_LEN
+            && let Some((oldest, _)) = self.commits.pop_front()
+        {
+            self.base = oldest;
+        }
+        self.commits.push_back((revision, changes.to_vec()));
+    }
+
+    fn since(&self, revision: Revision) -> Option<Vec<Change>> {
+        let later = self.commits.iter().filter(|(at, _)| *at > revision);
+        (revision >= self.base).then(|| later.flat_map(|(_, changes)| changes).cloned().collect())
+    }
 }
 
 /// What the publisher has not taken yet.
@@ -69,6 +101,8 @@ pub(super) struct RegistryState {
     entities: RwLock<Entities>,
     /// Changed under the lock of the entities.
     unseen: Mutex<Unseen>,
+    /// The same.
+    journal: Mutex<Journal>,
     committed: watch::Sender<Revision>,
     active: Mutex<Arc<ActiveConfiguration>>,
     /// The newest revision that was made active, or could not be.
@@ -83,6 +117,7 @@ impl RegistryState {
         RegistryState {
             entities: RwLock::new(entities),
             unseen: Mutex::default(),
+            journal: Mutex::new(Journal::begin_at(active.revision)),
             committed: watch::Sender::new(active.revision),
             attempted: watch::Sender::new(active.revision),
             active: Mutex::new(Arc::new(active)),
@@ -132,11 +167,21 @@ impl RegistryState {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was committed after a revision; none if it is too old for that to be known.
+    pub(super) fn changes_since(&self, revision: Revision) -> Option<Vec<Change>> {
+        self.journal().since(revision)
+    }
+
     /// Applies committed changes.
     pub(super) fn follow(&self, revision: Revision, changes: &[Change]) {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         changes.iter().for_each(|change| entities.restore(change.clone()));
         self.unseen().changes.extend_from_slice(changes);
+        self.journal().add(revision, changes);
         self.committed.send_replace(revision);
     }
 
@@ -145,6 +190,7 @@ impl RegistryState {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         *entities = new;
         *self.unseen() = Unseen { replaced: true, ..Unseen::default() };
+        *self.journal() = Journal::begin_at(revision);
         self.committed.send_replace(revision);
     }
 

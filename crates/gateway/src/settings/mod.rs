@@ -5,12 +5,14 @@
 mod admin_auth;
 mod apisix_key;
 mod ciphers;
+mod cluster;
 mod directives;
 mod headers;
 mod included;
 mod kong_conf;
 mod listen;
 mod manual;
+mod role;
 mod source;
 mod table;
 mod trusted_certificates;
@@ -19,6 +21,7 @@ mod vaults;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
+pub(crate) use cluster::Pem;
 pub(crate) use headers::Headers;
 pub(crate) use kong_conf::{default_file as default_kong_conf, is_kong_conf, of_kong_conf};
 pub(crate) use listen::{Listen, Listeners};
@@ -107,6 +110,8 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         }
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
+        role::check(settings, &given, &mut problems);
+        role::apply(settings);
     }
     match settings {
         Some(settings) if problems.is_empty() => {
@@ -149,6 +154,7 @@ fn resolve_listeners(settings: &mut Settings, given: &Given, problems: &mut Vec<
         ("stream_listen", &mut settings.stream_listen.0),
         ("admin_listen", &mut settings.admin_listen.0),
         ("status_listen", &mut settings.status_listen.0),
+        ("cluster_listen", &mut settings.cluster_listen.0),
         ("apisix_proxy_listen", &mut settings.apisix_proxy_listen.0),
         ("apisix_admin_listen", &mut settings.apisix_admin_listen.0),
     ];

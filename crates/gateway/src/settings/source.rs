@@ -381,8 +381,8 @@ fn ignored(name: &str, text: &str) -> Result<Cow<'static, str>, String> {
         None => {}
     }
     Ok(match (name, text.trim()) {
-        ("role", "data_plane" | "control_plane") => {
-            "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
+        ("cluster_cjson" | "dedicated_config_processing" | "lmdb_environment_path" | "lmdb_map_size", _) => {
+            "is ignored: it is about how Kong stores and reads what a control plane sends"
         }
         ("proxy_stream_error_log" | "admin_error_log" | "status_error_log", _) => {
             "is ignored: all of the node's messages are in proxy_error_log"

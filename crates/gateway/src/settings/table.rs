@@ -3,6 +3,7 @@
 use super::admin_auth::AdminAuth;
 use super::apisix_key::AdminKey;
 use super::ciphers::Ciphers;
+use super::cluster::{Labels, Pem};
 use super::headers::{Headers, UpstreamHeaders};
 use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
@@ -10,6 +11,7 @@ use super::value::*;
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_cluster::connect::{Endpoint, ForwardProxy};
 use weir_model::Uuid;
 use weir_proxy::Network;
 
@@ -61,8 +63,54 @@ settings! {
     /// The folder of this node, with its pid file and the socket of `weir reload`. Nodes must not share it.
     /// Without one: `/var/lib/weir` for root, otherwise `$XDG_STATE_HOME/weir` or `$HOME/.local/state/weir`.
     prefix: Option<PathBuf> = "";
-    /// The id of this node in monitoring. Without one, each start generates another.
+    /// The id of this node in monitoring, and at its control plane. Without one, each start generates another; a data
+    /// plane keeps it in the file `kong.id` of `prefix`.
     node_id: Option<Uuid> = "";
+    /// What the node does in a [fleet](hybrid.md): everything (`traditional`); the Admin API and the database, without
+    /// traffic (`control_plane`); or traffic, with what a control plane sends (`data_plane`).
+    role: Role = "traditional";
+    /// Where a control plane listens for data planes, always over TLS.
+    cluster_listen: Listeners = "0.0.0.0:8005";
+    /// The control planes of a data plane. It connects to one of them, and to another if that fails.
+    cluster_control_plane: Vec<Endpoint> = "127.0.0.1:8005";
+    /// The certificate of the node for the connection between control plane and data plane. `weir hybrid gen_cert`
+    /// generates one for `cluster_mtls=shared`.
+    cluster_cert: Option<Pem> = "";
+    /// The private key of `cluster_cert`.
+    cluster_cert_key: Option<Pem> = "";
+    /// How control planes and data planes verify each other: all have the same certificate (`shared`), or each has its
+    /// own, issued by `cluster_ca_cert` (`pki`).
+    cluster_mtls: ClusterMtls = "shared";
+    /// With `cluster_mtls=pki`: the authorities of the other side's certificate.
+    cluster_ca_cert: Option<Pem> = "";
+    /// With `cluster_mtls=pki`: the name that a data plane sends (SNI) and that the control plane's certificate must be
+    /// for; without one, the host of `cluster_control_plane`.
+    cluster_server_name: Option<String> = "";
+    /// With `cluster_mtls=pki`: whether a control plane asks by OCSP if the certificate of a data plane was revoked. With
+    /// `on`, a data plane without an answer is refused; with `optional`, only one whose certificate was revoked.
+    cluster_ocsp: ClusterOcsp = "off";
+    /// Seconds after which a control plane forgets a data plane that is gone; at least 60.
+    cluster_data_plane_purge_delay: u32 = "1209600";
+    /// The largest message that control plane and data plane accept of each other, in bytes and compressed; at least
+    /// 4194304. It limits Kong's protocol alone: between nodes of Weir there is no limit.
+    cluster_max_payload: u32 = "16777216";
+    /// Whether a data plane connects through `proxy_server`.
+    cluster_use_proxy: bool = "off";
+    /// With `cluster_use_proxy`: the proxy, by HTTP's CONNECT. User and password are percent-encoded.
+    proxy_server: Option<ForwardProxy> = "";
+    /// Whether a `proxy_server` of `https://` must have a certificate from one of `lua_ssl_trusted_certificate`.
+    proxy_server_ssl_verify: bool = "on";
+    /// The labels of a data plane, which the control plane shows: at most 10.
+    cluster_dp_labels: Labels = "";
+    /// Whether Kong's second protocol (`/v2/outlet`) is offered.
+    cluster_rpc: bool = "off";
+    /// With `cluster_rpc`: whether Kong's second protocol sends changes instead of the whole configuration.
+    cluster_incremental_sync: bool = "off";
+    /// The pause of a control plane after it has sent the configuration by Kong's first protocol, which sends all of it:
+    /// changes within the pause are sent together.
+    db_update_frequency: Duration = "5";
+    /// Whether a data plane reports errors in the configuration to a control plane that is not Weir's, as Konnect expects.
+    konnect_mode: bool = "off";
     /// The declarative file to serve, as `--config`.
     declarative_config: Option<PathBuf> = "";
     /// The declarative configuration itself, in YAML or, where it starts with `{`, JSON; in place of

@@ -93,13 +93,13 @@ fn toml_values_are_read_as_kong_conf_would_write_them() {
 fn each_kong_variable_without_a_meaning_gets_one_warning_without_its_value() {
     let environment = [
         ("KONG_PG_BACKLOG", "16"),
-        ("KONG_CLUSTER_CERT_KEY", "hunter2"),
+        ("KONG_CLUSTER_CERT_KEYS", "hunter2"),
         ("KONG_LOG_LEVEL", "warn"),
         ("HOME", "/"),
     ];
     let warnings = good("", &environment, &[]).warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].contains("KONG_CLUSTER_CERT_KEY") && warnings[1].contains("KONG_PG_BACKLOG"));
+    assert!(warnings[0].contains("KONG_CLUSTER_CERT_KEYS") && warnings[1].contains("KONG_PG_BACKLOG"));
     assert!(!warnings.concat().contains("hunter2"));
 }
 
@@ -271,4 +271,74 @@ fn as_kong_a_host_of_postgres_means_that_database() {
     assert_eq!(as_kong(&[host, ("KONG_DECLARATIVE_CONFIG", "kong.yml")]), None);
     assert_eq!(as_kong(&[]), None);
     assert_eq!(good("", &[host], &[]).settings.database, None);
+}
+
+/// What keeps a control plane or a data plane from starting is said at once, in Kong's words.
+#[test]
+fn roles_demand_their_settings() {
+    let said = |flags: &[(&str, &str)]| bad("", &[], flags).join("\n");
+    let pair = [("cluster_cert", "/a.crt"), ("cluster_cert_key", "/a.key")];
+    let control = |more: &[(&'static str, &'static str)]| {
+        said(&[&[("role", "control_plane")], &pair[..], more].concat())
+    };
+    let data =
+        |more: &[(&'static str, &'static str)]| said(&[&[("role", "data_plane")], &pair[..], more].concat());
+    for (text, expected) in [
+        (said(&[("role", "data_plane")]), "cluster certificate and key must be provided to use Hybrid mode"),
+        (
+            said(&[("role", "control_plane")]),
+            "cluster certificate and key must be provided to use Hybrid mode",
+        ),
+        (control(&[("admin_listen", "off")]), "admin_listen must be specified when role = \"control_plane\""),
+        (
+            control(&[("cluster_listen", "off")]),
+            "cluster_listen must be specified when role = \"control_plane\"",
+        ),
+        (control(&[("database", "off")]), "in-memory storage can not be used when role = \"control_plane\""),
+        (control(&[("declarative_config", "a.yaml")]), "in-memory storage can not be used"),
+        (
+            control(&[("cluster_mtls", "pki")]),
+            "cluster_ca_cert must be specified when cluster_mtls = \"pki\"",
+        ),
+        (
+            control(&[("cluster_use_proxy", "on")]),
+            "cluster_use_proxy can not be used when role = \"control_plane\"",
+        ),
+        (
+            control(&[("cluster_dp_labels", "a:b")]),
+            "cluster_dp_labels can not be used when role = \"control_plane\"",
+        ),
+        (data(&[("proxy_listen", "off")]), "proxy_listen must be specified when role = \"data_plane\""),
+        (data(&[("database", "postgres")]), "only in-memory storage can be used when role = \"data_plane\""),
+        (
+            data(&[("cluster_use_proxy", "on")]),
+            "cluster_use_proxy is turned on but no proxy_server is configured",
+        ),
+        (data(&[("cluster_dp_labels", "kong:b")]), "keys that begin with `kong` are reserved"),
+        (
+            said(&[("cluster_dp_labels", "a:b")]),
+            "cluster_dp_labels can only be used when role = \"data_plane\"",
+        ),
+        (
+            said(&[("cluster_data_plane_purge_delay", "59")]),
+            "cluster_data_plane_purge_delay must be 60 or greater",
+        ),
+        (said(&[("cluster_max_payload", "4194303")]), "cluster_max_payload must be 4194304 (4MB) or greater"),
+        (said(&[("cluster_mtls", "pki_check_cn")]), "`pki_check_cn` is not one of `shared`, `pki`"),
+    ] {
+        assert!(text.contains(expected), "{text}\nlacks\n{expected}");
+    }
+}
+
+#[test]
+fn roles_take_listeners_away() {
+    let pair = [("cluster_cert", "/a.crt"), ("cluster_cert_key", "/a.key")];
+    let settings = |role: &str| good("", &[], &[&[("role", role)], &pair[..]].concat()).settings;
+    let control = settings("control_plane");
+    assert!(control.proxy_listen.0.is_empty() && !control.admin_listen.0.is_empty());
+    assert_eq!(control.cluster_listen.0.len(), 1);
+    let data = settings("data_plane");
+    assert!(data.admin_listen.0.is_empty() && data.cluster_listen.0.is_empty());
+    assert_eq!((data.proxy_listen.0.len(), data.database), (2, Some(Database::Off)));
+    assert!(settings("traditional").cluster_listen.0.is_empty());
 }

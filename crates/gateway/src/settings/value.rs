@@ -72,6 +72,14 @@ macro_rules! words {
 words! {
     /// Where the configuration lives.
     Database: "`off`, `sqlite` or `postgres`" { Off = "off", Sqlite = "sqlite", Postgres = "postgres" }
+    /// What a node does in a fleet.
+    Role: "`traditional`, `control_plane` or `data_plane`" {
+        Traditional = "traditional", ControlPlane = "control_plane", DataPlane = "data_plane",
+    }
+    /// How the nodes of a fleet verify each other.
+    ClusterMtls: "`shared` or `pki`" { Shared = "shared", Pki = "pki" }
+    /// Whether a control plane asks if the certificates of data planes were revoked.
+    ClusterOcsp: "`on`, `off` or `optional`" { On = "on", Off = "off", Optional = "optional" }
     /// How much is logged; each level includes the ones that follow it.
     LogLevel: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`" {
         Debug = "debug", Info = "info", Notice = "notice", Warn = "warn", Error = "error",

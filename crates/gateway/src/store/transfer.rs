@@ -125,8 +125,10 @@ pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema], unset: Unset
 
 /// The same for Kong, and what of it Kong lacks, which is left out.
 pub(crate) fn export_for_kong(entities: &[Entity], plugins: &[PluginSchema]) -> (String, Vec<String>) {
-    let mut document = document(entities, plugins, Unset::LeftOut);
-    let left_out = kong::leave_out(&mut document, plugins);
+    let mut left_out = Vec::new();
+    let known = kong::known(entities, plugins, &mut left_out);
+    let mut document = document(&known, plugins, Unset::LeftOut);
+    kong::leave_out(&mut document, plugins, &mut left_out);
     (to_yaml(&Value::Object(document)), left_out)
 }
 

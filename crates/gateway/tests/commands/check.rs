@@ -1,6 +1,7 @@
 //! kong.conf, and the commands that need no node: `kong check`, `version`, `config` and `hybrid`.
 use super::{EMPTY, Kong};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -92,7 +93,41 @@ fn declarative_files_are_made_and_parsed() {
 #[test]
 fn what_is_not_there_says_why() {
     let kong = Kong::bare();
-    kong.run(&["kong", "hybrid", "gen_cert"]).expect(1, "", "Error: hybrid gen_cert: hybrid mode");
     let counters = kong.run(&["kong", "migrations", "reinitialize-workspace-entity-counters"]);
     counters.expect(0, "entities are not counted in the database: nothing to do\n", "");
+}
+
+#[test]
+fn the_certificate_of_a_fleet_is_generated() {
+    let kong = Kong::bare();
+    let (cert, key) = (kong.path("cluster.crt"), kong.path("cluster.key"));
+    let written = format!(
+        "Successfully generated certificate/key pairs, they have been written to: '{}' and '{}'.\n",
+        cert.display(),
+        key.display()
+    );
+    kong.run(&["kong", "hybrid", "gen_cert"]).expect(0, &written, "");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&cert), mode(&key)), (0o644, 0o600));
+    let text = Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(&cert).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    for part in ["CN = kong_clustering", "DNS:kong_clustering", "secp384r1"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let valid = |seconds: &str| {
+        Command::new("openssl")
+            .args(["x509", "-checkend", seconds, "-noout", "-in"])
+            .arg(&cert)
+            .status()
+            .unwrap()
+    };
+    assert!(valid("94607000").success(), "it is valid for 1095 days");
+    assert!(!valid("94609000").success(), "and no longer");
+    let again = kong.run(&["kong", "hybrid", "gen_cert"]);
+    again.expect(1, "", &format!("Error: {} already exists.\nWill not overwrite it.", cert.display()));
+    let one = kong.run(&["kong", "hybrid", "gen_cert", "a.crt"]);
+    one.expect(1, "", "Error: both cert and key path needs to be provided");
+    let done = kong.run(&["kong", "hybrid", "gen_cert", "a.crt", "a.key", "-d", "2"]);
+    assert!(done.code == Some(0) && kong.path("a.key").exists(), "{}", done.stderr);
+    kong.run(&["kong", "hybrid", "gen_cert", "b.crt", "b.key", "-d", "0"]).expect(1, "", "Error: --days 0");
 }

@@ -48,6 +48,8 @@ struct StartLine {
     admin: Vec<Place>,
     status: Vec<Place>,
     #[serde(default)]
+    cluster: Vec<Place>,
+    #[serde(default)]
     apisix_admin: Vec<Place>,
 }
 
@@ -289,6 +291,11 @@ impl Gateway {
     /// Where a listener of streams is, by its place in `stream_listen`.
     pub fn stream(&self, index: usize) -> SocketAddr {
         self.start.stream[index].address()
+    }
+
+    /// Where a control plane listens for data planes.
+    pub fn cluster(&self) -> SocketAddr {
+        self.start.cluster[0].address()
     }
 
     /// The address of the status listener.

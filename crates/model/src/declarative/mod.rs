@@ -87,10 +87,24 @@ impl Document {
         plugins: &[PluginSchema],
         environment: Environment<'_>,
     ) -> Result<ParsedDocument, Vec<ConfigError>> {
-        let root = parse(text, format)?;
-        match reader::check_root(&root) {
+        let mut root = parse(text, format)?;
+        if let Some(problem) = reader::check_root(&root) {
+            return Err(vec![problem]);
+        }
+        let mut interpolation = Interpolation::new(environment);
+        interpolation.replace(&mut root);
+        read(&mut root, plugins, interpolation)
+    }
+
+    /// The same, of a tree that another gateway made: `${NAME}` in it stands for itself. What is written in a short form
+    /// is put in its full form.
+    pub fn read_tree(
+        root: &mut Node<'_>,
+        plugins: &[PluginSchema],
+    ) -> Result<ParsedDocument, Vec<ConfigError>> {
+        match reader::check_root(root) {
             Some(problem) => Err(vec![problem]),
-            None => read(root, plugins, environment),
+            None => read(root, plugins, Interpolation::new(&|_| None)),
         }
     }
 }
@@ -104,21 +118,19 @@ pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<ConfigError>> {
 }
 
 fn read(
-    mut root: Node<'_>,
+    root: &mut Node<'_>,
     plugins: &[PluginSchema],
-    environment: Environment<'_>,
+    interpolation: Interpolation<'_>,
 ) -> Result<ParsedDocument, Vec<ConfigError>> {
-    let mut interpolation = Interpolation::new(environment);
-    interpolation.replace(&mut root);
     let Interpolation { problems, variables, .. } = interpolation;
     let mut reader = Reader::new(&());
     let kinds = EntityKinds::of(plugins);
-    let header = reader::read_header(&root, &kinds, plugins, &mut reader);
+    let header = reader::read_header(root, &kinds, plugins, &mut reader);
     let version = header.as_ref().map_or(FormatVersion::V3_0, |header| header._format_version);
     let mut shorthands = shorthand::Found { problems, ..Default::default() };
-    shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut shorthands);
+    shorthand::rewrite(root, version != FormatVersion::V3_0, &mut shorthands);
     let shorthand::Found { mut problems, warnings } = shorthands;
-    let items = Items::collect(&root, &kinds, &mut reader);
+    let items = Items::collect(root, &kinds, &mut reader);
     problems.extend(reader.into_errors());
     let transform = header.is_none_or(|header| header._transform);
     let mut outcome = DocumentReader::new(&items, &kinds, plugins, transform).read();
@@ -136,8 +148,8 @@ fn read(
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    ignored_fields::vault_references(&root, &mut String::new(), &mut outcome.ignored_fields);
-    ignored_fields::name_entities(&root, &kinds, &mut outcome.ignored_fields);
+    ignored_fields::vault_references(root, &mut String::new(), &mut outcome.ignored_fields);
+    ignored_fields::name_entities(root, &kinds, &mut outcome.ignored_fields);
     let Outcome { document, warnings, ignored_fields, places, .. } = outcome;
     Ok(ParsedDocument {
         document,

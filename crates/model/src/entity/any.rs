@@ -40,6 +40,15 @@ macro_rules! any_kind {
                 }
             }
 
+            /// Whether it is the very same entity, not one that is equal.
+            pub fn is_same(&self, other: &Entity) -> bool {
+                match (self, other) {
+                    $((Entity::$kind(one), Entity::$kind(other)) => Arc::ptr_eq(one, other),)*
+                    (Entity::Custom(one), Entity::Custom(other)) => one.is_same(other),
+                    _ => false,
+                }
+            }
+
             /// As JSON, every field present, null when unset.
             pub fn to_value(&self) -> Json {
                 match self {

@@ -311,6 +311,18 @@ impl CustomEntities {
     }
 
     /// All of them, those that others refer to before these.
+    pub(crate) fn entities(&self) -> impl Iterator<Item = &CustomRecord> {
+        let mut lists: Vec<_> = self.0.iter().collect();
+        lists.sort_by_key(|(kind, _)| kind.schema().depth());
+        lists.into_iter().flat_map(|(_, list)| list)
+    }
+
+    /// Puts those of each kind in the order of their ids.
+    pub(crate) fn sort(&mut self) {
+        self.0.values_mut().for_each(|list| list.sort_by_key(CustomRecord::id));
+    }
+
+    /// All of them by value, those that others refer to before these.
     pub(crate) fn into_entities(self) -> impl Iterator<Item = CustomRecord> {
         let mut lists: Vec<_> = self.0.into_iter().collect();
         lists.sort_by_key(|(kind, _)| kind.schema().depth());

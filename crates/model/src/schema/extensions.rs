@@ -3,10 +3,6 @@ use super::{FieldSchema, Json, JsonMap, Kind, Literal, RecordSchema};
 
 /// Removes the fields that Kong lacks and that have their default.
 pub fn hide(schema: &RecordSchema, members: &mut JsonMap) {
-    let is_default = |field: &FieldSchema, value: &Json| match field.default {
-        Some(default) => default.to_json() == *value,
-        None => value.is_null(),
-    };
     for field in schema.fields.iter().filter(|field| field.extension) {
         if members.get(field.name).is_some_and(|value| is_default(field, value)) {
             members.remove(field.name);
@@ -14,22 +10,32 @@ pub fn hide(schema: &RecordSchema, members: &mut JsonMap) {
     }
 }
 
-/// Removes what Kong lacks, and adds the path of each field and value that is removed. `path` leads to the record.
+fn is_default(field: &FieldSchema, value: &Json) -> bool {
+    field.default.map_or(Json::Null, |default| default.to_json()) == *value
+}
+
+/// Removes what Kong lacks, and adds the path of each field and value whose removal changes something. `path` leads to the
+/// record.
 pub fn take(schema: &RecordSchema, members: &mut JsonMap, path: &str, taken: &mut Vec<String>) {
     for field in schema.fields {
-        let Some(value) = members.get_mut(field.name).filter(|value| !value.is_null()) else { continue };
-        let path = if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
+        let Some(value) = members.get_mut(field.name) else { continue };
+        let is_without_effect = value.is_null() || is_default(field, value);
+        if field.extension && is_without_effect {
+            members.remove(field.name);
+            continue;
+        }
+        let path = || if path.is_empty() { field.name.to_owned() } else { format!("{path}.{}", field.name) };
         if field.extension {
             members.remove(field.name);
-            taken.push(path);
+            taken.push(path());
         } else if is_foreign_value(field, value) {
-            taken.push(format!("{path}: {value}"));
+            taken.push(format!("{}: {value}", path()));
             match value_of_kong(field).filter(|_| field.default.is_none()) {
                 Some(required) => *value = required,
                 None => drop(members.remove(field.name)),
             }
-        } else {
-            below(field, value, &path, taken);
+        } else if !value.is_null() {
+            below(field, value, &path(), taken);
         }
     }
 }

@@ -93,7 +93,7 @@ macro_rules! signatures_verified_by {
 ///
 /// The certificate is read no further than to its public key, so that old version 1 certificates work too.
 #[derive(Debug)]
-pub(super) struct AcceptAny;
+pub struct AcceptAny;
 
 /// Of clients too: which authorities are asked about them is for the route to say.
 impl ClientCertVerifier for AcceptAny {
@@ -252,7 +252,7 @@ pub(crate) const OLD_VERSION: &str = "the upstream's certificate is of X.509 ver
                            version 3 with a subjectAltName, or set `tls_verify: false`";
 
 /// Whether a certificate is valid at this time.
-fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+pub fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let (_, cert) = x509_parser::parse_x509_certificate(cert).map_err(|_| bad_encoding())?;
     let at = |time: ASN1Time| {
         UnixTime::since_unix_epoch(Duration::from_secs(time.timestamp().try_into().unwrap_or_default()))

@@ -16,6 +16,8 @@ mod error;
 mod ocsp;
 mod pem;
 mod presented;
+mod responder;
+mod revocation;
 mod server;
 mod stapling;
 #[cfg(test)]
@@ -24,12 +26,13 @@ mod tests;
 pub use certificates::Certificates;
 pub use ciphers::{Cipher, CipherSuites};
 pub(crate) use client::OLD_VERSION;
-pub use client::{Verify, client_config};
+pub use client::{AcceptAny, Verify, check_validity, client_config};
 pub use control::server_config;
 pub use default::{client_certificate, default_certificate};
 pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, certified_key, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
+pub use revocation::{Revocation, revocation};
 pub use rustls::sign::CertifiedKey;
 pub use server::{ServerTls, TlsOptions, Version, negotiated};
 pub use stapling::keep_fresh;
@@ -45,7 +48,7 @@ pub const HTTP2: &[u8] = b"h2";
 const HTTP3: &[u8] = b"h3";
 
 /// The one provider of cryptography, shared so that every configuration reuses it.
-fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())).clone()
 }

@@ -25,6 +25,8 @@ const BASIC: Oid<'static> = oid!(1.3.6.1.5.5.7.48.1.1);
 const SUCCESSFUL: u32 = 0;
 /// `good`, of the choices of a `CertStatus`.
 const GOOD: Tag = Tag(0);
+/// `revoked`, of the same.
+const REVOKED: Tag = Tag(1);
 /// The maximum clock skew.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
@@ -99,6 +101,12 @@ pub(super) struct Question {
     issuer: CertificateDer<'static>,
 }
 
+/// What a response reports of the certificate.
+pub(super) enum Standing {
+    Good(Good),
+    Revoked,
+}
+
 /// A response that reports the certificate as good.
 pub(super) struct Good {
     pub(super) since: SystemTime,
@@ -158,8 +166,8 @@ impl Question {
         sequence(&[&sequence(&[&list])?])?.to_der_vec()
     }
 
-    /// Reads an answer; none where it cannot be relied on, or does not say that the certificate stands.
-    pub(super) fn read(&self, response: &[u8]) -> Option<Good> {
+    /// Reads a response; none where it cannot be relied on, or knows nothing of the certificate.
+    pub(super) fn read(&self, response: &[u8]) -> Option<Standing> {
         let (_, response) = OcspResponse::from_der(response).ok()?;
         let bytes = response.bytes.filter(|bytes| response.status.0 == SUCCESSFUL && bytes.kind == BASIC)?;
         let (_, basic) = BasicOcspResponse::from_der(bytes.response).ok()?;
@@ -169,11 +177,11 @@ impl Question {
         self.read_data(&data)
     }
 
-    fn read_data(&self, data: &ResponseData<'_>) -> Option<Good> {
+    fn read_data(&self, data: &ResponseData<'_>) -> Option<Standing> {
         for answer in data.responses.der_iter::<SingleResponse<'_>, Error>() {
             let answer = answer.ok()?;
             if answer.certificate.is_of(self) {
-                return good(&answer);
+                return standing(&answer);
             }
         }
         None
@@ -230,7 +238,7 @@ fn verify(by: &EndEntityCert<'_>, signed: &[u8], algorithm: &[u8], signature: &[
     fitting.any(|known| by.verify_signature(*known, signed, signature).is_ok()).then_some(())
 }
 
-fn good(answer: &SingleResponse<'_>) -> Option<Good> {
+fn standing(answer: &SingleResponse<'_>) -> Option<Standing> {
     let (class, choice) = (answer.status.class(), answer.status.tag());
     let since = time(&answer.since)?;
     let until = match &answer.until {
@@ -238,11 +246,13 @@ fn good(answer: &SingleResponse<'_>) -> Option<Good> {
         None => None,
     };
     let now = SystemTime::now();
-    let stands = class == Class::ContextSpecific
-        && choice == GOOD
-        && since <= now + CLOCK_SKEW
-        && until.is_none_or(|until| until > now);
-    stands.then_some(Good { since, until })
+    let is_current = since <= now + CLOCK_SKEW && until.is_none_or(|until| until > now);
+    match choice {
+        _ if class != Class::ContextSpecific || !is_current => None,
+        GOOD => Some(Standing::Good(Good { since, until })),
+        REVOKED => Some(Standing::Revoked),
+        _ => None,
+    }
 }
 
 fn time(time: &GeneralizedTime) -> Option<SystemTime> {

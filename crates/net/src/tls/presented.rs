@@ -33,7 +33,8 @@ impl ClientAuthorities {
         Ok(Self(verifier.map_err(|error| Problem::Refused(error.to_string()))?))
     }
 
-    fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+    /// Whether one of the authorities has issued the first certificate of a chain, and every certificate is valid now.
+    pub fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         let [own, intermediates @ ..] = chain else { return Err(rustls::Error::NoCertificatesPresented) };
         self.0.verify_client_cert(own, intermediates, UnixTime::now()).map(drop)
     }

@@ -2,7 +2,8 @@
 
 use super::ServerTls;
 use super::certificates::{Pair, Slot};
-use super::ocsp::{self, Good, Question};
+use super::ocsp::{self, Good, Question, Standing};
+use super::responder;
 use crate::connect;
 use crate::resolve::Resolver;
 use rustls::pki_types::CertificateDer;
@@ -10,9 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use weir_http1::{BodyDecoder, Limits, Method, ResponseHead};
 
 /// How often the schedule is checked for due responses.
 const TURN: Duration = Duration::from_secs(1);
@@ -23,8 +22,6 @@ const RETRY: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(3600);
 /// The interval for a certificate that has no responder.
 const NEVER: Duration = Duration::from_secs(3600 * 24 * 365);
-/// The maximum length of an OCSP response.
-const MAX_RESPONSE_LEN: usize = 64 * 1024;
 
 /// When the OCSP response of each certificate is due.
 type Schedule = HashMap<*const Pair, (Arc<Pair>, Instant)>;
@@ -63,7 +60,10 @@ async fn renew(resolver: &Resolver, slot: &Slot) -> Duration {
     };
     let checked = fetched.and_then(|response| {
         let refused = || io::Error::new(io::ErrorKind::InvalidData, "the answer does not say that it stands");
-        Ok((question.read(&response).ok_or_else(refused)?, response))
+        match question.read(&response) {
+            Some(Standing::Good(good)) => Ok((good, response)),
+            Some(Standing::Revoked) | None => Err(refused()),
+        }
     });
     match checked {
         Ok((good, response)) => {
@@ -103,52 +103,13 @@ fn due(good: &Good) -> Duration {
 }
 
 async fn fetch(resolver: &Resolver, question: &Question) -> io::Result<Vec<u8>> {
-    let unusable = || io::Error::other("only http:// can be asked");
-    let place = question.responder.strip_prefix("http://").ok_or_else(unusable)?;
-    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    let mut tcp = open(resolver, authority).await?;
-    let head = format!(
-        "POST {} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/ocsp-request\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        if path.is_empty() { "/" } else { path },
-        question.request.len()
-    );
-    tcp.write_all(&[head.as_bytes(), &question.request].concat()).await?;
-    let mut received = Vec::new();
-    loop {
-        let ended = received.len() > MAX_RESPONSE_LEN || tcp.read_buf(&mut received).await? == 0;
-        match body(&received, ended) {
-            Some(body) => return Ok(body),
-            None if ended => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole response of status 200"));
-            }
-            None => {}
-        }
-    }
+    let (authority, _) = responder::place(question)?;
+    responder::ask(open(resolver, authority).await?, question).await
 }
 
 async fn open(resolver: &Resolver, authority: &str) -> io::Result<TcpStream> {
-    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
-    let port = port.parse().map_err(io::Error::other)?;
+    let (host, port) = responder::host_and_port(authority)?;
     let found = resolver.resolve(host).await.map_err(|error| io::Error::other(error.to_string()))?;
     let opened = connect::first(found.sockets(port, 0), connect::tcp).await;
     opened.unwrap_or_else(|| Err(io::Error::other("the responder's name has no address")))
-}
-
-/// The body of a response of status 200, once it is whole.
-fn body(received: &[u8], ended: bool) -> Option<Vec<u8>> {
-    let mut head = ResponseHead::default();
-    let length = head.parse(received, &Limits::default(), Method::Post).ok()??;
-    let mut decoder = BodyDecoder::of_response(head.framing);
-    let (mut rest, mut body) = (&received[length..], Vec::new());
-    while !decoder.is_done() && !rest.is_empty() {
-        let decoded = decoder.decode(rest).ok()?;
-        if decoded.consumed == 0 {
-            break;
-        }
-        body.extend_from_slice(&rest[decoded.data]);
-        rest = &rest[decoded.consumed..];
-    }
-    let whole = decoder.is_done() || ended && decoder.finish().is_ok();
-    (head.status == 200 && whole).then_some(body)
 }

@@ -2,6 +2,7 @@
 pub mod capacity;
 pub mod compare;
 pub mod flame;
+pub mod fleet;
 pub mod floor;
 pub mod front;
 pub mod gate;

@@ -12,6 +12,10 @@ use std::sync::Arc;
 /// Paths that do not belong to a collection of entities.
 pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/",
+    "/clustering/data-planes",
+    "/clustering/data-planes/{data_planes}",
+    "/clustering/in-force",
+    "/clustering/status",
     "/config",
     "/debug/node/log-level",
     "/debug/node/log-level/{log_level}",

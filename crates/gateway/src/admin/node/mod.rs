@@ -1,4 +1,5 @@
 //! The endpoints about the node itself: its plugins and schemas, its configuration, its health.
+mod clustering;
 mod config;
 mod costs;
 mod endpoints;
@@ -13,6 +14,7 @@ mod schemas;
 mod tags;
 mod timers;
 
+pub(super) use clustering::Wait;
 pub(super) use endpoints::OTHER_PATHS;
 pub(super) use health::of_upstream as health_of_upstream;
 
@@ -34,6 +36,10 @@ pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
         )
         .route("/debug/node/log-level", get(log_level::show))
         .route("/debug/node/log-level/{level}", put(log_level::change))
+        .route("/clustering/data-planes", get(clustering::list))
+        .route("/clustering/data-planes/{id}", get(clustering::show))
+        .route("/clustering/in-force", get(clustering::coverage))
+        .route("/clustering/status", get(clustering::status))
         .route("/endpoints", get(endpoints::list))
         .route("/explain", post(explain::explain))
         .route("/openapi.json", get(openapi::document))

@@ -75,7 +75,7 @@ fn known_to_tools(control: &Control) -> Value {
         settings.port_maps.iter().map(|map| (map.own.to_string(), map.public.into())).collect();
     json!({
         "database": database(control),
-        "role": "traditional",
+        "role": settings.role.to_string(),
         "router_flavor": settings.router_flavor.to_string(),
         "portal": false,
         "rbac": "off",

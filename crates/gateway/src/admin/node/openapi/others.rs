@@ -12,6 +12,15 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const ASKED: &[Row] = &[
     ("/", "get", "root", "What this node is and can do"),
+    ("/clustering/data-planes", "get", "list-data-planes", "The data planes of a control plane"),
+    ("/clustering/data-planes/{data_planes}", "get", "get-data-plane", "One data plane"),
+    ("/clustering/in-force", "get", "get-coverage", "Which data planes serve a revision"),
+    (
+        "/clustering/status",
+        "get",
+        "clustering-status",
+        "The data planes by their ids, as older versions of Kong show them",
+    ),
     ("/config", "get", "get-config", "The whole configuration, where it lives in no database"),
     ("/debug/node/log-level", "get", "get-log-level", "How much is logged"),
     ("/endpoints", "get", "list-endpoints", "Every path"),

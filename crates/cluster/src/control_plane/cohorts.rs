@@ -1,0 +1,59 @@
+//! What data planes get by Weir's own protocol: kept once, and brought up to date with each commit.
+use crate::Source;
+use crate::sync::Cohort;
+use crate::sync::identity::Identity;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use weir_model::PluginSchema;
+
+/// The configuration that all data planes get.
+pub(super) struct Cohorts {
+    source: Arc<dyn Source>,
+    all: Mutex<Cohort>,
+    newest: watch::Sender<Identity>,
+}
+
+impl Cohorts {
+    /// With what the source has now. The history is a new one, because nothing is known of earlier ones.
+    pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>) -> Cohorts {
+        let version = source.current();
+        let cohort = Cohort::new(plugins, fastrand::u64(..), version.revision, version.document);
+        let newest = watch::Sender::new(cohort.identity());
+        Cohorts { source, all: Mutex::new(cohort), newest }
+    }
+
+    /// Follows the commits for as long as the process runs.
+    pub(super) async fn follow(&self) {
+        let mut revisions = self.source.watch();
+        loop {
+            let revision = *revisions.borrow_and_update();
+            if self.newest.borrow().sequence < revision {
+                self.advance();
+            }
+            if revisions.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn advance(&self) {
+        // Changes may be newer than the version, which is harmless: they are looked up in it, and come again.
+        let version = self.source.current();
+        let mut cohort = self.cohort();
+        match self.source.changes_since(cohort.identity().sequence) {
+            Some(changes) => cohort.advance(version.revision, version.document, &changes),
+            None => cohort.replace(version.revision, version.document),
+        }
+        self.newest.send_replace(cohort.identity());
+    }
+
+    /// The configuration. Hold the lock briefly, and never across an await.
+    pub(super) fn cohort(&self) -> MutexGuard<'_, Cohort> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notifies of each change.
+    pub(super) fn newest(&self) -> watch::Receiver<Identity> {
+        self.newest.subscribe()
+    }
+}

@@ -1,0 +1,255 @@
+//! The data planes that a control plane knows: which of them are connected, and what each of them serves.
+use super::member::{Entry, Member};
+use crate::Refusal;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// What a data plane says of itself when it connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Introduction {
+    pub(super) id: Uuid,
+    pub(super) hostname: String,
+    pub(super) ip: String,
+    pub(super) version: String,
+    pub(super) certificate_expires: Option<i64>,
+    pub(super) protocol: &'static str,
+}
+
+/// The data planes that a control plane knows, connected or not.
+#[derive(Debug)]
+pub struct Fleet {
+    purge_delay: Duration,
+    entries: Mutex<BTreeMap<Uuid, Entry>>,
+    /// Notifies of what data planes say.
+    changed: watch::Sender<()>,
+}
+
+/// Which data planes serve a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// How many of those that are connected do.
+    pub serving: usize,
+    /// Those that are connected and do not yet.
+    pub behind: Vec<Member>,
+    /// How many are not connected.
+    pub offline: usize,
+}
+
+impl Coverage {
+    /// Whether at least this many of a hundred that are connected serve the revision.
+    pub fn reaches(&self, percent: usize) -> bool {
+        self.serving * 100 >= (self.serving + self.behind.len()) * percent
+    }
+}
+
+impl Fleet {
+    /// Without data planes. One that is gone for this long is forgotten.
+    pub fn new(purge_delay: Duration) -> Fleet {
+        Fleet { purge_delay, entries: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+
+    /// All of them, by their ids.
+    pub fn members(&self) -> Vec<Member> {
+        let now = seconds();
+        let mut entries = self.entries();
+        entries.retain(|_, entry| entry.ttl(now, self.purge_delay) > 0);
+        entries.values().map(|entry| entry.member(now, self.purge_delay)).collect()
+    }
+
+    /// One of them.
+    pub fn member(&self, id: Uuid) -> Option<Member> {
+        let now = seconds();
+        self.entries().get(&id).map(|entry| entry.member(now, self.purge_delay))
+    }
+
+    /// Which of them serve a revision.
+    pub fn coverage(&self, revision: u64) -> Coverage {
+        let now = seconds();
+        let mut coverage = Coverage { serving: 0, behind: Vec::new(), offline: 0 };
+        for entry in self.entries().values() {
+            match () {
+                () if !entry.is_online() => coverage.offline += 1,
+                () if entry.has(revision) => coverage.serving += 1,
+                () => coverage.behind.push(entry.member(now, self.purge_delay)),
+            }
+        }
+        coverage
+    }
+
+    /// Waits until so many of a hundred connected data planes serve a revision, but no longer than the timeout.
+    pub async fn wait(&self, revision: u64, percent: usize, timeout: Duration) -> Coverage {
+        let mut changed = self.changed.subscribe();
+        let reached = async {
+            while !self.coverage(revision).reaches(percent) {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // What is reached when the time is over is the answer, too.
+        let _ = tokio::time::timeout(timeout, reached).await;
+        self.coverage(revision)
+    }
+
+    /// Records that a data plane is connected, until the handle is dropped.
+    pub(super) fn connect(self: &Arc<Self>, introduction: Introduction) -> Link {
+        let id = introduction.id;
+        let mut entries = self.entries();
+        let connection = entries.get(&id).map_or(0, |entry| entry.connection) + 1;
+        let before = entries.remove(&id);
+        entries.insert(id, Entry::connected(introduction, connection, before, seconds()));
+        Link { fleet: self.clone(), id, connection }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A configuration that was sent to a data plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) revision: u64,
+    pub(super) hash: String,
+    pub(super) bytes: usize,
+    /// What was left out or rewritten for this data plane.
+    pub(super) altered: Vec<String>,
+}
+
+/// The connection of a data plane. Once it is dropped, the data plane is offline.
+#[derive(Debug)]
+pub(super) struct Link {
+    fleet: Arc<Fleet>,
+    id: Uuid,
+    /// Which of its connections this is: a newer one replaces an older one.
+    connection: u64,
+}
+
+impl Link {
+    fn update(&self, change: impl FnOnce(&mut Entry, u64)) {
+        let mut entries = self.fleet.entries();
+        if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {
+            change(entry, seconds());
+        }
+        drop(entries);
+        self.fleet.changed.send_replace(());
+    }
+
+    pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
+        self.update(|entry, _| entry.labels = labels);
+    }
+
+    /// Records whether the data plane can serve the configuration, in Kong's words, and why not.
+    pub(super) fn judged(&self, sync_status: &'static str, reason: Option<String>) {
+        self.update(|entry, now| entry.judged(sync_status, reason, now));
+    }
+
+    /// The data plane is to serve this.
+    pub(super) fn sent(&self, sent: Sent) {
+        self.update(|entry, now| entry.sent(sent, now));
+    }
+
+    /// The data plane says what it serves.
+    pub(super) fn seen(&self, hash: &str) {
+        self.update(|entry, now| entry.seen(hash, now));
+    }
+
+    /// The data plane serves this revision.
+    pub(super) fn serves(&self, revision: u64, hash: &str) {
+        self.update(|entry, now| entry.serves(revision, hash, now));
+    }
+
+    /// The data plane refuses what was sent.
+    pub(super) fn refused(&self, refusals: Vec<Refusal>) {
+        self.update(|entry, now| entry.refused(refusals, now));
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.update(Entry::disconnected);
+    }
+}
+
+/// Since 1970.
+pub(super) fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control_plane::State;
+
+    fn introduction(id: u128) -> Introduction {
+        Introduction {
+            id: Uuid::from_u128(id),
+            hostname: "dp".to_owned(),
+            ip: "127.0.0.1".to_owned(),
+            version: "3.9.1".to_owned(),
+            certificate_expires: Some(7),
+            protocol: "v1",
+        }
+    }
+
+    fn sent(revision: u64, hash: &str) -> Sent {
+        Sent { revision, hash: hash.to_owned(), bytes: 10, altered: vec!["services".to_owned()] }
+    }
+
+    #[test]
+    fn states_follow_what_a_data_plane_says() {
+        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let link = fleet.connect(introduction(1));
+        let state = || fleet.members()[0].state;
+        assert_eq!(state(), State::Behind);
+        link.judged("normal", None);
+        link.sent(sent(5, "aa"));
+        link.seen("00");
+        assert_eq!((state(), fleet.members()[0].revision), (State::Behind, None));
+        link.seen("aa");
+        assert_eq!((state(), fleet.members()[0].revision), (State::Connected, Some(5)));
+        link.sent(sent(6, "bb"));
+        let refusal = Refusal { entity: "route a".to_owned(), field: None, message: "no".to_owned() };
+        link.refused(vec![refusal]);
+        assert_eq!(state(), State::Failed);
+        link.seen("bb");
+        assert_eq!((state(), fleet.members()[0].last_refusal.len()), (State::Connected, 0));
+        drop(link);
+        assert_eq!(state(), State::Offline);
+    }
+
+    #[test]
+    fn coverage_is_of_those_that_are_connected() {
+        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
+        links.iter().take(2).for_each(|link| link.serves(7, "aa"));
+        let coverage = fleet.coverage(7);
+        assert_eq!((coverage.serving, coverage.behind.len(), coverage.offline), (2, 2, 0));
+        assert!(coverage.reaches(50) && !coverage.reaches(51));
+        drop(links);
+        assert_eq!(fleet.coverage(7).offline, 4);
+        assert!(fleet.coverage(7).reaches(100), "none that is connected lacks it");
+    }
+
+    #[test]
+    fn a_newer_connection_replaces_an_older_one() {
+        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let old = fleet.connect(introduction(1));
+        let new = fleet.connect(introduction(1));
+        new.sent(sent(5, "aa"));
+        new.seen("aa");
+        old.seen("00");
+        drop(old);
+        assert_eq!((fleet.members().len(), fleet.members()[0].state), (1, State::Connected));
+    }
+
+    #[test]
+    fn a_data_plane_that_is_gone_is_forgotten() {
+        let fleet = Arc::new(Fleet::new(Duration::ZERO));
+        drop(fleet.connect(introduction(1)));
+        assert!(fleet.members().is_empty());
+    }
+}

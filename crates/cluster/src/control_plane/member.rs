@@ -1,0 +1,259 @@
+//! A data plane as its control plane shows it: Kong's fields, and what Weir knows beyond them.
+use super::fleet::{Introduction, Sent};
+use crate::Refusal;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The hash of a data plane that has no configuration.
+pub(crate) const EMPTY_HASH: &str = "00000000000000000000000000000000";
+
+/// How many refusals are kept.
+const MAX_REFUSALS: usize = 20;
+
+/// Whether a data plane serves the newest configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It does.
+    Connected,
+    /// It is connected, and serves an older one.
+    Behind,
+    /// It has refused the newest one, or cannot be sent it.
+    Failed,
+    /// It is not connected.
+    Offline,
+}
+
+/// A data plane as `/clustering/data-planes` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// Its id.
+    pub id: Uuid,
+    /// The name of its host.
+    pub hostname: String,
+    /// The address that it connects from.
+    pub ip: String,
+    /// Its version of Kong.
+    pub version: String,
+    /// The hash of what it serves.
+    pub config_hash: String,
+    /// Whether it gets configurations, in Kong's words.
+    pub sync_status: &'static str,
+    /// When it was last heard of, in seconds since 1970.
+    pub last_seen: u64,
+    /// When its state changed last, in seconds since 1970.
+    pub updated_at: u64,
+    /// For how many seconds it is known.
+    pub ttl: u64,
+    /// Its labels.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Its certificate.
+    pub cert_details: Option<CertDetails>,
+    /// What it can be called for by Kong's second protocol.
+    pub rpc_capabilities: Vec<String>,
+    /// Whether it serves the newest configuration.
+    pub state: State,
+    /// For how long it has been in this state, in seconds.
+    pub state_seconds: u64,
+    /// The protocol that it speaks.
+    pub protocol: &'static str,
+    /// The revision that it serves, if that is known.
+    pub revision: Option<u64>,
+    /// How many revisions it lacks of the newest that was sent, if that is known.
+    pub lag: Option<u64>,
+    /// What was left out or rewritten for it.
+    pub altered: Vec<String>,
+    /// Why it is not sent the configuration.
+    pub held_back: Option<String>,
+    /// What is wrong with the configuration that it refused last, until it applies one.
+    pub last_refusal: Vec<Refusal>,
+    /// How often it was sent a configuration since the control plane started.
+    pub pushes: u64,
+    /// How many bytes these had.
+    pub pushed_bytes: u64,
+    /// How many it refused.
+    pub refusals: u64,
+}
+
+/// The certificate of a data plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CertDetails {
+    /// When it ends, in seconds since 1970.
+    pub expiry_timestamp: i64,
+}
+
+/// What is known of a data plane.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Counts its connections.
+    pub(super) connection: u64,
+    pub(super) labels: BTreeMap<String, String>,
+    introduction: Introduction,
+    online: bool,
+    sync_status: &'static str,
+    held_back: Option<String>,
+    /// What it says that it serves.
+    hash: String,
+    /// The revision of that.
+    revision: Option<u64>,
+    /// What it was sent last.
+    newest: Option<Sent>,
+    refusals: Vec<Refusal>,
+    last_seen: u64,
+    updated_at: u64,
+    state: State,
+    state_since: u64,
+    counts: Counts,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    pushes: u64,
+    bytes: u64,
+    refusals: u64,
+}
+
+impl Entry {
+    /// A data plane that has just connected, which may have been known before.
+    pub(super) fn connected(
+        introduction: Introduction,
+        connection: u64,
+        before: Option<Entry>,
+        now: u64,
+    ) -> Entry {
+        let mut entry = Entry {
+            connection,
+            introduction,
+            labels: BTreeMap::new(),
+            online: true,
+            sync_status: "unknown",
+            held_back: None,
+            hash: EMPTY_HASH.to_owned(),
+            revision: None,
+            newest: None,
+            refusals: Vec::new(),
+            last_seen: now,
+            updated_at: now,
+            state: State::Behind,
+            state_since: now,
+            counts: before.as_ref().map(|before| before.counts).unwrap_or_default(),
+        };
+        if let Some(before) = before {
+            (entry.hash, entry.revision) = (before.hash, before.revision);
+            entry.refusals = before.refusals;
+            (entry.state, entry.state_since) = (before.state, before.state_since);
+        }
+        entry.settle(now);
+        entry
+    }
+
+    pub(super) fn disconnected(&mut self, now: u64) {
+        self.online = false;
+        self.settle(now);
+    }
+
+    pub(super) fn judged(&mut self, sync_status: &'static str, held_back: Option<String>, now: u64) {
+        (self.sync_status, self.held_back) = (sync_status, held_back);
+        self.settle(now);
+    }
+
+    pub(super) fn sent(&mut self, sent: Sent, now: u64) {
+        if sent.bytes > 0 {
+            self.counts.pushes += 1;
+            self.counts.bytes += sent.bytes as u64;
+        }
+        self.newest = Some(sent);
+        self.settle(now);
+    }
+
+    pub(super) fn seen(&mut self, hash: &str, now: u64) {
+        self.last_seen = now;
+        if self.hash != hash {
+            self.hash = hash.to_owned();
+        }
+        if let Some(newest) = self.newest.as_ref().filter(|newest| newest.hash == hash) {
+            self.revision = self.revision.max(Some(newest.revision));
+            self.refusals.clear();
+        }
+        self.settle(now);
+    }
+
+    /// It serves this revision.
+    pub(super) fn serves(&mut self, revision: u64, hash: &str, now: u64) {
+        self.revision = Some(revision);
+        self.seen(hash, now);
+    }
+
+    pub(super) fn refused(&mut self, mut refusals: Vec<Refusal>, now: u64) {
+        refusals.truncate(MAX_REFUSALS);
+        self.counts.refusals += 1;
+        self.refusals = refusals;
+        self.settle(now);
+    }
+
+    /// Decides the state, and since when it is so.
+    fn settle(&mut self, now: u64) {
+        let serves_newest = self.newest.as_ref().is_some_and(|newest| newest.hash == self.hash);
+        let state = match () {
+            () if !self.online => State::Offline,
+            () if self.held_back.is_some() || !self.refusals.is_empty() => State::Failed,
+            () if serves_newest => State::Connected,
+            () => State::Behind,
+        };
+        if state != self.state {
+            (self.state, self.state_since, self.updated_at) = (state, now, now);
+        }
+    }
+
+    /// Whether it is connected.
+    pub(super) fn is_online(&self) -> bool {
+        self.online
+    }
+
+    /// Whether it serves this revision or a later one.
+    pub(super) fn has(&self, revision: u64) -> bool {
+        self.revision.is_some_and(|own| own >= revision)
+    }
+
+    /// For how many seconds it is known, without another word of it.
+    pub(super) fn ttl(&self, now: u64, purge_delay: Duration) -> u64 {
+        match self.online {
+            true => purge_delay.as_secs().max(1),
+            false => purge_delay.as_secs().saturating_sub(now.saturating_sub(self.last_seen)),
+        }
+    }
+
+    pub(super) fn member(&self, now: u64, purge_delay: Duration) -> Member {
+        let introduction = &self.introduction;
+        let newest = self.newest.as_ref();
+        Member {
+            id: introduction.id,
+            hostname: introduction.hostname.clone(),
+            ip: introduction.ip.clone(),
+            version: introduction.version.clone(),
+            config_hash: self.hash.clone(),
+            sync_status: self.sync_status,
+            last_seen: self.last_seen,
+            updated_at: self.updated_at,
+            ttl: self.ttl(now, purge_delay),
+            labels: (!self.labels.is_empty()).then(|| self.labels.clone()),
+            cert_details: introduction
+                .certificate_expires
+                .map(|expiry_timestamp| CertDetails { expiry_timestamp }),
+            rpc_capabilities: Vec::new(),
+            state: self.state,
+            state_seconds: now.saturating_sub(self.state_since),
+            protocol: introduction.protocol,
+            revision: self.revision,
+            lag: newest.zip(self.revision).map(|(newest, own)| newest.revision.saturating_sub(own)),
+            altered: newest.map(|newest| newest.altered.clone()).unwrap_or_default(),
+            held_back: self.held_back.clone(),
+            last_refusal: self.refusals.clone(),
+            pushes: self.counts.pushes,
+            pushed_bytes: self.counts.bytes,
+            refusals: self.counts.refusals,
+        }
+    }
+}

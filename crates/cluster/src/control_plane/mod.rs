@@ -1,0 +1,126 @@
+//! A control plane: admits data planes, sends them the configuration, and knows which of them serve it.
+mod cohorts;
+mod fleet;
+mod member;
+mod payloads;
+mod upgrade;
+mod v1;
+mod weir;
+
+pub use fleet::{Coverage, Fleet};
+pub use member::{CertDetails, Member, State};
+
+use crate::Source;
+use crate::admission::Admission;
+use crate::tls::ServerTls;
+use cohorts::Cohorts;
+use payloads::Payloads;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use upgrade::{Protocol, UpgradeError, Upgraded, named};
+use weir_model::PluginSchema;
+
+/// How long a data plane may take to open its WebSocket.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How many connections may be on their way to a WebSocket at a time.
+const MAX_UPGRADES: usize = 256;
+
+/// How many data planes are admitted at once.
+const ADMISSION_BURST: u32 = 100;
+
+/// How many are admitted in each second after that.
+const ADMISSION_RATE: u32 = 100;
+
+/// How a control plane behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The longest message that it accepts.
+    pub max_payload: usize,
+    /// The pause after a configuration was sent by Kong's first protocol.
+    pub push_interval: Duration,
+    /// The version of Kong that it is compatible with.
+    pub version: String,
+    /// The schemas of its plugins.
+    pub plugins: Arc<[PluginSchema]>,
+}
+
+/// A control plane.
+pub struct ControlPlane {
+    tls: ServerTls,
+    fleet: Arc<Fleet>,
+    options: Options,
+    cohorts: Cohorts,
+    payloads: Payloads,
+    upgrades: Arc<Semaphore>,
+    admission: Mutex<Admission>,
+}
+
+impl ControlPlane {
+    /// One that sends what is in this source.
+    pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
+        let cohorts = Cohorts::new(source, options.plugins.clone());
+        let payloads = Payloads::new(options.plugins.clone());
+        let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
+        let upgrades = Arc::new(Semaphore::new(MAX_UPGRADES));
+        ControlPlane { tls, fleet, options, cohorts, payloads, upgrades, admission }
+    }
+
+    /// Prepares each version of the configuration for data planes, for as long as the process runs.
+    pub async fn publish(&self) {
+        let exported = self.payloads.follow(&self.cohorts, self.options.push_interval);
+        tokio::join!(self.cohorts.follow(), exported);
+    }
+
+    /// Serves the data planes that connect to a listener.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let Ok(permit) = self.upgrades.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((tcp, address)) => {
+                    let plane = self.clone();
+                    tokio::spawn(async move {
+                        let upgraded = plane.upgraded(tcp, address).await;
+                        drop(permit);
+                        if let Some(upgraded) = upgraded {
+                            plane.session(upgraded, address).await;
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cluster_listen: a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a data plane until its connection ends, and logs why it did.
+    async fn session(&self, upgraded: Upgraded, address: SocketAddr) {
+        let name = named(&upgraded.visitor, address);
+        let ended = match upgraded.visitor.protocol {
+            Protocol::Weir => weir::serve(self, upgraded, address).await,
+            Protocol::V1 => v1::serve(self, upgraded, address).await,
+        };
+        tracing::info!("data plane {name} disconnected: {ended}");
+    }
+
+    /// Takes a connection up to its WebSocket; logs why that fails.
+    async fn upgraded(&self, tcp: TcpStream, address: SocketAddr) -> Option<Upgraded> {
+        let _ = tcp.set_nodelay(true);
+        let upgraded = tokio::time::timeout(UPGRADE_TIMEOUT, self.upgrade(tcp)).await;
+        match upgraded.unwrap_or(Err(UpgradeError::Timeout)) {
+            Ok(upgraded) => {
+                tracing::info!("data plane {} connected", named(&upgraded.visitor, address));
+                Some(upgraded)
+            }
+            Err(error) => {
+                tracing::warn!("the data plane at {address} is refused: {error}");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What data planes of Kong get: the whole configuration, prepared once for all that take it in the same form.
+use super::cohorts::Cohorts;
+use crate::wire::compat::{KongVersion, Rules};
+use crate::wire::hash::Hashes;
+use crate::wire::payload::{ConfigTable, Withheld};
+use crate::wire::v1::{MessageError, Reconfigure};
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{OnceCell, watch};
+use weir_model::{Document, PluginSchema};
+
+/// Prepares the configuration for as long as there are data planes that take it.
+pub(super) struct Payloads {
+    plugins: Arc<[PluginSchema]>,
+    newest: watch::Sender<Option<Arc<Payload>>>,
+    /// How many data planes take it.
+    takers: watch::Sender<usize>,
+}
+
+/// A version of the configuration.
+pub(super) struct Payload {
+    pub(super) revision: u64,
+    pub(super) hashes: Hashes,
+    document: Arc<Document>,
+    plugins: Arc<[PluginSchema]>,
+    exported: f64,
+    frames: Mutex<HashMap<Form, Arc<OnceCell<Frame>>>>,
+}
+
+/// In what form data planes take a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Form {
+    pub(super) version: KongVersion,
+    pub(super) takes_expressions: bool,
+}
+
+/// A message, and what is left out of it or rewritten.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    pub(super) bytes: Bytes,
+    pub(super) altered: Arc<[String]>,
+}
+
+/// A data plane that takes payloads, until it is dropped.
+pub(super) struct Taker<'p>(&'p watch::Sender<usize>);
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|takers| *takers -= 1);
+    }
+}
+
+impl Payloads {
+    pub(super) fn new(plugins: Arc<[PluginSchema]>) -> Payloads {
+        Payloads { plugins, newest: watch::Sender::new(None), takers: watch::Sender::new(0) }
+    }
+
+    /// Counts a data plane.
+    pub(super) fn taker(&self) -> Taker<'_> {
+        self.takers.send_modify(|takers| *takers += 1);
+        Taker(&self.takers)
+    }
+
+    /// The newest version, and a notice of each further one.
+    pub(super) fn newest(&self) -> watch::Receiver<Option<Arc<Payload>>> {
+        self.newest.subscribe()
+    }
+
+    /// Follows the configuration: the first change is prepared at once, those within the pause that follows together.
+    pub(super) async fn follow(&self, cohorts: &Cohorts, pause: Duration) {
+        let (mut identities, mut takers) = (cohorts.newest(), self.takers.subscribe());
+        loop {
+            // The sender is a field of this.
+            let _ = takers.wait_for(|takers| *takers > 0).await;
+            let sequence = identities.borrow_and_update().sequence;
+            let before = self.newest.borrow().clone();
+            if before.as_ref().is_none_or(|before| before.revision < sequence) {
+                self.export(cohorts, before.clone()).await;
+                if before.is_some() {
+                    tokio::time::sleep(pause).await;
+                }
+            } else if identities.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn export(&self, cohorts: &Cohorts, before: Option<Arc<Payload>>) {
+        let (revision, document) = {
+            let cohort = cohorts.cohort();
+            (cohort.identity().sequence, cohort.document().clone())
+        };
+        let plugins = self.plugins.clone();
+        let export = move || Payload::new(revision, document, plugins, before.as_deref());
+        match tokio::task::spawn_blocking(export).await {
+            Ok(payload) => drop(self.newest.send_replace(Some(Arc::new(payload)))),
+            Err(error) => {
+                tracing::error!(%error, "the configuration was not prepared for data planes of Kong")
+            }
+        }
+    }
+}
+
+impl Payload {
+    /// Takes long where there are many entities.
+    fn new(
+        revision: u64,
+        document: Arc<Document>,
+        plugins: Arc<[PluginSchema]>,
+        before: Option<&Payload>,
+    ) -> Payload {
+        let table = ConfigTable::new(&document, &plugins);
+        let earlier = before.map(|before| (before.table(), &before.hashes));
+        let hashes = table.hashes(earlier.as_ref().map(|(table, hashes)| (table, *hashes)));
+        let exported = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        Payload { revision, hashes, document, plugins, exported, frames: Mutex::default() }
+    }
+
+    /// Its entities.
+    pub(super) fn table(&self) -> ConfigTable<'_> {
+        ConfigTable::new(&self.document, &self.plugins)
+    }
+
+    /// The message for data planes that take this form.
+    pub(super) async fn frame(self: &Arc<Self>, form: Form) -> Result<Frame, MessageError> {
+        let cell = {
+            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+            frames.entry(form).or_default().clone()
+        };
+        let frame = cell.get_or_try_init(|| async {
+            let payload = self.clone();
+            let encoded = tokio::task::spawn_blocking(move || payload.encode(form)).await;
+            encoded.unwrap_or_else(|error| Err(MessageError::Form(error.to_string())))
+        });
+        frame.await.cloned()
+    }
+
+    fn encode(&self, form: Form) -> Result<Frame, MessageError> {
+        let rules = Rules::of(form.version);
+        let table = match form.takes_expressions {
+            true => self.table(),
+            false => self.table().without_expressions(),
+        };
+        let message = Reconfigure { timestamp: self.exported, table: &table, hashes: &self.hashes };
+        let altered = table.withheld(&rules).iter().map(described).collect();
+        Ok(Frame { bytes: message.encode(&rules)?, altered })
+    }
+}
+
+fn described(withheld: &Withheld) -> String {
+    let Withheld { entity, field, reason } = withheld;
+    match field {
+        Some(field) => format!("{entity}: {field}: {reason}"),
+        None => format!("{entity}: {reason}"),
+    }
+}

@@ -1,0 +1,168 @@
+//! The way of a connection up to its WebSocket: TLS, the certificate, and the HTTP request.
+use super::ControlPlane;
+use crate::admission::Admission;
+use crate::tls::{Peer, PeerError};
+use crate::websocket::{self, SUBPROTOCOL};
+use crate::wire::v1::Query;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::header::{RETRY_AFTER, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+use uuid::Uuid;
+
+/// The path of Kong's first protocol.
+const V1: &str = "/v1/outlet";
+
+/// The path of Kong's second protocol, and of Weir's, which is chosen as a subprotocol.
+const V2: &str = "/v2/outlet";
+
+/// The connection of a data plane.
+pub(super) type Stream = WebSocketStream<TlsStream<TcpStream>>;
+
+/// A data plane that has opened a WebSocket.
+pub(super) struct Upgraded {
+    pub(super) stream: Stream,
+    pub(super) visitor: Visitor,
+    pub(super) peer: Peer,
+}
+
+/// What a data plane says of itself in its request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Visitor {
+    pub(super) id: Uuid,
+    pub(super) hostname: String,
+    pub(super) version: String,
+    pub(super) protocol: Protocol,
+}
+
+/// What a data plane and the control plane say after the upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Weir's own.
+    Weir,
+    /// Kong's first.
+    V1,
+}
+
+/// Why a connection ends before it is a WebSocket.
+#[derive(Debug)]
+pub(super) enum UpgradeError {
+    Tls(std::io::Error),
+    Peer(PeerError),
+    Http(Error),
+    Timeout,
+}
+
+impl fmt::Display for UpgradeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpgradeError::Tls(error) => write!(f, "TLS: {error}"),
+            UpgradeError::Peer(error) => error.fmt(f),
+            UpgradeError::Http(Error::Http(response)) => {
+                let reason = response.body().as_deref().unwrap_or_default();
+                write!(
+                    f,
+                    "its request was answered {}: {}",
+                    response.status(),
+                    String::from_utf8_lossy(reason)
+                )
+            }
+            UpgradeError::Http(error) => write!(f, "it opens no WebSocket: {error}"),
+            UpgradeError::Timeout => f.write_str("it took too long to open a WebSocket"),
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Takes a connection up to its WebSocket. A peer that is refused gets the reason in a response.
+    pub(super) async fn upgrade(&self, tcp: TcpStream) -> Result<Upgraded, UpgradeError> {
+        let tls = TlsAcceptor::from(self.tls.config.clone()).accept(tcp).await.map_err(UpgradeError::Tls)?;
+        let chain = tls.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+        let admitted = self.tls.admit(chain.as_deref()).await;
+        let mut visitor = None;
+        let refusal = admitted.as_ref().err().map(ToString::to_string);
+        let answer = Answer { refusal, admission: &self.admission, visitor: &mut visitor };
+        let config = websocket::config(self.options.max_payload);
+        let stream = accept_hdr_async_with_config(tls, answer, Some(config)).await;
+        let peer = admitted.map_err(UpgradeError::Peer)?;
+        let stream = stream.map_err(UpgradeError::Http)?;
+        let visitor = visitor.ok_or(UpgradeError::Timeout)?;
+        Ok(Upgraded { stream, visitor, peer })
+    }
+}
+
+/// Answers the request of a data plane.
+struct Answer<'v> {
+    /// Why its certificate is refused.
+    refusal: Option<String>,
+    /// Whether it has to come back later.
+    admission: &'v Mutex<Admission>,
+    /// What it says of itself.
+    visitor: &'v mut Option<Visitor>,
+}
+
+impl Callback for Answer<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        if let Some(reason) = self.refusal {
+            return Err(refuse(StatusCode::FORBIDDEN, &reason));
+        }
+        let visitor = visit(request).map_err(|(status, reason)| refuse(status, reason))?;
+        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.admit(Instant::now()).map_err(later)?;
+        if visitor.protocol == Protocol::Weir {
+            let chosen = HeaderValue::from_static(SUBPROTOCOL);
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
+        }
+        *self.visitor = Some(visitor);
+        Ok(response)
+    }
+}
+
+fn refuse(status: StatusCode, reason: &str) -> ErrorResponse {
+    let mut response =
+        ErrorResponse::new(Some(format!("{{\"message\":{}}}", serde_json::Value::from(reason))));
+    *response.status_mut() = status;
+    response
+}
+
+/// Asks a data plane to come back after this time.
+fn later(after: Duration) -> ErrorResponse {
+    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "too many data planes connect at once");
+    let seconds = after.as_secs_f64().ceil() as u64;
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    response
+}
+
+/// What a request asks for, or the response to one that cannot be served.
+fn visit(request: &Request) -> Result<Visitor, (StatusCode, &'static str)> {
+    let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let offered = offered.filter_map(|value| value.to_str().ok()).flat_map(|names| names.split(','));
+    let protocol = match request.uri().path() {
+        V1 => Protocol::V1,
+        V2 if offered.map(str::trim).any(|name| name == SUBPROTOCOL) => Protocol::Weir,
+        V2 => return Err((StatusCode::BAD_REQUEST, "Sec-WebSocket-Protocol must offer weir.sync.v1")),
+        _ => return Err((StatusCode::NOT_FOUND, "data planes connect to /v1/outlet or /v2/outlet")),
+    };
+    let bad = |reason| (StatusCode::BAD_REQUEST, reason);
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let query = query.ok_or_else(|| bad("the query must have node_id and node_version"))?;
+    Ok(Visitor {
+        id: query.node_id.parse().map_err(|_| bad("node_id: it must be a UUID"))?,
+        hostname: query.node_hostname.unwrap_or_default(),
+        version: query.node_version,
+        protocol,
+    })
+}
+
+/// Names a peer in the log.
+pub(super) fn named(visitor: &Visitor, address: SocketAddr) -> String {
+    format!("{} ({}, {})", visitor.hostname, visitor.id, address.ip())
+}

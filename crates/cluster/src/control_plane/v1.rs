@@ -1,0 +1,187 @@
+//! Kong's first protocol over a connection, as a control plane speaks it: each change is the whole configuration, and a ping
+//! with its hash acknowledges it.
+use super::ControlPlane;
+use super::fleet::{Introduction, Link, Sent};
+use super::payloads::{Form, Payload};
+use super::upgrade::{Stream, Upgraded};
+use crate::Refusal;
+use crate::websocket;
+use crate::wire::compat::{Incompatible, KongVersion, check_plugins, check_routes, check_version};
+use crate::wire::data_plane::SyncStatus;
+use crate::wire::hash::ConfigHash;
+use crate::wire::v1::{BasicInfo, ErrorMessage, check_size};
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+/// How long a data plane may take to introduce itself.
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After how long without a ping a data plane counts as lost; no message may take longer to be sent.
+const LOST_AFTER: Duration = Duration::from_secs(45);
+
+/// The longest message that data planes take which do not say so, as of Kong.
+const MAX_PAYLOAD: usize = 16 << 20;
+
+/// A data plane that is connected.
+struct Session<'p> {
+    plane: &'p ControlPlane,
+    link: Link,
+    info: BasicInfo,
+    version: KongVersion,
+    /// What it says that it serves.
+    hash: Option<ConfigHash>,
+}
+
+/// Serves a data plane until the connection ends; returns why it did.
+pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: SocketAddr) -> String {
+    let Upgraded { mut stream, visitor, peer } = upgraded;
+    let info = match timeout(INTRODUCTION_TIMEOUT, basic_info(&mut stream)).await {
+        Ok(Ok(info)) => info,
+        Ok(Err(reason)) => return reason,
+        Err(_) => return "it did not introduce itself".to_owned(),
+    };
+    let link = plane.fleet.connect(Introduction {
+        id: visitor.id,
+        hostname: visitor.hostname,
+        ip: address.ip().to_canonical().to_string(),
+        version: visitor.version.clone(),
+        certificate_expires: peer.expires,
+        protocol: "v1",
+    });
+    link.introduced(info.labels.clone().unwrap_or_default());
+    let version = match check_version(KongVersion::CURRENT, &visitor.version) {
+        Ok(version) => version,
+        Err(refused) => {
+            link.judged(refused.status.as_str(), Some(refused.message.clone()));
+            return refused.message;
+        }
+    };
+    let mut session = Session { plane, link, info, version, hash: None };
+    match session.exchange(&mut stream).await {
+        Ok(reason) => reason,
+        Err(error) => websocket::explained(&error, plane.options.max_payload),
+    }
+}
+
+/// The first message.
+async fn basic_info(stream: &mut Stream) -> Result<BasicInfo, String> {
+    match stream.next().await {
+        Some(Ok(Frame::Binary(bytes))) => BasicInfo::decode(&bytes).map_err(|error| error.to_string()),
+        Some(Ok(_)) => Err("its first message is not binary".to_owned()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("it closed the connection".to_owned()),
+    }
+}
+
+impl Session<'_> {
+    async fn exchange(&mut self, stream: &mut Stream) -> Result<String, Error> {
+        let plane = self.plane;
+        let (mut newest, _taker) = (plane.payloads.newest(), plane.payloads.taker());
+        newest.mark_changed();
+        let mut lost_at = Instant::now() + LOST_AFTER;
+        loop {
+            tokio::select! {
+                frame = stream.next() => {
+                    let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
+                    lost_at = Instant::now() + LOST_AFTER;
+                    if let Err(reason) = self.receive(frame) {
+                        return Ok(reason);
+                    }
+                    // Sends the answer to a ping.
+                    stream.flush().await?;
+                }
+                changed = newest.changed() => {
+                    if changed.is_err() {
+                        return Ok("the control plane ends".to_owned());
+                    }
+                    let payload = newest.borrow_and_update().clone();
+                    if let Some(payload) = payload {
+                        self.push(stream, &payload).await?;
+                    }
+                }
+                () = sleep_until(lost_at) => {
+                    return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
+                }
+            }
+        }
+    }
+
+    /// Takes a message; the error is why the connection must end.
+    fn receive(&mut self, frame: Frame) -> Result<(), String> {
+        match frame {
+            Frame::Ping(payload) => {
+                let hash = ConfigHash::read(&payload);
+                let hash = hash.ok_or_else(|| format!("a ping of {} bytes is no hash", payload.len()))?;
+                self.hash = Some(hash);
+                self.link.seen(&hash.to_string());
+                Ok(())
+            }
+            Frame::Binary(bytes) => {
+                let refused = ErrorMessage::decode(&bytes).map_err(|error| error.to_string())?.error;
+                let refusal = Refusal { entity: refused.name, field: None, message: refused.message };
+                tracing::error!("a data plane refuses the configuration: {refusal}");
+                self.link.refused(vec![refusal]);
+                Ok(())
+            }
+            Frame::Close(_) => Err("it closed the connection".to_owned()),
+            Frame::Pong(_) => Ok(()),
+            Frame::Text(_) | Frame::Frame(_) => Err("it sent a text message".to_owned()),
+        }
+    }
+
+    /// Sends a version of the configuration, if the data plane can serve it and does not already.
+    async fn push(&self, stream: &mut Stream, payload: &Arc<Payload>) -> Result<(), Error> {
+        let hash = payload.hashes.config;
+        let sent = |bytes: usize, altered: &[String]| Sent {
+            revision: payload.revision,
+            hash: hash.to_string(),
+            bytes,
+            altered: altered.to_vec(),
+        };
+        let frame = match self.prepare(payload).await {
+            Ok(frame) => frame,
+            Err(Incompatible { status, message }) => {
+                tracing::error!("a data plane is not sent the configuration: {message}");
+                self.link.judged(status.as_str(), Some(message));
+                self.link.sent(sent(0, &[]));
+                return Ok(());
+            }
+        };
+        self.link.judged(SyncStatus::Normal.as_str(), None);
+        if self.hash == Some(hash) {
+            self.link.sent(sent(0, &frame.altered));
+            self.link.serves(payload.revision, &hash.to_string());
+            return Ok(());
+        }
+        self.link.sent(sent(frame.bytes.len(), &frame.altered));
+        send(stream, frame.bytes).await
+    }
+
+    /// The message for this data plane, or why it cannot have one.
+    async fn prepare(&self, payload: &Arc<Payload>) -> Result<super::payloads::Frame, Incompatible> {
+        let table = payload.table();
+        check_routes(&table, self.version)?;
+        check_plugins(table.configured_plugins(), KongVersion::CURRENT, &self.info.plugins)?;
+        let form = Form { version: self.version, takes_expressions: self.info.takes_expressions() };
+        let unknown = |error: crate::wire::v1::MessageError| Incompatible {
+            status: SyncStatus::Unknown,
+            message: error.to_string(),
+        };
+        let frame = payload.frame(form).await.map_err(unknown)?;
+        let limit = self.info.max_payload().unwrap_or(MAX_PAYLOAD);
+        check_size(&frame.bytes, limit).map_err(unknown)?;
+        Ok(frame)
+    }
+}
+
+async fn send(stream: &mut Stream, message: Bytes) -> Result<(), Error> {
+    match timeout(LOST_AFTER, stream.send(Frame::Binary(message))).await {
+        Ok(sent) => sent,
+        Err(_) => Err(Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "it takes no messages"))),
+    }
+}

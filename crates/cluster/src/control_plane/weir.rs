@@ -1,0 +1,159 @@
+//! Weir's own protocol over a connection, as a control plane speaks it.
+use super::ControlPlane;
+use super::fleet::{Introduction, Link, Sent};
+use super::upgrade::{Stream, Upgraded};
+use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
+use crate::sync::{ControlSession, Event};
+use crate::websocket;
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+/// How long a data plane may take to introduce itself, and to take a message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a data plane may take to take a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After how long without a message a data plane counts as lost.
+const LOST_AFTER: Duration = Duration::from_secs(45);
+
+/// Serves a data plane until the connection ends; returns why it did.
+pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: SocketAddr) -> String {
+    let Upgraded { mut stream, visitor, peer } = upgraded;
+    let hello = match timeout(HELLO_TIMEOUT, hello(&mut stream)).await {
+        Ok(Ok(hello)) => hello,
+        Ok(Err(reason)) => return reason,
+        Err(_) => return "it did not introduce itself".to_owned(),
+    };
+    let link = plane.fleet.connect(Introduction {
+        id: visitor.id,
+        hostname: visitor.hostname,
+        ip: address.ip().to_canonical().to_string(),
+        version: visitor.version,
+        certificate_expires: peer.expires,
+        protocol: "weir",
+    });
+    link.introduced(hello.labels.clone());
+    link.judged("normal", None);
+    match exchange(plane, &mut stream, &hello, &link).await {
+        Ok(reason) => reason,
+        Err(error) => websocket::explained(&error, plane.options.max_payload),
+    }
+}
+
+/// The first message.
+async fn hello(stream: &mut Stream) -> Result<Hello, String> {
+    match stream.next().await {
+        Some(Ok(Frame::Binary(bytes))) => match Message::decode(bytes) {
+            Ok(Message::Hello(hello)) => Ok(hello),
+            Ok(_) => Err("its first message does not introduce it".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+        Some(Ok(_)) => Err("its first message is not binary".to_owned()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("it closed the connection".to_owned()),
+    }
+}
+
+async fn exchange(
+    plane: &ControlPlane,
+    stream: &mut Stream,
+    hello: &Hello,
+    link: &Link,
+) -> Result<String, Error> {
+    let mut newest = plane.cohorts.newest();
+    let about = Welcome {
+        version: plane.options.version.clone(),
+        max_payload: plane.options.max_payload as u64,
+        ..Welcome::default()
+    };
+    let (mut session, welcome) = ControlSession::new(hello, &plane.cohorts.cohort(), about);
+    send(stream, welcome.encode()).await?;
+    link.seen(&session.held().digest.to_string());
+    let mut lost_at = Instant::now() + LOST_AFTER;
+    loop {
+        deliver(plane, stream, &mut session, link).await?;
+        tokio::select! {
+            frame = stream.next() => {
+                let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
+                lost_at = Instant::now() + LOST_AFTER;
+                match frame {
+                    Frame::Binary(bytes) => {
+                        if let Err(reason) = receive(plane, &mut session, link, bytes) {
+                            return Ok(reason);
+                        }
+                    }
+                    Frame::Close(_) => return Ok("it closed the connection".to_owned()),
+                    _ => link.seen(&session.held().digest.to_string()),
+                }
+            }
+            changed = newest.changed() => if changed.is_err() {
+                return Ok("the control plane ends".to_owned());
+            },
+            () = sleep_until(lost_at) => {
+                return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
+            }
+        }
+    }
+}
+
+/// Sends what the data plane lacks and has room for.
+async fn deliver(
+    plane: &ControlPlane,
+    stream: &mut Stream,
+    session: &mut ControlSession,
+    link: &Link,
+) -> Result<(), Error> {
+    let (messages, identity, is_current) = {
+        let mut cohort = plane.cohorts.cohort();
+        (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))
+    };
+    let bytes = messages.iter().map(Bytes::len).sum();
+    let (revision, hash) = (identity.sequence, identity.digest.to_string());
+    link.sent(Sent { revision, hash: hash.clone(), bytes, altered: Vec::new() });
+    if is_current {
+        link.serves(revision, &hash);
+    }
+    for message in messages {
+        send(stream, message).await?;
+    }
+    Ok(())
+}
+
+/// Takes a message; the error is why the connection must end.
+fn receive(
+    plane: &ControlPlane,
+    session: &mut ControlSession,
+    link: &Link,
+    bytes: Bytes,
+) -> Result<(), String> {
+    let message = Message::decode(bytes).map_err(|error| error.to_string())?;
+    let event = session.receive(message, &mut plane.cohorts.cohort()).map_err(|error| error.to_string())?;
+    match event {
+        None => {}
+        Some(Event::Applied(Applied { identity, cache_error })) => {
+            if let Some(error) = cache_error {
+                tracing::warn!("a data plane cannot store the configuration: {error}");
+            }
+            link.serves(identity.sequence, &identity.digest.to_string());
+        }
+        Some(Event::Refused(Refused { errors, .. })) => {
+            errors
+                .iter()
+                .for_each(|error| tracing::error!("a data plane refuses the configuration: {error}"));
+            link.refused(errors);
+        }
+    }
+    Ok(())
+}
+
+async fn send(stream: &mut Stream, message: Bytes) -> Result<(), Error> {
+    match timeout(SEND_TIMEOUT, stream.send(Frame::Binary(message))).await {
+        Ok(sent) => sent,
+        Err(_) => Err(Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "it takes no messages"))),
+    }
+}

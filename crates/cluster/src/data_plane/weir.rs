@@ -1,0 +1,234 @@
+//! Weir's own protocol over a connection, as a data plane speaks it: it gets what differs, and says what it serves.
+use super::DataPlane;
+use super::store::Writer;
+use crate::connect::{Connection, Endpoint};
+use crate::sync::identity::{Digest, Identity};
+use crate::sync::inventory::Inventory;
+use crate::sync::message::{Hello, Message};
+use crate::sync::transfer::{Received, Staged};
+use crate::sync::{Follower, Step, Update};
+use crate::websocket::{self, SUBPROTOCOL, UpgradeError};
+use crate::{Apply, Refusal};
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+/// The protocol's name in logs and statuses.
+pub(super) const PROTOCOL: &str = "weir";
+
+/// How often the control plane is pinged.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// After how long without a message the control plane counts as lost.
+const LOST_AFTER: Duration = Duration::from_secs(45);
+
+/// How long a message may take to be sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+type Stream = WebSocketStream<Connection>;
+
+/// What outlives connections.
+pub(super) struct Session {
+    follower: Follower,
+    /// Whether a control plane has said what to serve, be it nothing.
+    is_configured: bool,
+    path: String,
+}
+
+impl Session {
+    /// One that serves what the cache had, or nothing.
+    pub(super) fn new<A>(plane: &DataPlane<A>, active: Option<(Identity, Inventory)>) -> Session {
+        let (about, is_configured) = (&plane.about, active.is_some());
+        let plugins = plane.plugins.clone();
+        let follower = match active {
+            Some((identity, inventory)) => Follower::continuing(plugins, identity, inventory),
+            None => Follower::new(plugins),
+        };
+        let path = format!(
+            "/v2/outlet?node_id={}&node_hostname={}&node_version={}",
+            about.id, about.hostname, about.version
+        );
+        Session { follower, is_configured, path }
+    }
+
+    /// What is active came by another protocol.
+    pub(super) fn forget<A>(&mut self, plane: &DataPlane<A>) {
+        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), true);
+    }
+
+    /// Whether what is active came by this protocol.
+    pub(super) fn is_active(&self) -> bool {
+        self.follower.identity() != Identity::default()
+    }
+
+    pub(super) async fn open<A>(
+        &self,
+        plane: &DataPlane<A>,
+        connection: Connection,
+        to: &Endpoint,
+    ) -> Result<Stream, UpgradeError> {
+        let max_payload = plane.options.max_payload;
+        let opened = websocket::open(connection, to, &self.path, Some(SUBPROTOCOL), max_payload).await;
+        opened.map(|(stream, _)| stream)
+    }
+
+    /// Follows the control plane until the connection ends; returns why it did.
+    pub(super) async fn follow<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        mut stream: Stream,
+    ) -> String {
+        let ended = self.exchange(plane, writer, &mut stream).await;
+        writer.abort();
+        ended.unwrap_or_else(|error| websocket::explained(&error, plane.options.max_payload))
+    }
+
+    async fn exchange<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        stream: &mut Stream,
+    ) -> Result<String, Error> {
+        let hello = self.hello(plane);
+        send(stream, vec![hello]).await?;
+        let mut ping = interval(PING_INTERVAL);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lost_at = Instant::now() + LOST_AFTER;
+        loop {
+            tokio::select! {
+                frame = stream.next() => {
+                    let Some(frame) = frame.transpose()? else { return Ok(ended()) };
+                    lost_at = Instant::now() + LOST_AFTER;
+                    match frame {
+                        Frame::Binary(bytes) => match self.receive(plane, writer, bytes).await {
+                            Ok(replies) => send(stream, replies).await?,
+                            Err(reason) => return Ok(reason),
+                        },
+                        Frame::Close(_) => return Ok(ended()),
+                        _ => {}
+                    }
+                }
+                _ = ping.tick() => flush(stream, Frame::Ping(Bytes::new())).await?,
+                () = sleep_until(lost_at) => {
+                    return Ok(format!("the control plane was silent for {} s", LOST_AFTER.as_secs()));
+                }
+            }
+        }
+    }
+
+    fn hello<A>(&mut self, plane: &DataPlane<A>) -> Message {
+        self.follower.hello(Hello {
+            version: plane.about.version.clone(),
+            plugins: plane.about.plugins.iter().map(|(name, _)| name.clone()).collect(),
+            labels: plane.about.labels.clone(),
+            max_payload: plane.options.max_payload as u64,
+            ..Hello::default()
+        })
+    }
+
+    /// Takes a message, and returns the answers to it; the error is why the connection must end.
+    async fn receive<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        bytes: Bytes,
+    ) -> Result<Vec<Message>, String> {
+        plane.status.received(bytes.len());
+        let message = Message::decode(bytes).map_err(|error| error.to_string())?;
+        writer.write(&message);
+        let step = self.follower.receive(message).map_err(|error| error.to_string())?;
+        match step {
+            Step::Current => {
+                self.confirm(plane).await;
+                Ok(Vec::new())
+            }
+            Step::Reply(messages) => {
+                messages.iter().for_each(|message| report(plane, message));
+                Ok(messages)
+            }
+            Step::Apply(received, mut replies) => {
+                replies.push(self.apply(plane, writer, *received).await);
+                Ok(replies)
+            }
+            Step::Goodbye(goodbye) => Err(format!("the control plane ends the connection: {goodbye:?}")),
+        }
+    }
+
+    /// The control plane has what is served here. If that is nothing, it is so on purpose.
+    async fn confirm<A: Apply>(&mut self, plane: &DataPlane<A>) {
+        let Identity { digest, .. } = self.follower.identity();
+        if digest == Digest::default() && !self.is_configured {
+            let applied = plane.apply.apply(Update::Whole(Box::default()), digest.to_string()).await;
+            self.is_configured = applied.is_ok();
+        }
+        plane.status.applied();
+    }
+
+    async fn apply<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        writer: &mut Writer,
+        received: Received,
+    ) -> Message {
+        let Received { update, staged } = received;
+        let hash = staged.to.digest.to_string();
+        match plane.apply.apply(update, hash).await {
+            Ok(()) => {
+                self.is_configured = true;
+                self.applied(plane, staged, writer.commit())
+            }
+            Err(refusals) => {
+                writer.abort();
+                log(plane, &refusals);
+                self.follower.refused(&staged, refusals)
+            }
+        }
+    }
+
+    fn applied<A>(&mut self, plane: &DataPlane<A>, staged: Staged, cache_error: Option<String>) -> Message {
+        tracing::debug!(revision = staged.to.sequence, "the control plane's configuration is active");
+        plane.status.applied();
+        self.follower.applied(staged, cache_error)
+    }
+}
+
+/// Logs a refusal that is on its way to the control plane.
+fn report<A>(plane: &DataPlane<A>, message: &Message) {
+    if let Message::Refused(refused) = message {
+        log(plane, &refused.errors);
+    }
+}
+
+fn log<A>(plane: &DataPlane<A>, refusals: &[Refusal]) {
+    refusals.iter().for_each(|refusal| tracing::error!("{refusal}"));
+    tracing::error!(
+        errors = refusals.len(),
+        "the control plane's configuration is refused: the previous one stays active"
+    );
+    plane.status.refused(refusals);
+}
+
+fn ended() -> String {
+    "the control plane closed the connection".to_owned()
+}
+
+async fn send(stream: &mut Stream, messages: Vec<Message>) -> Result<(), Error> {
+    for message in messages {
+        flush(stream, Frame::Binary(message.encode())).await?;
+    }
+    Ok(())
+}
+
+async fn flush(stream: &mut Stream, frame: Frame) -> Result<(), Error> {
+    match timeout(SEND_TIMEOUT, stream.send(frame)).await {
+        Ok(sent) => sent,
+        Err(_) => Err(Error::Io(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            "the control plane takes no messages",
+        ))),
+    }
+}

@@ -1,0 +1,144 @@
+//! The node's part in a fleet: what `weir-cluster` needs to know of the node, and a thread that it runs on.
+mod applied;
+pub(crate) mod cached;
+mod metrics;
+mod source;
+mod tls;
+
+use crate::control::Control;
+use crate::settings::{Role, Settings};
+use crate::start_error::StartError;
+use applied::Applied;
+use source::RegistrySource;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use tokio::runtime;
+use weir_cluster::connect::Connector;
+use weir_cluster::control_plane::{self, ControlPlane, Fleet};
+use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus};
+use weir_plugins::KONG_VERSION;
+use weir_proxy::listen::{Bound, Listener};
+
+/// What the node knows of its fleet.
+pub(crate) enum Cluster {
+    /// It is in none.
+    Alone,
+    /// The data planes that it knows.
+    ControlPlane(Arc<Fleet>),
+    /// Its connection to a control plane.
+    DataPlane(Arc<LinkStatus>),
+}
+
+impl Cluster {
+    pub(crate) fn of(settings: &Settings) -> Cluster {
+        match settings.role {
+            Role::Traditional => Cluster::Alone,
+            Role::ControlPlane => Cluster::ControlPlane(Arc::new(Fleet::new(purge_delay(settings)))),
+            Role::DataPlane => Cluster::DataPlane(Arc::default()),
+        }
+    }
+}
+
+fn purge_delay(settings: &Settings) -> std::time::Duration {
+    std::time::Duration::from_secs(settings.cluster_data_plane_purge_delay.into())
+}
+
+/// Starts the node's part in its fleet, if it is in one.
+pub(crate) fn start(
+    settings: &Settings,
+    control: &Arc<Control>,
+    bound: Vec<Bound>,
+) -> Result<(), StartError> {
+    match control.cluster() {
+        Cluster::Alone => Ok(()),
+        Cluster::ControlPlane(fleet) => start_control_plane(settings, control, fleet.clone(), bound),
+        Cluster::DataPlane(status) => start_data_plane(settings, control, status.clone()),
+    }
+}
+
+fn start_control_plane(
+    settings: &Settings,
+    control: &Arc<Control>,
+    fleet: Arc<Fleet>,
+    bound: Vec<Bound>,
+) -> Result<(), StartError> {
+    let (identity, trust) = tls::identity_and_trust(settings)?;
+    let tls = weir_cluster::tls::ServerTls::new(&identity, &trust).map_err(StartError::Cluster)?;
+    let options = control_plane::Options {
+        max_payload: settings.cluster_max_payload as usize,
+        push_interval: settings.db_update_frequency,
+        version: KONG_VERSION.to_owned(),
+        plugins: control.plugins().into(),
+    };
+    let source = Arc::new(RegistrySource::new(control.registry().clone()));
+    let plane = Arc::new(ControlPlane::new(source, tls, fleet, options));
+    let mut listeners = Vec::new();
+    for bound in bound {
+        match bound.listener {
+            Listener::Tcp(tcp) => listeners.push(tcp),
+            Listener::Unix(_) => {
+                let error = io::Error::new(io::ErrorKind::Unsupported, "data planes connect over TCP");
+                let value = "unix:".to_owned();
+                return Err(StartError::Setting { name: "cluster_listen", value, error });
+            }
+        }
+    }
+    on_thread(async move {
+        for listener in listeners {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::spawn(plane.clone().serve(listener))),
+                Err(error) => tracing::error!(%error, "cluster_listen: a listener cannot be used"),
+            }
+        }
+        plane.publish().await;
+    })
+}
+
+fn start_data_plane(
+    settings: &Settings,
+    control: &Arc<Control>,
+    status: Arc<LinkStatus>,
+) -> Result<(), StartError> {
+    let (identity, trust) = tls::identity_and_trust(settings)?;
+    let tls = weir_cluster::tls::ClientTls::new(&identity, &trust).map_err(StartError::Cluster)?;
+    let connector = Connector { tls, proxy: tls::proxy(settings)? };
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let about = About {
+        id: settings.node_id.unwrap_or_default(),
+        hostname,
+        version: KONG_VERSION.to_owned(),
+        plugins: plugins(control),
+        settings: control.shown_settings().clone(),
+        labels: settings.cluster_dp_labels.0.clone(),
+    };
+    let plane = DataPlane {
+        apply: Arc::new(Applied::new(control.registry().clone())),
+        connector,
+        control_planes: settings.cluster_control_plane.clone(),
+        about,
+        options: data_plane::Options {
+            max_payload: settings.cluster_max_payload as usize,
+            reports_errors: settings.konnect_mode,
+        },
+        plugins: control.plugins().into(),
+        status,
+    };
+    on_thread(plane.run(control.take_stored()))
+}
+
+/// The plugins that a configuration may use, with the version of Kong's of the same name.
+fn plugins(control: &Control) -> Vec<(String, Option<String>)> {
+    let available = control.plugins().iter().filter(|plugin| plugin.available);
+    let mut plugins: Vec<_> =
+        available.map(|plugin| (plugin.name.to_owned(), Some(KONG_VERSION.to_owned()))).collect();
+    plugins.sort_unstable();
+    plugins
+}
+
+/// Runs on a thread of its own, so that neither the Admin API nor requests wait for it.
+fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("weir-cluster".to_owned()).spawn(move || runtime.block_on(work))?;
+    Ok(())
+}

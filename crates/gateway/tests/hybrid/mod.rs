@@ -1,0 +1,5 @@
+//! Control planes and data planes: Weir's, and fakes of Kong's.
+mod bad_peers;
+mod fakes;
+mod payload;
+mod with_kong;

@@ -1,0 +1,182 @@
+//! A real control plane with many simulated data planes, which speak its protocol in this process and route nothing: how fast
+//! changes reach them, and what they cost the control plane.
+//!
+//! ```text
+//! changes by the Admin API ─► control plane (a process) ─► data planes (one thread) ─► arrivals ─► figures
+//! ```
+mod arrivals;
+mod control_plane;
+mod data_planes;
+mod figures;
+
+pub use figures::Figures;
+
+use crate::observe::ProcessTree;
+use arrivals::Arrivals;
+use control_plane::ControlPlane;
+use data_planes::DataPlanes;
+use figures::Spread;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long all data planes may take for anything.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The program of the control plane.
+    pub weir: PathBuf,
+    /// How many data planes there are.
+    pub data_planes: u32,
+    /// How many routes the configuration has.
+    pub routes: u32,
+    /// How many changes are made a second.
+    pub rate: u32,
+    /// How long changes are made, and how long the idle control plane is watched.
+    pub duration: Duration,
+}
+
+/// Why nothing was measured.
+#[derive(Debug)]
+pub enum FleetError {
+    /// The system refuses something.
+    System(&'static str, io::Error),
+    /// The control plane does not do what it should.
+    ControlPlane(String),
+    /// Not all data planes got something in time.
+    Late {
+        /// What they wait for.
+        what: &'static str,
+        /// How many have it.
+        have: usize,
+        /// How many there are.
+        of: usize,
+    },
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FleetError::System(what, error) => write!(f, "{what}: {error}"),
+            FleetError::ControlPlane(message) => write!(f, "the control plane: {message}"),
+            FleetError::Late { what, have, of } => {
+                let seconds = MAX_WAIT.as_secs();
+                write!(
+                    f,
+                    "{have} of {of} data planes have {what} after {seconds} s: try fewer, or fewer routes"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+/// Measures.
+///
+/// # Errors
+/// When the control plane cannot be started, or data planes are not served in time.
+pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
+    let mut control_plane = ControlPlane::start(plan)?;
+    let mut tree = ProcessTree::new(control_plane.pid());
+    let alone_kib = tree.sample().since(&Default::default()).rss_kib;
+    let arrivals = Arc::new(Arrivals::default());
+    let began = Instant::now();
+    let first = DataPlanes::connect(1, &control_plane, &arrivals)?;
+    let full_sync = arrivals.wait_for_whole(1)?.duration_since(began);
+    let full_sync_bytes = first.received_bytes();
+    let began = Instant::now();
+    let others = DataPlanes::connect(plan.data_planes - 1, &control_plane, &arrivals)?;
+    let connected = arrivals.wait_for_whole(plan.data_planes as usize)?.duration_since(began);
+    let all = [first, others];
+    let (idle_cpu_percent, rss_kib) = idle(&mut tree, plan.duration);
+    let received = received(&all);
+    let changes = change(plan, &control_plane, &arrivals)?;
+    let bytes_per_change = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
+    let received = self::received(&all);
+    let restart = restart(plan, &mut control_plane, &all)?;
+    let bytes_per_return = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
+    Ok(Figures {
+        data_planes: plan.data_planes,
+        routes: plan.routes,
+        full_sync_s: full_sync.as_secs_f64(),
+        full_sync_bytes,
+        connected_s: connected.as_secs_f64(),
+        idle_cpu_percent,
+        rss_kib,
+        rss_kib_per_data_plane: rss_kib.saturating_sub(alone_kib) as f64 / f64::from(plan.data_planes),
+        changes: changes.len(),
+        one_ms: Spread::of(changes.iter().flat_map(|change| change.each.iter().copied())),
+        all_ms: Spread::of(changes.iter().map(|change| change.last)),
+        bytes_per_change: bytes_per_change / changes.len().max(1) as f64,
+        restart_s: restart.as_secs_f64(),
+        bytes_per_return,
+    })
+}
+
+fn received(all: &[DataPlanes]) -> u64 {
+    all.iter().map(DataPlanes::received_bytes).sum()
+}
+
+/// The CPU time of the control plane in percent of a core, and its memory, while nothing happens.
+fn idle(tree: &mut ProcessTree, duration: Duration) -> (f64, u64) {
+    let (before, began) = (tree.sample(), Instant::now());
+    thread::sleep(duration);
+    let usage = tree.sample().since(&before);
+    (usage.cpu_us / began.elapsed().as_micros() as f64 * 100.0, usage.rss_kib)
+}
+
+/// How long a change took, in milliseconds, from the request that makes it.
+struct Change {
+    /// Until each data plane had it.
+    each: Vec<f64>,
+    /// Until all had it.
+    last: f64,
+}
+
+/// Makes changes, and waits until all data planes have them.
+fn change(plan: &Plan, control_plane: &ControlPlane, arrivals: &Arrivals) -> Result<Vec<Change>, FleetError> {
+    let count = (plan.duration.as_secs_f64() * f64::from(plan.rate)).ceil() as u32;
+    let (began, pause) = (Instant::now(), Duration::from_secs(1) / plan.rate);
+    let mut sent = Vec::new();
+    for nth in 0..count {
+        thread::sleep((began + pause * nth).saturating_duration_since(Instant::now()));
+        sent.push(Instant::now());
+        control_plane.change(nth % plan.routes, nth)?;
+    }
+    let all = plan.data_planes as usize;
+    let mut changes = Vec::new();
+    for (nth, sent) in sent.into_iter().enumerate() {
+        let times = arrivals.wait_for_change(nth as u32, all)?;
+        let each: Vec<_> = times.iter().map(|time| time.duration_since(sent).as_secs_f64() * 1e3).collect();
+        let last = each.iter().copied().fold(0.0, f64::max);
+        changes.push(Change { each, last });
+    }
+    Ok(changes)
+}
+
+/// Kills the control plane and starts it again; until all data planes are back.
+fn restart(
+    plan: &Plan,
+    control_plane: &mut ControlPlane,
+    all: &[DataPlanes],
+) -> Result<Duration, FleetError> {
+    let (began, now) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs());
+    control_plane.restart(plan)?;
+    loop {
+        let back: usize = all.iter().map(|some| some.connected_since(now)).sum();
+        if back == plan.data_planes as usize {
+            return Ok(began.elapsed());
+        }
+        if began.elapsed() > MAX_WAIT {
+            let of = plan.data_planes as usize;
+            return Err(FleetError::Late { what: "a connection again", have: back, of });
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
