@@ -212,12 +212,15 @@ fn has_digest(exchange: &Exchange) -> bool {
     exchange.request.headers.get("Digest").is_some() && signed::digest_is_of_body(exchange)
 }
 
-/// The signed text; none if it is too long.
+/// The signed text; none if it is too long, or if a header in it occurs more than once.
 fn signed_text(exchange: &Exchange, parameters: &Parameters<'_>) -> Option<Vec<u8>> {
     let mut text = [parameters.key_id, b"\n"].concat();
     for name in parameters.names() {
-        let header = std::str::from_utf8(name).ok().and_then(|name| exchange.request.headers.get(name));
-        match header {
+        let values = std::str::from_utf8(name).ok().map(|name| exchange.request.headers.get_all(name));
+        let mut values = values.into_iter().flatten();
+        match values.next() {
+            // The upstream gets all of them, and only one is signed.
+            Some(_) if values.next().is_some() => return None,
             Some(value) => text.extend([name, b": ", value, b"\n"].concat()),
             None if name == b"@request-target" => {
                 let line = format!("{} {}\n", exchange.request.method_str(), signed::target(exchange));

@@ -23,6 +23,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
 use axum::middleware::map_request;
+use axum::response::{IntoResponse, Response};
 use connection_limit::{ConnectionLimit, ConnectionPermit};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -217,18 +218,27 @@ impl ApiService {
         };
         match timeout(self.timeouts.head, handshake(acceptor, stream)).await {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
-                let router = match self.requires_certificate && certificate.is_none() {
-                    true => certificate_required(),
-                    false => self.router.clone(),
-                };
+                let is_stranger = self.requires_certificate && certificate.is_none();
                 let client = Client { address, certificate };
-                if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
-                    let limits = (self.timeouts, permit.clone());
-                    return http2::serve(*stream, client, router, limits).await;
+                let limits = (self.timeouts, permit.clone());
+                match stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                    true if is_stranger => {
+                        let refused = http2::serve(*stream, client, certificate_required(), limits);
+                        // Strangers hold no connection for longer than a head may take.
+                        let _ = timeout(self.timeouts.head, refused).await;
+                    }
+                    true => http2::serve(*stream, client, self.router.clone(), limits).await,
+                    false if is_stranger => {
+                        let why = || (StatusCode::BAD_REQUEST, CERTIFICATE_REQUIRED).into_response();
+                        self.refuse(*stream, permit, why).await;
+                    }
+                    false => self.http(*stream, self.router.clone(), client, permit).await,
                 }
-                self.http(*stream, router, client, permit).await;
             }
-            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, permit).await,
+            Ok(Ok(Accepted::Plain(stream))) => {
+                let text = "The plain HTTP request was sent to HTTPS port";
+                self.refuse(stream, permit, || message(StatusCode::BAD_REQUEST, text)).await;
+            }
             Ok(Err(_)) | Err(_) => {}
         }
     }
@@ -258,13 +268,17 @@ impl ApiService {
         self.serve(stream, &progress, service).await;
     }
 
-    /// Answers plain HTTP on a TLS port with an error, as nginx does.
-    async fn refuse(&self, stream: Socket, permit: &Arc<ConnectionPermit>) {
+    /// Answers the first request without reading its body, as nginx answers plain HTTP on a TLS port, and closes. Until then the
+    /// connection counts as one without a request, which makes room for others.
+    async fn refuse(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        permit: &Arc<ConnectionPermit>,
+        answer: impl Fn() -> Response,
+    ) {
         let progress = Progress::new(permit.clone(), self.timeouts);
         let service = service_fn(async |_: Request<Incoming>| {
-            progress.head_complete();
-            let text = "The plain HTTP request was sent to HTTPS port";
-            Ok::<_, Infallible>(progress.clone().response(message(StatusCode::BAD_REQUEST, text), false))
+            Ok::<_, Infallible>(progress.clone().response(answer(), false))
         });
         self.serve(stream, &progress, service).await;
     }
@@ -291,8 +305,10 @@ impl ApiService {
 
 /// Answers a client without a certificate as nginx does.
 fn certificate_required() -> Router {
-    Router::new().fallback(async || (StatusCode::BAD_REQUEST, "No required SSL certificate was sent\n"))
+    Router::new().fallback(async || (StatusCode::BAD_REQUEST, CERTIFICATE_REQUIRED))
 }
+
+const CERTIFICATE_REQUIRED: &str = "No required SSL certificate was sent\n";
 
 /// An open connection.
 struct OpenConnection<'c>(&'c ServedCounts);

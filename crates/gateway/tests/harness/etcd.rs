@@ -106,6 +106,12 @@ impl EtcdServer {
         self.ask("auth/role/add", &json!({ "name": "root" }));
         self.ask("auth/user/grant", &json!({ "user": "root", "role": "root" }));
         self.ask("auth/enable", &json!({}));
+        self.log_in(password);
+    }
+
+    /// Logs in, as is needed after each restart.
+    pub fn log_in(&mut self, password: &str) {
+        self.token = None;
         let token = self.ask("auth/authenticate", &json!({ "name": "root", "password": password }));
         self.token = token["token"].as_str().map(str::to_owned);
     }
@@ -114,6 +120,13 @@ impl EtcdServer {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Starts it again, with nothing in it.
+    pub fn recreate(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+        self.restart();
     }
 
     /// Starts it again, with all that it had.

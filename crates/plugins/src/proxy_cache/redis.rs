@@ -135,10 +135,16 @@ impl RedisCache {
     /// Removes what waits for it.
     async fn purge_pending(&self) -> Result<(), Unavailable> {
         loop {
-            let next = self.pending.lock().unwrap_or_else(PoisonError::into_inner).iter().next().cloned();
+            // Taken out first, so that the same purge, asked for meanwhile, is made once more.
+            let next = {
+                let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                pending.iter().next().cloned().and_then(|next| pending.take(&next))
+            };
             let Some(what) = next else { return Ok(()) };
-            self.purge_now(what.clone()).await?;
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&what);
+            if let Err(error) = self.purge_now(what.clone()).await {
+                self.postpone(what);
+                return Err(error);
+            }
         }
     }
 

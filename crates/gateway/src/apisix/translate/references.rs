@@ -58,7 +58,10 @@ fn literal(value: &Json) -> Result<(), Invalid> {
 }
 
 fn is_reference(text: &str) -> bool {
-    ["$env://", "$ENV://", "$secret://"].iter().any(|prefix| text.starts_with(prefix))
+    // As APISIX, which looks for them without regard to case.
+    let begins =
+        |prefix: &&str| text.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix));
+    ["$env://", "$secret://"].iter().any(|prefix| begins(&prefix))
 }
 
 fn unavailable(text: &str) -> Invalid {

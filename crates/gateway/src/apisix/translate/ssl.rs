@@ -11,7 +11,9 @@ pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(),
     let ssl: Ssl = fill(value)?;
     let entity = references::translated(&json!({ "cert": ssl.cert, "key": value["key"] }))?;
     let certificate = into.add(EntityKind::Certificates, CERTIFICATE, entity)?;
-    for name in ssl.snis.iter().flatten().chain(&ssl.sni) {
+    // Others are presented to upstreams.
+    let is_for_clients = value["type"] != "client";
+    for name in ssl.snis.iter().flatten().chain(&ssl.sni).filter(|_| is_for_clients) {
         let entity = json!({ "name": name, "certificate": { "id": certificate } });
         into.add(EntityKind::Snis, &format!("snis/{name}"), entity)?;
     }

@@ -18,12 +18,14 @@ use weir_plugin::{CallError, GrpcClient, GrpcStream};
 const MAX_REPLY_LEN: usize = 64 * 1024 * 1024;
 
 /// Codes of gRPC.
-/// What a server that asks for a login says to whom has none.
 const INVALID_ARGUMENT: u32 = 3;
 const PERMISSION_DENIED: u32 = 7;
 const RESOURCE_EXHAUSTED: u32 = 8;
 const UNAVAILABLE: u32 = 14;
 const UNAUTHENTICATED: u32 = 16;
+
+/// What a server that asks for a login says to whom has none.
+const NO_USER: &str = "user name is empty";
 
 /// etcd, by any of its endpoints.
 pub(super) struct EtcdClient {
@@ -84,9 +86,13 @@ impl EtcdClient {
         method: &str,
         request: &impl Message,
     ) -> Result<R, StoreError> {
-        let metadata = self.metadata().await?;
-        let uri = url(self.endpoint(0), method).map_err(|error| self.failure(error))?;
-        let called = self.client.call(uri, metadata, &request.encode_to_vec(), self.timeout).await;
+        let (message, uri) = (request.encode_to_vec(), url(self.endpoint(0), method));
+        let uri = uri.map_err(|error| self.failure(error))?;
+        let mut called = self.client.call(uri.clone(), self.metadata().await?, &message, self.timeout).await;
+        // Nothing was done then.
+        if self.has_expired(&called) {
+            called = self.client.call(uri, self.metadata().await?, &message, self.timeout).await;
+        }
         self.decoded(&called.map_err(|error| self.failure(error))?)
     }
 
@@ -113,9 +119,7 @@ impl EtcdClient {
         for nth in 0..self.endpoints.0.len() {
             let uri = url(self.endpoint(nth), method).map_err(|error| self.failure(error))?;
             let mut called = self.ask(uri.clone(), message, streams).await?;
-            if matches!(called, Err(CallError::Status { code: UNAUTHENTICATED, .. })) && self.login.is_some()
-            {
-                self.forget_token();
+            if self.has_expired(&called) {
                 called = self.ask(uri, message, streams).await?;
             }
             match called {
@@ -146,7 +150,17 @@ impl EtcdClient {
         })
     }
 
-    fn forget_token(&self) {
+    /// Whether a call failed because the token of the login is not known any more; then the next one logs in again.
+    fn has_expired<T>(&self, called: &Result<T, CallError>) -> bool {
+        let is_refused = matches!(called, Err(CallError::Status { code: UNAUTHENTICATED, .. }));
+        if is_refused {
+            self.forget_token();
+        }
+        is_refused && self.login.is_some()
+    }
+
+    /// Logs in again before the next call.
+    pub(super) fn forget_token(&self) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -198,13 +212,12 @@ impl EtcdClient {
             CallError::Status { code: PERMISSION_DENIED, message } => StoreError::Broken(format!(
                 "{place}: {message}: grant the user `apisix_etcd_user` to read and write `apisix_etcd_prefix`"
             )),
-            CallError::Status { code: UNAUTHENTICATED | INVALID_ARGUMENT, message }
-                if self.login.is_none() =>
-            {
-                StoreError::Broken(format!(
-                    "{place}: {message}: give `apisix_etcd_user` and `apisix_etcd_password`"
-                ))
+            CallError::Status { code: INVALID_ARGUMENT, message } if !message.contains(NO_USER) => {
+                StoreError::Broken(format!("{place}: {message}: write less at once"))
             }
+            CallError::Status { code: UNAUTHENTICATED | INVALID_ARGUMENT, message } => StoreError::Broken(
+                format!("{place}: {message}: give `apisix_etcd_user` and `apisix_etcd_password`"),
+            ),
             CallError::Status { code: RESOURCE_EXHAUSTED, message } => {
                 StoreError::Full(format!("{place}: {message}: compact and defragment it, or raise its quota"))
             }

@@ -1,11 +1,12 @@
 //! What an etcd holds, as entities: APISIX's objects, and what derives from those that can be translated.
 use super::encryption::decrypt;
 use super::message::{Event, KeyValue};
-use crate::apisix::object::{Invalid, Key, Kind, Objects, object_entity, stored};
+use crate::apisix::object::{Invalid, Key, Kind, Objects, id_text, object_entity, stored};
 use crate::apisix::translate::{named_by, translate};
 use crate::depth::{MAX_DEPTH, is_deeper};
 use crate::settings::Keyring;
 use crate::store::UnusableObject;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Json;
@@ -182,18 +183,41 @@ impl Content {
         let old: Vec<_> =
             before.iter().filter_map(|(kind, id)| self.entities.get(*kind, *id).cloned()).collect();
         match self.derive(&key) {
-            Ok(entities) => {
-                let after: Vec<_> = entities.iter().map(|entity| (entity.kind(), entity.id())).collect();
-                let new = entities.into_iter().filter(|entity| !old.contains(entity));
-                changes.extend(new.map(Change::put));
-                self.forget(&before, &after, changes);
-                self.derived.insert(key, after);
-            }
+            Ok(entities) => self.replace_derived(key, &before, &old, entities, changes),
             Err(invalid) => {
-                self.forget(&before, &[], changes);
+                let closed = self.close(&key).unwrap_or_default();
+                self.replace_derived(key, &before, &old, closed, changes);
                 self.set_aside(name, invalid, known);
             }
         }
+    }
+
+    /// Takes what derives from an object in the place of what did before.
+    fn replace_derived(
+        &mut self,
+        key: Key,
+        before: &[(EntityKind, Uuid)],
+        old: &[Entity],
+        entities: Vec<Entity>,
+        changes: &mut Vec<Change>,
+    ) {
+        let after: Vec<_> = entities.iter().map(|entity| (entity.kind(), entity.id())).collect();
+        let new = entities.into_iter().filter(|entity| !old.contains(entity));
+        changes.extend(new.map(Change::put));
+        self.forget(before, &after, changes);
+        self.derived.insert(key, after);
+    }
+
+    /// What answers in the place of a route that cannot be used. Without it, a route with less to say, and perhaps without
+    /// authentication, would take its requests.
+    fn close(&mut self, key: &Key) -> Option<Vec<Entity>> {
+        let value = &stored(&self.entities, key).filter(|_| key.kind == Kind::Routes)?.value;
+        let service = id_text(&value["service_id"]).and_then(|id| Key::new(Kind::Services, id).ok());
+        let hosts =
+            service.and_then(|service| Some(stored(&self.entities, &service)?.value["hosts"].clone()));
+        let closed = closed_route(value, hosts);
+        let broader = without(&closed, "vars");
+        self.derive_from(key, &closed).or_else(|_| self.derive_from(key, &broader)).ok()
     }
 
     /// Removes what derived from an object and does no more.
@@ -218,7 +242,11 @@ impl Content {
             return Err(Invalid(format!("there is no {owner}, or it is not active")));
         }
         let value = stored(&self.entities, key).map_or(Json::Null, |object| object.value.clone());
-        let entities = translate(key, &value, &Usable(self), &self.plugins)?.entities;
+        self.derive_from(key, &value)
+    }
+
+    fn derive_from(&mut self, key: &Key, value: &Json) -> Result<Vec<Entity>, Invalid> {
+        let entities = translate(key, value, &Usable(self), &self.plugins)?.entities;
         for entity in &entities {
             self.entities.restore(Change::put(entity.clone()));
         }
@@ -234,6 +262,33 @@ impl Content {
     }
 }
 
+/// A route with the criteria of another, that answers 503.
+fn closed_route(value: &Json, hosts: Option<Json>) -> Json {
+    const CRITERIA: [&str; 9] =
+        ["id", "uri", "uris", "host", "hosts", "methods", "vars", "priority", "status"];
+    let mut closed = json!({
+        "upstream": { "type": "roundrobin", "nodes": { "127.0.0.1:9": 1 } },
+        "plugins": { "fault-injection": { "abort": { "http_status": 503 } } },
+    });
+    for name in CRITERIA.into_iter().filter(|name| !value[*name].is_null()) {
+        closed[name] = value[name].clone();
+    }
+    if let Some(hosts) =
+        hosts.filter(|hosts| !hosts.is_null() && value["host"].is_null() && value["hosts"].is_null())
+    {
+        closed["hosts"] = hosts;
+    }
+    closed
+}
+
+fn without(value: &Json, member: &str) -> Json {
+    let mut value = value.clone();
+    if let Json::Object(members) = &mut value {
+        members.remove(member);
+    }
+    value
+}
+
 /// The object that a key below the prefix names.
 fn key_of(name: &str) -> Result<Key, Invalid> {
     let known = name.split_once('/').and_then(|(kind, id)| Some((Kind::from_name(kind)?, id)));
@@ -243,14 +298,14 @@ fn key_of(name: &str) -> Result<Key, Invalid> {
 
 /// The consumer whose credential an object is.
 fn owner(key: &Key) -> Option<Key> {
-    let owner = key.owner.as_ref()?;
+    let owner = key.owner.as_ref().filter(|_| key.kind == Kind::Credentials)?;
     Key::new(Kind::Consumers, owner.clone()).ok()
 }
 
 /// The keys of the certificates that an upstream presents.
 fn certificates(value: &Json) -> impl Iterator<Item = Key> + '_ {
     let upstreams = [value, &value["upstream"]].into_iter();
-    upstreams.filter_map(|upstream| Key::new(Kind::Ssls, upstream["tls"]["client_cert_id"].as_str()?).ok())
+    upstreams.filter_map(|upstream| Key::new(Kind::Ssls, id_text(&upstream["tls"]["client_cert_id"])?).ok())
 }
 
 /// The keys of the metadata of an object's plugins.

@@ -55,6 +55,9 @@ fn each_secret(kind: Kind, object: &mut Json, change: impl Fn(bool, &str) -> Opt
             change(true, Some(key));
         }
     }
+    for path in ["/tls/client_key", "/upstream/tls/client_key"] {
+        change(true, object.pointer_mut(path));
+    }
     for (plugin, field) in PLUGIN_FIELDS {
         change(false, object.pointer_mut(&format!("/plugins/{plugin}/{field}")));
     }
@@ -116,11 +119,13 @@ mod tests {
 
     #[test]
     fn private_keys_are_encrypted_once() {
-        let clear = json!({ "key": "-----BEGIN", "keys": ["-----BEGIN", "-----BEGIN"] });
+        let tls = json!({ "client_key": "-----BEGIN" });
+        let clear =
+            json!({ "key": "-----BEGIN", "keys": ["-----BEGIN", "-----BEGIN"], "upstream": { "tls": tls } });
         let mut object = clear.clone();
         encrypt(Kind::Ssls, &mut object, &keyring());
         let once = object.clone();
-        assert!(!once["keys"][1].as_str().unwrap().starts_with(PEM));
+        assert!(!once.to_string().contains(PEM), "{once}");
         encrypt(Kind::Ssls, &mut object, &keyring());
         assert_eq!(object, once);
         decrypt(Kind::Ssls, &mut object, &keyring());

@@ -1,6 +1,6 @@
 //! What a watch of etcd brings, until the store takes it.
 use super::client::EtcdClient;
-use super::message::{Event, WatchCreateRequest, WatchRequest, WatchResponse};
+use super::message::{Event, ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse};
 use super::range_end;
 use crate::store::StoreError;
 use prost::Message;
@@ -27,6 +27,8 @@ struct Waiting {
 /// The events of one prefix.
 pub(super) struct Feed {
     waiting: Mutex<Waiting>,
+    /// The etcd that the events are of.
+    cluster_id: u64,
     /// All events up to this revision have arrived. Changed under the lock of what waits.
     revision: watch::Sender<i64>,
     /// Notified whenever there is something to take.
@@ -41,9 +43,18 @@ pub(super) enum Taken {
 }
 
 impl Feed {
-    /// For events after this revision.
-    pub(super) fn after(revision: i64, arrived: Arc<Notify>) -> Feed {
-        Feed { waiting: Mutex::default(), revision: watch::Sender::new(revision), arrived }
+    /// For events after what this header is of.
+    pub(super) fn after(header: &ResponseHeader, arrived: Arc<Notify>) -> Feed {
+        let ResponseHeader { cluster_id, revision } = *header;
+        Feed { waiting: Mutex::default(), cluster_id, revision: watch::Sender::new(revision), arrived }
+    }
+
+    /// Whether a reply is of an etcd with another history: it was created again, or restored from a backup.
+    fn is_of_another(&self, reply: &WatchResponse) -> bool {
+        let differs = |header: &ResponseHeader| {
+            header.cluster_id != self.cluster_id || header.revision < self.revision()
+        };
+        reply.header.as_ref().is_some_and(differs)
     }
 
     /// All events up to this revision have arrived.
@@ -60,11 +71,11 @@ impl Feed {
     /// What has arrived; an error while nothing can.
     pub(super) fn take(&self) -> Result<Taken, StoreError> {
         let mut waiting = self.waiting();
-        if let Some(failure) = &waiting.failure {
-            return Err(failure.clone());
-        }
         if waiting.lost {
             return Ok(Taken::Lost);
+        }
+        if let Some(failure) = &waiting.failure {
+            return Err(failure.clone());
         }
         Ok(Taken::Events(self.revision(), std::mem::take(&mut waiting.events)))
     }
@@ -89,8 +100,8 @@ impl Feed {
 
 /// Why a watch ends.
 enum Ended {
-    /// The events that are next were removed by a compaction.
-    Compacted,
+    /// The events that are next cannot be had: a compaction removed them, or this is another etcd.
+    Lost,
     Failed(StoreError),
 }
 
@@ -100,9 +111,9 @@ pub(super) async fn fill(client: Arc<EtcdClient>, prefix: String, feed: Arc<Feed
     loop {
         let before = feed.revision();
         match follow(&client, &prefix, &feed).await {
-            Ended::Compacted => {
+            Ended::Lost => {
                 tracing::info!(
-                    "{}: the events after revision {before} are removed; all is read anew",
+                    "{}: the events after revision {before} cannot be had; all is read anew",
                     client.place()
                 );
                 feed.waiting().lost = true;
@@ -134,8 +145,12 @@ async fn follow(client: &EtcdClient, prefix: &str, feed: &Feed) -> Ended {
             Err(error) => return Ended::Failed(client.failure(error)),
         };
         match reply {
-            Ok(reply) if reply.compact_revision != 0 => return Ended::Compacted,
-            Ok(reply) if reply.canceled => return ended(client, &reply.cancel_reason),
+            Ok(reply) if reply.compact_revision != 0 || feed.is_of_another(&reply) => return Ended::Lost,
+            Ok(reply) if reply.canceled => {
+                // That may be why.
+                client.forget_token();
+                return ended(client, &reply.cancel_reason);
+            }
             Ok(reply) => keep(reply, feed),
             Err(error) => return ended(client, &error.to_string()),
         }

@@ -3,6 +3,9 @@
 /// What every reply begins with.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseHeader {
+    /// Another one if etcd was created anew.
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
 }

@@ -22,7 +22,7 @@ use encryption::encrypt;
 use feed::{Feed, Taken, fill};
 use message::{
     Compare, DeleteRangeRequest, KeyValue, Operation, PutRequest, RangeRequest, RangeResponse, RequestOp,
-    TxnRequest, TxnResponse,
+    ResponseHeader, TxnRequest, TxnResponse,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +97,10 @@ impl Etcd {
             prefix,
             keyring,
             content: Arc::new(Mutex::new(content)),
-            watch: Mutex::new(Watching { feed: Arc::new(Feed::after(0, arrived.clone())), task: None }),
+            watch: Mutex::new(Watching {
+                feed: Arc::new(Feed::after(&ResponseHeader::default(), arrived.clone())),
+                task: None,
+            }),
             arrived,
             absorbed: Default::default(),
         })
@@ -108,27 +111,28 @@ impl Etcd {
     }
 
     /// Everything below the prefix, as of one revision.
-    async fn all(&self) -> Result<(i64, Vec<KeyValue>), StoreError> {
-        let (mut pairs, mut revision) = (Vec::<KeyValue>::new(), 0);
+    async fn all(&self) -> Result<(ResponseHeader, Vec<KeyValue>), StoreError> {
+        let (mut pairs, mut header) = (Vec::<KeyValue>::new(), ResponseHeader::default());
         let mut key = self.prefix.clone().into_bytes();
         loop {
             let range_end = range_end(&self.prefix);
+            let revision = header.revision;
             let request = RangeRequest { key: key.clone(), range_end, limit: PAGE, revision };
             let page: RangeResponse = self.client.call(RANGE, &request).await?;
             if revision == 0 {
-                revision = page.header.map_or(0, |header| header.revision);
+                header = page.header.unwrap_or_default();
             }
             pairs.extend(page.kvs);
             match pairs.last().filter(|_| page.more) {
                 Some(last) => key = [&last.key[..], &[0]].concat(),
-                None => return Ok((revision, pairs)),
+                None => return Ok((header, pairs)),
             }
         }
     }
 
-    /// Begins to watch what comes after a revision.
-    fn watch_after(&self, revision: i64) {
-        let feed = Arc::new(Feed::after(revision, self.arrived.clone()));
+    /// Begins to watch what comes after what was read.
+    fn watch_after(&self, header: &ResponseHeader) {
+        let feed = Arc::new(Feed::after(header, self.arrived.clone()));
         let task = tokio::spawn(fill(self.client.clone(), self.prefix.clone(), feed.clone()));
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         *watch = Watching { feed, task: Some(task.abort_handle()) };
@@ -148,7 +152,8 @@ impl Etcd {
 
     async fn read(&self) -> Result<Loaded, StoreError> {
         let mut absorbed = self.absorbed.lock().await;
-        let (revision, pairs) = self.all().await?;
+        let (header, pairs) = self.all().await?;
+        let revision = header.revision;
         let replace = move |content: &mut Content| {
             content.replace(pairs);
             content.entities().iter().cloned().collect()
@@ -156,7 +161,7 @@ impl Etcd {
         let entities = self.on_content(replace).await?;
         self.refuse_unusable_rules()?;
         *absorbed = Absorbed { revision, changes: Vec::new() };
-        self.watch_after(revision);
+        self.watch_after(&header);
         Ok(Loaded { revision: Revision(revision.cast_unsigned()), entities })
     }
 
@@ -190,6 +195,10 @@ impl Etcd {
 
     async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, StoreError> {
         let mut absorbed = self.absorbed.lock().await;
+        // The write was decided without them.
+        if !absorbed.changes.is_empty() {
+            return Ok(Committed::Outdated);
+        }
         let mut revision = absorbed.revision.max(base.0.cast_signed());
         let mut operations = self.operations(changes)?;
         while !operations.is_empty() {
@@ -205,7 +214,9 @@ impl Etcd {
         }
         // So that the next write knows the keys of what this one has created.
         let _ = timeout(MAX_CATCH_UP, self.feed().reached(revision)).await;
-        self.absorb(&mut absorbed).await?;
+        if let Err(error) = self.absorb(&mut absorbed).await {
+            tracing::debug!(%error, "a write is stored, and its event has not arrived");
+        }
         Ok(Committed::At(Revision(revision.cast_unsigned())))
     }
 
