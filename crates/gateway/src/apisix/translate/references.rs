@@ -61,7 +61,7 @@ fn is_reference(text: &str) -> bool {
     // As APISIX, which looks for them without regard to case.
     let begins =
         |prefix: &&str| text.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix));
-    ["$env://", "$secret://"].iter().any(|prefix| begins(&prefix))
+    ["$env://", "$secret://"].iter().any(begins)
 }
 
 fn unavailable(text: &str) -> Invalid {
