@@ -17,8 +17,15 @@ impl Applied {
 
 impl Apply for Applied {
     async fn apply(&self, update: Update, hash: String) -> Result<(), Vec<Refusal>> {
-        let pushed = self.registry.push(update, hash).await;
-        pushed.map(drop).map_err(|errors| errors.iter().map(refusal).collect())
+        let registry = self.registry.clone();
+        // A task of its own ends even if nobody waits for it any more: what is half applied would be neither.
+        match tokio::spawn(async move { registry.push(update, hash).await }).await {
+            Ok(pushed) => pushed.map(drop).map_err(|errors| errors.iter().map(refusal).collect()),
+            Err(error) => {
+                let entity = "configuration".to_owned();
+                Err(vec![Refusal { entity, field: None, message: error.to_string() }])
+            }
+        }
     }
 }
 
