@@ -7,7 +7,7 @@ mod upgrade;
 mod v1;
 mod weir;
 
-pub use fleet::{Coverage, Fleet};
+pub use fleet::{Coverage, Fleet, Share};
 pub use member::{CertDetails, Member, State};
 
 use crate::Source;
