@@ -56,7 +56,7 @@ impl Session {
 
     /// What is active came by another protocol.
     pub(super) fn forget<A>(&mut self, plane: &DataPlane<A>) {
-        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), true);
+        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), false);
     }
 
     /// Whether what is active came by this protocol.
