@@ -23,6 +23,9 @@ use weir_model::{Document, PluginSchema};
 /// The protocol's name in logs and statuses.
 pub(super) const PROTOCOL: &str = "v1";
 
+/// The shortest wait before the next connection, as in Kong: each one costs the control plane the whole configuration.
+pub(super) const SHORTEST_WAIT: Duration = Duration::from_secs(5);
+
 /// How often the control plane is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -47,6 +50,8 @@ pub(super) struct Session {
 enum Outcome {
     /// It is the active one.
     Unchanged,
+    /// It is of a later version.
+    Unknown,
     Applied(ConfigHash, Box<Document>),
     Refused(ConfigHash, Vec<Refusal>),
     /// It is no configuration.
@@ -164,7 +169,11 @@ impl Session {
     ) -> Option<Message> {
         let outcome = outcome.unwrap_or_else(|error| Outcome::Malformed(error.to_string()));
         let (hash, refusals) = match outcome {
-            Outcome::Unchanged => return None,
+            Outcome::Unknown => return None,
+            Outcome::Unchanged => {
+                plane.status.applied();
+                return None;
+            }
             Outcome::Applied(hash, document) => {
                 writer.store(&document);
                 plane.status.applied();
@@ -251,8 +260,7 @@ fn read(
     let text = inflate(bytes, max_payload.saturating_mul(MAX_INFLATION)).map_err(malformed)?;
     let (hash, table) = match Received::parse(&text).map_err(malformed)? {
         Received::Reconfigure { hash, table } => (hash, table),
-        // Of a later version.
-        Received::Other(_) => return Err(Outcome::Unchanged),
+        Received::Other(_) => return Err(Outcome::Unknown),
     };
     if hash == active {
         return Err(Outcome::Unchanged);
