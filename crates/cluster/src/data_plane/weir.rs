@@ -179,7 +179,8 @@ impl Session {
         match plane.apply.apply(update, hash).await {
             Ok(()) => {
                 self.is_configured = true;
-                self.applied(plane, staged, writer.commit())
+                let cache_error = writer.commit(staged.to, || plane.apply.active());
+                self.applied(plane, staged, cache_error)
             }
             Err(refusals) => {
                 writer.abort();

@@ -2,6 +2,7 @@
 use crate::registry::Registry;
 use std::sync::Arc;
 use weir_cluster::{Apply, Refusal, Update};
+use weir_model::Document;
 use weir_proxy::CompileError;
 
 /// Applies configurations to the registry.
@@ -26,6 +27,10 @@ impl Apply for Applied {
                 Err(vec![Refusal { entity, field: None, message: error.to_string() }])
             }
         }
+    }
+
+    fn active(&self) -> Option<Document> {
+        Some(self.registry.configuration().document.clone())
     }
 }
 
