@@ -95,7 +95,7 @@ impl ControlPlane {
         let refusal = admitted.as_ref().err().map(ToString::to_string);
         let answer = Answer { refusal, admission: &self.admission, visitor: &mut visitor };
         let config = websocket::config(self.options.max_payload);
-        let stream = in_time(accept_hdr_async_with_config(tls, answer, Some(config))).await?;
+        let stream = in_time(Box::pin(accept_hdr_async_with_config(tls, answer, Some(config)))).await?;
         let peer = admitted.map_err(UpgradeError::Peer)?;
         let stream = stream.map_err(UpgradeError::Http)?;
         let visitor = visitor.ok_or(UpgradeError::Timeout)?;
