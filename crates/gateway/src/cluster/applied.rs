@@ -19,7 +19,8 @@ impl Applied {
 impl Apply for Applied {
     async fn apply(&self, update: Update, hash: String) -> Result<(), Vec<Refusal>> {
         let registry = self.registry.clone();
-        // A task of its own ends even if its caller does not wait for it any more: what is half applied would be neither the old nor the new.
+        // A task of its own ends even if its caller waits no more: what is half applied would be neither the old nor
+        // the new.
         match tokio::spawn(async move { registry.push(update, hash).await }).await {
             Ok(pushed) => pushed.map(drop).map_err(|errors| errors.iter().map(refusal).collect()),
             Err(error) => {
