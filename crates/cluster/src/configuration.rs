@@ -29,4 +29,9 @@ pub trait Apply: Send + Sync + 'static {
     /// Makes an update active, under this hash; returns once every worker serves it, or with everything that is wrong.
     /// If it fails, what was active stays so.
     fn apply(&self, update: Update, hash: String) -> impl Future<Output = Result<(), Vec<Refusal>>> + Send;
+
+    /// What is active, where that is kept.
+    fn active(&self) -> Option<Document> {
+        None
+    }
 }

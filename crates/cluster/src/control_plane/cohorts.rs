@@ -2,6 +2,7 @@
 use crate::Source;
 use crate::sync::Cohort;
 use crate::sync::identity::Identity;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use weir_model::PluginSchema;
@@ -11,6 +12,8 @@ pub(super) struct Cohorts {
     source: Arc<dyn Source>,
     all: Mutex<Cohort>,
     newest: watch::Sender<Identity>,
+    /// The names of the plugins that it configures.
+    plugins: Mutex<Arc<BTreeSet<String>>>,
 }
 
 impl Cohorts {
@@ -19,7 +22,8 @@ impl Cohorts {
         let version = source.current();
         let cohort = Cohort::new(plugins, fastrand::u64(..), version.revision, version.document);
         let newest = watch::Sender::new(cohort.identity());
-        Cohorts { source, all: Mutex::new(cohort), newest }
+        let plugins = Mutex::new(configured_plugins(&cohort));
+        Cohorts { source, all: Mutex::new(cohort), newest, plugins }
     }
 
     /// Follows the commits for as long as the process runs.
@@ -44,7 +48,13 @@ impl Cohorts {
             Some(changes) => cohort.advance(version.revision, version.document, &changes),
             None => cohort.replace(version.revision, version.document),
         }
+        *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = configured_plugins(&cohort);
         self.newest.send_replace(cohort.identity());
+    }
+
+    /// The names of the plugins that the configuration uses.
+    pub(super) fn plugins(&self) -> Arc<BTreeSet<String>> {
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The configuration. Hold the lock briefly, and never across an await.
@@ -56,4 +66,8 @@ impl Cohorts {
     pub(super) fn newest(&self) -> watch::Receiver<Identity> {
         self.newest.subscribe()
     }
+}
+
+fn configured_plugins(cohort: &Cohort) -> Arc<BTreeSet<String>> {
+    Arc::new(cohort.document().plugins.iter().map(|plugin| plugin.name.clone()).collect())
 }

@@ -38,10 +38,24 @@ pub struct Coverage {
     pub offline: usize,
 }
 
+/// How many data planes are to serve a revision. One at least must.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All that are known, connected or not.
+    All,
+    /// So many of a hundred that are connected.
+    Percent(usize),
+}
+
 impl Coverage {
-    /// Whether at least this many of a hundred that are connected serve the revision.
-    pub fn reaches(&self, percent: usize) -> bool {
-        self.serving * 100 >= (self.serving + self.behind.len()) * percent
+    /// Whether so many serve the revision.
+    pub fn reaches(&self, share: Share) -> bool {
+        let connected = self.serving + self.behind.len();
+        let is_reached = match share {
+            Share::All => self.serving == connected + self.offline,
+            Share::Percent(percent) => self.serving * 100 >= connected * percent,
+        };
+        self.serving > 0 && is_reached
     }
 }
 
@@ -71,6 +85,7 @@ impl Fleet {
         let mut coverage = Coverage { serving: 0, behind: Vec::new(), offline: 0 };
         for entry in self.entries().values() {
             match () {
+                () if entry.ttl(now, self.purge_delay) == 0 => {}
                 () if !entry.is_online() => coverage.offline += 1,
                 () if entry.has(revision) => coverage.serving += 1,
                 () => coverage.behind.push(entry.member(now, self.purge_delay)),
@@ -79,11 +94,11 @@ impl Fleet {
         coverage
     }
 
-    /// Waits until so many of a hundred connected data planes serve a revision, but no longer than the timeout.
-    pub async fn wait(&self, revision: u64, percent: usize, timeout: Duration) -> Coverage {
+    /// Waits until so many data planes serve a revision, but no longer than the timeout.
+    pub async fn wait(&self, revision: u64, share: Share, timeout: Duration) -> Coverage {
         let mut changed = self.changed.subscribe();
         let reached = async {
-            while !self.coverage(revision).reaches(percent) {
+            while !self.coverage(revision).reaches(share) {
                 if changed.changed().await.is_err() {
                     return;
                 }
@@ -222,16 +237,31 @@ mod tests {
     }
 
     #[test]
-    fn coverage_is_of_those_that_are_connected() {
+    fn coverage_of_a_share_is_of_those_that_are_connected() {
         let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
         let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
         links.iter().take(2).for_each(|link| link.serves(7, "aa"));
         let coverage = fleet.coverage(7);
         assert_eq!((coverage.serving, coverage.behind.len(), coverage.offline), (2, 2, 0));
-        assert!(coverage.reaches(50) && !coverage.reaches(51));
-        drop(links);
-        assert_eq!(fleet.coverage(7).offline, 4);
-        assert!(fleet.coverage(7).reaches(100), "none that is connected lacks it");
+        assert!(coverage.reaches(Share::Percent(50)) && !coverage.reaches(Share::Percent(51)));
+        drop(links.into_iter().skip(2).collect::<Vec<_>>());
+        assert_eq!(fleet.coverage(7).offline, 4, "the handles of all have gone");
+        assert!(!fleet.coverage(7).reaches(Share::Percent(1)), "nobody serves it");
+        let back = fleet.connect(introduction(1));
+        assert!(!fleet.coverage(7).reaches(Share::Percent(1)), "it has not said what it serves yet");
+        back.serves(7, "aa");
+        let coverage = fleet.coverage(7);
+        assert!(coverage.reaches(Share::Percent(100)) && !coverage.reaches(Share::All));
+    }
+
+    #[test]
+    fn what_has_another_hash_has_no_known_revision() {
+        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let link = fleet.connect(introduction(1));
+        link.sent(sent(5, "aa"));
+        link.seen("aa");
+        link.seen("bb");
+        assert_eq!((fleet.coverage(5).serving, fleet.members()[0].revision), (0, None));
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Entry {
             counts: before.as_ref().map(|before| before.counts).unwrap_or_default(),
         };
         if let Some(before) = before {
-            (entry.hash, entry.revision) = (before.hash, before.revision);
+            // Which revision that is now, the connection tells.
+            entry.hash = before.hash;
             entry.refusals = before.refusals;
             (entry.state, entry.state_since) = (before.state, before.state_since);
         }
@@ -171,7 +172,7 @@ impl Entry {
     pub(super) fn seen(&mut self, hash: &str, now: u64) {
         self.last_seen = now;
         if self.hash != hash {
-            self.hash = hash.to_owned();
+            (self.hash, self.revision) = (hash.to_owned(), None);
         }
         if let Some(newest) = self.newest.as_ref().filter(|newest| newest.hash == hash) {
             self.revision = self.revision.max(Some(newest.revision));
@@ -182,8 +183,8 @@ impl Entry {
 
     /// It serves this revision.
     pub(super) fn serves(&mut self, revision: u64, hash: &str, now: u64) {
-        self.revision = Some(revision);
         self.seen(hash, now);
+        self.revision = self.revision.max(Some(revision));
     }
 
     pub(super) fn refused(&mut self, mut refusals: Vec<Refusal>, now: u64) {

@@ -3,11 +3,12 @@ mod cohorts;
 mod fleet;
 mod member;
 mod payloads;
+mod pending;
 mod upgrade;
 mod v1;
 mod weir;
 
-pub use fleet::{Coverage, Fleet};
+pub use fleet::{Coverage, Fleet, Share};
 pub use member::{CertDetails, Member, State};
 
 use crate::Source;
@@ -15,19 +16,13 @@ use crate::admission::Admission;
 use crate::tls::ServerTls;
 use cohorts::Cohorts;
 use payloads::Payloads;
+use pending::Pending;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use upgrade::{Protocol, UpgradeError, Upgraded, named};
+use upgrade::{Protocol, Upgraded, named};
 use weir_model::PluginSchema;
-
-/// How long a data plane may take to open its WebSocket.
-const UPGRADE_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How many connections may be on their way to a WebSocket at a time.
-const MAX_UPGRADES: usize = 256;
 
 /// How many data planes are admitted at once.
 const ADMISSION_BURST: u32 = 100;
@@ -55,7 +50,7 @@ pub struct ControlPlane {
     options: Options,
     cohorts: Cohorts,
     payloads: Payloads,
-    upgrades: Arc<Semaphore>,
+    pending: Pending,
     admission: Mutex<Admission>,
 }
 
@@ -65,8 +60,8 @@ impl ControlPlane {
         let cohorts = Cohorts::new(source, options.plugins.clone());
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
-        let upgrades = Arc::new(Semaphore::new(MAX_UPGRADES));
-        ControlPlane { tls, fleet, options, cohorts, payloads, upgrades, admission }
+        let pending = Pending::default();
+        ControlPlane { tls, fleet, options, cohorts, payloads, pending, admission }
     }
 
     /// Prepares each version of the configuration for data planes, for as long as the process runs.
@@ -78,13 +73,16 @@ impl ControlPlane {
     /// Serves the data planes that connect to a listener.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            let Ok(permit) = self.upgrades.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((tcp, address)) => {
+                    let Some(pending) = self.pending.enter(address.ip()) else {
+                        tracing::debug!("the data plane at {address} is closed: too many connect at once");
+                        continue;
+                    };
                     let plane = self.clone();
                     tokio::spawn(async move {
                         let upgraded = plane.upgraded(tcp, address).await;
-                        drop(permit);
+                        drop(pending);
                         if let Some(upgraded) = upgraded {
                             plane.session(upgraded, address).await;
                         }
@@ -111,8 +109,7 @@ impl ControlPlane {
     /// Takes a connection up to its WebSocket; logs why that fails.
     async fn upgraded(&self, tcp: TcpStream, address: SocketAddr) -> Option<Upgraded> {
         let _ = tcp.set_nodelay(true);
-        let upgraded = tokio::time::timeout(UPGRADE_TIMEOUT, self.upgrade(tcp)).await;
-        match upgraded.unwrap_or(Err(UpgradeError::Timeout)) {
+        match self.upgrade(tcp).await {
             Ok(upgraded) => {
                 tracing::info!("data plane {} connected", named(&upgraded.visitor, address));
                 Some(upgraded)

@@ -72,6 +72,10 @@ impl Payloads {
     pub(super) async fn follow(&self, cohorts: &Cohorts, pause: Duration) {
         let (mut identities, mut takers) = (cohorts.newest(), self.takers.subscribe());
         loop {
+            if *takers.borrow_and_update() == 0 {
+                // One that comes back must not be sent what is old by then.
+                self.newest.send_replace(None);
+            }
             // The sender is a field of this.
             let _ = takers.wait_for(|takers| *takers > 0).await;
             let sequence = identities.borrow_and_update().sequence;
@@ -81,8 +85,13 @@ impl Payloads {
                 if before.is_some() {
                     tokio::time::sleep(pause).await;
                 }
-            } else if identities.changed().await.is_err() {
-                return;
+            } else {
+                tokio::select! {
+                    changed = identities.changed() => if changed.is_err() {
+                        return;
+                    },
+                    _ = takers.wait_for(|takers| *takers == 0) => {}
+                }
             }
         }
     }

@@ -18,6 +18,9 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
 
+/// How long a data plane may take for its TLS handshake, and again for its request.
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The path of Kong's first protocol.
 const V1: &str = "/v1/outlet";
 
@@ -84,19 +87,24 @@ impl fmt::Display for UpgradeError {
 impl ControlPlane {
     /// Takes a connection up to its WebSocket. A peer that is refused gets the reason in a response.
     pub(super) async fn upgrade(&self, tcp: TcpStream) -> Result<Upgraded, UpgradeError> {
-        let tls = TlsAcceptor::from(self.tls.config.clone()).accept(tcp).await.map_err(UpgradeError::Tls)?;
+        let accepted = TlsAcceptor::from(self.tls.config.clone()).accept(tcp);
+        let tls = in_time(accepted).await?.map_err(UpgradeError::Tls)?;
         let chain = tls.get_ref().1.peer_certificates().map(<[_]>::to_vec);
         let admitted = self.tls.admit(chain.as_deref()).await;
         let mut visitor = None;
         let refusal = admitted.as_ref().err().map(ToString::to_string);
         let answer = Answer { refusal, admission: &self.admission, visitor: &mut visitor };
         let config = websocket::config(self.options.max_payload);
-        let stream = accept_hdr_async_with_config(tls, answer, Some(config)).await;
+        let stream = in_time(Box::pin(accept_hdr_async_with_config(tls, answer, Some(config)))).await?;
         let peer = admitted.map_err(UpgradeError::Peer)?;
         let stream = stream.map_err(UpgradeError::Http)?;
         let visitor = visitor.ok_or(UpgradeError::Timeout)?;
         Ok(Upgraded { stream, visitor, peer })
     }
+}
+
+async fn in_time<T>(step: impl Future<Output = T>) -> Result<T, UpgradeError> {
+    tokio::time::timeout(STEP_TIMEOUT, step).await.map_err(|_| UpgradeError::Timeout)
 }
 
 /// Answers the request of a data plane.

@@ -5,6 +5,8 @@ use super::upgrade::{Stream, Upgraded};
 use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
+use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins, check_version};
+use crate::wire::data_plane::SyncStatus;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::net::SocketAddr;
@@ -33,12 +35,15 @@ pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: Soc
         id: visitor.id,
         hostname: visitor.hostname,
         ip: address.ip().to_canonical().to_string(),
-        version: visitor.version,
+        version: visitor.version.clone(),
         certificate_expires: peer.expires,
         protocol: "weir",
     });
     link.introduced(hello.labels.clone());
-    link.judged("normal", None);
+    if let Err(refused) = check_version(KongVersion::CURRENT, &visitor.version) {
+        link.judged(refused.status.as_str(), Some(refused.message.clone()));
+        return refused.message;
+    }
     match exchange(plane, &mut stream, &hello, &link).await {
         Ok(reason) => reason,
         Err(error) => websocket::explained(&error, plane.options.max_payload),
@@ -74,9 +79,21 @@ async fn exchange(
     let (mut session, welcome) = ControlSession::new(hello, &plane.cohorts.cohort(), about);
     send(stream, welcome.encode()).await?;
     link.seen(&session.held().digest.to_string());
+    let loaded = hello.plugins.iter().cloned().map(|name| LoadedPlugin { name, version: None });
+    let loaded: Vec<_> = loaded.collect();
+    let mut held_back = None;
     let mut lost_at = Instant::now() + LOST_AFTER;
     loop {
-        deliver(plane, stream, &mut session, link).await?;
+        let judged =
+            check_plugins(plane.cohorts.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
+        match judged {
+            Ok(()) => {
+                link.judged(SyncStatus::Normal.as_str(), None);
+                held_back = None;
+                deliver(plane, stream, &mut session, link).await?;
+            }
+            Err(refused) => hold_back(plane, link, refused, &mut held_back),
+        }
         tokio::select! {
             frame = stream.next() => {
                 let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
@@ -99,6 +116,19 @@ async fn exchange(
             }
         }
     }
+}
+
+/// Records why the data plane is not sent the configuration, and logs it if that is new.
+fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &mut Option<String>) {
+    let Incompatible { status, message } = refused;
+    let identity = plane.cohorts.cohort().identity();
+    let (revision, hash) = (identity.sequence, identity.digest.to_string());
+    link.sent(Sent { revision, hash, bytes: 0, altered: Vec::new() });
+    if logged.as_ref() != Some(&message) {
+        tracing::error!("a data plane is not sent the configuration: {message}");
+        *logged = Some(message.clone());
+    }
+    link.judged(status.as_str(), Some(message));
 }
 
 /// Sends what the data plane lacks and has room for.

@@ -115,10 +115,15 @@ impl<A: Apply> DataPlane<A> {
         let mut reported = String::new();
         loop {
             let Some(to) = self.control_planes.get(turn % self.control_planes.len().max(1)) else { return };
-            let error = self.link(to, &mut sessions, &mut backoff).await;
-            let wait = backoff.next(error.retry_after());
+            let error = self.link(to, &mut sessions).await;
             let message = error.to_string();
-            self.status.disconnected(message.clone());
+            let ended = self.status.disconnected(message.clone());
+            // One that upgrades and then sends nothing of use is not asked more often for it.
+            if ended.is_of_use {
+                backoff.reset();
+            }
+            let least = if ended.protocol == Some(v1::PROTOCOL) { v1::SHORTEST_WAIT } else { Duration::ZERO };
+            let wait = backoff.next(error.retry_after()).max(least);
             if message == reported {
                 tracing::debug!(control_plane = %to, "{message}; connecting again in {:.1} s", wait.as_secs_f64());
             } else {
@@ -136,7 +141,7 @@ impl<A: Apply> DataPlane<A> {
 
     /// Connects to a control plane and follows it until the connection ends. One that does not speak Weir's protocol is
     /// followed by Kong's first.
-    async fn link(&self, to: &Endpoint, sessions: &mut Sessions, backoff: &mut Backoff) -> LinkError {
+    async fn link(&self, to: &Endpoint, sessions: &mut Sessions) -> LinkError {
         let Sessions { weir, v1, writer } = sessions;
         let opened = async {
             let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
@@ -144,7 +149,7 @@ impl<A: Apply> DataPlane<A> {
         };
         let refused = match in_time(Box::pin(opened)).await {
             Ok(stream) => {
-                self.begin(to, weir::PROTOCOL, backoff);
+                self.begin(to, weir::PROTOCOL);
                 if v1.is_active() {
                     weir.forget(self);
                 }
@@ -164,15 +169,14 @@ impl<A: Apply> DataPlane<A> {
         match in_time(Box::pin(opened)).await {
             Ok(stream) => {
                 tracing::info!(control_plane = %to, "it does not speak Weir's protocol ({refused})");
-                self.begin(to, v1::PROTOCOL, backoff);
+                self.begin(to, v1::PROTOCOL);
                 LinkError::Ended(v1.follow(self, writer, stream).await)
             }
             Err(error) => error,
         }
     }
 
-    fn begin(&self, to: &Endpoint, protocol: &'static str, backoff: &mut Backoff) {
-        backoff.reset();
+    fn begin(&self, to: &Endpoint, protocol: &'static str) {
         self.status.connected(to.to_string(), protocol);
         tracing::info!(control_plane = %to, protocol, "connected");
     }

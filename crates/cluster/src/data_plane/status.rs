@@ -30,6 +30,9 @@ pub struct Link {
     /// When a configuration was applied last, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<u64>,
+    /// Whether this connection has brought or confirmed a configuration.
+    #[serde(skip)]
+    pub(super) is_of_use: bool,
     /// How many messages were received from control planes.
     pub received: u64,
     /// How many bytes they had.
@@ -58,14 +61,18 @@ impl LinkStatus {
         link.last_error = None;
     }
 
-    pub(super) fn disconnected(&self, error: String) {
+    /// Records that there is no connection; returns what was known of the last one.
+    pub(super) fn disconnected(&self, error: String) -> Link {
         let mut link = self.lock();
+        let before = link.clone();
         if link.connected || link.since == 0 {
             link.since = seconds();
         }
         link.connected = false;
+        link.is_of_use = false;
         link.protocol = None;
         link.last_error = Some(error);
+        before
     }
 
     pub(super) fn received(&self, bytes: usize) {
@@ -76,6 +83,7 @@ impl LinkStatus {
 
     pub(super) fn applied(&self) {
         let mut link = self.lock();
+        link.is_of_use = true;
         link.refused.clear();
         link.applied_at = Some(seconds());
     }

@@ -1,5 +1,5 @@
 //! What a data plane keeps on disk: the configuration that it received last, as its next start begins with it.
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheError};
 use crate::sync::identity::Identity;
 use crate::sync::inventory::Inventory;
 use crate::sync::message::Message;
@@ -43,10 +43,21 @@ impl Writer {
         }
     }
 
-    /// Makes the transfer what the next start begins with; returns why that fails.
-    pub(super) fn commit(&mut self) -> Option<String> {
+    /// Makes the transfer what the next start begins with; returns why that fails. Where the cache lacks an earlier change,
+    /// everything that is active is written.
+    pub(super) fn commit(
+        &mut self,
+        to: Identity,
+        active: impl FnOnce() -> Option<Document>,
+    ) -> Option<String> {
         let cache = self.0.as_mut()?;
-        let committed = cache.commit().and_then(|()| match cache.compaction() {
+        let committed = match cache.commit() {
+            Err(CacheError::Behind(folder)) => {
+                active().map_or(Err(CacheError::Behind(folder)), |document| cache.store(to, &document))
+            }
+            committed => committed,
+        };
+        let committed = committed.and_then(|()| match cache.compaction() {
             Some(compaction) => compaction.run().and_then(|compacted| cache.finish_compaction(compacted)),
             None => Ok(()),
         });
@@ -60,8 +71,31 @@ impl Writer {
     }
 }
 
-fn reported(outcome: Result<(), crate::cache::CacheError>) -> Option<String> {
+fn reported(outcome: Result<(), CacheError>) -> Option<String> {
     let error = outcome.err()?.to_string();
     tracing::error!("the configuration is active but not stored: {error}");
     Some(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Opened;
+    use crate::sync::message::TransferHeader;
+    use crate::sync::tests::{document, service};
+    use bytes::Bytes;
+
+    #[test]
+    fn a_cache_that_lacks_a_change_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Cache::open(folder.path(), [].into()).unwrap();
+        let Opened { cache, loaded: None, .. } = open() else { panic!("it holds nothing yet") };
+        let mut writer = Writer::new(Some(cache));
+        let (to, active) = (Identity::default(), document([service(1, "orders")]));
+        let header = TransferHeader { to, from: Some(to.digest), chunks: 1, deflate: false };
+        writer.write(&Message::Transfer(header, Bytes::new()));
+        assert_eq!(writer.commit(to, || Some(active.clone())), None);
+        drop(writer);
+        assert_eq!(open().loaded.map(|loaded| loaded.document), Some(active));
+    }
 }

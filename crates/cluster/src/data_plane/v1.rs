@@ -14,7 +14,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -22,6 +22,9 @@ use weir_model::{Document, PluginSchema};
 
 /// The protocol's name in logs and statuses.
 pub(super) const PROTOCOL: &str = "v1";
+
+/// The shortest wait before the next connection, as in Kong: each one costs the control plane the whole configuration.
+pub(super) const SHORTEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How often the control plane is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,6 +50,8 @@ pub(super) struct Session {
 enum Outcome {
     /// It is the active one.
     Unchanged,
+    /// It is of a later version.
+    Unknown,
     Applied(ConfigHash, Box<Document>),
     Refused(ConfigHash, Vec<Refusal>),
     /// It is no configuration.
@@ -98,10 +103,14 @@ impl Session {
         writer: &mut Writer,
         mut stream: WebSocketStream<Connection>,
     ) -> String {
-        match self.exchange(plane, writer, &mut stream).await {
-            Ok(reason) => reason,
-            Err(error) => websocket::explained(&error, plane.options.max_payload),
+        let mut applying = JoinSet::new();
+        let ended = self.exchange(plane, writer, &mut stream, &mut applying).await;
+        drop(stream);
+        // What is being applied becomes active without the connection, too.
+        while let Some(outcome) = applying.join_next().await {
+            self.conclude(plane, writer, outcome);
         }
+        ended.unwrap_or_else(|error| websocket::explained(&error, plane.options.max_payload))
     }
 
     async fn exchange<A: Apply>(
@@ -109,12 +118,12 @@ impl Session {
         plane: &DataPlane<A>,
         writer: &mut Writer,
         stream: &mut WebSocketStream<Connection>,
+        applying: &mut JoinSet<Outcome>,
     ) -> Result<String, Error> {
         send(stream, Message::Binary(self.basic_info.clone())).await?;
         let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut lost_at, mut newest) = (Instant::now() + LOST_AFTER, None);
-        let mut applying = JoinSet::new();
         loop {
             tokio::select! {
                 message = stream.next() => {
@@ -127,10 +136,11 @@ impl Session {
                     }
                 }
                 Some(outcome) = applying.join_next() => {
-                    let outcome = outcome.unwrap_or_else(|error| Outcome::Malformed(error.to_string()));
-                    self.conclude(plane, writer, stream, outcome).await?;
+                    if let Some(answer) = self.conclude(plane, writer, outcome) {
+                        send(stream, answer).await?;
+                    }
                 }
-                _ = ping.tick() => self.ping(stream).await?,
+                _ = ping.tick() => send(stream, self.ping()).await?,
                 () = sleep_until(lost_at) => {
                     return Ok(format!("the control plane was silent for {} s", LOST_AFTER.as_secs()));
                 }
@@ -146,26 +156,30 @@ impl Session {
         }
     }
 
-    async fn ping(&self, stream: &mut WebSocketStream<Connection>) -> Result<(), Error> {
-        send(stream, Message::Ping(Bytes::copy_from_slice(self.hash.as_bytes()))).await
+    fn ping(&self) -> Message {
+        Message::Ping(Bytes::copy_from_slice(self.hash.as_bytes()))
     }
 
-    /// Records the outcome of a message, and acknowledges it.
-    async fn conclude<A>(
+    /// Records the outcome of a message; returns what tells the control plane of it.
+    fn conclude<A>(
         &mut self,
         plane: &DataPlane<A>,
         writer: &mut Writer,
-        stream: &mut WebSocketStream<Connection>,
-        outcome: Outcome,
-    ) -> Result<(), Error> {
+        outcome: Result<Outcome, JoinError>,
+    ) -> Option<Message> {
+        let outcome = outcome.unwrap_or_else(|error| Outcome::Malformed(error.to_string()));
         let (hash, refusals) = match outcome {
-            Outcome::Unchanged => return Ok(()),
+            Outcome::Unknown => return None,
+            Outcome::Unchanged => {
+                plane.status.applied();
+                return None;
+            }
             Outcome::Applied(hash, document) => {
                 writer.store(&document);
                 plane.status.applied();
                 tracing::info!(configuration_hash = %hash, "the control plane's configuration is active");
                 self.hash = hash;
-                return self.ping(stream).await;
+                return Some(self.ping());
             }
             Outcome::Refused(hash, refusals) => (hash, refusals),
             Outcome::Malformed(message) => {
@@ -179,10 +193,8 @@ impl Session {
             "the control plane's configuration is refused: the previous one stays active"
         );
         plane.status.refused(&refusals);
-        if !plane.options.reports_errors {
-            return Ok(());
-        }
-        send(stream, Message::Binary(report(hash, &refusals).encode().into())).await
+        let reports = plane.options.reports_errors;
+        reports.then(|| Message::Binary(report(hash, &refusals).encode().into()))
     }
 }
 
@@ -248,8 +260,7 @@ fn read(
     let text = inflate(bytes, max_payload.saturating_mul(MAX_INFLATION)).map_err(malformed)?;
     let (hash, table) = match Received::parse(&text).map_err(malformed)? {
         Received::Reconfigure { hash, table } => (hash, table),
-        // Of a later version.
-        Received::Other(_) => return Err(Outcome::Unchanged),
+        Received::Other(_) => return Err(Outcome::Unknown),
     };
     if hash == active {
         return Err(Outcome::Unchanged);

@@ -56,7 +56,7 @@ impl Session {
 
     /// What is active came by another protocol.
     pub(super) fn forget<A>(&mut self, plane: &DataPlane<A>) {
-        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), true);
+        (self.follower, self.is_configured) = (Follower::new(plane.plugins.clone()), false);
     }
 
     /// Whether what is active came by this protocol.
@@ -179,7 +179,8 @@ impl Session {
         match plane.apply.apply(update, hash).await {
             Ok(()) => {
                 self.is_configured = true;
-                self.applied(plane, staged, writer.commit())
+                let cache_error = writer.commit(staged.to, || plane.apply.active());
+                self.applied(plane, staged, cache_error)
             }
             Err(refusals) => {
                 writer.abort();

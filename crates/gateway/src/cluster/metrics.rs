@@ -1,6 +1,6 @@
 //! The metrics of a fleet: Kong's of both roles, and Weir's own.
 use super::Cluster;
-use super::tls::identity_and_trust;
+use super::tls::identity;
 use crate::settings::Settings;
 use std::fmt::Write;
 use weir_cluster::control_plane::{Member, State};
@@ -65,7 +65,7 @@ fn of_members(members: &[Member]) -> String {
 
 fn of_link(link: &Link, settings: &Settings) -> String {
     let mut text = String::new();
-    let expires = identity_and_trust(settings).ok().and_then(|(identity, _)| identity.expires());
+    let expires = identity(settings).ok().and_then(|identity| identity.expires());
     for (name, kind, help, value) in [
         ("kong_data_plane_cluster_cert_expiry_timestamp", "gauge", "When cluster_cert ends", expires),
         (

@@ -11,9 +11,11 @@ use crate::start_error::StartError;
 use applied::Applied;
 use source::RegistrySource;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use tokio::runtime;
+use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
 use weir_cluster::control_plane::{self, ControlPlane, Fleet};
 use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus};
@@ -85,13 +87,17 @@ fn start_control_plane(
         }
     }
     on_thread(async move {
+        let mut serving = JoinSet::new();
         for listener in listeners {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => drop(tokio::spawn(plane.clone().serve(listener))),
+                Ok(listener) => drop(serving.spawn(plane.clone().serve(listener))),
                 Err(error) => tracing::error!(%error, "cluster_listen: a listener cannot be used"),
             }
         }
-        plane.publish().await;
+        tokio::select! {
+            () = plane.publish() => {}
+            Some(Err(ended)) = serving.join_next() => tracing::error!(%ended, "cluster_listen: a listener ended"),
+        }
     })
 }
 
@@ -136,9 +142,15 @@ fn plugins(control: &Control) -> Vec<(String, Option<String>)> {
     plugins
 }
 
-/// Runs on a thread of its own, so that neither the Admin API nor requests wait for it.
+/// Runs on a thread of its own, so that neither the Admin API nor requests wait for it. The work ends with the process: if
+/// it ends before, the process does, too, because a node that has silently left its fleet is worse than one that restarts.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    thread::Builder::new().name("weir-cluster".to_owned()).spawn(move || runtime.block_on(work))?;
+    thread::Builder::new().name("weir-cluster".to_owned()).spawn(move || {
+        let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
+        let how = if ended.is_err() { "panicked" } else { "ended" };
+        tracing::error!("the connection to the fleet {how}; this is a defect, and the process ends");
+        std::process::exit(1);
+    })?;
     Ok(())
 }

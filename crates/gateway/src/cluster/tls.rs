@@ -1,34 +1,48 @@
 //! TLS between the nodes of a fleet, from the settings.
-use crate::settings::{ClusterMtls, ClusterOcsp, Pem, Settings, trusted_certificate_files};
+use crate::settings::{ClusterMtls, ClusterOcsp, Pem, Role, Settings, trusted_certificate_files};
 use crate::start_error::StartError;
 use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use weir_cluster::connect::ForwardProxy;
 use weir_cluster::tls::{Identity, Ocsp, TlsError, Trust};
 use weir_net::tls::{Verify, ca_certificates, client_config};
 
 /// The node's certificate, and how it verifies others.
 pub(super) fn identity_and_trust(settings: &Settings) -> Result<(Identity, Trust), StartError> {
+    Ok((identity(settings)?, trust(settings)?))
+}
+
+/// The node's certificate.
+pub(super) fn identity(settings: &Settings) -> Result<Identity, StartError> {
     let certificate = text("cluster_cert", settings.cluster_cert.as_ref())?;
     let key = text("cluster_cert_key", settings.cluster_cert_key.as_ref())?;
-    let identity = Identity::read(&certificate, &key).map_err(StartError::Cluster)?;
-    let trust = match settings.cluster_mtls {
-        ClusterMtls::Shared => Trust::Shared,
-        ClusterMtls::Pki => {
-            let authorities = ca_certificates(&text("cluster_ca_cert", settings.cluster_ca_cert.as_ref())?);
-            let problem = |error: weir_net::tls::TlsError| TlsError::Authorities(error.problem.to_string());
-            Trust::Pki {
-                authorities: authorities.map_err(problem).map_err(StartError::Cluster)?,
-                server_name: settings.cluster_server_name.clone(),
-                ocsp: match settings.cluster_ocsp {
-                    ClusterOcsp::Off => Ocsp::Off,
-                    ClusterOcsp::Optional => Ocsp::Optional,
-                    ClusterOcsp::On => Ocsp::On,
-                },
-            }
-        }
+    Identity::read(&certificate, &key).map_err(StartError::Cluster)
+}
+
+fn trust(settings: &Settings) -> Result<Trust, StartError> {
+    if settings.cluster_mtls == ClusterMtls::Shared {
+        return Ok(Trust::Shared);
+    }
+    let ocsp = match settings.cluster_ocsp {
+        ClusterOcsp::Off => Ocsp::Off,
+        ClusterOcsp::Optional => Ocsp::Optional,
+        ClusterOcsp::On => Ocsp::On,
     };
-    Ok((identity, trust))
+    let (authorities, server_name) = (cluster_authorities(settings)?, settings.cluster_server_name.clone());
+    Ok(Trust::Pki { authorities, server_name, ocsp })
+}
+
+/// Those of `cluster_ca_cert`. A data plane trusts what the node trusts elsewhere, too.
+fn cluster_authorities(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    let is_data_plane = settings.role == Role::DataPlane;
+    let mut roots = if is_data_plane { authorities(settings)?.roots } else { Vec::new() };
+    if !is_data_plane || settings.cluster_ca_cert.is_some() {
+        let own = ca_certificates(&text("cluster_ca_cert", settings.cluster_ca_cert.as_ref())?);
+        let problem = |error: weir_net::tls::TlsError| TlsError::Authorities(error.problem.to_string());
+        roots.extend(own.map_err(problem).map_err(StartError::Cluster)?);
+    }
+    Ok(roots)
 }
 
 /// The text of a setting that the role demands.

@@ -2,6 +2,7 @@
 use super::listen::Listeners;
 use super::source::{Given, Problem};
 use super::table::Settings;
+use super::trusted_certificates::trusted_certificate_files;
 use super::value::{ClusterMtls, Database, Role, Workers};
 
 /// The shortest time after which a data plane that is gone is forgotten.
@@ -15,6 +16,11 @@ pub(super) fn check(settings: &Settings, given: &Given, problems: &mut Vec<Probl
     let mut refuse = |name: &str, message: &str| {
         problems.push(Problem { origin: given.origin(name), message: message.to_owned() });
     };
+    if settings.role != Role::Traditional && settings.apisix_etcd.is_some() {
+        let message = "apisix_etcd can only be used when role = \"traditional\": the nodes of a fleet get the \
+                       configuration from their control plane; leave it out";
+        refuse("apisix_etcd", message);
+    }
     match settings.role {
         Role::Traditional => refuse_labels(settings, &mut refuse),
         Role::ControlPlane => {
@@ -42,7 +48,9 @@ fn check_certificate(settings: &Settings, refuse: &mut impl FnMut(&str, &str)) {
                        cluster_cert_key; `weir hybrid gen_cert` generates both";
         refuse(name, message);
     }
-    if settings.cluster_mtls == ClusterMtls::Pki && settings.cluster_ca_cert.is_none() {
+    let has_trusted = settings.role == Role::DataPlane
+        && !trusted_certificate_files(&settings.lua_ssl_trusted_certificate).is_empty();
+    if settings.cluster_mtls == ClusterMtls::Pki && settings.cluster_ca_cert.is_none() && !has_trusted {
         let message = "cluster_ca_cert must be specified when cluster_mtls = \"pki\": name the authority of the \
                        other side's certificate";
         refuse("cluster_ca_cert", message);

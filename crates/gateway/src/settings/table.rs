@@ -81,7 +81,8 @@ settings! {
     /// How control planes and data planes verify each other: all have the same certificate (`shared`), or each has its
     /// own, issued by `cluster_ca_cert` (`pki`).
     cluster_mtls: ClusterMtls = "shared";
-    /// With `cluster_mtls=pki`: the authorities of the other side's certificate.
+    /// With `cluster_mtls=pki`: the authorities of the other side's certificate. Data planes trust those of
+    /// `lua_ssl_trusted_certificate`, too.
     cluster_ca_cert: Option<Pem> = "";
     /// With `cluster_mtls=pki`: the name that a data plane sends (SNI) and that the control plane's certificate must be
     /// for; without one, the host of `cluster_control_plane`.

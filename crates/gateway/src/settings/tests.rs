@@ -308,6 +308,8 @@ fn roles_demand_their_settings() {
             control(&[("cluster_dp_labels", "a:b")]),
             "cluster_dp_labels can not be used when role = \"control_plane\"",
         ),
+        (control(&[("apisix_etcd", "http://127.0.0.1:2379")]), "apisix_etcd can only be used when role"),
+        (data(&[("apisix_etcd", "http://127.0.0.1:2379")]), "apisix_etcd can only be used when role"),
         (data(&[("proxy_listen", "off")]), "proxy_listen must be specified when role = \"data_plane\""),
         (data(&[("database", "postgres")]), "only in-memory storage can be used when role = \"data_plane\""),
         (

@@ -1,5 +1,6 @@
 //! Whether a certificate that a peer presented was revoked, as its OCSP responder says.
 
+use super::ClientAuthorities;
 use super::ocsp::{Question, Standing};
 use super::responder;
 use crate::connect;
@@ -45,18 +46,22 @@ pub async fn revocation(
     }
 }
 
-/// The certificate that bears the name of another's issuer.
+/// The certificate that another was signed with. The name alone proves nothing: the peer chooses what it presents.
 fn issuer<'c>(
     own: &CertificateDer<'_>,
     chain: &'c [CertificateDer<'static>],
     authorities: &'c [CertificateDer<'static>],
 ) -> Option<&'c CertificateDer<'static>> {
-    let (_, own) = x509_parser::parse_x509_certificate(own).ok()?;
-    let is_issuer = |candidate: &&CertificateDer<'static>| {
+    let (_, parsed) = x509_parser::parse_x509_certificate(own).ok()?;
+    let is_named = |candidate: &CertificateDer<'static>| {
         x509_parser::parse_x509_certificate(candidate)
-            .is_ok_and(|(_, candidate)| candidate.subject().as_raw() == own.issuer().as_raw())
+            .is_ok_and(|(_, candidate)| candidate.subject().as_raw() == parsed.issuer().as_raw())
     };
-    chain.iter().skip(1).chain(authorities).find(is_issuer)
+    let has_signed = |candidate: &CertificateDer<'static>| {
+        let authority = ClientAuthorities::new(vec![candidate.clone()]);
+        authority.is_ok_and(|authority| authority.vouch_for(std::slice::from_ref(own)).is_ok())
+    };
+    chain.iter().skip(1).chain(authorities).find(|candidate| is_named(candidate) && has_signed(candidate))
 }
 
 async fn fetch(question: &Question) -> io::Result<Vec<u8>> {
@@ -66,4 +71,28 @@ async fn fetch(question: &Question) -> io::Result<Vec<u8>> {
     let opened = connect::first(addresses, connect::tcp).await;
     let tcp = opened.unwrap_or_else(|| Err(io::Error::other("the responder's name has no address")))?;
     responder::ask(tcp, question).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+    fn authority() -> CertifiedIssuer<'static, KeyPair> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_namesake_of_the_issuer_is_passed_over() {
+        let (real, namesake) = (authority(), authority());
+        let params = CertificateParams::new(vec!["data.test".to_owned()]).unwrap();
+        let own = params.signed_by(&KeyPair::generate().unwrap(), &real).unwrap().der().clone();
+        let (real, namesake) = (real.der().clone(), namesake.der().clone());
+        let chain = [own.clone(), namesake];
+        assert_eq!(issuer(&own, &chain, std::slice::from_ref(&real)), Some(&real));
+        assert_eq!(issuer(&own, &chain, &[]), None);
+    }
 }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_cluster::control_plane::{Coverage, Fleet, Member};
+use weir_cluster::control_plane::{Coverage, Fleet, Member, Share};
 
 /// How long a write waits for data planes, unless it says otherwise.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ fn described(revision: u64, coverage: &Coverage) -> Json {
     let behind: Vec<_> = coverage.behind.iter().map(short).collect();
     json!({
         "revision": revision,
-        "in_force": coverage.behind.is_empty(),
+        "in_force": coverage.reaches(Share::Percent(100)),
         "serving": coverage.serving,
         "behind": behind,
         "offline": coverage.offline,
@@ -114,7 +114,7 @@ fn short(member: &Member) -> Json {
 /// A write that is answered once data planes serve it: `?wait=all`, `80%`, or milliseconds, or two of these with a comma.
 pub(in crate::admin) struct Wait {
     fleet: Arc<Fleet>,
-    percent: usize,
+    share: Share,
     timeout: Duration,
 }
 
@@ -123,7 +123,7 @@ impl Wait {
     pub(in crate::admin) fn asked_for(call: &ApiRequest) -> Result<Option<Wait>, ApiError> {
         let Cluster::ControlPlane(fleet) = call.control.cluster() else { return Ok(None) };
         let Some(asked) = call.argument("wait").filter(|_| !call.is_on("wait")) else { return Ok(None) };
-        let mut wait = Wait { fleet: fleet.clone(), percent: 100, timeout: WAIT_TIMEOUT };
+        let mut wait = Wait { fleet: fleet.clone(), share: Share::All, timeout: WAIT_TIMEOUT };
         for word in asked.split(',').map(str::trim) {
             wait.set(word).ok_or_else(|| {
                 let message =
@@ -136,9 +136,10 @@ impl Wait {
 
     fn set(&mut self, word: &str) -> Option<()> {
         if word == "all" {
-            self.percent = 100;
+            self.share = Share::All;
         } else if let Some(percent) = word.strip_suffix('%') {
-            self.percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent))?;
+            let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent))?;
+            self.share = Share::Percent(percent);
         } else {
             let milliseconds = word.strip_suffix("ms").unwrap_or(word).parse().ok()?;
             self.timeout =
@@ -149,13 +150,18 @@ impl Wait {
 
     /// Waits; returns the response for a write that too few data planes serve when the time is over.
     pub(in crate::admin) async fn end(self, Revision(revision): Revision) -> Option<Response> {
-        let coverage = self.fleet.wait(revision, self.percent, self.timeout).await;
-        if coverage.reaches(self.percent) {
+        let coverage = self.fleet.wait(revision, self.share, self.timeout).await;
+        if coverage.reaches(self.share) {
             return None;
         }
         let mut body = described(revision, &coverage);
-        let (behind, all) = (coverage.behind.len(), coverage.behind.len() + coverage.serving);
-        body["message"] = format!("saved, but {behind} of {all} data planes do not serve it yet").into();
+        let connected = coverage.behind.len() + coverage.serving;
+        let all = if self.share == Share::All { connected + coverage.offline } else { connected };
+        body["message"] = match connected {
+            0 => "saved, but no data plane is connected".into(),
+            _ => format!("saved, but {} of {all} data planes do not serve it yet", all - coverage.serving)
+                .into(),
+        };
         Some(json_response(StatusCode::ACCEPTED, &body))
     }
 }

@@ -3,11 +3,16 @@ use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
+use crate::settings::Role;
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_proxy::explain::{Asked, BadQuestion};
 
 pub(super) async fn explain(call: ApiRequest) -> Result<Response, ApiError> {
+    if call.control.settings().role == Role::ControlPlane {
+        let message = "a control plane routes nothing: ask `weir explain`, with its configuration in a file";
+        return Err(ApiError::Malformed(message.to_owned()));
+    }
     let asked = Asked::read(&call.body.members.into()).map_err(refused)?;
     let control = call.control;
     let explain = move || control.explain(&asked).map(serde_json::to_value);
