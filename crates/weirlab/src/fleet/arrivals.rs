@@ -1,8 +1,9 @@
 //! When what was sent arrived at data planes.
 use super::{FleetError, MAX_WAIT};
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use weir_cluster::data_plane::LinkStatus;
 
 /// The arrivals at all data planes.
 #[derive(Default)]
@@ -17,9 +18,16 @@ struct Known {
     whole: Vec<Instant>,
     /// Of each change.
     changes: HashMap<u32, Vec<Instant>>,
+    /// The connections of the data planes.
+    links: Vec<Arc<LinkStatus>>,
 }
 
 impl Arrivals {
+    /// Data planes from which something may arrive.
+    pub(super) fn expect_from(&self, links: &[Arc<LinkStatus>]) {
+        self.known().links.extend_from_slice(links);
+    }
+
     pub(super) fn whole(&self) {
         self.known().whole.push(Instant::now());
         self.more.notify_all();
@@ -52,7 +60,8 @@ impl Arrivals {
         let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let have = count(&known);
         let arrived = arrived(&known).cloned().filter(|_| have >= of);
-        arrived.ok_or(FleetError::Late { what, have, of })
+        let why = known.links.iter().find_map(|link| link.now().last_error);
+        arrived.ok_or(FleetError::Late { what, have, of, why })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -67,7 +67,8 @@ impl DataPlanes {
             status: Arc::default(),
         };
         let planes: Vec<_> = (0..count).map(plane).collect();
-        let statuses = planes.iter().map(|plane| plane.status.clone()).collect();
+        let statuses: Vec<_> = planes.iter().map(|plane| plane.status.clone()).collect();
+        arrivals.expect_from(&statuses);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| FleetError::System("no runtime for data planes", error))?;
         let work = move || {

@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long all data planes may take for anything.
-const MAX_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -56,6 +56,8 @@ pub enum FleetError {
         have: usize,
         /// How many there are.
         of: usize,
+        /// Why one of them has no connection, if so.
+        why: Option<String>,
     },
 }
 
@@ -64,12 +66,10 @@ impl fmt::Display for FleetError {
         match self {
             FleetError::System(what, error) => write!(f, "{what}: {error}"),
             FleetError::ControlPlane(message) => write!(f, "the control plane: {message}"),
-            FleetError::Late { what, have, of } => {
+            FleetError::Late { what, have, of, why } => {
+                let why = why.as_deref().unwrap_or("try fewer, or fewer routes");
                 let seconds = MAX_WAIT.as_secs();
-                write!(
-                    f,
-                    "{have} of {of} data planes have {what} after {seconds} s: try fewer, or fewer routes"
-                )
+                write!(f, "{have} of {of} data planes have {what} after {seconds} s: {why}")
             }
         }
     }
@@ -175,7 +175,7 @@ fn restart(
         }
         if began.elapsed() > MAX_WAIT {
             let of = plan.data_planes as usize;
-            return Err(FleetError::Late { what: "a connection again", have: back, of });
+            return Err(FleetError::Late { what: "a connection again", have: back, of, why: None });
         }
         thread::sleep(Duration::from_millis(5));
     }
