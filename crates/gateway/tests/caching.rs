@@ -166,8 +166,9 @@ fn delete(gateway: &Gateway, path: &str) -> u16 {
 
 #[test]
 fn a_stale_response_answers_while_it_is_revalidated_in_the_background() {
-    let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(mpsc::channel::<()>())));
-    let (seen, held) = (asked.clone(), answer.clone());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (answer, may_answer) = mpsc::channel::<()>();
+    let (seen, may_answer) = (asked.clone(), Mutex::new(may_answer));
     let upstream = Upstream::start(move |mut peer, _| {
         while let Some(request) = peer.request() {
             let known = request.header("if-none-match").map(str::to_owned);
@@ -179,7 +180,7 @@ fn a_stale_response_answers_while_it_is_revalidated_in_the_background() {
                 ));
                 continue;
             }
-            let _ = held.lock().unwrap().1.recv_timeout(PATIENCE);
+            let _ = may_answer.lock().unwrap().recv_timeout(PATIENCE);
             peer.send(format!("{head}ETag: \"2\"\r\nCache-Control: max-age=60\r\n\r\nnew"));
         }
     });
@@ -191,7 +192,7 @@ fn a_stale_response_answers_while_it_is_revalidated_in_the_background() {
     eventually("the upstream is asked", || asked.lock().unwrap().len() == 2);
     assert_eq!(get(&mut client, "/"), ("Hit".into(), "old".into()), "no request waits for the upstream");
     assert_eq!(*asked.lock().unwrap(), [None, Some("\"1\"".to_owned())], "and it is asked once");
-    answer.lock().unwrap().0.send(()).unwrap();
+    answer.send(()).unwrap();
     eventually("the new one is stored", || get(&mut client, "/") == ("Hit".into(), "new".into()));
     assert_eq!(asked.lock().unwrap().len(), 2);
 }
