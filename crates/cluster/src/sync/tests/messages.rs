@@ -169,6 +169,17 @@ fn a_transfer_of_many_chunks_is_read_as_it_was_written() {
 }
 
 #[test]
+fn a_transfer_is_whole_whatever_is_left_for_its_end() {
+    // Compresses well, so that the end is as long as it is before it is compressed.
+    let entities: Vec<_> = (0..1_000).map(|id| consumer(id, &format!("consumer-{id}"))).collect();
+    for count in (100..=entities.len()).step_by(25) {
+        let (header, chunks) = transfer(&entities[..count]);
+        let document = super::document(entities[..count].iter().cloned());
+        assert_eq!(receive(header, &chunks), Ok(Update::Whole(document.into())), "{count} consumers");
+    }
+}
+
+#[test]
 fn a_transfer_too_short_to_compress_is_sent_as_it_is() {
     let (header, chunks) = transfer(&[]);
     assert!(!header.deflate);

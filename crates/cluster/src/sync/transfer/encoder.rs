@@ -62,8 +62,9 @@ impl Encoder {
     /// The chunks alone, and whether they are compressed. There is at least one.
     pub(crate) fn into_chunks(mut self) -> (Vec<Bytes>, bool) {
         let plain = std::mem::take(&mut self.plain);
+        let is_everything = self.compress.total_in() == 0;
         self.compress(&plain, FlushCompress::Finish);
-        if self.chunks.is_empty() && self.compressed.len() >= plain.len() && plain.len() <= CHUNK_LEN {
+        if is_everything && self.compressed.len() >= plain.len() && plain.len() <= CHUNK_LEN {
             return (vec![plain.into()], false);
         }
         self.cut(1);
