@@ -39,7 +39,8 @@ fn original() -> Original {
         let change = Change::put(consumer(id));
         document.apply(&change);
         cohort.advance(held.sequence + 1, Arc::new(document), &[change]);
-        let Next::Transfer(transfer) = cohort.next(held.digest) else { unreachable!("it has changed") };
+        let Next::Draft(draft) = cohort.next(held.digest) else { unreachable!("it has changed") };
+        let transfer = draft.encode();
         match Message::decode(transfer.messages[0].clone()) {
             Ok(Message::Transfer(header, chunk)) => {
                 cache.begin(&header);

@@ -26,8 +26,12 @@ fn commit(cohort: &mut Cohort, changes: &[Change]) -> Transfer {
     let held = cohort.identity();
     let document = changed(cohort.document(), changes);
     cohort.advance(held.sequence + 1, document, changes);
-    match cohort.next(held.digest) {
-        Next::Transfer(transfer) => transfer,
+    encoded(cohort.next(held.digest))
+}
+
+fn encoded(next: Next) -> Transfer {
+    match next {
+        Next::Draft(draft) => draft.encode(),
         other => panic!("{other:?}"),
     }
 }
@@ -64,7 +68,7 @@ fn assert_holds(folder: &Path, cohort: &Cohort) {
 /// which length, and what the one before holds.
 fn two_generations(folder: &Path) -> (PathBuf, Vec<(u64, Document)>, Document) {
     let (mut cohort, mut cache) = (cohort(), open(folder).cache);
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     let rename = |version: u128| Change::put(service(1, &format!("version-{version}")));
     record(&mut cache, &commit(&mut cohort, &[rename(1)]));
     let previous = Document::clone(cohort.document());
@@ -72,7 +76,7 @@ fn two_generations(folder: &Path) -> (PathBuf, Vec<(u64, Document)>, Document) {
     let mut states = Vec::new();
     let length = || fs::metadata(&newest).unwrap().len();
     commit(&mut cohort, &[rename(2), Change::delete(EntityKind::Consumers, Uuid::from_u128(3))]);
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     states.push((length(), Document::clone(cohort.document())));
     for version in 3..5 {
         record(&mut cache, &commit(&mut cohort, &[rename(version), Change::put(consumer(version, "new"))]));
@@ -87,7 +91,7 @@ fn a_start_finds_what_was_committed_last() {
     let mut cohort = cohort();
     let Opened { mut cache, loaded, warnings } = open(folder.path());
     assert!(loaded.is_none() && warnings.is_empty());
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     record(&mut cache, &commit(&mut cohort, &[Change::delete(EntityKind::Routes, Uuid::from_u128(2))]));
     drop(cache);
     assert_holds(folder.path(), &cohort);
@@ -106,7 +110,7 @@ fn a_start_finds_what_was_committed_last() {
 fn only_the_owner_may_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let cache_folder = folder.path().join("a/b");
-    record(&mut open(&cache_folder).cache, &cohort().whole());
+    record(&mut open(&cache_folder).cache, &encoded(cohort().whole()));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let file = cache_folder.join("generation-1.cache");
     assert_eq!((mode(&cache_folder), mode(&file)), (0o700, 0o600));
@@ -118,9 +122,9 @@ fn only_the_owner_may_read_it() {
 #[test]
 fn the_generation_before_is_kept_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut cohort, mut cache) = (cohort(), open(folder.path()).cache);
+    let (cohort, mut cache) = (cohort(), open(folder.path()).cache);
     for _ in 0..4 {
-        record(&mut cache, &cohort.whole());
+        record(&mut cache, &encoded(cohort.whole()));
     }
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -179,13 +183,13 @@ fn a_change_can_follow_what_was_torn() {
     let folder = tempfile::tempdir().unwrap();
     let mut cohort = cohort();
     let mut cache = open(folder.path()).cache;
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     write(&mut cache, &commit(&mut cohort, &[Change::put(service(9, "nine"))]));
     drop(cache);
     let path = folder.path().join("generation-1.cache");
     let mut opened = open(folder.path());
     assert_eq!(opened.warnings, [CacheWarning::Torn { path, sequence: 1 }]);
-    record(&mut opened.cache, &cohort.whole());
+    record(&mut opened.cache, &encoded(cohort.whole()));
     drop(opened);
     assert_holds(folder.path(), &cohort);
 }
@@ -208,8 +212,8 @@ fn what_is_of_something_else_is_set_aside() {
         let renamed = folder.path().join("set-aside");
         assert_eq!(fs::read(&renamed).unwrap(), content);
         assert_eq!(opened.warnings, [CacheWarning::SetAside { path, renamed, why: why.to_owned() }]);
-        let (mut cohort, mut cache) = (cohort(), opened.cache);
-        record(&mut cache, &cohort.whole());
+        let (cohort, mut cache) = (cohort(), opened.cache);
+        record(&mut cache, &encoded(cohort.whole()));
         drop(cache);
         assert_holds(folder.path(), &cohort);
     }
@@ -219,7 +223,7 @@ fn what_is_of_something_else_is_set_aside() {
 fn blocks_of_the_next_release_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let mut cohort = cohort();
-    record(&mut open(folder.path()).cache, &cohort.whole());
+    record(&mut open(folder.path()).cache, &encoded(cohort.whole()));
     let path = folder.path().join("generation-1.cache");
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     let end = file.metadata().unwrap().len();
@@ -247,7 +251,7 @@ fn a_second_process_is_refused() {
 fn a_full_disk_is_an_error_that_names_the_file_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (mut cohort, mut cache) = (cohort(), open(folder.path()).cache);
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let path = folder.path().join("generation-1.cache");
     cache.current.as_mut().unwrap().writer = BlockWriter::create(path.clone(), full).unwrap();
@@ -269,7 +273,7 @@ fn a_full_disk_is_an_error_that_names_the_file_and_loses_nothing() {
 fn after_a_missed_change_everything_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (mut cohort, mut cache) = (cohort(), open(folder.path()).cache);
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     commit(&mut cohort, &[Change::put(service(9, "missed"))]);
     write(&mut cache, &commit(&mut cohort, &[Change::put(service(9, "next"))]));
     assert!(matches!(cache.commit(), Err(CacheError::Behind(_))));
@@ -283,7 +287,7 @@ fn after_a_missed_change_everything_is_stored() {
 fn a_compaction_keeps_what_is_committed_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let (mut cohort, mut cache) = (cohort(), open(folder.path()).cache);
-    record(&mut cache, &cohort.whole());
+    record(&mut cache, &encoded(cohort.whole()));
     assert!(cache.compaction().is_none(), "nothing to gain");
     let mut random = fastrand::Rng::with_seed(3);
     let compaction = loop {

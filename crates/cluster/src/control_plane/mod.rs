@@ -48,7 +48,7 @@ pub struct ControlPlane {
     tls: ServerTls,
     fleet: Arc<Fleet>,
     options: Options,
-    cohorts: Cohorts,
+    cohorts: Arc<Cohorts>,
     payloads: Payloads,
     pending: Pending,
     admission: Mutex<Admission>,
@@ -57,7 +57,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// One that sends what is in this source.
     pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
-        let cohorts = Cohorts::new(source, options.plugins.clone());
+        let cohorts = Arc::new(Cohorts::new(source, options.plugins.clone()));
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
         let pending = Pending::default();

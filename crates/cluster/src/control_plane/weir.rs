@@ -23,6 +23,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// After how long without a message a data plane counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(45);
 
+/// Transfers of more entities are encoded on another thread, so that other data planes need not wait.
+const MANY_ENTITIES: usize = 100;
+
 /// Serves a data plane until the connection ends; returns why it did.
 pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: SocketAddr) -> String {
     let Upgraded { mut stream, visitor, peer } = upgraded;
@@ -138,6 +141,10 @@ async fn deliver(
     session: &mut ControlSession,
     link: &Link,
 ) -> Result<(), Error> {
+    let draft = session.draft(&plane.cohorts.cohort());
+    if let Some(draft) = draft.filter(|draft| draft.entities() > MANY_ENTITIES) {
+        session.begin(plane.cohorts.encode(draft).await.map_err(Error::Io)?);
+    }
     let (messages, identity, is_current) = {
         let mut cohort = plane.cohorts.cohort();
         (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))

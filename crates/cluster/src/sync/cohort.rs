@@ -5,7 +5,7 @@ use super::journal::Journal;
 use super::message::Compare;
 use super::record::{Record, body_of};
 use super::transfer::{Encoder, Transfer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_model::entity::EntityKind;
 use weir_model::{Change, Document, PluginSchema, find_kind};
@@ -22,9 +22,8 @@ pub struct Cohort {
     document: Arc<Document>,
     inventory: Inventory,
     journal: Journal,
-    /// Transfers to the present content, by the digest that they begin with.
-    encoded: Vec<(Digest, Transfer)>,
-    whole: Option<Transfer>,
+    /// Transfers to the present content.
+    encoded: Vec<Transfer>,
 }
 
 /// What a data plane needs next.
@@ -34,18 +33,68 @@ pub enum Next {
     Nothing,
     /// This transfer.
     Transfer(Transfer),
+    /// This transfer, which is not encoded yet.
+    Draft(Draft),
     /// Its content is unknown here: compare digests.
     Compare,
+}
+
+/// A transfer that is not encoded yet, because that takes long where there are many entities.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    document: Arc<Document>,
+    /// The content that it changes; none if it is everything.
+    from: Option<Digest>,
+    to: Identity,
+    /// The entities that it has; none if it is everything.
+    keys: Option<BTreeSet<Key>>,
+}
+
+impl Draft {
+    /// How many entities it has.
+    pub fn entities(&self) -> usize {
+        self.keys.as_ref().map_or_else(|| self.document.len(), BTreeSet::len)
+    }
+
+    /// The transfer.
+    pub fn encode(&self) -> Transfer {
+        let mut encoder = Encoder::new(self.entities());
+        match &self.keys {
+            None => self.document.entities().for_each(|entity| {
+                let body = body_of(&entity);
+                encoder.push(&Record { kind: entity.kind().as_str(), id: entity.id(), body: Some(&body) });
+            }),
+            Some(keys) => keys.iter().for_each(|(kind, id)| {
+                let body = self.document.find(*kind, *id).map(|entity| body_of(&entity));
+                encoder.push(&Record { kind: kind.as_str(), id: *id, body: body.as_deref() });
+            }),
+        }
+        encoder.finish(self.from, self.to)
+    }
+}
+
+/// The content of a cohort whose changes are unknown, with its digests. To make it takes long.
+#[derive(Debug)]
+pub struct Replacement {
+    document: Arc<Document>,
+    inventory: Inventory,
+}
+
+impl Replacement {
+    /// A document in any order.
+    pub fn new(document: Arc<Document>) -> Replacement {
+        let document = sorted(document);
+        Replacement { inventory: Inventory::of(&document), document }
+    }
 }
 
 impl Cohort {
     /// A cohort with this content. `epoch` is new, unless the sequence continues one that data planes may know.
     pub fn new(plugins: Arc<[PluginSchema]>, epoch: u64, sequence: u64, document: Arc<Document>) -> Cohort {
-        let document = sorted(document);
-        let inventory = Inventory::of(&document);
+        let Replacement { document, inventory } = Replacement::new(document);
         let identity = Identity { epoch, sequence, digest: inventory.digest() };
         let (journal, encoded) = (Journal::default(), Vec::new());
-        Cohort { plugins, identity, document, inventory, journal, encoded, whole: None }
+        Cohort { plugins, identity, document, inventory, journal, encoded }
     }
 
     /// What its content is called.
@@ -78,25 +127,21 @@ impl Cohort {
     pub fn advance(&mut self, sequence: u64, document: Arc<Document>, changes: &[Change]) {
         debug_assert!(document.is_sorted());
         self.document = document;
-        self.update(sequence, changes);
+        self.update(sequence, digests(changes));
     }
 
-    /// The content after these changes, where nothing else has the document.
-    pub(super) fn apply(&mut self, sequence: u64, changes: &[Change]) {
+    /// The content after these changes, of which `digests` are the [digests](digests). Where something else has the document,
+    /// it is copied.
+    pub fn apply(&mut self, sequence: u64, changes: &[Change], digests: Digests) {
         let document = Arc::make_mut(&mut self.document);
         changes.iter().for_each(|change| document.apply(change));
-        self.update(sequence, changes);
+        self.update(sequence, digests);
     }
 
-    fn update(&mut self, sequence: u64, changes: &[Change]) {
-        let keys: BTreeSet<_> = changes.iter().map(|change| (change.kind, change.id)).collect();
+    fn update(&mut self, sequence: u64, digests: Digests) {
         let before = self.inventory.digest();
         let mut changed = Vec::new();
-        for key in keys {
-            let digest = self
-                .document
-                .find(key.0, key.1)
-                .map(|entity| Digest::of_entity(key.0.as_str(), key.1, &body_of(&entity)));
+        for (key, digest) in digests {
             if digest != self.inventory.get(key) {
                 self.inventory.set(key, digest);
                 changed.push(key);
@@ -105,14 +150,14 @@ impl Cohort {
         self.note(sequence, before, changed);
     }
 
-    /// The content, where the changes that led to it are unknown.
-    pub fn replace(&mut self, sequence: u64, document: Arc<Document>) {
-        self.document = sorted(document);
-        let inventory = Inventory::of(&self.document);
-        let changed = self.inventory.differences(&inventory);
+    /// The content, where the changes that led to it are unknown. Returns what it was, because freeing that takes long.
+    pub fn replace(&mut self, sequence: u64, by: Replacement) -> Replacement {
+        let changed = self.inventory.differences(&by.inventory);
         let before = self.inventory.digest();
-        self.inventory = inventory;
+        let document = std::mem::replace(&mut self.document, by.document);
+        let inventory = std::mem::replace(&mut self.inventory, by.inventory);
         self.note(sequence, before, changed);
+        Replacement { document, inventory }
     }
 
     fn note(&mut self, sequence: u64, before: Digest, changed: Vec<Key>) {
@@ -120,23 +165,22 @@ impl Cohort {
         if !changed.is_empty() {
             self.journal.push(sequence, before, changed);
             self.encoded.clear();
-            self.whole = None;
         }
     }
 
     /// What a data plane with this content needs.
-    pub fn next(&mut self, held: Digest) -> Next {
+    pub fn next(&self, held: Digest) -> Next {
         if held == self.identity.digest {
             return Next::Nothing;
         }
         if held == Digest::default() {
-            return Next::Transfer(self.whole());
+            return self.whole();
         }
-        if let Some(transfer) = self.encoded(held) {
-            return Next::Transfer(transfer);
+        if let Some(transfer) = self.find(Some(held)) {
+            return Next::Transfer(transfer.clone());
         }
         match self.journal.since_digest(held) {
-            Some(keys) => Next::Transfer(self.encode(held, &keys)),
+            Some(keys) => self.differing(held, keys),
             None => Next::Compare,
         }
     }
@@ -146,41 +190,53 @@ impl Cohort {
         self.journal.after(state.sequence, state.digest)
     }
 
-    /// A transfer of these entities to a data plane with this content. Others with the same content get the same bytes.
-    pub fn encode(&mut self, held: Digest, keys: &BTreeSet<Key>) -> Transfer {
-        let mut encoder = Encoder::new(keys.len());
-        for (kind, id) in keys {
-            let body = self.document.find(*kind, *id).map(|entity| body_of(&entity));
-            encoder.push(&Record { kind: kind.as_str(), id: *id, body: body.as_deref() });
+    /// Everything.
+    pub fn whole(&self) -> Next {
+        self.transfer(None, None)
+    }
+
+    /// These entities, for a data plane with this content. Others with the same content get the same bytes.
+    pub fn differing(&self, held: Digest, keys: BTreeSet<Key>) -> Next {
+        self.transfer(Some(held), Some(keys))
+    }
+
+    fn transfer(&self, from: Option<Digest>, keys: Option<BTreeSet<Key>>) -> Next {
+        let draft = || Draft { document: self.document.clone(), from, to: self.identity, keys };
+        self.find(from).cloned().map_or_else(|| Next::Draft(draft()), Next::Transfer)
+    }
+
+    /// The transfer of a draft, if it is encoded already. It may name an older sequence with the same content.
+    pub fn encoded(&self, draft: &Draft) -> Option<Transfer> {
+        self.find(draft.from).filter(|transfer| transfer.to.digest == draft.to.digest).cloned()
+    }
+
+    fn find(&self, from: Option<Digest>) -> Option<&Transfer> {
+        self.encoded.iter().find(|transfer| transfer.from == from)
+    }
+
+    /// Keeps a transfer for other data planes, unless the content has changed since.
+    pub fn keep(&mut self, transfer: Transfer) {
+        if transfer.to.digest != self.identity.digest {
+            return;
         }
-        let transfer = encoder.finish(Some(held), self.identity);
         if self.encoded.len() == MAX_ENCODED {
             self.encoded.remove(0);
         }
-        self.encoded.push((held, transfer.clone()));
-        transfer
+        self.encoded.push(transfer);
     }
+}
 
-    /// A transfer of everything.
-    pub fn whole(&mut self) -> Transfer {
-        if let Some(transfer) = &self.whole {
-            return transfer.clone();
-        }
-        let mut encoder = Encoder::new(self.document.len());
-        for entity in self.document.entities() {
-            let body = body_of(&entity);
-            encoder.push(&Record { kind: entity.kind().as_str(), id: entity.id(), body: Some(&body) });
-        }
-        let transfer = encoder.finish(None, self.identity);
-        self.whole = Some(transfer.clone());
-        transfer
-    }
+/// The digest of each entity that changes put; none of one that they delete.
+pub type Digests = BTreeMap<Key, Option<Digest>>;
 
-    /// A transfer that is encoded already. It may name an older sequence with the same content.
-    fn encoded(&self, held: Digest) -> Option<Transfer> {
-        let found = self.encoded.iter().find(|(from, _)| *from == held);
-        found.map(|(_, transfer)| transfer.clone())
-    }
+/// Those of changes. Takes long where there are many.
+pub fn digests(changes: &[Change]) -> Digests {
+    let last: BTreeMap<Key, &Change> =
+        changes.iter().map(|change| ((change.kind, change.id), change)).collect();
+    let digest = |(kind, id): Key, change: &Change| {
+        change.entity.as_ref().map(|entity| Digest::of_entity(kind.as_str(), id, &body_of(entity)))
+    };
+    last.into_iter().map(|(key, change)| (key, digest(key, change))).collect()
 }
 
 /// A document in which entities can be found by their ids.

@@ -1,5 +1,5 @@
 //! All cohorts of a control plane: one for each set of labels that selects something else.
-use super::cohort::Cohort;
+use super::cohort::{Cohort, Replacement, digests};
 use super::identity::Identity;
 use super::select::{Dependents, Labels, Selector, View};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Cohorts {
             match &mut member.view {
                 Some(view) => {
                     let changes = view.changes(&self.document, &self.dependents, changes);
-                    member.cohort.apply(sequence, &changes);
+                    member.cohort.apply(sequence, &changes, digests(&changes));
                 }
                 None => member.cohort.advance(sequence, self.document.clone(), changes),
             }
@@ -91,7 +91,7 @@ impl Cohorts {
         for (labels, member) in &mut self.cohorts {
             let (view, document) = visible(&self.selector, labels, &self.document);
             member.view = view;
-            member.cohort.replace(sequence, document);
+            member.cohort.replace(sequence, Replacement::new(document));
         }
     }
 }

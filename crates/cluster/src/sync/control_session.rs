@@ -1,5 +1,5 @@
 //! A control plane's side of one connection, without the connection: what a data plane's messages lead to.
-use super::cohort::{Cohort, Next};
+use super::cohort::{Cohort, Draft, Next};
 use super::identity::{Digest, Identity};
 use super::inventory::{BUCKETS, Inventory, Key, differing_ids};
 use super::message::{
@@ -37,6 +37,10 @@ enum Phase {
     Buckets,
     /// The entities of some buckets are awaited.
     Members(Comparison),
+    /// What differs is to be sent.
+    Compared(Comparison),
+    /// What it holds is unknown: everything is to be sent.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -97,21 +101,60 @@ impl ControlSession {
         self.held.digest == cohort.identity().digest
     }
 
-    /// Whether something is sent and not acknowledged.
+    /// Whether something is sent and not acknowledged, or asked and not answered.
     pub fn is_busy(&self) -> bool {
-        self.outstanding.is_some() || !matches!(self.phase, Phase::Following)
+        self.outstanding.is_some() || matches!(self.phase, Phase::Buckets | Phase::Members(_))
+    }
+
+    /// What is to be sent next, unless it is encoded already. Encode it and [begin](Self::begin) it; [`poll`](Self::poll) does
+    /// both at once.
+    pub fn draft(&self, cohort: &Cohort) -> Option<Draft> {
+        match self.next(cohort) {
+            Next::Draft(draft) => Some(draft),
+            _ => None,
+        }
+    }
+
+    fn next(&self, cohort: &Cohort) -> Next {
+        if self.is_busy() || self.refused == Some(cohort.identity().digest) {
+            return Next::Nothing;
+        }
+        match &self.phase {
+            Phase::Compared(comparison) => match cohort.changed_after(comparison.at) {
+                Some(mut keys) => {
+                    // What changed while it was looked for is sent, too.
+                    keys.extend(&comparison.keys);
+                    cohort.differing(self.held.digest, keys)
+                }
+                // More changed than is remembered.
+                None => Next::Compare,
+            },
+            Phase::Unknown => cohort.whole(),
+            _ => cohort.next(self.held.digest),
+        }
+    }
+
+    /// Begins to send a transfer.
+    pub fn begin(&mut self, transfer: Transfer) {
+        self.outstanding = Some(transfer.to);
+        self.phase = Phase::Following;
+        self.queue.extend(transfer.messages);
     }
 
     /// What can be sent now. Call it after each message and after each change of the cohort.
     pub fn poll(&mut self, cohort: &mut Cohort) -> Vec<Bytes> {
-        if !self.is_busy() && self.refused != Some(cohort.identity().digest) {
-            match cohort.next(self.held.digest) {
-                Next::Nothing => self.held = cohort.identity(),
-                Next::Transfer(transfer) => self.send(transfer),
-                Next::Compare => {
-                    self.phase = Phase::Buckets;
-                    self.question = Some(Message::Compare(cohort.compare()));
-                }
+        match self.next(cohort) {
+            Next::Nothing if self.is_current(cohort) => self.held = cohort.identity(),
+            Next::Nothing => {}
+            Next::Transfer(transfer) => self.begin(transfer),
+            Next::Draft(draft) => {
+                let transfer = draft.encode();
+                cohort.keep(transfer.clone());
+                self.begin(transfer);
+            }
+            Next::Compare => {
+                self.phase = Phase::Buckets;
+                self.question = Some(Message::Compare(cohort.compare()));
             }
         }
         let ready = self.queue.len().min(self.credit as usize);
@@ -124,11 +167,7 @@ impl ControlSession {
     ///
     /// # Errors
     /// A message that the data plane must not send now.
-    pub fn receive(
-        &mut self,
-        message: Message,
-        cohort: &mut Cohort,
-    ) -> Result<Option<Event>, UnexpectedMessage> {
+    pub fn receive(&mut self, message: Message, cohort: &Cohort) -> Result<Option<Event>, UnexpectedMessage> {
         match message {
             Message::Buckets(kinds) => self.buckets(&kinds, cohort)?,
             Message::Members(members) => self.members(members, cohort)?,
@@ -145,18 +184,12 @@ impl ControlSession {
             Message::Diverged => {
                 self.outstanding.take().ok_or(UnexpectedMessage("`diverged` without a transfer"))?;
                 // What it holds is unknown: no transfer that others share begins there.
-                self.send(cohort.whole());
+                self.phase = Phase::Unknown;
             }
             Message::Goodbye(_) | Message::Unknown(_) => {}
             _ => return Err(UnexpectedMessage("only control planes send it, or it comes too late")),
         }
         Ok(None)
-    }
-
-    fn send(&mut self, transfer: Transfer) {
-        self.outstanding = Some(transfer.to);
-        self.phase = Phase::Following;
-        self.queue.extend(transfer.messages);
     }
 
     fn acknowledged(&mut self, identity: Identity) -> Result<Identity, UnexpectedMessage> {
@@ -170,11 +203,7 @@ impl ControlSession {
     }
 
     /// Finds the buckets that differ. Those that the data plane has nothing in need no further question.
-    fn buckets(
-        &mut self,
-        kinds: &[(String, Vec<u64>)],
-        cohort: &mut Cohort,
-    ) -> Result<(), UnexpectedMessage> {
+    fn buckets(&mut self, kinds: &[(String, Vec<u64>)], cohort: &Cohort) -> Result<(), UnexpectedMessage> {
         if !matches!(self.phase, Phase::Buckets) {
             return Err(UnexpectedMessage("nothing asked for digests of buckets"));
         }
@@ -185,22 +214,22 @@ impl ControlSession {
                 Some(kind) => comparison.compare(kind, theirs, cohort.inventory()),
                 // There is no name to delete its entities by.
                 None => {
-                    self.send(cohort.whole());
+                    self.phase = Phase::Unknown;
                     return Ok(());
                 }
             }
         }
         let wanted = comparison.wanted();
-        self.phase = Phase::Members(comparison);
         if wanted.buckets.is_empty() {
-            self.end_comparison(cohort);
+            self.phase = Phase::Compared(comparison);
         } else {
+            self.phase = Phase::Members(comparison);
             self.question = Some(Message::Wanted(wanted));
         }
         Ok(())
     }
 
-    fn members(&mut self, members: Members, cohort: &mut Cohort) -> Result<(), UnexpectedMessage> {
+    fn members(&mut self, members: Members, cohort: &Cohort) -> Result<(), UnexpectedMessage> {
         let Phase::Members(comparison) = &mut self.phase else {
             return Err(UnexpectedMessage("nothing asked for entities of buckets"));
         };
@@ -213,21 +242,12 @@ impl ControlSession {
             let ours: Vec<(Uuid, u64)> = ours.iter().map(|(id, digest)| (*id, digest.short())).collect();
             comparison.keys.extend(differing_ids(&ours, &theirs).into_iter().map(|id| (kind, id)));
         }
-        if comparison.wanted.is_empty() {
-            self.end_comparison(cohort);
+        if comparison.wanted.is_empty()
+            && let Phase::Members(comparison) = std::mem::replace(&mut self.phase, Phase::Following)
+        {
+            self.phase = Phase::Compared(comparison);
         }
         Ok(())
-    }
-
-    /// Sends what differs, and what changed while it was looked for.
-    fn end_comparison(&mut self, cohort: &mut Cohort) {
-        let Phase::Members(comparison) = std::mem::replace(&mut self.phase, Phase::Following) else { return };
-        // If more changed than is remembered, `poll` compares again.
-        if let Some(changed) = cohort.changed_after(comparison.at) {
-            let keys = comparison.keys.into_iter().chain(changed).collect();
-            let transfer = cohort.encode(self.held.digest, &keys);
-            self.send(transfer);
-        }
     }
 }
 

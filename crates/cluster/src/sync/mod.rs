@@ -29,7 +29,7 @@ mod select;
 pub(crate) mod tests;
 pub mod transfer;
 
-pub use cohort::{Cohort, Next};
+pub use cohort::{Cohort, Digests, Draft, Next, Replacement, digests};
 pub use cohorts::Cohorts;
 pub use control_session::{ControlSession, Event, UnexpectedMessage};
 pub use follower::{CREDIT, Follower, FollowerError, Step};

@@ -1,8 +1,8 @@
 //! Whatever happens, every data plane ends with what the control plane has.
 use super::simulation::Simulation;
 use super::{consumer, document, route, service};
-use crate::sync::Event;
 use crate::sync::inventory::Inventory;
+use crate::sync::{Event, Next};
 use proptest::prelude::*;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Change, Uuid};
@@ -141,5 +141,6 @@ fn a_full_sync_of_many_chunks_waits_for_credit() {
     simulation.commit(&changes);
     simulation.settle();
     simulation.assert_converged();
-    assert!(simulation.cohort.whole().messages.len() > 2 * crate::sync::CREDIT as usize);
+    let Next::Transfer(whole) = simulation.cohort.whole() else { panic!("it was not kept") };
+    assert!(whole.messages.len() > 2 * crate::sync::CREDIT as usize);
 }

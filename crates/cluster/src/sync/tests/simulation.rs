@@ -2,7 +2,7 @@
 use super::changed;
 use crate::sync::message::{Hello, Message, Welcome};
 use crate::sync::record::MAX_BODY_LEN;
-use crate::sync::{Cohort, ControlSession, Event, Follower, Refusal, Step, Update};
+use crate::sync::{Cohort, ControlSession, Event, Follower, Refusal, Replacement, Step, Update};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Simulation {
     /// Commits changes that the control plane learns of only as a new document.
     pub(super) fn replace(&mut self, changes: &[Change]) {
         let document = changed(self.cohort.document(), changes);
-        self.cohort.replace(self.cohort.identity().sequence + 1, document);
+        self.cohort.replace(self.cohort.identity().sequence + 1, Replacement::new(document));
         self.poll();
     }
 
@@ -105,7 +105,7 @@ impl Simulation {
                 *session = Some(new);
             }
             (Some(session), message) => {
-                self.events.extend(session.receive(message, &mut self.cohort).unwrap());
+                self.events.extend(session.receive(message, &self.cohort).unwrap());
             }
             (None, other) => panic!("{other:?} is the first message"),
         }

@@ -14,6 +14,8 @@ const MANY_RECORDS: usize = 2_000;
 /// A transfer as messages: made once, sent to each data plane that has `from`. A clone shares the bytes.
 #[derive(Debug, Clone)]
 pub struct Transfer {
+    /// The content that it changes; none if it is everything.
+    pub from: Option<Digest>,
     /// What it leads to.
     pub to: Identity,
     /// The messages in order: [`Message::Transfer`], then each [`Message::Chunk`].
@@ -56,7 +58,7 @@ impl Encoder {
         let header = TransferHeader { to, from, chunks: chunks.len() as u32, deflate };
         let first = chunks.first().map(|chunk| transfer_frame(&header, chunk));
         let others = chunks.into_iter().skip(1).map(|chunk| Message::Chunk(chunk).encode());
-        Transfer { to, messages: first.into_iter().chain(others).collect() }
+        Transfer { from, to, messages: first.into_iter().chain(others).collect() }
     }
 
     /// The chunks alone, and whether they are compressed. There is at least one.
