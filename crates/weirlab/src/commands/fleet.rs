@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The `weir` to run as the control plane
+    /// The `weir` to run as the control plane, and as a data plane
     #[arg(long, value_name = "FILE", default_value = "weir")]
     weir: PathBuf,
     /// How many data planes to simulate, all of them in this process
@@ -18,6 +18,9 @@ pub struct Args {
     /// How many routes the configuration has
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     routes: u32,
+    /// How many consumers with a key each a real data plane gets, beside the routes and as many services
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    consumers: u32,
     /// How many changes are made a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
@@ -34,9 +37,9 @@ pub struct Args {
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let Args { weir, data_planes, routes, rate, duration, json } = args;
-    let figures =
-        measure(&Plan { weir, data_planes, routes, rate, duration }).map_err(|error| error.to_string())?;
+    let Args { weir, data_planes, routes, consumers, rate, duration, json } = args;
+    let plan = Plan { weir, data_planes, routes, consumers, rate, duration };
+    let figures = measure(&plan).map_err(|error| error.to_string())?;
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;

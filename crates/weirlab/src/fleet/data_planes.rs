@@ -1,12 +1,15 @@
 //! Simulated data planes: they follow the control plane as real ones do, and keep no more than when something arrived.
 use super::FleetError;
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Held};
 use super::control_plane::{CHANGE_TAG, ControlPlane};
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 use tokio::runtime;
 use weir_cluster::connect::Connector;
 use weir_cluster::data_plane::{About, DataPlane, LinkStatus, Options, Stored};
+use weir_cluster::sync::identity::Identity as Version;
+use weir_cluster::sync::inventory::Inventory;
 use weir_cluster::tls::{ClientTls, Identity, Trust};
 use weir_cluster::{Apply, Refusal, Update};
 
@@ -27,7 +30,13 @@ struct Recorder(Arc<Arrivals>);
 impl Apply for Recorder {
     async fn apply(&self, update: Update, _hash: String) -> Result<(), Vec<Refusal>> {
         match update {
-            Update::Whole(_) => self.0.whole(),
+            Update::Whole(document) => {
+                let arrived = Instant::now();
+                let inventory = Inventory::of(&document);
+                // Its content alone says what it is.
+                let identity = Version { digest: inventory.digest(), ..Version::default() };
+                self.0.whole(arrived, (identity, inventory));
+            }
             Update::Changes(changes) => {
                 let entities = changes.iter().filter_map(|change| change.entity.as_ref());
                 let tags = entities.flat_map(|entity| entity.tags().iter());
@@ -40,15 +49,16 @@ impl Apply for Recorder {
 }
 
 impl DataPlanes {
-    /// Begins to connect so many.
+    /// Begins to connect so many, which serve something already, or nothing.
     pub(super) fn connect(
         count: u32,
+        held: Option<&Held>,
         control_plane: &ControlPlane,
         arrivals: &Arc<Arrivals>,
     ) -> Result<DataPlanes, FleetError> {
-        let refused = |error: String| FleetError::ControlPlane(error);
-        let (certificate, key) = control_plane.certificate();
-        let identity = Identity::read(certificate, key).map_err(|error| refused(error.to_string()))?;
+        let refused = |error: String| FleetError::Node(error);
+        let (certificate, key) = control_plane.certificate()?;
+        let identity = Identity::read(&certificate, &key).map_err(|error| refused(error.to_string()))?;
         let tls = ClientTls::new(&identity, &Trust::Shared).map_err(|error| refused(error.to_string()))?;
         let plane = |nth: u32| DataPlane {
             apply: Arc::new(Recorder(arrivals.clone())),
@@ -69,12 +79,14 @@ impl DataPlanes {
         let planes: Vec<_> = (0..count).map(plane).collect();
         let statuses: Vec<_> = planes.iter().map(|plane| plane.status.clone()).collect();
         arrivals.expect_from(&statuses);
+        let stored = || Stored { cache: None, active: held.cloned() };
+        let planes: Vec<_> = planes.into_iter().map(|plane| (plane, stored())).collect();
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| FleetError::System("no runtime for data planes", error))?;
         let work = move || {
             runtime.block_on(async {
                 let running: Vec<_> =
-                    planes.into_iter().map(|plane| tokio::spawn(plane.run(Stored::default()))).collect();
+                    planes.into_iter().map(|(plane, stored)| tokio::spawn(plane.run(stored))).collect();
                 for one in running {
                     let _ = one.await;
                 }
@@ -83,6 +95,10 @@ impl DataPlanes {
         let started = thread::Builder::new().name("data-planes".to_owned()).spawn(work);
         started.map_err(|error| FleetError::System("no thread for data planes", error))?;
         Ok(DataPlanes { statuses })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.statuses.len()
     }
 
     /// What all of them have received.

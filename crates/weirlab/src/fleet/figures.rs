@@ -1,4 +1,5 @@
-//! What was measured, as a table and as JSON.
+//! What was measured, as a table beside the goals, and as JSON.
+use super::RealDataPlane;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fmt;
@@ -14,7 +15,7 @@ pub struct Figures {
     pub full_sync_s: f64,
     /// What it received for that.
     pub full_sync_bytes: u64,
-    /// Until all others had everything.
+    /// Until all others, which have everything, were connected.
     pub connected_s: f64,
     /// The CPU time of the idle control plane, in percent of a core.
     pub idle_cpu_percent: f64,
@@ -34,7 +35,12 @@ pub struct Figures {
     pub restart_s: f64,
     /// What a data plane receives for that.
     pub bytes_per_return: f64,
+    /// Of a real data plane.
+    pub real: RealDataPlane,
 }
+
+/// A row of the table: what was measured, its value, and the goal, which is met or not.
+type Row = (&'static str, String, Option<(String, bool)>);
 
 /// How values are spread.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -66,34 +72,109 @@ impl fmt::Display for Spread {
     }
 }
 
+impl Figures {
+    /// The goals are those for 1,000 data planes, 10,000 routes, services and consumers, and ten changes a second.
+    fn rows(&self) -> Vec<Row> {
+        self.of_the_fleet().into_iter().chain(self.of_the_real_data_plane()).collect()
+    }
+
+    fn of_the_fleet(&self) -> [Row; 10] {
+        let one = |limit: [f64; 2]| {
+            let is_met = self.one_ms.p50 <= limit[0] && self.one_ms.p99 <= limit[1];
+            Some((format!("p50 {} ms, p99 {} ms", limit[0], limit[1]), is_met))
+        };
+        let memory_limit = 64.0 * 1024.0 + 40.0 * f64::from(self.data_planes);
+        [
+            (
+                "full sync of a simulated data plane",
+                format!("{:.2} s, {} bytes", self.full_sync_s, self.full_sync_bytes),
+                None,
+            ),
+            ("all others connect at once", format!("{:.2} s", self.connected_s), None),
+            (
+                "idle control plane, CPU",
+                format!("{:.2} % of a core", self.idle_cpu_percent),
+                at_most(self.idle_cpu_percent, 2.0, " %"),
+            ),
+            (
+                "idle control plane, memory",
+                mib(self.rss_kib as f64),
+                Some((mib(memory_limit), self.rss_kib as f64 <= memory_limit)),
+            ),
+            ("memory for each data plane", format!("{:.1} KiB", self.rss_kib_per_data_plane), None),
+            ("change until a data plane has it", self.one_ms.to_string(), one([30.0, 100.0])),
+            ("change until all have it", self.all_ms.to_string(), None),
+            (
+                "bytes for a change and data plane",
+                format!("{:.0}", self.bytes_per_change),
+                at_most(self.bytes_per_change, 600.0, ""),
+            ),
+            (
+                "control plane killed until all are back",
+                format!("{:.2} s", self.restart_s),
+                at_most(self.restart_s, 15.0, " s"),
+            ),
+            (
+                "bytes for that and data plane",
+                format!("{:.0}", self.bytes_per_return),
+                at_most(self.bytes_per_return, 1024.0, ""),
+            ),
+        ]
+    }
+
+    fn of_the_real_data_plane(&self) -> [Row; 5] {
+        let real = &self.real;
+        let (peak, steady) = (real.peak_kib as f64, real.steady_kib as f64);
+        // A million consumers have goals of their own.
+        let is_large = real.consumers >= 1_000_000;
+        let full_sync_limit = if is_large { 60.0 } else { 2.0 };
+        let memory_goal = match is_large {
+            true => Some(("1024.0 MiB".to_owned(), peak <= 1024.0 * 1024.0)),
+            false => at_most(peak / steady, 1.3, " of steady"),
+        };
+        [
+            (
+                "real data plane started until it has everything",
+                format!("{:.2} s", real.full_sync_s),
+                at_most(real.full_sync_s, full_sync_limit, " s"),
+            ),
+            ("its peak memory", format!("{}, {:.2} of steady", mib(peak), peak / steady), memory_goal),
+            ("its steady memory", mib(steady), None),
+            (
+                "started without control plane until it answers",
+                format!("{:.2} s", real.first_answer_s),
+                if is_large { None } else { at_most(real.first_answer_s, 1.0, " s") },
+            ),
+            ("memory of its control plane", mib(real.control_plane_kib as f64), None),
+        ]
+    }
+}
+
+fn mib(kib: f64) -> String {
+    format!("{:.1} MiB", kib / 1024.0)
+}
+
+fn at_most(value: f64, limit: f64, unit: &str) -> Option<(String, bool)> {
+    Some((format!("{limit}{unit}"), value <= limit))
+}
+
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        let mib = |kib: f64| format!("{:.1} MiB", kib / 1024.0);
-        let rows = [
-            (
-                "full sync of the first data plane",
-                format!("{:.2} s, {} bytes", self.full_sync_s, self.full_sync_bytes),
-            ),
-            ("full sync of all others at once", format!("{:.2} s", self.connected_s)),
-            ("idle control plane, CPU", format!("{:.2} % of a core", self.idle_cpu_percent)),
-            ("idle control plane, memory", mib(self.rss_kib as f64)),
-            ("memory for each data plane", format!("{:.1} KiB", self.rss_kib_per_data_plane)),
-            ("change until a data plane has it", self.one_ms.to_string()),
-            ("change until all have it", self.all_ms.to_string()),
-            ("bytes for a change and data plane", format!("{:.0}", self.bytes_per_change)),
-            ("control plane killed until all are back", format!("{:.2} s", self.restart_s)),
-            ("bytes for that and data plane", format!("{:.0}", self.bytes_per_return)),
-        ];
-        for (name, value) in rows {
-            table.add_row([name.to_owned(), value]);
+        for (name, value, goal) in self.rows() {
+            let goal = goal.map(|(goal, is_met)| format!("{} {goal}", if is_met { "≤" } else { "not ≤" }));
+            table.add_row([name.to_owned(), value, goal.unwrap_or_default()]);
         }
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Left);
         }
         let Figures { data_planes, routes, changes, .. } = self;
-        writeln!(f, "{data_planes} data planes, {routes} routes, {changes} changes\n")?;
+        let consumers = self.real.consumers;
+        writeln!(
+            f,
+            "{data_planes} data planes, {routes} routes, {changes} changes; one with {consumers} consumers\n"
+        )?;
         write!(f, "{table}")
     }
 }

@@ -1,18 +1,24 @@
 //! A real control plane with many simulated data planes, which speak its protocol in this process and route nothing: how fast
-//! changes reach them, and what they cost the control plane.
+//! changes reach them, and what they cost the control plane. Then another with one real data plane: how fast that gets
+//! everything, and its memory.
 //!
 //! ```text
 //! changes by the Admin API ─► control plane (a process) ─► data planes (one thread) ─► arrivals ─► figures
 //! ```
 mod arrivals;
+mod configuration;
 mod control_plane;
+mod data_plane;
 mod data_planes;
 mod figures;
+mod node;
 
+pub use data_plane::RealDataPlane;
 pub use figures::Figures;
 
 use crate::observe::ProcessTree;
 use arrivals::Arrivals;
+use configuration::Content;
 use control_plane::ControlPlane;
 use data_planes::DataPlanes;
 use figures::Spread;
@@ -29,12 +35,14 @@ const MAX_WAIT: Duration = Duration::from_secs(120);
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The program of the control plane.
+    /// The program of the control planes and of the real data plane.
     pub weir: PathBuf,
     /// How many data planes there are.
     pub data_planes: u32,
     /// How many routes the configuration has.
     pub routes: u32,
+    /// How many consumers with a key each the real data plane gets, beside as many services as routes.
+    pub consumers: u32,
     /// How many changes are made a second.
     pub rate: u32,
     /// How long changes are made, and how long the idle control plane is watched.
@@ -46,8 +54,8 @@ pub struct Plan {
 pub enum FleetError {
     /// The system refuses something.
     System(&'static str, io::Error),
-    /// The control plane does not do what it should.
-    ControlPlane(String),
+    /// A process of `weir` does not do what it should.
+    Node(String),
     /// Not all data planes got something in time.
     Late {
         /// What they wait for.
@@ -65,7 +73,7 @@ impl fmt::Display for FleetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FleetError::System(what, error) => write!(f, "{what}: {error}"),
-            FleetError::ControlPlane(message) => write!(f, "the control plane: {message}"),
+            FleetError::Node(message) => f.write_str(message),
             FleetError::Late { what, have, of, why } => {
                 let why = why.as_deref().unwrap_or("try fewer, or fewer routes");
                 let seconds = MAX_WAIT.as_secs();
@@ -82,25 +90,29 @@ impl std::error::Error for FleetError {}
 /// # Errors
 /// When the control plane cannot be started, or data planes are not served in time.
 pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
-    let mut control_plane = ControlPlane::start(plan)?;
+    let mut control_plane = ControlPlane::start(&plan.weir, Content::Routes(plan.routes))?;
     let mut tree = ProcessTree::new(control_plane.pid());
-    let alone_kib = tree.sample().since(&Default::default()).rss_kib;
     let arrivals = Arc::new(Arrivals::default());
     let began = Instant::now();
-    let first = DataPlanes::connect(1, &control_plane, &arrivals)?;
-    let full_sync = arrivals.wait_for_whole(1)?.duration_since(began);
+    let first = DataPlanes::connect(1, None, &control_plane, &arrivals)?;
+    let (arrived, held) = arrivals.wait_for_whole()?;
+    let full_sync = arrived.duration_since(began);
     let full_sync_bytes = first.received_bytes();
+    let alone_kib = idle(&mut tree, Duration::ZERO).1;
     let began = Instant::now();
-    let others = DataPlanes::connect(plan.data_planes - 1, &control_plane, &arrivals)?;
-    let connected = arrivals.wait_for_whole(plan.data_planes as usize)?.duration_since(began);
+    let others = DataPlanes::connect(plan.data_planes - 1, Some(&held), &control_plane, &arrivals)?;
+    drop(held);
     let all = [first, others];
+    wait_for_connections(&all, 0, &arrivals)?;
+    let connected = began.elapsed();
     let (idle_cpu_percent, rss_kib) = idle(&mut tree, plan.duration);
     let received = received(&all);
     let changes = change(plan, &control_plane, &arrivals)?;
     let bytes_per_change = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
     let received = self::received(&all);
-    let restart = restart(plan, &mut control_plane, &all)?;
+    let restart = restart(&mut control_plane, &all, &arrivals)?;
     let bytes_per_return = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
+    drop(control_plane);
     Ok(Figures {
         data_planes: plan.data_planes,
         routes: plan.routes,
@@ -116,6 +128,7 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
         bytes_per_change: bytes_per_change / changes.len().max(1) as f64,
         restart_s: restart.as_secs_f64(),
         bytes_per_return,
+        real: data_plane::measure(plan)?,
     })
 }
 
@@ -162,20 +175,26 @@ fn change(plan: &Plan, control_plane: &ControlPlane, arrivals: &Arrivals) -> Res
 
 /// Kills the control plane and starts it again; until all data planes are back.
 fn restart(
-    plan: &Plan,
     control_plane: &mut ControlPlane,
     all: &[DataPlanes],
+    arrivals: &Arrivals,
 ) -> Result<Duration, FleetError> {
     let (began, now) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs());
-    control_plane.restart(plan)?;
+    control_plane.restart()?;
+    wait_for_connections(all, now, arrivals)?;
+    Ok(began.elapsed())
+}
+
+/// Waits until all data planes have connected since a moment, in seconds since 1970.
+fn wait_for_connections(all: &[DataPlanes], since: u64, arrivals: &Arrivals) -> Result<(), FleetError> {
+    let (began, of) = (Instant::now(), all.iter().map(DataPlanes::len).sum());
     loop {
-        let back: usize = all.iter().map(|some| some.connected_since(now)).sum();
-        if back == plan.data_planes as usize {
-            return Ok(began.elapsed());
+        let have: usize = all.iter().map(|some| some.connected_since(since)).sum();
+        if have == of {
+            return Ok(());
         }
         if began.elapsed() > MAX_WAIT {
-            let of = plan.data_planes as usize;
-            return Err(FleetError::Late { what: "a connection again", have: back, of, why: None });
+            return Err(arrivals.unconnected(have, of));
         }
         thread::sleep(Duration::from_millis(5));
     }
