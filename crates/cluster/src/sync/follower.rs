@@ -15,7 +15,7 @@ use weir_model::entity::EntityKind;
 use weir_model::{PluginSchema, find_kind};
 
 /// How many chunks may be on their way to a data plane.
-pub const CREDIT: u32 = 16;
+pub const CREDIT: u32 = 64;
 
 /// What a data plane has, and what it is receiving.
 pub struct Follower {

@@ -5,8 +5,8 @@ use crate::sync::record::Record;
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// The longest chunk. A message with its header stays below 64 KiB.
-pub const CHUNK_LEN: usize = 63 << 10;
+/// The longest chunk. A message with its header stays below 16 KiB, because a connection keeps a buffer for its longest message.
+pub const CHUNK_LEN: usize = 15 << 10;
 
 /// A transfer of more records is compressed in a hurry.
 const MANY_RECORDS: usize = 2_000;
