@@ -25,10 +25,10 @@ use upgrade::{Protocol, Upgraded, named};
 use weir_model::PluginSchema;
 
 /// How many data planes are admitted at once.
-const ADMISSION_BURST: u32 = 100;
+const ADMISSION_BURST: u32 = 150;
 
 /// How many are admitted in each second after that.
-const ADMISSION_RATE: u32 = 100;
+const ADMISSION_RATE: u32 = 150;
 
 /// How a control plane behaves.
 #[derive(Debug, Clone)]
