@@ -50,12 +50,17 @@ pub enum Share {
 impl Coverage {
     /// Whether so many serve the revision.
     pub fn reaches(&self, share: Share) -> bool {
-        let connected = self.serving + self.behind.len();
-        let is_reached = match share {
-            Share::All => self.serving == connected + self.offline,
-            Share::Percent(percent) => self.serving * 100 >= connected * percent,
+        share.is_reached(self.serving, self.serving + self.behind.len(), self.offline)
+    }
+}
+
+impl Share {
+    fn is_reached(self, serving: usize, connected: usize, offline: usize) -> bool {
+        let is_reached = match self {
+            Share::All => serving == connected + offline,
+            Share::Percent(percent) => serving * 100 >= connected * percent,
         };
-        self.serving > 0 && is_reached
+        serving > 0 && is_reached
     }
 }
 
@@ -94,11 +99,23 @@ impl Fleet {
         coverage
     }
 
+    /// Whether so many serve a revision. Asked after each word of a data plane, so it copies nothing of them.
+    fn is_reached(&self, revision: u64, share: Share) -> bool {
+        let now = seconds();
+        let (mut serving, mut connected, mut offline) = (0, 0, 0);
+        for entry in self.entries().values().filter(|entry| entry.ttl(now, self.purge_delay) > 0) {
+            offline += usize::from(!entry.is_online());
+            connected += usize::from(entry.is_online());
+            serving += usize::from(entry.is_online() && entry.has(revision));
+        }
+        share.is_reached(serving, connected, offline)
+    }
+
     /// Waits until so many data planes serve a revision, but no longer than the timeout.
     pub async fn wait(&self, revision: u64, share: Share, timeout: Duration) -> Coverage {
         let mut changed = self.changed.subscribe();
         let reached = async {
-            while !self.coverage(revision).reaches(share) {
+            while !self.is_reached(revision, share) {
                 if changed.changed().await.is_err() {
                     return;
                 }

@@ -2,6 +2,7 @@
 use super::ControlPlane;
 use super::fleet::{Introduction, Link, Sent};
 use super::upgrade::{Stream, Upgraded};
+use crate::sync::identity::Identity;
 use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
@@ -84,7 +85,7 @@ async fn exchange(
     link.seen(&session.held().digest.to_string());
     let loaded = hello.plugins.iter().cloned().map(|name| LoadedPlugin { name, version: None });
     let loaded: Vec<_> = loaded.collect();
-    let mut held_back = None;
+    let (mut held_back, mut reported) = (None, None);
     let mut lost_at = Instant::now() + LOST_AFTER;
     loop {
         let judged =
@@ -93,7 +94,7 @@ async fn exchange(
             Ok(()) => {
                 link.judged(SyncStatus::Normal.as_str(), None);
                 held_back = None;
-                deliver(plane, stream, &mut session, link).await?;
+                deliver(plane, stream, &mut session, link, &mut reported).await?;
             }
             Err(refused) => hold_back(plane, link, refused, &mut held_back),
         }
@@ -134,12 +135,13 @@ fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &
     link.judged(status.as_str(), Some(message));
 }
 
-/// Sends what the data plane lacks and has room for.
+/// Sends what the data plane lacks and has room for. `reported`: what is recorded as sent.
 async fn deliver(
     plane: &ControlPlane,
     stream: &mut Stream,
     session: &mut ControlSession,
     link: &Link,
+    reported: &mut Option<Identity>,
 ) -> Result<(), Error> {
     let draft = session.draft(&plane.cohorts.cohort());
     if let Some(draft) = draft.filter(|draft| draft.entities() > MANY_ENTITIES) {
@@ -149,6 +151,9 @@ async fn deliver(
         let mut cohort = plane.cohorts.cohort();
         (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))
     };
+    if reported.replace(identity) == Some(identity) && messages.is_empty() {
+        return Ok(());
+    }
     let bytes = messages.iter().map(Bytes::len).sum();
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
     link.sent(Sent { revision, hash: hash.clone(), bytes, altered: Vec::new() });
