@@ -16,6 +16,9 @@ use weir_cluster::{Apply, Refusal, Update};
 /// The version of Kong that they are compatible with.
 const VERSION: &str = "3.9.1";
 
+/// How many plugins they say that they have: about as many as a real one has.
+const PLUGINS: u32 = 100;
+
 /// The longest message that they accept: Kong's default.
 const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
 
@@ -68,7 +71,7 @@ impl DataPlanes {
                 id: uuid::Uuid::new_v4(),
                 hostname: format!("simulated-{nth}"),
                 version: VERSION.to_owned(),
-                plugins: Vec::new(),
+                plugins: (0..PLUGINS).map(|nth| (format!("plugin-of-a-fleet-{nth}"), None)).collect(),
                 settings: Default::default(),
                 labels: Default::default(),
             },

@@ -25,6 +25,8 @@ pub struct Figures {
     pub rss_kib_per_data_plane: f64,
     /// How many changes were made.
     pub changes: usize,
+    /// The CPU time of the control plane for a change and data plane, in microseconds.
+    pub change_cpu_us: f64,
     /// From the request that makes a change until a data plane has it.
     pub one_ms: Spread,
     /// The same, until all have it.
@@ -78,7 +80,7 @@ impl Figures {
         self.of_the_fleet().into_iter().chain(self.of_the_real_data_plane()).collect()
     }
 
-    fn of_the_fleet(&self) -> [Row; 10] {
+    fn of_the_fleet(&self) -> [Row; 11] {
         let one = |limit: [f64; 2]| {
             let is_met = self.one_ms.p50 <= limit[0] && self.one_ms.p99 <= limit[1];
             Some((format!("p50 {} ms, p99 {} ms", limit[0], limit[1]), is_met))
@@ -104,6 +106,7 @@ impl Figures {
             ("memory for each data plane", format!("{:.1} KiB", self.rss_kib_per_data_plane), None),
             ("change until a data plane has it", self.one_ms.to_string(), one([30.0, 100.0])),
             ("change until all have it", self.all_ms.to_string(), None),
+            ("CPU for a change and data plane", format!("{:.0} µs", self.change_cpu_us), None),
             (
                 "bytes for a change and data plane",
                 format!("{:.0}", self.bytes_per_change),

@@ -107,7 +107,9 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
     let connected = began.elapsed();
     let (idle_cpu_percent, rss_kib) = idle(&mut tree, plan.duration);
     let received = received(&all);
+    let before = tree.sample();
     let changes = change(plan, &control_plane, &arrivals)?;
+    let change_cpu_us = tree.sample().since(&before).cpu_us / f64::from(plan.data_planes);
     let bytes_per_change = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
     let received = self::received(&all);
     let restart = restart(&mut control_plane, &all, &arrivals)?;
@@ -123,6 +125,7 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
         rss_kib,
         rss_kib_per_data_plane: rss_kib.saturating_sub(alone_kib) as f64 / f64::from(plan.data_planes),
         changes: changes.len(),
+        change_cpu_us: change_cpu_us / changes.len().max(1) as f64,
         one_ms: Spread::of(changes.iter().flat_map(|change| change.each.iter().copied())),
         all_ms: Spread::of(changes.iter().map(|change| change.last)),
         bytes_per_change: bytes_per_change / changes.len().max(1) as f64,
