@@ -142,10 +142,15 @@ fn plugins(control: &Control) -> Vec<(String, Option<String>)> {
     plugins
 }
 
+/// How many tasks run before connections are asked for news. A change is for all of them: data planes are sent it before what
+/// the first ones say to it is taken.
+const EVENT_INTERVAL: u32 = 1024;
+
 /// Runs on a thread of its own, so that neither the Admin API nor requests wait for it. The work ends with the process: if
 /// it ends before, the process does, too, because a node that has silently left its fleet is worse than one that restarts.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).build()?;
     thread::Builder::new().name("weir-cluster".to_owned()).spawn(move || {
         let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         let how = if ended.is_err() { "panicked" } else { "ended" };
