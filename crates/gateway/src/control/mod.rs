@@ -99,7 +99,7 @@ impl Control {
             InitialConfiguration::Cached(cached) => {
                 let Cached { document, hash, snapshot } = *cached;
                 let plane = serve(options, &settings, compiler, snapshot, &document)?;
-                (plane.clone(), Registry::declared(plane, document, hash), Vec::new(), BTreeSet::new())
+                (plane.clone(), Registry::received(plane, document, hash), Vec::new(), BTreeSet::new())
             }
             InitialConfiguration::Declared(read) => {
                 let read = *read;

@@ -103,10 +103,27 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// For a configuration that is declared as a whole, or that a control plane sends, and that is active.
+    /// For a configuration that is declared as a whole, and that is active.
     pub(crate) fn declared(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
         let document = dated(document);
-        let (revision, entities) = (INITIAL, Entities::of(document.clone()));
+        let entities = Entities::of(document.clone());
+        Registry::read_only(plane, document, entities, hash)
+    }
+
+    /// For a configuration that a control plane has sent, and that is active.
+    pub(crate) fn received(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
+        let document = dated(document);
+        let entities = Entities::of(shown_by_data_planes(&document));
+        Registry::read_only(plane, document, entities, hash)
+    }
+
+    fn read_only(
+        plane: Arc<dyn DataPlane>,
+        document: Document,
+        entities: Entities,
+        hash: String,
+    ) -> Registry {
+        let revision = INITIAL;
         let state = Arc::new(RegistryState::new(entities, ActiveConfiguration { revision, hash, document }));
         Registry { state, plane, writes: None, store: None, turn: Mutex::default() }
     }
@@ -209,7 +226,7 @@ impl Registry {
         hash: String,
     ) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
-        self.activate(dated(document), hash).await
+        self.activate(dated(document), hash, Document::clone).await
     }
 
     /// Makes active what a control plane sends, or returns all errors of its compilation. What was active stays so if it
@@ -224,15 +241,21 @@ impl Registry {
                 document
             }
         };
-        let activated = self.activate(dated(document), hash).await;
+        let activated = self.activate(dated(document), hash, shown_by_data_planes).await;
         activated.inspect_err(|errors| {
             let reasons: Vec<_> = errors.iter().take(MAX_REPORTED_ERRORS).map(ToString::to_string).collect();
             self.state.record_failure(Revision(self.revision().0 + 1), reasons.join("; "));
         })
     }
 
-    async fn activate(&self, document: Document, hash: String) -> Result<Revision, Vec<CompileError>> {
-        let (entities, document) = self.publish(document).await?;
+    /// `shown`: the entities that can be read.
+    async fn activate(
+        &self,
+        document: Document,
+        hash: String,
+        shown: fn(&Document) -> Document,
+    ) -> Result<Revision, Vec<CompileError>> {
+        let (entities, document) = self.publish(document, shown).await?;
         let revision = Revision(self.revision().0 + 1);
         self.state.replace(revision, entities);
         self.state.activate(ActiveConfiguration { revision, hash, document });
@@ -245,7 +268,8 @@ impl Registry {
             return self.state.announce();
         }
         let _turn = self.turn.lock().await;
-        if let Err(errors) = self.publish(self.configuration().document.clone()).await {
+        let document = self.configuration().document.clone();
+        if let Err(errors) = self.publish(document, |_| Document::default()).await {
             errors.iter().for_each(|error| tracing::error!("{error}"));
             tracing::error!(
                 "the secrets that vaults have now are not used: the configuration cannot be compiled"
@@ -254,9 +278,13 @@ impl Registry {
     }
 
     /// Compiles a configuration that is declared as a whole, and makes it active.
-    async fn publish(&self, document: Document) -> Result<(Entities, Document), Vec<CompileError>> {
+    async fn publish(
+        &self,
+        document: Document,
+        shown: fn(&Document) -> Document,
+    ) -> Result<(Entities, Document), Vec<CompileError>> {
         let plane = self.plane.clone();
-        let work = move || plane.publish(&document).map(|()| (Entities::of(document.clone()), document));
+        let work = move || plane.publish(&document).map(|()| (Entities::of(shown(&document)), document));
         let ended = |error: io::Error| CompileError {
             entity: "configuration".to_owned(),
             of: None,
@@ -264,6 +292,13 @@ impl Registry {
         };
         spawn_low_priority("weir-compile", work).await.map_err(|error| vec![ended(error)])?
     }
+}
+
+/// What a data plane shows of its configuration, by its status listener: it has no Admin API. To index the rest takes more
+/// memory than the rest itself.
+fn shown_by_data_planes(document: &Document) -> Document {
+    let (upstreams, targets) = (document.upstreams.clone(), document.targets.clone());
+    Document { upstreams, targets, ..Document::default() }
 }
 
 /// Entities with a `ttl` and without a time of creation count as created now.

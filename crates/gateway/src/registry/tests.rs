@@ -386,6 +386,19 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
 
+#[tokio::test]
+async fn a_data_plane_serves_everything_and_indexes_what_its_status_shows() {
+    let upstream = entity(EntityKind::Upstreams, 2, json!({ "name": "orders" }));
+    let mut document = Document::default();
+    [service(1), upstream.clone()].into_iter().for_each(|entity| document.push(entity));
+    let registry = Registry::received(plane(), document.clone(), "first".to_owned());
+    assert_eq!(all(&registry), [upstream.clone()]);
+    let changes = vec![weir_model::Change::put(route_of(3, 1))];
+    registry.push(Update::Changes(changes), "second".to_owned()).await.unwrap();
+    document.push(route_of(3, 1));
+    assert_eq!((&registry.configuration().document, all(&registry)), (&document, vec![upstream]));
+}
+
 /// An entity that lasts for a time.
 #[derive(Clone, PartialEq, Record)]
 struct Key {
