@@ -88,7 +88,7 @@ impl std::error::Error for FleetError {}
 /// Measures.
 ///
 /// # Errors
-/// When the control plane cannot be started, or data planes are not served in time.
+/// When a process of `weir` cannot be started, or data planes are not served in time.
 pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
     let mut control_plane = ControlPlane::start(&plan.weir, Content::Routes(plan.routes))?;
     let mut tree = ProcessTree::new(control_plane.pid());
@@ -98,7 +98,7 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
     let (arrived, held) = arrivals.wait_for_whole()?;
     let full_sync = arrived.duration_since(began);
     let full_sync_bytes = first.received_bytes();
-    let alone_kib = idle(&mut tree, Duration::ZERO).1;
+    let (_, alone_kib) = idle(&mut tree, Duration::ZERO);
     let began = Instant::now();
     let others = DataPlanes::connect(plan.data_planes - 1, Some(&held), &control_plane, &arrivals)?;
     drop(held);
@@ -106,15 +106,14 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
     wait_for_connections(&all, 0, &arrivals)?;
     let connected = began.elapsed();
     let (idle_cpu_percent, rss_kib) = idle(&mut tree, plan.duration);
-    let received = received(&all);
-    let before = tree.sample();
+    let (unchanged, before) = (received(&all), tree.sample());
     let changes = change(plan, &control_plane, &arrivals)?;
-    let change_cpu_us = tree.sample().since(&before).cpu_us / f64::from(plan.data_planes);
-    let bytes_per_change = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
-    let received = self::received(&all);
+    let (changed, usage) = (received(&all), tree.sample().since(&before));
     let restart = restart(&mut control_plane, &all, &arrivals)?;
-    let bytes_per_return = self::received(&all).saturating_sub(received) as f64 / f64::from(plan.data_planes);
     drop(control_plane);
+    let real = data_plane::measure(plan)?;
+    let of_each = |sum: f64| sum / f64::from(plan.data_planes);
+    let of_each_change = |sum: f64| of_each(sum) / changes.len().max(1) as f64;
     Ok(Figures {
         data_planes: plan.data_planes,
         routes: plan.routes,
@@ -123,15 +122,15 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
         connected_s: connected.as_secs_f64(),
         idle_cpu_percent,
         rss_kib,
-        rss_kib_per_data_plane: rss_kib.saturating_sub(alone_kib) as f64 / f64::from(plan.data_planes),
+        rss_kib_per_data_plane: of_each(rss_kib.saturating_sub(alone_kib) as f64),
         changes: changes.len(),
-        change_cpu_us: change_cpu_us / changes.len().max(1) as f64,
+        change_cpu_us: of_each_change(usage.cpu_us),
         one_ms: Spread::of(changes.iter().flat_map(|change| change.each.iter().copied())),
         all_ms: Spread::of(changes.iter().map(|change| change.last)),
-        bytes_per_change: bytes_per_change / changes.len().max(1) as f64,
+        bytes_per_change: of_each_change(changed.saturating_sub(unchanged) as f64),
         restart_s: restart.as_secs_f64(),
-        bytes_per_return,
-        real: data_plane::measure(plan)?,
+        bytes_per_return: of_each(received(&all).saturating_sub(changed) as f64),
+        real,
     })
 }
 
