@@ -138,7 +138,7 @@ fn serve(consumers: u64) {
     write(&mut to, session.poll(&mut cohort));
     let mut changes = 0;
     while let Some(message) = read(&mut from) {
-        let event = session.receive(Message::decode(message).unwrap(), &mut cohort).unwrap();
+        let event = session.receive(Message::decode(message).unwrap(), &cohort).unwrap();
         if event.is_some() && changes < 10 {
             changes += 1;
             let changed = Change::put(route(&plugins, 7, &format!("/changed/{changes}")));

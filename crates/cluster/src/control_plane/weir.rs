@@ -174,7 +174,7 @@ fn receive(
     bytes: Bytes,
 ) -> Result<(), String> {
     let message = Message::decode(bytes).map_err(|error| error.to_string())?;
-    let event = session.receive(message, &mut plane.cohorts.cohort()).map_err(|error| error.to_string())?;
+    let event = session.receive(message, &plane.cohorts.cohort()).map_err(|error| error.to_string())?;
     match event {
         None => {}
         Some(Event::Applied(Applied { identity, cache_error })) => {
