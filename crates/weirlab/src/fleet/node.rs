@@ -82,7 +82,7 @@ impl Drop for Node {
     }
 }
 
-/// A port that nobody listens at now.
+/// A port without a listener.
 pub(super) fn free_port() -> Result<u16, FleetError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|error| FleetError::System("no free port", error))
