@@ -44,7 +44,7 @@ impl Cohort {
         let document = sorted(document);
         let inventory = Inventory::of(&document);
         let identity = Identity { epoch, sequence, digest: inventory.digest() };
-        let (journal, encoded) = (Journal::default(), Vec::new());
+        let (journal, encoded) = (Journal::new(sequence), Vec::new());
         Cohort { plugins, identity, document, inventory, journal, encoded, whole: None }
     }
 
@@ -144,6 +144,11 @@ impl Cohort {
     /// The entities that changed after this state, if that is known.
     pub fn changed_after(&self, state: Identity) -> Option<BTreeSet<Key>> {
         self.journal.after(state.sequence, state.digest)
+    }
+
+    /// The entities that changed after this sequence, those that changed last at the end, if that is known.
+    pub fn changed_since(&self, sequence: u64) -> Option<Vec<Key>> {
+        self.journal.after_sequence(sequence)
     }
 
     /// A transfer of these entities to a data plane with this content. Others with the same content get the same bytes.
