@@ -61,12 +61,14 @@ impl Fake {
     /// The next event of this name; those before it are skipped.
     #[track_caller]
     pub(crate) fn event(&self, name: &str) -> Value {
+        let mut last = Value::Null;
         loop {
-            let event =
-                self.events.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|_| panic!("no event `{name}`"));
+            let event = self.events.recv_timeout(EVENT_TIMEOUT);
+            let event = event.unwrap_or_else(|why| panic!("no event `{name}` after {last}: {why}"));
             if event["event"] == name {
                 return event;
             }
+            last = event;
         }
     }
 }
