@@ -8,6 +8,7 @@ mod configuration;
 pub mod connect;
 pub mod control_plane;
 pub mod data_plane;
+mod rpc;
 pub mod sync;
 pub mod tls;
 mod websocket;

@@ -16,6 +16,16 @@ pub(crate) fn with_certificate(builder: Builder, identity: &Identity) -> Builder
         .set("cluster_cert_key", &identity.key().display().to_string())
 }
 
+/// With certificates of an authority.
+pub(crate) fn with_authority(builder: Builder, authority: &Identity) -> Builder {
+    builder.set("cluster_mtls", "pki").set("cluster_ca_cert", &authority.cert().display().to_string())
+}
+
+/// With Kong's second protocol.
+pub(crate) fn with_rpc(builder: Builder) -> Builder {
+    builder.set("cluster_rpc", "on").set("cluster_incremental_sync", "on")
+}
+
 pub(crate) fn control_plane(identity: &Identity) -> Builder {
     let builder = Gateway::empty().set("role", "control_plane").set("cluster_listen", "127.0.0.1:0");
     with_certificate(builder, identity)
@@ -151,12 +161,12 @@ fn peers_that_are_not_verified_are_refused_on_both_sides() {
 #[test]
 fn authorities_vouch_for_each_node() {
     let (authority, others) = (Identity::new("authority"), Identity::new("others"));
-    let pki = |builder: Builder, by: &Identity| {
-        builder.set("cluster_mtls", "pki").set("cluster_ca_cert", &by.cert().display().to_string())
-    };
-    let control = pki(control_plane(&Identity::signed("control.test", &authority)), &authority).start();
+    let control =
+        with_authority(control_plane(&Identity::signed("control.test", &authority)), &authority).start();
     let data = |identity: &Identity| {
-        pki(data_plane(identity, &control), &authority).set("cluster_server_name", "control.test").start()
+        with_authority(data_plane(identity, &control), &authority)
+            .set("cluster_server_name", "control.test")
+            .start()
     };
     let good = data(&Identity::signed("data.test", &authority));
     eventually("it is ready", || is_ready(&good));

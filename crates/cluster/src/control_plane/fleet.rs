@@ -1,4 +1,5 @@
 //! The data planes that a control plane knows: which of them are connected, and what each of them serves.
+use super::capabilities::Capabilities;
 use super::member::{Entry, Member};
 use crate::Refusal;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub struct Fleet {
     entries: Mutex<BTreeMap<Uuid, Entry>>,
     /// Notifies of what data planes say.
     changed: watch::Sender<()>,
+    pub(super) capabilities: Capabilities,
 }
 
 /// Which data planes serve a revision.
@@ -67,7 +69,8 @@ impl Share {
 impl Fleet {
     /// Without data planes. One that is gone for this long is forgotten.
     pub fn new(purge_delay: Duration) -> Fleet {
-        Fleet { purge_delay, entries: Mutex::default(), changed: watch::Sender::new(()) }
+        let (entries, capabilities) = (Mutex::default(), Capabilities::default());
+        Fleet { purge_delay, entries, changed: watch::Sender::new(()), capabilities }
     }
 
     /// All of them, by their ids.
@@ -75,13 +78,13 @@ impl Fleet {
         let now = seconds();
         let mut entries = self.entries();
         entries.retain(|_, entry| entry.ttl(now, self.purge_delay) > 0);
-        entries.values().map(|entry| entry.member(now, self.purge_delay)).collect()
+        entries.values().map(|entry| self.shown(entry, now)).collect()
     }
 
     /// One of them.
     pub fn member(&self, id: Uuid) -> Option<Member> {
         let now = seconds();
-        self.entries().get(&id).map(|entry| entry.member(now, self.purge_delay))
+        self.entries().get(&id).map(|entry| self.shown(entry, now))
     }
 
     /// Which of them serve a revision.
@@ -93,7 +96,7 @@ impl Fleet {
                 () if entry.ttl(now, self.purge_delay) == 0 => {}
                 () if !entry.is_online() => coverage.offline += 1,
                 () if entry.has(revision) => coverage.serving += 1,
-                () => coverage.behind.push(entry.member(now, self.purge_delay)),
+                () => coverage.behind.push(self.shown(entry, now)),
             }
         }
         coverage
@@ -134,6 +137,11 @@ impl Fleet {
         let before = entries.remove(&id);
         entries.insert(id, Entry::connected(introduction, connection, before, seconds()));
         Link { fleet: self.clone(), id, connection }
+    }
+
+    fn shown(&self, entry: &Entry, now: u64) -> Member {
+        let member = entry.member(now, self.purge_delay);
+        Member { rpc_capabilities: self.capabilities.of(member.id), ..member }
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
@@ -182,6 +190,11 @@ impl Link {
     /// The data plane is to serve this.
     pub(super) fn sent(&self, sent: Sent) {
         self.update(|entry, now| entry.sent(sent, now));
+    }
+
+    /// The hash of what the data plane said last that it serves.
+    pub(super) fn hash(&self) -> String {
+        self.fleet.entries().get(&self.id).map_or_else(String::new, |entry| entry.hash.clone())
     }
 
     /// The data plane says what it serves.

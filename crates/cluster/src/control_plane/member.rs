@@ -95,7 +95,7 @@ pub(super) struct Entry {
     sync_status: &'static str,
     held_back: Option<String>,
     /// What it says that it serves.
-    hash: String,
+    pub(super) hash: String,
     /// The revision of that.
     revision: Option<u64>,
     /// What it was sent last.

@@ -1,11 +1,14 @@
 //! A control plane: admits data planes, sends them the configuration, and knows which of them serve it.
+mod capabilities;
 mod cohorts;
 mod fleet;
+mod introduction;
 mod member;
 mod payloads;
 mod pending;
 mod upgrade;
 mod v1;
+mod v2;
 mod weir;
 
 pub use fleet::{Coverage, Fleet, Share};
@@ -22,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use upgrade::{Protocol, Upgraded, named};
+use v2::Increments;
 use weir_model::PluginSchema;
 
 /// How many data planes are admitted at once.
@@ -41,6 +45,10 @@ pub struct Options {
     pub version: String,
     /// The schemas of its plugins.
     pub plugins: Arc<[PluginSchema]>,
+    /// Whether it speaks Kong's second protocol.
+    pub rpc: bool,
+    /// Whether it sends the configuration by that protocol.
+    pub incremental_sync: bool,
 }
 
 /// A control plane.
@@ -50,6 +58,7 @@ pub struct ControlPlane {
     options: Options,
     cohorts: Arc<Cohorts>,
     payloads: Payloads,
+    increments: Increments,
     pending: Pending,
     admission: Mutex<Admission>,
 }
@@ -60,8 +69,8 @@ impl ControlPlane {
         let cohorts = Arc::new(Cohorts::new(source, options.plugins.clone()));
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
-        let pending = Pending::default();
-        ControlPlane { tls, fleet, options, cohorts, payloads, pending, admission }
+        let (increments, pending) = (Increments::new(options.plugins.clone()), Pending::default());
+        ControlPlane { tls, fleet, options, cohorts, payloads, increments, pending, admission }
     }
 
     /// Prepares each version of the configuration for data planes, for as long as the process runs.
@@ -84,7 +93,7 @@ impl ControlPlane {
                         let upgraded = plane.upgraded(tcp, address).await;
                         drop(pending);
                         if let Some(upgraded) = upgraded {
-                            plane.session(upgraded, address).await;
+                            plane.session(upgraded).await;
                         }
                     });
                 }
@@ -97,11 +106,12 @@ impl ControlPlane {
     }
 
     /// Serves a data plane until its connection ends, and logs why it did.
-    async fn session(&self, upgraded: Upgraded, address: SocketAddr) {
-        let name = named(&upgraded.visitor, address);
-        let ended = match upgraded.visitor.protocol {
-            Protocol::Weir => weir::serve(self, upgraded, address).await,
-            Protocol::V1 => v1::serve(self, upgraded, address).await,
+    async fn session(&self, upgraded: Upgraded) {
+        let name = named(&upgraded.arrival);
+        let ended = match upgraded.protocol {
+            Protocol::Weir => weir::serve(self, upgraded).await,
+            Protocol::V1 => v1::serve(self, upgraded).await,
+            Protocol::V2(greeting) => v2::serve(self, upgraded.stream, upgraded.arrival, *greeting).await,
         };
         tracing::info!("data plane {name} disconnected: {ended}");
     }
@@ -109,9 +119,9 @@ impl ControlPlane {
     /// Takes a connection up to its WebSocket; logs why that fails.
     async fn upgraded(&self, tcp: TcpStream, address: SocketAddr) -> Option<Upgraded> {
         let _ = tcp.set_nodelay(true);
-        match self.upgrade(tcp).await {
+        match self.upgrade(tcp, address).await {
             Ok(upgraded) => {
-                tracing::info!("data plane {} connected", named(&upgraded.visitor, address));
+                tracing::info!("data plane {} connected", named(&upgraded.arrival));
                 Some(upgraded)
             }
             Err(error) => {

@@ -153,15 +153,7 @@ impl Payload {
             false => self.table().without_expressions(),
         };
         let message = Reconfigure { timestamp: self.exported, table: &table, hashes: &self.hashes };
-        let altered = table.withheld(&rules).iter().map(described).collect();
+        let altered = table.withheld(&rules).iter().map(Withheld::to_string).collect();
         Ok(Frame { bytes: message.encode(&rules)?, altered })
-    }
-}
-
-fn described(withheld: &Withheld) -> String {
-    let Withheld { entity, field, reason } = withheld;
-    match field {
-        Some(field) => format!("{entity}: {field}: {reason}"),
-        None => format!("{entity}: {reason}"),
     }
 }

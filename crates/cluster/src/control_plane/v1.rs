@@ -1,31 +1,25 @@
 //! Kong's first protocol over a connection, as a control plane speaks it: each change is the whole configuration, and a ping
 //! with its hash acknowledges it.
 use super::ControlPlane;
-use super::fleet::{Introduction, Link, Sent};
+use super::fleet::{Link, Sent};
+use super::introduction::{admit, first_message};
 use super::payloads::{Form, Payload};
 use super::upgrade::{Stream, Upgraded};
 use crate::Refusal;
 use crate::websocket;
-use crate::wire::compat::{Incompatible, KongVersion, check_plugins, check_routes, check_version};
+use crate::wire::compat::{Incompatible, KongVersion, check_plugins, check_routes};
 use crate::wire::data_plane::SyncStatus;
 use crate::wire::hash::ConfigHash;
 use crate::wire::v1::{BasicInfo, ErrorMessage, check_size};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
-/// How long a data plane may take to introduce itself.
-const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// After how long without a ping a data plane counts as lost; no message may take longer to be sent.
 const LOST_AFTER: Duration = Duration::from_secs(45);
-
-/// The longest message that data planes take which do not say so, as of Kong.
-const MAX_PAYLOAD: usize = 16 << 20;
 
 /// A data plane that is connected.
 struct Session<'p> {
@@ -38,44 +32,20 @@ struct Session<'p> {
 }
 
 /// Serves a data plane until the connection ends; returns why it did.
-pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: SocketAddr) -> String {
-    let Upgraded { mut stream, visitor, peer } = upgraded;
-    let info = match timeout(INTRODUCTION_TIMEOUT, basic_info(&mut stream)).await {
-        Ok(Ok(info)) => info,
-        Ok(Err(reason)) => return reason,
-        Err(_) => return "it did not introduce itself".to_owned(),
-    };
-    let link = plane.fleet.connect(Introduction {
-        id: visitor.id,
-        hostname: visitor.hostname,
-        ip: address.ip().to_canonical().to_string(),
-        version: visitor.version.clone(),
-        certificate_expires: peer.expires,
-        protocol: "v1",
-    });
-    link.introduced(info.labels.clone().unwrap_or_default());
-    let version = match check_version(KongVersion::CURRENT, &visitor.version) {
-        Ok(version) => version,
-        Err(refused) => {
-            link.judged(refused.status.as_str(), Some(refused.message.clone()));
-            return refused.message;
-        }
-    };
-    let mut session = Session { plane, link, info, version, hash: None };
-    match session.exchange(&mut stream).await {
-        Ok(reason) => reason,
-        Err(error) => websocket::explained(&error, plane.options.max_payload),
+pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded) -> String {
+    match connected(plane, upgraded).await {
+        Ok(reason) | Err(reason) => reason,
     }
 }
 
-/// The first message.
-async fn basic_info(stream: &mut Stream) -> Result<BasicInfo, String> {
-    match stream.next().await {
-        Some(Ok(Frame::Binary(bytes))) => BasicInfo::decode(&bytes).map_err(|error| error.to_string()),
-        Some(Ok(_)) => Err("its first message is not binary".to_owned()),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("it closed the connection".to_owned()),
-    }
+async fn connected(plane: &ControlPlane, upgraded: Upgraded) -> Result<String, String> {
+    let Upgraded { mut stream, arrival, .. } = upgraded;
+    let info = first_message(&mut stream, |bytes| BasicInfo::decode(&bytes)).await?;
+    let labels = info.labels.clone().unwrap_or_default();
+    let (link, version) = admit(plane, arrival, labels, "v1")?;
+    let mut session = Session { plane, link, info, version, hash: None };
+    let ended = session.exchange(&mut stream).await;
+    ended.map_err(|error| websocket::explained(&error, plane.options.max_payload))
 }
 
 impl Session<'_> {
@@ -173,7 +143,7 @@ impl Session<'_> {
             message: error.to_string(),
         };
         let frame = payload.frame(form).await.map_err(unknown)?;
-        let limit = self.info.max_payload().unwrap_or(MAX_PAYLOAD);
+        let limit = self.info.max_payload();
         check_size(&frame.bytes, limit).map_err(unknown)?;
         Ok(frame)
     }

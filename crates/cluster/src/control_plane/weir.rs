@@ -1,22 +1,19 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
-use super::fleet::{Introduction, Link, Sent};
+use super::fleet::{Link, Sent};
+use super::introduction::{admit, first_message};
 use super::upgrade::{Stream, Upgraded};
 use crate::sync::identity::Identity;
 use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
-use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins, check_version};
+use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins};
 use crate::wire::data_plane::SyncStatus;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
-
-/// How long a data plane may take to introduce itself, and to take a message.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a data plane may take to take a message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,43 +25,25 @@ const LOST_AFTER: Duration = Duration::from_secs(45);
 const MANY_ENTITIES: usize = 100;
 
 /// Serves a data plane until the connection ends; returns why it did.
-pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: SocketAddr) -> String {
-    let Upgraded { mut stream, visitor, peer } = upgraded;
-    let hello = match timeout(HELLO_TIMEOUT, hello(&mut stream)).await {
-        Ok(Ok(hello)) => hello,
-        Ok(Err(reason)) => return reason,
-        Err(_) => return "it did not introduce itself".to_owned(),
-    };
-    let link = plane.fleet.connect(Introduction {
-        id: visitor.id,
-        hostname: visitor.hostname,
-        ip: address.ip().to_canonical().to_string(),
-        version: visitor.version.clone(),
-        certificate_expires: peer.expires,
-        protocol: "weir",
-    });
-    link.introduced(hello.labels.clone());
-    if let Err(refused) = check_version(KongVersion::CURRENT, &visitor.version) {
-        link.judged(refused.status.as_str(), Some(refused.message.clone()));
-        return refused.message;
-    }
-    match exchange(plane, &mut stream, &hello, &link).await {
-        Ok(reason) => reason,
-        Err(error) => websocket::explained(&error, plane.options.max_payload),
+pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded) -> String {
+    match connected(plane, upgraded).await {
+        Ok(reason) | Err(reason) => reason,
     }
 }
 
-/// The first message.
-async fn hello(stream: &mut Stream) -> Result<Hello, String> {
-    match stream.next().await {
-        Some(Ok(Frame::Binary(bytes))) => match Message::decode(bytes) {
-            Ok(Message::Hello(hello)) => Ok(hello),
-            Ok(_) => Err("its first message does not introduce it".to_owned()),
-            Err(error) => Err(error.to_string()),
-        },
-        Some(Ok(_)) => Err("its first message is not binary".to_owned()),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("it closed the connection".to_owned()),
+async fn connected(plane: &ControlPlane, upgraded: Upgraded) -> Result<String, String> {
+    let Upgraded { mut stream, arrival, .. } = upgraded;
+    let hello = first_message(&mut stream, hello).await?;
+    let (link, _) = admit(plane, arrival, hello.labels.clone(), "weir")?;
+    let ended = exchange(plane, &mut stream, &hello, &link).await;
+    ended.map_err(|error| websocket::explained(&error, plane.options.max_payload))
+}
+
+fn hello(bytes: Bytes) -> Result<Hello, String> {
+    match Message::decode(bytes) {
+        Ok(Message::Hello(hello)) => Ok(hello),
+        Ok(_) => Err("its first message does not introduce it".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

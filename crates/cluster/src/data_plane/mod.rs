@@ -3,14 +3,16 @@ mod backoff;
 mod status;
 mod store;
 mod v1;
+mod v2;
 mod weir;
 
 pub use status::{Link, LinkStatus};
 pub use store::Stored;
 
-use crate::Apply;
-use crate::connect::{Connector, Endpoint};
+use crate::connect::{Connection, Connector, Endpoint};
 use crate::websocket::UpgradeError;
+use crate::wire;
+use crate::{Apply, Refusal};
 use backoff::Backoff;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Writer;
+use tokio_tungstenite::WebSocketStream;
 use uuid::Uuid;
 use weir_model::PluginSchema;
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub max_payload: usize,
     /// Whether it reports errors to a control plane of Konnect.
     pub reports_errors: bool,
+    /// Whether it asks a control plane of Kong for increments, by Kong's second protocol.
+    pub incremental_sync: bool,
 }
 
 /// A data plane.
@@ -74,6 +79,8 @@ pub struct DataPlane<A> {
 enum LinkError {
     Connect(io::Error),
     Upgrade(UpgradeError),
+    /// Kong's second protocol is spoken, but not for configurations.
+    NoSync(String),
     Timeout,
     Ended(String),
 }
@@ -86,7 +93,7 @@ impl fmt::Display for LinkError {
             LinkError::Timeout => {
                 write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs())
             }
-            LinkError::Ended(reason) => f.write_str(reason),
+            LinkError::NoSync(reason) | LinkError::Ended(reason) => f.write_str(reason),
         }
     }
 }
@@ -108,6 +115,7 @@ impl<A: Apply> DataPlane<A> {
         let mut sessions = Sessions {
             weir: weir::Session::new(&self, stored.active),
             v1: v1::Session::new(&self),
+            v2: v2::Session::new(&self),
             writer: Writer::new(stored.cache),
         };
         // Data planes begin with different control planes, and so share these.
@@ -122,7 +130,8 @@ impl<A: Apply> DataPlane<A> {
             if ended.is_of_use {
                 backoff.reset();
             }
-            let least = if ended.protocol == Some(v1::PROTOCOL) { v1::SHORTEST_WAIT } else { Duration::ZERO };
+            let is_kong = ended.protocol.is_some_and(|protocol| protocol != weir::PROTOCOL);
+            let least = if is_kong { v1::SHORTEST_WAIT } else { Duration::ZERO };
             let wait = backoff.next(error.retry_after()).max(least);
             if message == reported {
                 tracing::debug!(control_plane = %to, "{message}; connecting again in {:.1} s", wait.as_secs_f64());
@@ -139,41 +148,71 @@ impl<A: Apply> DataPlane<A> {
         }
     }
 
-    /// Connects to a control plane and follows it until the connection ends. One that does not speak Weir's protocol is
-    /// followed by Kong's first.
+    /// Connects to a control plane and follows it until the connection ends: by Weir's protocol, else by Kong's second if that
+    /// is switched on, else by Kong's first.
     async fn link(&self, to: &Endpoint, sessions: &mut Sessions) -> LinkError {
-        let Sessions { weir, v1, writer } = sessions;
-        let opened = async {
-            let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
-            weir.open(self, connection, to).await.map_err(LinkError::Upgrade)
-        };
-        let refused = match in_time(Box::pin(opened)).await {
-            Ok(stream) => {
+        match in_time(Box::pin(self.open(to, sessions))).await {
+            Ok(Opened::Weir(stream)) => {
                 self.begin(to, weir::PROTOCOL);
-                if v1.is_active() {
-                    weir.forget(self);
-                }
-                let ended = weir.follow(self, writer, stream).await;
-                if weir.is_active() {
-                    v1.forget();
-                }
-                return LinkError::Ended(ended);
+                LinkError::Ended(sessions.follow_weir(self, stream).await)
             }
-            Err(LinkError::Upgrade(error)) if error.is_about_protocol() => error,
-            Err(error) => return error,
-        };
+            Ok(Opened::V2(socket)) => {
+                self.begin(to, v2::PROTOCOL);
+                LinkError::Ended(sessions.follow_v2(self, socket).await)
+            }
+            Err(LinkError::Upgrade(error)) if error.is_about_protocol() => {
+                self.link_v1(to, sessions, &error.to_string()).await
+            }
+            Err(LinkError::NoSync(reason)) => self.link_v1(to, sessions, &reason).await,
+            Err(error) => error,
+        }
+    }
+
+    /// Opens a connection by Weir's protocol, or by Kong's second if the control plane chooses that.
+    async fn open(&self, to: &Endpoint, sessions: &Sessions) -> Result<Opened, LinkError> {
+        let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
+        let (stream, chosen) = sessions.weir.open(self, connection, to).await.map_err(LinkError::Upgrade)?;
+        match chosen.as_deref() {
+            Some(wire::v2::PROTOCOL) => {
+                sessions.v2.greet(self, stream).await.map(Opened::V2).map_err(LinkError::NoSync)
+            }
+            _ => Ok(Opened::Weir(stream)),
+        }
+    }
+
+    /// The same by Kong's first protocol, for the reason that is given.
+    async fn link_v1(&self, to: &Endpoint, sessions: &mut Sessions, reason: &str) -> LinkError {
         let opened = async {
             let connection = self.connector.connect(to).await.map_err(LinkError::Connect)?;
-            v1.open(self, connection, to).await.map_err(LinkError::Upgrade)
+            sessions.v1.open(self, connection, to).await.map_err(LinkError::Upgrade)
         };
         match in_time(Box::pin(opened)).await {
             Ok(stream) => {
-                tracing::info!(control_plane = %to, "it does not speak Weir's protocol ({refused})");
+                match self.options.incremental_sync {
+                    true => tracing::warn!(
+                        control_plane = %to,
+                        "cluster_incremental_sync has no effect: it does not speak Kong's second protocol for \
+                         configurations ({reason}); the first is used"
+                    ),
+                    false => {
+                        tracing::info!(control_plane = %to, "it does not speak Weir's protocol ({reason})")
+                    }
+                }
                 self.begin(to, v1::PROTOCOL);
-                LinkError::Ended(v1.follow(self, writer, stream).await)
+                LinkError::Ended(sessions.follow_v1(self, stream).await)
             }
             Err(error) => error,
         }
+    }
+
+    /// Logs what is wrong with a configuration, and keeps it for the status.
+    fn refuse(&self, refusals: &[Refusal]) {
+        refusals.iter().for_each(|refusal| tracing::error!("{refusal}"));
+        tracing::error!(
+            errors = refusals.len(),
+            "the control plane's configuration is refused: the previous one stays active"
+        );
+        self.status.refused(refusals);
     }
 
     fn begin(&self, to: &Endpoint, protocol: &'static str) {
@@ -187,9 +226,61 @@ async fn in_time<S>(opened: impl Future<Output = Result<S, LinkError>>) -> Resul
     tokio::time::timeout(CONNECT_TIMEOUT, opened).await.unwrap_or(Err(LinkError::Timeout))
 }
 
-/// What outlives connections, by protocol; and the cache.
+/// A connection, by protocol.
+enum Opened {
+    Weir(WebSocketStream<Connection>),
+    V2(v2::Socket),
+}
+
+/// What outlives connections, by protocol; and the cache. What is active came by one of the protocols, and means nothing to
+/// the others.
 struct Sessions {
     weir: weir::Session,
     v1: v1::Session,
+    v2: v2::Session,
     writer: Writer,
+}
+
+impl Sessions {
+    async fn follow_weir<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        stream: WebSocketStream<Connection>,
+    ) -> String {
+        if self.v1.is_active() || self.v2.is_active() {
+            self.weir.forget(plane);
+        }
+        let ended = self.weir.follow(plane, &mut self.writer, stream).await;
+        if self.weir.is_active() {
+            self.v1.forget();
+            self.v2.forget();
+        }
+        ended
+    }
+
+    async fn follow_v1<A: Apply>(
+        &mut self,
+        plane: &DataPlane<A>,
+        stream: WebSocketStream<Connection>,
+    ) -> String {
+        if self.v2.is_active() {
+            self.v1.forget();
+        }
+        let ended = self.v1.follow(plane, &mut self.writer, stream).await;
+        if self.v1.is_active() {
+            self.v2.forget();
+        }
+        ended
+    }
+
+    async fn follow_v2<A: Apply>(&mut self, plane: &DataPlane<A>, socket: v2::Socket) -> String {
+        if self.v1.is_active() {
+            self.v2.forget();
+        }
+        let ended = self.v2.follow(plane, &mut self.writer, socket).await;
+        if self.v2.is_active() {
+            self.v1.forget();
+        }
+        ended
+    }
 }

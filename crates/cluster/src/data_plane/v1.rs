@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Records the outcome of a message; returns what tells the control plane of it.
-    fn conclude<A>(
+    fn conclude<A: Apply>(
         &mut self,
         plane: &DataPlane<A>,
         writer: &mut Writer,
@@ -187,12 +187,7 @@ impl Session {
                 (ConfigHash::EMPTY, vec![Refusal { entity, field: None, message }])
             }
         };
-        refusals.iter().for_each(|refusal| tracing::error!("{refusal}"));
-        tracing::error!(
-            errors = refusals.len(),
-            "the control plane's configuration is refused: the previous one stays active"
-        );
-        plane.status.refused(&refusals);
+        plane.refuse(&refusals);
         let reports = plane.options.reports_errors;
         reports.then(|| Message::Binary(report(hash, &refusals).encode().into()))
     }

@@ -1,6 +1,7 @@
 //! Weir's own protocol over a connection, as a data plane speaks it: it gets what differs, and says what it serves.
 use super::DataPlane;
 use super::store::Writer;
+use crate::Apply;
 use crate::connect::{Connection, Endpoint};
 use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::Inventory;
@@ -8,7 +9,7 @@ use crate::sync::message::{Hello, Message};
 use crate::sync::transfer::{Received, Staged};
 use crate::sync::{Follower, Step, Update};
 use crate::websocket::{self, SUBPROTOCOL, UpgradeError};
-use crate::{Apply, Refusal};
+use crate::wire::v2;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
@@ -64,15 +65,18 @@ impl Session {
         self.follower.identity() != Identity::default()
     }
 
+    /// Opens a connection; returns also the protocol that the control plane chooses, which may be Kong's second.
     pub(super) async fn open<A>(
         &self,
         plane: &DataPlane<A>,
         connection: Connection,
         to: &Endpoint,
-    ) -> Result<Stream, UpgradeError> {
-        let max_payload = plane.options.max_payload;
-        let opened = websocket::open(connection, to, &self.path, Some(SUBPROTOCOL), max_payload).await;
-        opened.map(|(stream, _)| stream)
+    ) -> Result<(Stream, Option<String>), UpgradeError> {
+        let offered = match plane.options.incremental_sync {
+            true => &format!("{SUBPROTOCOL}, {}", v2::PROTOCOL),
+            false => SUBPROTOCOL,
+        };
+        websocket::open(connection, to, &self.path, Some(offered), plane.options.max_payload).await
     }
 
     /// Follows the control plane until the connection ends; returns why it did.
@@ -184,7 +188,7 @@ impl Session {
             }
             Err(refusals) => {
                 writer.abort();
-                log(plane, &refusals);
+                plane.refuse(&refusals);
                 self.follower.refused(&staged, refusals)
             }
         }
@@ -198,19 +202,10 @@ impl Session {
 }
 
 /// Logs a refusal that is on its way to the control plane.
-fn report<A>(plane: &DataPlane<A>, message: &Message) {
+fn report<A: Apply>(plane: &DataPlane<A>, message: &Message) {
     if let Message::Refused(refused) = message {
-        log(plane, &refused.errors);
+        plane.refuse(&refused.errors);
     }
-}
-
-fn log<A>(plane: &DataPlane<A>, refusals: &[Refusal]) {
-    refusals.iter().for_each(|refusal| tracing::error!("{refusal}"));
-    tracing::error!(
-        errors = refusals.len(),
-        "the control plane's configuration is refused: the previous one stays active"
-    );
-    plane.status.refused(refusals);
 }
 
 fn ended() -> String {

@@ -93,7 +93,7 @@ impl Cohort {
     pub fn new(plugins: Arc<[PluginSchema]>, epoch: u64, sequence: u64, document: Arc<Document>) -> Cohort {
         let Replacement { document, inventory } = Replacement::new(document);
         let identity = Identity { epoch, sequence, digest: inventory.digest() };
-        let (journal, encoded) = (Journal::default(), Vec::new());
+        let (journal, encoded) = (Journal::new(sequence), Vec::new());
         Cohort { plugins, identity, document, inventory, journal, encoded }
     }
 
@@ -188,6 +188,11 @@ impl Cohort {
     /// The entities that changed after this state, if that is known.
     pub fn changed_after(&self, state: Identity) -> Option<BTreeSet<Key>> {
         self.journal.after(state.sequence, state.digest)
+    }
+
+    /// The entities that changed after this sequence, those that changed last at the end, if that is known.
+    pub fn changed_since(&self, sequence: u64) -> Option<Vec<Key>> {
+        self.journal.after_sequence(sequence)
     }
 
     /// Everything.

@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 const MAX_KEYS: usize = 50_000;
 
 /// The last changes, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Journal {
+    /// The sequence after which it has all of them.
+    begins: u64,
     entries: VecDeque<Entry>,
     keys: usize,
 }
@@ -23,12 +25,18 @@ struct Entry {
 }
 
 impl Journal {
+    /// One of the changes after this sequence.
+    pub(super) fn new(begins: u64) -> Journal {
+        Journal { begins, entries: VecDeque::new(), keys: 0 }
+    }
+
     /// Adds a change.
     pub(super) fn push(&mut self, sequence: u64, before: Digest, keys: Vec<Key>) {
         self.keys += keys.len();
         self.entries.push_back(Entry { sequence, before, keys });
         while self.keys > MAX_KEYS {
             let Some(oldest) = self.entries.pop_front() else { return };
+            self.begins = oldest.sequence;
             self.keys -= oldest.keys.len();
         }
     }
@@ -45,5 +53,38 @@ impl Journal {
         let first = self.entries.partition_point(|entry| entry.sequence <= sequence);
         let is_complete = self.entries.get(first).is_none_or(|entry| entry.before == digest);
         is_complete.then(|| self.entries.range(first..).flat_map(|entry| &entry.keys).copied().collect())
+    }
+
+    /// The entities that changed after this sequence, those that changed last at the end, if the journal reaches back so far.
+    pub(super) fn after_sequence(&self, sequence: u64) -> Option<Vec<Key>> {
+        let first = self.entries.partition_point(|entry| entry.sequence <= sequence);
+        let mut seen = BTreeSet::new();
+        let newest_first = self.entries.range(first..).rev().flat_map(|entry| entry.keys.iter().rev());
+        let mut keys: Vec<Key> = newest_first.filter(|key| seen.insert(**key)).copied().collect();
+        keys.reverse();
+        (sequence >= self.begins).then_some(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::Uuid;
+    use weir_model::entity::EntityKind;
+
+    fn key(id: u128) -> Key {
+        (EntityKind::Services, Uuid::from_u128(id))
+    }
+
+    #[test]
+    fn what_changed_after_a_sequence_is_known_as_far_as_the_journal_reaches() {
+        let mut journal = Journal::new(5);
+        journal.push(6, Digest::default(), vec![key(1), key(2)]);
+        journal.push(8, Digest::default(), vec![key(1)]);
+        assert_eq!(journal.after_sequence(5), Some(vec![key(2), key(1)]));
+        assert_eq!(journal.after_sequence(6), Some(vec![key(1)]));
+        assert_eq!((journal.after_sequence(9), journal.after_sequence(4)), (Some(Vec::new()), None));
+        journal.push(9, Digest::default(), (0..MAX_KEYS as u128).map(key).collect());
+        assert_eq!((journal.after_sequence(7), journal.after_sequence(9)), (None, Some(Vec::new())));
     }
 }

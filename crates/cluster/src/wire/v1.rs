@@ -14,6 +14,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The longest message that data planes take which do not say so, as of Kong.
+const MAX_PAYLOAD: usize = 16 << 20;
+
 /// A message that cannot be read, or must not be sent.
 #[derive(Debug)]
 pub enum MessageError {
@@ -107,16 +110,27 @@ impl BasicInfo {
         of_type("basic_info", frame)
     }
 
-    /// The longest frame that the data plane takes, if it says so.
-    pub fn max_payload(&self) -> Option<usize> {
-        let limit = self.process_conf.get("cluster_max_payload")?;
-        limit.as_u64().or_else(|| limit.as_str()?.parse().ok()).and_then(|limit| usize::try_from(limit).ok())
+    /// The longest frame that the data plane takes.
+    pub fn max_payload(&self) -> usize {
+        max_payload(&self.process_conf)
     }
 
     /// Whether its router takes routes with expressions.
     pub fn takes_expressions(&self) -> bool {
-        self.process_conf.get("router_flavor").is_some_and(|flavor| flavor == "expressions")
+        takes_expressions(&self.process_conf)
     }
+}
+
+/// The longest frame that a data plane with these settings takes: Kong's default, if it does not say so.
+pub(crate) fn max_payload(settings: &Map<String, Value>) -> usize {
+    let limit = settings.get("cluster_max_payload");
+    let limit = limit.and_then(|limit| limit.as_u64().or_else(|| limit.as_str()?.parse().ok()));
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_PAYLOAD)
+}
+
+/// Whether the router of a data plane with these settings takes routes with expressions.
+pub(crate) fn takes_expressions(settings: &Map<String, Value>) -> bool {
+    settings.get("router_flavor").is_some_and(|flavor| flavor == "expressions")
 }
 
 /// What a data plane reports of a configuration that it does not serve. Control planes of Konnect read it; an open-source one

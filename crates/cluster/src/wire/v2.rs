@@ -1,12 +1,14 @@
 //! The messages of `/v2/outlet`: a hello in plain JSON, then JSON-RPC 2.0, each message one raw block of Snappy.
+mod delta_form;
 mod hello;
 mod rpc;
 mod sync;
 #[cfg(test)]
 mod tests;
 
+pub use delta_form::DeltaForm;
 pub use hello::{Hello, Welcome};
-pub use rpc::{Message, RpcError, decode, encode};
+pub use rpc::{Message, RpcError, decode, encode, encode_result};
 pub use sync::{
     Delta, DeltaError, GET_DELTA, GetDelta, NOTIFY_NEW_VERSION, NOTIFY_VALIDATION_ERROR, NotifyNewVersion,
     SYNC_CAPABILITY, SyncResult, SyncVersion, ValidationError, document,

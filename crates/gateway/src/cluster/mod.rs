@@ -72,6 +72,8 @@ fn start_control_plane(
         push_interval: settings.db_update_frequency,
         version: KONG_VERSION.to_owned(),
         plugins: control.plugins().into(),
+        rpc: settings.cluster_rpc,
+        incremental_sync: settings.cluster_incremental_sync,
     };
     let source = Arc::new(RegistrySource::new(control.registry().clone()));
     let plane = Arc::new(ControlPlane::new(source, tls, fleet, options));
@@ -126,6 +128,7 @@ fn start_data_plane(
         options: data_plane::Options {
             max_payload: settings.cluster_max_payload as usize,
             reports_errors: settings.konnect_mode,
+            incremental_sync: settings.cluster_incremental_sync,
         },
         plugins: control.plugins().into(),
         status,

@@ -111,6 +111,7 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
         role::check(settings, &given, &mut problems);
+        warnings.extend(role::warning(settings));
         role::apply(settings);
     }
     match settings {

@@ -109,6 +109,14 @@ fn check_data_plane(settings: &Settings, refuse: &mut impl FnMut(&str, &str)) {
     }
 }
 
+/// Warns of a protocol that is switched on without what it needs, as Kong does.
+pub(super) fn warning(settings: &Settings) -> Option<String> {
+    let lacks_rpc = settings.cluster_incremental_sync && !settings.cluster_rpc;
+    lacks_rpc.then(|| {
+        "cluster_incremental_sync has no effect, because cluster_rpc is off: switch both on".to_owned()
+    })
+}
+
 /// Takes away what a node of this role does not have: a control plane does not proxy, and a data plane has neither an
 /// Admin API nor a database.
 pub(super) fn apply(settings: &mut Settings) {
@@ -131,4 +139,5 @@ pub(super) fn apply(settings: &mut Settings) {
     if settings.role != Role::ControlPlane {
         settings.cluster_listen = off();
     }
+    settings.cluster_incremental_sync &= settings.cluster_rpc;
 }

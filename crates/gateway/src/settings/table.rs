@@ -103,9 +103,10 @@ settings! {
     proxy_server_ssl_verify: bool = "on";
     /// The labels of a data plane, which the control plane shows: at most 10.
     cluster_dp_labels: Labels = "";
-    /// Whether Kong's second protocol (`/v2/outlet`) is offered.
+    /// Whether a control plane speaks Kong's second protocol (`/v2/outlet`), too.
     cluster_rpc: bool = "off";
-    /// With `cluster_rpc`: whether Kong's second protocol sends changes instead of the whole configuration.
+    /// With `cluster_rpc`: whether changes are sent by Kong's second protocol, instead of the whole configuration by the first.
+    /// A data plane uses the first if the control plane does not offer the second.
     cluster_incremental_sync: bool = "off";
     /// The pause of a control plane after it has sent the configuration by Kong's first protocol, which sends all of it:
     /// changes within the pause are sent together.

@@ -333,6 +333,16 @@ fn roles_demand_their_settings() {
 }
 
 #[test]
+fn increments_need_the_second_protocol() {
+    let given = |rpc: &str| good("", &[], &[("cluster_incremental_sync", "on"), ("cluster_rpc", rpc)]);
+    let off = given("off");
+    assert!(off.warnings.concat().contains("cluster_rpc is off: switch both on"), "{:?}", off.warnings);
+    assert!(!off.settings.cluster_incremental_sync);
+    let on = given("on");
+    assert_eq!((on.warnings, on.settings.cluster_incremental_sync), (Vec::new(), true));
+}
+
+#[test]
 fn roles_take_listeners_away() {
     let pair = [("cluster_cert", "/a.crt"), ("cluster_cert_key", "/a.key")];
     let settings = |role: &str| good("", &[], &[&[("role", role)], &pair[..]].concat()).settings;

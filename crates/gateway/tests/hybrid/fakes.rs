@@ -61,12 +61,14 @@ impl Fake {
     /// The next event of this name; those before it are skipped.
     #[track_caller]
     pub(crate) fn event(&self, name: &str) -> Value {
+        let mut last = Value::Null;
         loop {
-            let event =
-                self.events.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|_| panic!("no event `{name}`"));
+            let event = self.events.recv_timeout(EVENT_TIMEOUT);
+            let event = event.unwrap_or_else(|why| panic!("no event `{name}` after {last}: {why}"));
             if event["event"] == name {
                 return event;
             }
+            last = event;
         }
     }
 }
@@ -115,11 +117,12 @@ fn the_fakes_of_kong_sync_with_each_other_by_pki_and_deltas() {
     let options = json!({ "ca": authority.cert(), "server_name": "cp.test", "rpc": true });
     let data_plane = Fake::data_plane(port, &dp, options);
     assert_eq!(data_plane.event("connected")["capabilities"], json!(["kong.sync.v2"]));
-    assert_eq!(data_plane.event("deltas")["wipe"], true);
+    assert_eq!(data_plane.event("unchanged")["number"], 0);
     let id = json!({ "id": "11111111-1111-4111-8111-111111111111" });
     let entity = json!({ "id": id["id"], "name": "a".repeat(300), "host": "h" });
     control_plane.command(&json!({ "deltas": [{ "type": "services", "pk": id, "entity": entity }] }));
-    assert_eq!(data_plane.event("deltas")["deltas"][0]["entity"], entity);
+    let deltas = data_plane.event("deltas");
+    assert_eq!((&deltas["wipe"], &deltas["deltas"][0]["entity"]), (&json!(true), &entity));
     while control_plane.event("ping")["hash"] != format!("{:032}", 1) {}
     control_plane.command(&json!({ "deltas": [{ "type": "services", "pk": id, "entity": null }] }));
     let deltas = data_plane.event("deltas");

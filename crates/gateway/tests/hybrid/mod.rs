@@ -2,4 +2,6 @@
 mod bad_peers;
 mod fakes;
 mod payload;
+mod versions;
 mod with_kong;
+mod with_kong_rpc;

@@ -75,7 +75,7 @@ impl DataPlanes {
                 settings: Default::default(),
                 labels: Default::default(),
             },
-            options: Options { max_payload: MAX_PAYLOAD, reports_errors: false },
+            options: Options { max_payload: MAX_PAYLOAD, reports_errors: false, incremental_sync: false },
             plugins: [].into(),
             status: Arc::default(),
         };

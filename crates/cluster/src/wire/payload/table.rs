@@ -6,6 +6,7 @@ use crate::wire::hash::{ConfigHash, Hasher, Hashes};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::kong_schema::{has_kind, lacks_plugin};
 use weir_model::{Document, EntityKinds, PluginSchema, Uuid};
@@ -46,6 +47,16 @@ impl Withheld {
             (_, None) => format!("{kind} `{}`", entity.id()),
         };
         Withheld { entity: label, field, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Withheld { entity, field, reason } = self;
+        match field {
+            Some(field) => write!(f, "{entity}: {field}: {reason}"),
+            None => write!(f, "{entity}: {reason}"),
+        }
     }
 }
 

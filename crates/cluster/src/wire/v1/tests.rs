@@ -86,10 +86,10 @@ fn the_first_message_is_as_kong_writes_it() {
     });
     let info = BasicInfo::decode(frame.to_string().as_bytes()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&info.encode()).unwrap(), frame);
-    assert_eq!((info.max_payload(), info.takes_expressions()), (Some(4_194_304), true));
+    assert_eq!((info.max_payload(), info.takes_expressions()), (4_194_304, true));
     let empty = br#"{"type":"basic_info","plugins":{},"filters":[]}"#;
     let empty = BasicInfo::decode(empty).unwrap();
-    assert_eq!((empty.plugins.len(), empty.max_payload(), empty.takes_expressions()), (0, None, false));
+    assert_eq!((empty.plugins.len(), empty.max_payload(), empty.takes_expressions()), (0, 16 << 20, false));
     for frame in [
         "",
         "{}",

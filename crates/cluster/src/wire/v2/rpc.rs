@@ -44,10 +44,25 @@ pub struct RpcError {
 impl RpcError {
     /// There is no such method.
     pub const UNKNOWN_METHOD: i64 = -32601;
-    /// The parameters are not as they should be.
-    pub const INVALID_PARAMS: i64 = -32602;
+    /// The side that is called has failed, not its method.
+    pub const INTERNAL: i64 = -32603;
     /// The method failed.
     pub const FAILED: i64 = -32000;
+
+    /// There is no such method.
+    pub fn unknown_method() -> RpcError {
+        RpcError { code: RpcError::UNKNOWN_METHOD, message: "Method not found".to_owned() }
+    }
+
+    /// The method failed.
+    pub fn failed(message: &str) -> RpcError {
+        RpcError { code: RpcError::FAILED, message: message.to_owned() }
+    }
+
+    /// The side that is called has failed.
+    pub fn internal(message: &str) -> RpcError {
+        RpcError { code: RpcError::INTERNAL, message: message.to_owned() }
+    }
 }
 
 impl Message {
@@ -112,6 +127,15 @@ fn params(members: &mut Map<String, Value>) -> Result<Vec<Value>, MessageError> 
 pub fn encode(message: &Message) -> Result<Vec<u8>, MessageError> {
     let text = to_json(&message.to_value());
     snap::raw::Encoder::new().compress_vec(&text).map_err(compression)
+}
+
+/// The result of a call as a binary frame, where it is written as JSON already.
+///
+/// # Errors
+/// If it is longer than Snappy's blocks can be, which is 4 GiB.
+pub fn encode_result(id: &Value, result: &str) -> Result<Vec<u8>, MessageError> {
+    let text = format!("{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{id}}}");
+    snap::raw::Encoder::new().compress_vec(text.as_bytes()).map_err(compression)
 }
 
 /// Reads a frame, which is at most `limit` bytes long when it is decompressed. Several messages may come in one list.

@@ -3,6 +3,7 @@ use crate::wire::payload::{ForeignKeys, WORKSPACE_ID, read_entity, row};
 use crate::wire::{Refusal, lua};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::fmt;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::kong_schema::has;
@@ -37,6 +38,30 @@ impl SyncVersion {
     /// In the form of 3.10.
     pub fn text(number: u64) -> SyncVersion {
         SyncVersion::Text(format!("v02_{number:028x}"))
+    }
+
+    /// Another number in the form of this one.
+    pub fn with(&self, number: u64) -> SyncVersion {
+        match self {
+            SyncVersion::Number(_) => SyncVersion::Number(number),
+            SyncVersion::Text(_) => SyncVersion::text(number),
+        }
+    }
+
+    /// What a control plane shows of a data plane that serves it: 32 characters in either form.
+    pub fn hash(&self) -> String {
+        match self {
+            SyncVersion::Number(number) => format!("{number:032}"),
+            SyncVersion::Text(text) => text.clone(),
+        }
+    }
+
+    /// What a result is called that brings everything.
+    pub(super) fn wipe_name(&self) -> &'static str {
+        match self {
+            SyncVersion::Number(_) => "wipe",
+            SyncVersion::Text(_) => "full_sync",
+        }
     }
 
     /// The number, in either form.
@@ -135,10 +160,9 @@ pub struct SyncResult {
 }
 
 impl SyncResult {
-    /// As the result of a call by a data plane of 3.9, or of 3.10.
-    pub fn to_value(&self, is_3_10: bool) -> Value {
-        let wipe = if is_3_10 { "full_sync" } else { "wipe" };
-        json!({ "default": { wipe: self.wipe, "deltas": self.deltas } })
+    /// As the result of a call by a data plane that has versions of this form.
+    pub fn to_value(&self, form: &SyncVersion) -> Value {
+        json!({ "default": { form.wipe_name(): self.wipe, "deltas": self.deltas } })
     }
 
     /// Reads the result of a call.
@@ -146,9 +170,20 @@ impl SyncResult {
         first(vec![result])
     }
 
-    /// The newest version in it.
+    /// The changes that count: of several of one entity, the last.
+    pub fn effective(&self) -> Vec<&Delta> {
+        let mut seen = HashSet::new();
+        let newest_first = self.deltas.iter().rev();
+        let mut effective: Vec<_> = newest_first
+            .filter(|delta| delta.id().is_none_or(|id| seen.insert((&delta.r#type, id))))
+            .collect();
+        effective.reverse();
+        effective
+    }
+
+    /// The version that a data plane has once it has applied it, which is that of the last change.
     pub fn version(&self) -> Option<&SyncVersion> {
-        self.deltas.iter().map(|delta| &delta.version).max_by_key(|version| version.number())
+        self.deltas.last().map(|delta| &delta.version)
     }
 }
 
@@ -239,9 +274,13 @@ impl Delta {
         }
     }
 
+    /// The id of its entity, if it names one.
+    fn id(&self) -> Option<&str> {
+        self.pk.as_ref().or(self.entity.as_ref())?.get("id")?.as_str()
+    }
+
     fn deletion(&self, kind: EntityKind) -> Result<Change, DeltaError> {
-        let named = self.pk.as_ref().or(self.entity.as_ref());
-        let id = named.and_then(|named| Uuid::try_parse(named.get("id")?.as_str()?).ok());
+        let id = self.id().and_then(|id| Uuid::try_parse(id).ok());
         id.map(|id| Change::delete(kind, id)).ok_or_else(|| self.refused("it names no id"))
     }
 

@@ -1,5 +1,6 @@
 //! Messages of `/v2/outlet`: those of Kong, byte by byte where it matters; and the cases of `deltas.json`.
 use super::*;
+use crate::wire::compat::{KongVersion, Rules};
 use crate::wire::sample::{PLUGINS, cases, document};
 use crate::wire::v1::MessageError;
 use serde::Deserialize;
@@ -164,6 +165,43 @@ fn changes_are_deltas() {
 }
 
 #[test]
+fn data_planes_of_a_form_get_what_they_can_have() {
+    let file = "_format_version: '3.0'\nservices: [{name: a, host: h, routes: [{name: r, paths: [/]}, {name: x, expression: 'http.path == \"/\"'}]}]\nplugins: [{name: own}, {name: rate-limiting}]\nconsumer_groups: [{name: gold}]\n";
+    let document = document(file);
+    let form = |takes_expressions, version: &str| DeltaForm {
+        plugins: PLUGINS,
+        rules: Rules::of(KongVersion::parse(version).unwrap()),
+        takes_expressions,
+    };
+    let traditional = form(false, "3.9.3");
+    let withheld: Vec<_> =
+        document.entities().flat_map(|it| traditional.withheld(&it)).map(|it| it.entity).collect();
+    assert_eq!(withheld.len(), 3, "{withheld:?}");
+    let whole = serde_json::to_value(traditional.everything(&document, SyncVersion::Number(7))).unwrap();
+    let result = SyncResult::read(whole).unwrap();
+    let kinds = |result: &SyncResult| result.deltas.iter().map(|it| it.r#type.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (result.wipe, kinds(&result)),
+        (true, ["workspaces", "services", "routes", "plugins"].map(str::to_owned).to_vec())
+    );
+    let whole =
+        serde_json::to_value(form(true, "3.9.3").everything(&document, SyncVersion::text(7))).unwrap();
+    assert_eq!(
+        (&whole["default"]["full_sync"], kinds(&SyncResult::read(whole.clone()).unwrap()).len()),
+        (&json!(true), 5)
+    );
+    let route = document.entities().find(|it| it.name() == Some("x")).unwrap();
+    let delta = traditional.delta(&Change::put(route), SyncVersion::Number(8)).unwrap();
+    assert_eq!((delta.entity, delta.pk.is_some()), (None, true), "it goes if it was there before");
+}
+
+#[test]
+fn a_result_that_is_written_already_is_framed() {
+    let frame = encode_result(&json!("i"), "[1]").unwrap();
+    assert_eq!(decode(&frame, 100).unwrap(), [Message::Result { id: json!("i"), result: json!([1]) }]);
+}
+
+#[test]
 fn everything_together_breaks_no_rule_or_is_refused() {
     let document = document("_format_version: '3.0'\nservices: [{name: a, host: h}, {name: b, host: h}]\n");
     let changes: Vec<_> = document.into_entities().into_iter().map(Change::put).collect();
@@ -181,17 +219,27 @@ fn everything_together_breaks_no_rule_or_is_refused() {
 fn results_are_read_in_both_forms() {
     let delta =
         json!({ "version": 7, "type": "services", "ws_id": "w", "entity": null, "pk": { "id": "i" } });
-    for (name, is_3_10) in [("wipe", false), ("full_sync", true)] {
+    for (name, form) in [("wipe", SyncVersion::NONE), ("full_sync", SyncVersion::text(1))] {
         let value = json!({ "default": { name: true, "deltas": [delta] } });
         let result = SyncResult::read(value.clone()).unwrap();
         assert!(result.wipe);
         assert_eq!(result.version(), Some(&SyncVersion::Number(7)));
-        assert_eq!(result.to_value(is_3_10), value);
+        assert_eq!(result.to_value(&form), value);
     }
     let empty = SyncResult::read(json!({ "default": { "wipe": false, "deltas": {} } })).unwrap();
     assert_eq!((empty.wipe, empty.deltas.len(), empty.version()), (false, 0, None));
     assert_eq!(SyncResult::read(json!({ "default": {} })), None);
     assert_eq!(SyncResult::read(json!(true)), None);
+}
+
+#[test]
+fn of_several_changes_of_an_entity_the_last_counts() {
+    let delta = |version: u64, id: &str, entity: Value| json!({ "version": version, "type": "services", "pk": { "id": id }, "entity": entity });
+    let deltas =
+        json!([delta(7, "a", json!({ "id": "a" })), delta(8, "b", Value::Null), delta(9, "a", Value::Null)]);
+    let result = SyncResult::read(json!({ "default": { "wipe": false, "deltas": deltas } })).unwrap();
+    let versions: Vec<_> = result.effective().iter().map(|delta| delta.version.number()).collect();
+    assert_eq!(versions, [Some(8), Some(9)]);
 }
 
 #[test]
@@ -201,7 +249,8 @@ fn parameters_are_read_in_both_forms() {
     assert_eq!(GetDelta { version: SyncVersion::NONE }.params(), params);
     let text = SyncVersion::text(17);
     assert_eq!(serde_json::to_value(&text).unwrap(), "v02_0000000000000000000000000011");
-    assert_eq!(text.number(), Some(17));
+    assert_eq!((text.number(), text.hash().len(), text.with(7)), (Some(17), 32, SyncVersion::text(7)));
+    assert_eq!(SyncVersion::Number(17).hash(), "00000000000000000000000000000017");
     let notified = NotifyNewVersion { new_version: text.clone() };
     assert_eq!(NotifyNewVersion::read(notified.params()), Some(notified));
     let error = ValidationError { version: text, error: json!("in 'services': …") };

@@ -4,6 +4,7 @@
 
 Options: `ca` (makes it pki instead of shared), `version` (3.9.3), `max_payload` (16777216), `lost_after` (45 s, without a ping),
 `config_table` (what it pushes; else it is empty and pushes nothing but `workspaces`), `rpc` (true to serve `/v2/outlet`),
+`rpc_capabilities` (of `/v2/outlet`; else `kong.sync.v2`), `texts` (versions as in 3.10), `deltas` (its first version, if any),
 `plugins` (checked against those of the data plane; all configured ones else).
 
 It prints JSON lines, the first `{"event": "listening", "port": …}`; then `connected`, `basic_info`, `ping`, `pushed`, `refused`,
@@ -90,7 +91,9 @@ class ControlPlane:
         self.version = options.get("version", "3.9.3")
         self.max_payload = options.get("max_payload", 16777216)
         self.sessions, self.lock = {}, threading.Lock()
-        self.history = rpc.History()
+        self.history = rpc.History(options.get("texts", False))
+        if "deltas" in options:
+            self.history.add(options["deltas"])
         self.load(options.get("config_table", {}))
 
     def load(self, table):

@@ -3,12 +3,14 @@
     data_plane.py '{"port": 8005, "cert": "cluster.crt", "key": "cluster.key", …}'
 
 Options: `ca` and `server_name` (make it pki instead of shared), `host` (127.0.0.1), `node_id`, `hostname`, `version` (3.9.3),
-`plugins` (names; else all of Kong's), `labels`, `max_payload` (16777216), `ping_interval` (30 s), `lost_after` (45 s),
-`hash` (what it has already), `reconnect` (seconds; else it ends with the connection), `refuse` (a message: it applies nothing).
+`plugins` (names, or versions by names; else all of Kong's), `labels`, `max_payload` (16777216), `ping_interval` (30 s), `lost_after` (45 s),
+`hash` (what it has already), `number` (the same with `rpc`), `rpc_capabilities` (else `kong.sync.v2`; without it, it asks for
+nothing), `texts` (versions as in 3.10), `reconnect` (seconds; else it ends with the connection), `refuse` (a message: it applies nothing).
 
-It prints JSON lines: `connected`, `applied` with `hash`, `config_table` and `hash_matches` (whether it is Kong's hash of that),
+It prints JSON lines: `connected`, `synced` before each of `applied` and `deltas`, `applied` with `hash`, `config_table` and `hash_matches` (whether it is Kong's hash of that),
 `unchanged`, `refused` with its `errors`, `ignored`, `pong`, `deltas`, and `dropped` with a `why`. It reads JSON lines:
-`{"ping": TEXT}`, `{"send": {"opcode", "hex", "fin", "rsv", "masked"}}`, `{"call": METHOD, "params": […]}` (v2),
+`{"ping": TEXT}`, `{"send": {"opcode", "hex", "fin", "rsv", "masked"}}`, `{"call": METHOD, "params": […]}` and
+`{"notify": METHOD, "params": […]}` and `{"text": TEXT}`, a compressed frame (v2),
 `{"drop": true}`. Its standard input ends it."""
 import gzip
 import json
@@ -37,7 +39,10 @@ class DataPlane:
         self.node = options.get("node_id", str(uuid.uuid4()))
         self.version = options.get("version", "3.9.3")
         self.max_payload = options.get("max_payload", 16777216)
-        self.hash, self.number, self.calls = options.get("hash", kong.EMPTY_HASH), 0, 1
+        self.hash, self.calls = options.get("hash", kong.EMPTY_HASH), 1
+        self.texts = options.get("texts", False)
+        self.number = options.get("number", f"v02_{0:028x}" if self.texts else 0)
+        self.capabilities = options.get("rpc_capabilities", [rpc.CAPABILITY])
         self.outgoing, self.stream = queue.Queue(), None
 
     def context(self):
@@ -80,10 +85,11 @@ class DataPlane:
             self.next_frame()
 
     def basic_info(self):
-        names = sorted(self.options.get("plugins", kong.PLUGINS))
+        plugins = self.options.get("plugins", kong.PLUGINS)
+        versions = plugins if isinstance(plugins, dict) else dict.fromkeys(plugins, self.version)
         conf = {"role": "data_plane", "cluster_max_payload": self.max_payload, "cluster_cert_key": "******"}
         info = {"type": "basic_info", "process_conf": conf, "filters": {}}
-        info["plugins"] = [{"name": name, "version": self.version} for name in names]
+        info["plugins"] = [{"name": name, "version": versions[name]} for name in sorted(versions)]
         if self.options.get("labels"):
             info["labels"] = self.options["labels"]
         return info
@@ -141,13 +147,15 @@ class DataPlane:
         self.hash = wanted
         ours = kong.hashes_of(table)
         matches = ours["config"] == message["config_hash"] and ours == message["hashes"]
+        self.say("synced")
         self.say("applied", hash=wanted, config_table=table, bytes=size, hash_matches=matches)
         self.ping()
 
     def run_rpc(self, host):
         websocket.connect(self.stream, "/v2/outlet", host, rpc.PROTOCOL)
-        hello = {"rpc_capabilities": [rpc.CAPABILITY], "rpc_frame_encodings": [rpc.ENCODING], "kong_version": self.version}
-        hello.update(kong_hostname=self.options.get("hostname", "fake-data-plane"), kong_node_id=self.node, kong_conf={})
+        conf = {"cluster_max_payload": self.max_payload, "cluster_dp_labels": self.options.get("labels", {})}
+        hello = {"rpc_capabilities": self.capabilities, "rpc_frame_encodings": [rpc.ENCODING], "kong_version": self.version}
+        hello.update(kong_hostname=self.options.get("hostname", "fake-data-plane"), kong_node_id=self.node, kong_conf=conf)
         message = {"jsonrpc": "2.0", "method": rpc.PROTOCOL + ".hello", "params": [hello], "id": 1}
         self.stream.sendall(websocket.frame(BINARY, kong.compact(message), masked=True))
         opcode, payload = websocket.read_frame(self.stream, self.max_payload, masked=False)
@@ -155,8 +163,10 @@ class DataPlane:
         if opcode != BINARY or result["rpc_frame_encoding"] != rpc.ENCODING:
             raise Dropped("the answer to the hello is not understood")
         self.say("connected", tls=self.stream.version(), capabilities=result["rpc_capabilities"])
-        self.start_threads(self.get_delta)
-        self.get_delta()
+        is_synced = rpc.CAPABILITY in self.capabilities
+        self.start_threads(self.get_delta if is_synced else lambda: None)
+        if is_synced:
+            self.get_delta()
         while True:
             opcode, payload = websocket.read_frame(self.stream, self.max_payload, masked=False)
             if opcode == CLOSE:
@@ -164,7 +174,7 @@ class DataPlane:
             if opcode == PING:
                 self.outgoing.put(websocket.frame(PONG, payload, masked=True))
             elif opcode == BINARY:
-                self.rpc_message(rpc.read_call(payload))
+                self.rpc_message(rpc.read_call(payload, self.texts))
 
     def call(self, method, params):
         self.calls += 1
@@ -181,16 +191,16 @@ class DataPlane:
             if known and message["params"][0]["default"]["new_version"] > self.number:
                 self.get_delta()
         elif "error" in message:
-            self.say("error", error=message["error"])
+            self.say("error", error=message["error"], id=message["id"])
         elif isinstance(message["result"], dict) and "default" in message["result"]:
             self.apply_deltas(message["result"]["default"])
         else:
             self.say("result", result=message["result"])
 
     def apply_deltas(self, answer):
-        deltas = answer["deltas"]
-        if not deltas and not answer["wipe"]:
-            return self.say("unchanged", hash=f"{self.number:032d}")
+        deltas, wipe = answer["deltas"], answer["full_sync" if self.texts else "wipe"]
+        if not deltas:
+            return self.say("unchanged", number=self.number)
         for delta in deltas:
             entity = delta["entity"]
             assert delta["type"] in kong.FIELDS, f"an unknown type: {delta['type']}"
@@ -198,10 +208,12 @@ class DataPlane:
             for field in kong.FOREIGN:
                 named = (entity or {}).get(field)
                 assert named is None or isinstance(named, dict), f"{delta['type']}.{field} is no object"
-        self.number = max([delta["version"] for delta in deltas], default=self.number)
-        self.say("deltas", wipe=answer["wipe"], deltas=deltas, number=self.number)
-        if deltas:
-            # The second call reports the new number.
+        before, self.number = self.number, deltas[-1]["version"]
+        assert isinstance(self.number, str) == self.texts, "a version of another form"
+        self.say("synced")
+        self.say("deltas", wipe=wipe, deltas=deltas, number=self.number)
+        if self.number != before:
+            # Asking again reports the new number.
             self.get_delta()
 
     def command(self, command):
@@ -211,8 +223,12 @@ class DataPlane:
             wanted = {"masked": True, **command["send"]}
             flags = {name: wanted[name] for name in ("fin", "rsv", "masked") if name in wanted}
             self.outgoing.put(websocket.frame(wanted.get("opcode", BINARY), bytes.fromhex(wanted.get("hex", "")), **flags))
+        if "text" in command:
+            self.outgoing.put(websocket.frame(BINARY, kong.snappy(command["text"].encode()), masked=True))
         if "call" in command:
             self.call(command["call"], command["params"])
+        if "notify" in command:
+            rpc.send(self, {"jsonrpc": "2.0", "method": command["notify"], "params": command["params"]})
         if command.get("drop"):
             self.stream.shutdown(socket.SHUT_RDWR)
 

@@ -1,0 +1,163 @@
+//! What data planes are sent: what changed since the revision that they have, or everything, which is written once for all that
+//! take it in the same form.
+use super::super::cohorts::Cohorts;
+use super::super::payloads::Form;
+use super::altered::Altered;
+use super::peers::Peers;
+use crate::sync::inventory::Key;
+use crate::wire::compat::Rules;
+use crate::wire::v1::MessageError;
+use crate::wire::v2::{Delta, DeltaForm, SyncResult, SyncVersion};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+use weir_model::{Change, Document, PluginSchema};
+
+/// A data plane that lacks more revisions gets everything.
+const MAX_BEHIND: u64 = 512;
+
+/// For how many forms it is kept what is altered.
+const MAX_FORMS: usize = 16;
+
+/// The configuration as increments, and the data planes that follow them.
+pub(in crate::control_plane) struct Increments {
+    plugins: Arc<[PluginSchema]>,
+    pub(super) peers: Peers,
+    /// Everything, as it was written last.
+    whole: Mutex<Option<(Edition, Whole)>>,
+    altered: tokio::sync::Mutex<HashMap<Form, Altered>>,
+}
+
+/// A result of a call, as JSON. Several data planes wait for the same.
+type Whole = Arc<OnceCell<Arc<str>>>;
+
+/// What identifies everything as it is written: the version and its form, and that of the entities.
+type Edition = (SyncVersion, Form);
+
+/// What a data plane has.
+pub(super) struct Held {
+    /// The revision, if that is known.
+    pub(super) revision: Option<u64>,
+    /// How it names it.
+    pub(super) version: SyncVersion,
+    pub(super) form: Form,
+}
+
+/// What a data plane gets.
+pub(super) struct Answer {
+    /// What it has then.
+    pub(super) revision: u64,
+    /// The result of its call, as JSON.
+    pub(super) result: Arc<str>,
+}
+
+impl Increments {
+    pub(in crate::control_plane) fn new(plugins: Arc<[PluginSchema]>) -> Increments {
+        Increments { plugins, peers: Peers::default(), whole: Mutex::default(), altered: Default::default() }
+    }
+
+    /// What is left out or rewritten for the data planes of a form.
+    pub(super) async fn altered(&self, cohorts: &Cohorts, form: Form) -> Arc<[String]> {
+        let mut by_form = self.altered.lock().await;
+        if by_form.len() >= MAX_FORMS && !by_form.contains_key(&form) {
+            by_form.clear();
+        }
+        let altered = by_form.entry(form).or_default();
+        if let Some(news) = altered.news(cohorts) {
+            let (before, plugins) = (std::mem::take(altered), self.plugins.clone());
+            let updated = spawn_blocking(move || before.updated(&news, &delta_form(form, &plugins))).await;
+            *altered = updated.unwrap_or_default();
+        }
+        altered.list()
+    }
+
+    /// What a data plane lacks.
+    pub(super) async fn answer(&self, cohorts: &Cohorts, held: Held) -> Result<Answer, MessageError> {
+        let (revision, document, changed) = {
+            let cohort = cohorts.cohort();
+            let revision = cohort.identity().sequence;
+            let changed = held.start(revision).and_then(|from| cohort.changed_since(from));
+            (revision, cohort.document().clone(), changed)
+        };
+        let version = held.version.with(revision);
+        let result = match changed {
+            Some(_) if held.revision == Some(revision) => result(Vec::new(), &version),
+            Some(keys) => self.changes(held.form, document, keys, version).await?,
+            None => self.everything(held.form, document, version).await?,
+        };
+        Ok(Answer { revision, result })
+    }
+
+    async fn changes(
+        &self,
+        form: Form,
+        document: Arc<Document>,
+        keys: Vec<Key>,
+        version: SyncVersion,
+    ) -> Result<Arc<str>, MessageError> {
+        let plugins = self.plugins.clone();
+        let changes = spawn_blocking(move || {
+            let form = delta_form(form, &plugins);
+            let mut deltas: Vec<_> =
+                keys.iter().filter_map(|key| form.delta(&change(&document, *key), version.clone())).collect();
+            // What takes the name of a deleted entity comes after it.
+            deltas.sort_by_key(|delta| delta.entity.is_some());
+            if deltas.is_empty() {
+                // Without a change the data plane would not take the version.
+                deltas.push(Delta::of_workspace(version.clone()));
+            }
+            result(deltas, &version)
+        });
+        changes.await.map_err(|error| MessageError::Form(error.to_string()))
+    }
+
+    async fn everything(
+        &self,
+        form: Form,
+        document: Arc<Document>,
+        version: SyncVersion,
+    ) -> Result<Arc<str>, MessageError> {
+        let edition = (version, form);
+        let cell = {
+            let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+            let written = whole.take().filter(|(of, _)| *of == edition);
+            whole.insert(written.unwrap_or_else(|| (edition.clone(), Whole::default()))).1.clone()
+        };
+        let written = cell.get_or_try_init(|| async {
+            let plugins = self.plugins.clone();
+            let write = move || {
+                let (version, form) = edition;
+                serde_json::to_string(&delta_form(form, &plugins).everything(&document, version))
+            };
+            match spawn_blocking(write).await {
+                Ok(Ok(text)) => Ok(text.into()),
+                Ok(Err(error)) => Err(MessageError::Form(error.to_string())),
+                Err(error) => Err(MessageError::Form(error.to_string())),
+            }
+        });
+        written.await.cloned()
+    }
+}
+
+impl Held {
+    /// The revision from which on changes are sent, if this is no more than a few revisions behind. Data planes of 3.10 get
+    /// nothing or everything.
+    fn start(&self, revision: u64) -> Option<u64> {
+        let takes_changes = matches!(self.version, SyncVersion::Number(_));
+        let max_behind = if takes_changes { MAX_BEHIND } else { 0 };
+        self.revision.filter(|from| *from <= revision && revision - from <= max_behind)
+    }
+}
+
+fn delta_form(form: Form, plugins: &[PluginSchema]) -> DeltaForm<'_> {
+    DeltaForm { plugins, rules: Rules::of(form.version), takes_expressions: form.takes_expressions }
+}
+
+fn change(document: &Document, (kind, id): Key) -> Change {
+    document.find(kind, id).map_or_else(|| Change::delete(kind, id), Change::put)
+}
+
+fn result(deltas: Vec<Delta>, version: &SyncVersion) -> Arc<str> {
+    SyncResult { wipe: false, deltas }.to_value(version).to_string().into()
+}

@@ -1,0 +1,213 @@
+//! Kong's second protocol over a connection, as a control plane speaks it: the data plane asks for what changed since the
+//! version that it has, and is called when there is a newer one. Versions are revisions.
+mod altered;
+mod greeting;
+mod increments;
+mod peers;
+
+pub(super) use greeting::Greeting;
+pub(super) use increments::Increments;
+
+use super::ControlPlane;
+use super::fleet::Sent;
+use super::introduction::record;
+use super::member::EMPTY_HASH;
+use super::payloads::Form;
+use super::upgrade::{Arrival, Stream};
+use crate::Refusal;
+use crate::rpc::{Event, RpcEnd, RpcSocket, send};
+use crate::wire::data_plane::SyncStatus;
+use crate::wire::v1::check_size;
+use crate::wire::v2::{
+    ENCODING, GET_DELTA, GetDelta, NOTIFY_NEW_VERSION, NOTIFY_VALIDATION_ERROR, NotifyNewVersion, RpcError,
+    SYNC_CAPABILITY, SyncVersion, ValidationError, Welcome, encode_result,
+};
+use increments::Held;
+use peers::Peer;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio_rustls::server::TlsStream;
+
+/// The longest call of a data plane, decompressed. It says little.
+const MAX_CALL_LEN: usize = 4 << 20;
+
+/// The protocol's name in `/clustering/data-planes`.
+const PROTOCOL: &str = "v2";
+
+/// A connection. The only call that is sent says that there is a newer version.
+type Socket = RpcSocket<TlsStream<tokio::net::TcpStream>, ()>;
+
+/// Serves a connection of a data plane, which may have several, until it ends; returns why it did.
+pub(super) async fn serve(
+    plane: &ControlPlane,
+    mut stream: Stream,
+    arrival: Arrival,
+    greeting: Greeting,
+) -> String {
+    let is_offered = plane.options.incremental_sync;
+    let rpc_capabilities = is_offered.then(|| SYNC_CAPABILITY.to_owned()).into_iter().collect();
+    let welcome = Welcome { rpc_capabilities, rpc_frame_encoding: ENCODING.to_owned() };
+    if let Err(error) = send(&mut stream, welcome.encode(&greeting.id).into()).await {
+        return error.to_string();
+    }
+    let id = arrival.visitor.id;
+    let _listed = plane.fleet.capabilities.list(id, greeting.hello.rpc_capabilities.clone());
+    let mut socket = Socket::new(stream, MAX_CALL_LEN);
+    let ended = if is_offered && greeting.is_synced() {
+        let connect = || record(plane, arrival, greeting.labels(), PROTOCOL);
+        let peer = plane.increments.peers.join(id, connect);
+        let mut session = Session::new(plane, peer, &greeting);
+        let ended = session.exchange(&mut socket).await;
+        if session.is_calling {
+            session.peer.retract();
+        }
+        ended
+    } else {
+        refuse_calls(&mut socket).await
+    };
+    let Err(end) = ended;
+    end.explained("it", plane.options.max_payload)
+}
+
+/// Keeps a connection of a data plane that is sent the configuration by the first protocol.
+async fn refuse_calls(socket: &mut Socket) -> Result<Infallible, RpcEnd> {
+    loop {
+        if let Event::Called { id, .. } = socket.next().await? {
+            socket.answer(id, Err(RpcError::unknown_method())).await?;
+        }
+    }
+}
+
+/// A connection of a data plane that asks for increments.
+struct Session<'p> {
+    plane: &'p ControlPlane,
+    peer: Arc<Peer>,
+    form: Form,
+    /// The longest message that the data plane takes.
+    max_payload: usize,
+    /// The version that the data plane named last; others that are sent to it have the same form.
+    version: SyncVersion,
+    /// Whether a call has not been answered yet.
+    is_calling: bool,
+}
+
+impl Session<'_> {
+    fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, greeting: &Greeting) -> Session<'p> {
+        let (form, version) = (greeting.form(), greeting.first_version());
+        Session { plane, peer, form, max_payload: greeting.max_payload(), version, is_calling: false }
+    }
+
+    async fn exchange(&mut self, socket: &mut Socket) -> Result<Infallible, RpcEnd> {
+        let (mut newest, peer) = (self.plane.cohorts.newest(), self.peer.clone());
+        let revision = newest.borrow_and_update().sequence;
+        self.expect(revision, 0).await;
+        loop {
+            tokio::select! {
+                event = socket.next() => self.take(socket, event?).await?,
+                changed = newest.changed(), if !self.is_calling => {
+                    if changed.is_err() {
+                        return Err(RpcEnd::Closed);
+                    }
+                    let revision = newest.borrow_and_update().sequence;
+                    self.announce(socket, revision).await?;
+                }
+                () = peer.unannounced.notified(), if !self.is_calling => {
+                    let revision = newest.borrow_and_update().sequence;
+                    self.announce(socket, revision).await?;
+                }
+            }
+        }
+    }
+
+    /// Calls the data plane because of a new revision, unless another of its connections does.
+    async fn announce(&mut self, socket: &mut Socket, revision: u64) -> Result<(), RpcEnd> {
+        if !self.peer.announces(revision) {
+            return Ok(());
+        }
+        self.expect(revision, 0).await;
+        let new_version = self.version.with(revision);
+        self.is_calling = true;
+        socket.call(NOTIFY_NEW_VERSION, NotifyNewVersion { new_version }.params(), ()).await
+    }
+
+    /// Records what the data plane is to serve, and how many bytes it was sent for that.
+    async fn expect(&self, revision: u64, bytes: usize) {
+        let altered = self.plane.increments.altered(&self.plane.cohorts, self.form).await.to_vec();
+        let hash = self.version.with(revision).hash();
+        self.peer.link.sent(Sent { revision, hash, bytes, altered });
+    }
+
+    async fn take(&mut self, socket: &mut Socket, event: Event<()>) -> Result<(), RpcEnd> {
+        let (method, params, id) = match event {
+            Event::Called { method, params, id } => (method, params, id),
+            Event::Answered((), answer) => {
+                self.is_calling = false;
+                if let Err(error) = answer {
+                    tracing::warn!("a data plane was not notified of a new version: {}", error.message);
+                }
+                return Ok(());
+            }
+        };
+        let outcome = match method.as_str() {
+            GET_DELTA => match GetDelta::read(params) {
+                Some(GetDelta { version }) => return self.get_delta(socket, version, id).await,
+                None => Err(RpcError::failed("default namespace does not exist inside params")),
+            },
+            NOTIFY_VALIDATION_ERROR => self.validation_error(params),
+            _ => Err(RpcError::unknown_method()),
+        };
+        socket.answer(id, outcome).await
+    }
+
+    /// The data plane says what it has, and wants what it lacks unless there is no id.
+    async fn get_delta(
+        &mut self,
+        socket: &mut Socket,
+        version: SyncVersion,
+        id: Option<Value>,
+    ) -> Result<(), RpcEnd> {
+        let revision = self.peer.held(&version);
+        match revision {
+            Some(revision) => self.peer.link.serves(revision, &version.hash()),
+            None => self.peer.link.seen(EMPTY_HASH),
+        }
+        self.version = version;
+        let Some(id) = id else { return Ok(()) };
+        match self.prepare(revision, &id).await {
+            Ok((revision, frame)) => {
+                self.peer.link.judged(SyncStatus::Normal.as_str(), None);
+                self.expect(revision, frame.len()).await;
+                self.peer.offer(revision);
+                socket.send(frame.into()).await
+            }
+            Err(error) => {
+                tracing::error!("a data plane is not sent the configuration: {}", error.message);
+                self.peer.link.judged(SyncStatus::Unknown.as_str(), Some(error.message.clone()));
+                socket.answer(Some(id), Err(error)).await
+            }
+        }
+    }
+
+    /// The answer to a data plane that has this revision, and which one it brings.
+    async fn prepare(&self, revision: Option<u64>, id: &Value) -> Result<(u64, Vec<u8>), RpcError> {
+        let held = Held { revision, version: self.version.clone(), form: self.form };
+        let answer = self.plane.increments.answer(&self.plane.cohorts, held).await;
+        let answer = answer.map_err(|error| RpcError::internal(&error.to_string()))?;
+        let frame =
+            encode_result(id, &answer.result).map_err(|error| RpcError::failed(&error.to_string()))?;
+        check_size(&frame, self.max_payload).map_err(|error| RpcError::failed(&error.to_string()))?;
+        Ok((answer.revision, frame))
+    }
+
+    /// The data plane cannot serve a version.
+    fn validation_error(&self, params: Vec<Value>) -> Result<Value, RpcError> {
+        let error = ValidationError::read(params)
+            .ok_or_else(|| RpcError::failed("no version and error in params"))?;
+        let message = error.error.as_str().map_or_else(|| error.error.to_string(), str::to_owned);
+        let refusal = Refusal { entity: "configuration".to_owned(), field: None, message };
+        tracing::error!("a data plane refuses the configuration: {refusal}");
+        self.peer.link.refused(vec![refusal]);
+        Ok(true.into())
+    }
+}
