@@ -1,5 +1,5 @@
 //! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
-use super::expressions::{Expression, Request, required_scheme};
+use super::expressions::{Expression, PortCheck, Request, required_scheme};
 use super::hosts::{Host, HostPattern, NamePattern};
 use super::keys::Keys;
 use super::methods::Methods;
@@ -14,10 +14,15 @@ const STACK_VALUE: usize = 256;
 
 /// A candidate: what the index has left to check, and the route it belongs to.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Entry {
     pub(super) summary: Summary,
+    /// What its expression asks of a port.
+    port: Option<PortCheck>,
     rules: Rules,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 /// What is left to check of a candidate beside its summary.
 #[derive(Debug)]
@@ -43,8 +48,11 @@ struct Criteria {
 
 impl Entry {
     /// Whether the candidate matches, and how its path does.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check(&self, request: &Request<'_>) -> Option<Hit> {
+        if self.port.is_some_and(|port| !port.holds(request)) {
+            return None;
+        }
         let hit = self.summary.check(request.query)?;
         match &self.rules {
             Rules::None => Some(hit),
@@ -61,7 +69,7 @@ impl Entry {
         match &self.rules {
             Rules::None => true,
             Rules::Criteria(_) => false,
-            Rules::Expression(expression) => expression.is_indexed(),
+            Rules::Expression(expression) => self.port.is_none() && expression.is_indexed(),
         }
     }
 
@@ -218,7 +226,7 @@ impl<'p> Compiler<'p> {
             Ok(None) => self.criteria(subroute),
             Ok(Some((expression, indexed))) => {
                 let summary = self.summary(subroute, indexed.methods, indexed.path);
-                (Entry { summary, rules: Rules::Expression(expression) }, indexed.keys)
+                (Entry { summary, port: indexed.port, rules: Rules::Expression(expression) }, indexed.keys)
             }
             Err(message) => {
                 self.errors.push(RouteError { index: subroute.index, route: subroute.route.id, message });
@@ -250,7 +258,7 @@ impl<'p> Compiler<'p> {
         let methods = methods.unwrap_or(Methods::ANY);
         let summary = self.summary(subroute, methods, (length, PathEnd::Open));
         let rules = if criteria.are_none() { Rules::None } else { Rules::Criteria(Box::new(criteria)) };
-        (Entry { summary, rules }, Keys::of(subroute, literals))
+        (Entry { summary, port: None, rules }, Keys::of(subroute, literals))
     }
 
     fn summary(&self, subroute: &Subroute<'_>, methods: Methods, (length, end): (u32, PathEnd)) -> Summary {

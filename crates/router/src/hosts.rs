@@ -24,11 +24,12 @@ impl Name {
     /// Takes an authority apart.
     pub(super) fn parse<'a>(&'a mut self, authority: &'a str, dst_port: u16) -> Host<'a> {
         // Most hosts have neither a colon nor a capital letter, so they are read once.
-        let plain = authority.bytes().position(|byte| (b':'..=b'Z').contains(&byte));
-        let plain = plain.unwrap_or(authority.len());
-        let (name, port) = if plain == authority.len() { (authority, None) } else { split_port(authority) };
-        let name = if plain >= name.len() { name } else { self.lower(name) };
-        let name = if name.len() > MAX_NAME { "" } else { name };
+        let (name, port) = if is_plain(authority.as_bytes()) {
+            (if authority.len() > MAX_NAME { "" } else { authority }, None)
+        } else {
+            let (name, port) = split_port(authority);
+            (self.lower(name), port)
+        };
         Host { name, port: port.unwrap_or(u64::from(dst_port)) }
     }
 
@@ -41,6 +42,16 @@ impl Name {
         room.copy_from_slice(name.as_bytes());
         room.make_ascii_lowercase();
         std::str::from_utf8(room).unwrap_or_default()
+    }
+}
+
+/// Whether no byte is a colon or a capital letter. Eight at a time; the last eight may overlap those before.
+fn is_plain(authority: &[u8]) -> bool {
+    let is_plain = |byte: &u8| !(b':'..=b'Z').contains(byte);
+    let all = |bytes: &[u8; 8]| bytes.iter().fold(true, |all, byte| all & is_plain(byte));
+    match authority.last_chunk() {
+        Some(last) => all(last) && authority.as_chunks().0.iter().all(all),
+        None => authority.iter().all(is_plain),
     }
 }
 

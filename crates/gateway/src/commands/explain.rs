@@ -3,11 +3,13 @@ use super::Context;
 use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
+use crate::data_plane::options::options;
 use crate::plugins::schemas;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
+use weir_proxy::InternalEndpoints;
 use weir_proxy::explain::{Asked, Explained, PluginStep, Upstream, Winner, explain as explain_by};
 
 /// The width of a line.
@@ -28,7 +30,8 @@ pub(super) fn explain(
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), definitions, plugins };
     let (configuration, snapshot) = compiled(&source, &settings).map_err(|errors| errors.join("\n"))?;
-    let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
+    let options = options(&settings, InternalEndpoints::default());
+    let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked, &options)
         .map_err(|refusal| refusal.to_string())?;
     let text = if arguments.json {
         serde_json::to_string_pretty(&explained).map_err(|error| error.to_string())? + "\n"
@@ -99,6 +102,9 @@ fn table(explained: &Explained) -> String {
     let request = &explained.request;
     let url = format!("{} {}://{}{}", request.method, request.scheme, request.host, request.path);
     table.line("request", &url);
+    let by = request.real_ip_header.as_ref();
+    let by = by.map(|header| format!("{}, by {header} of a trusted peer", request.client_ip));
+    table.lines("client", by);
     match &explained.route {
         Some(winner) => table.lines("route", route(winner)),
         None => table.line("route", "none"),

@@ -365,7 +365,8 @@ impl Control {
     /// Explains how the active configuration would handle a request. Takes long where there are many routes.
     pub(crate) fn explain(&self, asked: &Asked) -> Result<Explained, BadQuestion> {
         let configuration = self.registry.configuration();
-        let explained = explain(&self.plane.proxy.snapshot(), &configuration.document, asked)?;
+        let proxy = &self.plane.proxy;
+        let explained = explain(&proxy.snapshot(), &configuration.document, asked, proxy.options())?;
         Ok(explained.by_health(&self.plane.compiler.retained, &configuration.document))
     }
 

@@ -3,6 +3,7 @@ use super::BadQuestion;
 use crate::exchange::WorkerSnapshot;
 use crate::exchange::{Connection, Exchange, Tls};
 use crate::snapshot::Snapshot;
+use crate::worker::Options;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,7 +34,7 @@ pub struct Asked {
     /// Other headers, and the values of each.
     #[field(default = {}, secret, key_check = header_name, check = header_value)]
     pub headers: BTreeMap<String, Vec<String>>,
-    /// The client's address.
+    /// The client's address, or that of the peer which names the client in a header.
     #[field(default = "127.0.0.1", check = address)]
     pub client_ip: String,
     /// The server name of the TLS handshake; the host's when not given.
@@ -64,14 +65,18 @@ impl Asked {
     }
 
     /// The request as a worker would have it once its head has arrived.
-    pub(super) fn exchange(&self, snapshot: &Arc<Snapshot>) -> Result<Exchange, BadQuestion> {
+    pub(super) fn exchange(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        options: &Options,
+    ) -> Result<Exchange, BadQuestion> {
         let mut request = RequestHead::default();
         request.parse(self.head().as_bytes(), &Limits::default()).map_err(refused)?;
         if request.headers.get_known(Known::ContentType).is_some_and(grpc_status::is_content_type) {
             // Calls come over HTTP/2 alone.
             request.version = Version::Http2;
         }
-        let connection = Rc::new(self.connection(snapshot));
+        let connection = Rc::new(self.connection(snapshot, options));
         let snapshot = Rc::new(WorkerSnapshot::apart(snapshot.clone()));
         let heads = (request, ResponseHead::default());
         Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
@@ -90,7 +95,7 @@ impl Asked {
         head + "\r\n"
     }
 
-    fn connection(&self, snapshot: &Snapshot) -> Connection {
+    fn connection(&self, snapshot: &Snapshot, options: &Options) -> Connection {
         let peer = self.client_ip.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = self.port.unwrap_or(if self.is_https() { 443 } else { 80 });
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -102,7 +107,7 @@ impl Asked {
             cipher: String::new(),
             client: None,
         });
-        Connection::new(SocketAddr::new(peer, 0), local, 0, tls, false)
+        Connection::new(SocketAddr::new(peer, 0), local, 0, tls, options.trusts_address(peer))
     }
 
     /// Addresses are not named in a handshake.

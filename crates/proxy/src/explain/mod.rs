@@ -22,7 +22,9 @@ use crate::pipeline::client_ip;
 use crate::pipeline::respond;
 use crate::pipeline::serve;
 use crate::snapshot::{CompiledRoute, Snapshot};
+use crate::worker::Options;
 use serde::Serialize;
+use std::net::IpAddr;
 use std::sync::Arc;
 use weir_http1::Method;
 use weir_model::schema::FieldError;
@@ -76,6 +78,9 @@ pub struct Seen {
     /// In its normal form, without a query.
     pub path: String,
     pub client_ip: String,
+    /// The header in which a trusted peer names the client, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real_ip_header: Option<String>,
     pub sni: Option<String>,
 }
 
@@ -115,7 +120,7 @@ impl Answered {
     }
 }
 
-/// Explains a request with the active snapshot and the document that it was compiled from.
+/// Explains a request with the active snapshot and the document that it was compiled from, on a node with these options.
 ///
 /// # Errors
 /// When there can be no such request.
@@ -123,10 +128,13 @@ pub fn explain(
     snapshot: &Arc<Snapshot>,
     document: &Document,
     asked: &Asked,
+    options: &Options,
 ) -> Result<Explained, BadQuestion> {
-    let mut exchange = asked.exchange(snapshot)?;
+    let mut exchange = asked.exchange(snapshot, options)?;
+    let peer = exchange.client_ip;
     exchange.request.headers.remove_hop_by_hop();
     client_ip::strip_identity(&mut exchange);
+    client_ip::determine(options, &mut exchange);
     serve::normalize(&mut exchange);
     let (route, failure) = match exchange.request.method {
         Method::Connect | Method::Trace => (None, RequestError::MethodNotAllowed),
@@ -137,7 +145,7 @@ pub fn explain(
         _ => routes::judge(&exchange, snapshot, document),
     };
     let mut explained = Explained {
-        request: Seen::of(&exchange),
+        request: Seen::of(&exchange, peer, options),
         route: winner,
         more_others: others.len().saturating_sub(routes::MAX_OTHERS),
         others: others.into_iter().take(routes::MAX_OTHERS).collect(),
@@ -185,13 +193,15 @@ fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRo
 }
 
 impl Seen {
-    fn of(exchange: &Exchange) -> Seen {
+    fn of(exchange: &Exchange, peer: IpAddr, options: &Options) -> Seen {
+        let header = options.real_ip.header().filter(|_| exchange.client_ip != peer);
         Seen {
             method: exchange.request.method_str().to_owned(),
             scheme: exchange.scheme(),
             host: exchange.request.host().unwrap_or_default().to_owned(),
             path: exchange.path().to_owned(),
             client_ip: exchange.client_ip.to_string(),
+            real_ip_header: header.map(str::to_owned),
             sni: exchange.sni.as_deref().map(str::to_owned),
         }
     }

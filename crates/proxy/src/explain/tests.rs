@@ -1,7 +1,9 @@
 //! Cases kept as data, in `tests/cases/explain.toml`.
 use super::{Asked, explain};
+use crate::Network;
 use crate::snapshot::Snapshot;
 use crate::testing::Gateway;
+use crate::worker::Options;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -59,7 +61,8 @@ impl QuestionCase {
     /// What is wrong with the answer.
     fn fault(&self, gateway: &Gateway, snapshot: &Arc<Snapshot>) -> Option<String> {
         let asked = Asked::read(&self.question);
-        let answer = asked.and_then(|asked| explain(snapshot, &gateway.document, &asked));
+        let answer =
+            asked.and_then(|asked| explain(snapshot, &gateway.document, &asked, &Options::default()));
         match (answer, &self.expects, &self.refused) {
             (Ok(explained), Some(expected), None) => {
                 difference(expected, &serde_json::to_value(explained).unwrap(), "")
@@ -89,7 +92,8 @@ fn near_misses_are_capped() {
         (0..30).map(|n| format!("- {{name: r{n}, paths: [/a], methods: [PUT]}}\n")).collect();
     let gateway = gateway(&format!("_format_version: \"3.0\"\nroutes:\n{routes}"));
     let asked = Asked::read(&serde_json::json!({ "host": "a", "path": "/a" })).unwrap();
-    let explained = explain(&Arc::new(gateway.snapshot()), &gateway.document, &asked).unwrap();
+    let explained =
+        explain(&Arc::new(gateway.snapshot()), &gateway.document, &asked, &Options::default()).unwrap();
     assert_eq!((explained.others.len(), explained.more_others), (20, 10));
 }
 
@@ -101,4 +105,23 @@ fn no_header_is_shown() {
     let refused =
         Asked::read(&serde_json::json!({ "host": "a", "headers": { "apikey": 7654 } })).unwrap_err();
     assert!(!refused.to_string().contains("7654"), "{refused}");
+}
+
+#[test]
+fn a_trusted_peer_names_the_client() {
+    let gateway = gateway("_format_version: \"3.0\"\n");
+    let options = Options {
+        trusted_ips: vec![Network { address: [10, 0, 0, 0].into(), prefix: 8 }],
+        ..Options::default()
+    };
+    let seen = |peer: &str| {
+        let headers = serde_json::json!({ "X-Real-IP": "203.0.113.9" });
+        let question = serde_json::json!({ "host": "a", "client_ip": peer, "headers": headers });
+        let asked = Asked::read(&question).unwrap();
+        let request =
+            explain(&Arc::new(gateway.snapshot()), &gateway.document, &asked, &options).unwrap().request;
+        (request.client_ip, request.real_ip_header)
+    };
+    assert_eq!(seen("10.0.0.1"), ("203.0.113.9".to_owned(), Some("X-Real-IP".to_owned())));
+    assert_eq!(seen("192.0.2.1"), ("192.0.2.1".to_owned(), None));
 }

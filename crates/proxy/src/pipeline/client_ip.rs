@@ -1,7 +1,7 @@
 //! Determines the client's address behind trusted proxies, and removes identity headers that the client sent itself.
 
 use crate::pipeline::head::REWRITTEN;
-use crate::worker::{Options, RealIp};
+use crate::worker::Options;
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Known, KnownSet};
 use weir_plugin::Exchange;
@@ -24,7 +24,7 @@ pub(crate) fn determine(options: &Options, exchange: &mut Exchange) {
     if !exchange.engine.connection.trusted {
         return;
     }
-    let RealIp::Header(header) = &options.real_ip else { return };
+    let Some(header) = options.real_ip.header() else { return };
     let named = exchange.request.headers.get_all(header);
     let named: Vec<&[u8]> = named.flat_map(|value| value.split(|b| *b == b',')).collect();
     let trusted = |ip: IpAddr| options.trusted_ips.iter().any(|network| network.contains(ip));

@@ -188,6 +188,11 @@ impl Proxy {
         drop(unused);
     }
 
+    /// What it was started with.
+    pub fn options(&self) -> &Options {
+        &self.node.options
+    }
+
     /// The active snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()

@@ -248,6 +248,16 @@ pub enum RealIp {
     ProxyProtocol,
 }
 
+impl RealIp {
+    /// The name of the header.
+    pub(crate) fn header(&self) -> Option<&str> {
+        match self {
+            RealIp::Header(name) => Some(name),
+            RealIp::ProxyProtocol => None,
+        }
+    }
+}
+
 /// Kong's `headers` setting: what the gateway adds to responses and to requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddedHeaders {

@@ -42,27 +42,24 @@ pub(super) struct Regex {
     pub(super) literals: Literals,
 }
 
-/// How a number is compared.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum IntegerCheck {
-    Equals,
-    NotEquals,
-    Greater,
-    GreaterOrEqual,
-    Less,
-    LessOrEqual,
-}
+/// How a number is compared: a bit for each order that holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IntegerCheck(u8);
 
 impl IntegerCheck {
+    pub(super) const LESS: IntegerCheck = IntegerCheck(0b001);
+    pub(super) const EQUALS: IntegerCheck = IntegerCheck(0b010);
+    pub(super) const GREATER: IntegerCheck = IntegerCheck(0b100);
+
+    /// The check that holds where this one does not.
+    pub(super) const fn opposite(self) -> IntegerCheck {
+        IntegerCheck(self.0 ^ 0b111)
+    }
+
+    #[inline]
     pub(super) fn holds(self, value: i64, than: i64) -> bool {
-        match self {
-            IntegerCheck::Equals => value == than,
-            IntegerCheck::NotEquals => value != than,
-            IntegerCheck::Greater => value > than,
-            IntegerCheck::GreaterOrEqual => value >= than,
-            IntegerCheck::Less => value < than,
-            IntegerCheck::LessOrEqual => value <= than,
-        }
+        // `Less` is -1, `Equal` 0, `Greater` 1.
+        self.0 >> (value.cmp(&than) as i8 + 1) & 1 == 1
     }
 }
 
@@ -136,12 +133,12 @@ fn text_check(
 
 fn integer_check(operator: Operator) -> Result<IntegerCheck, String> {
     Ok(match operator {
-        Operator::Equals => IntegerCheck::Equals,
-        Operator::NotEquals => IntegerCheck::NotEquals,
-        Operator::Greater => IntegerCheck::Greater,
-        Operator::GreaterOrEqual => IntegerCheck::GreaterOrEqual,
-        Operator::Less => IntegerCheck::Less,
-        Operator::LessOrEqual => IntegerCheck::LessOrEqual,
+        Operator::Equals => IntegerCheck::EQUALS,
+        Operator::NotEquals => IntegerCheck::EQUALS.opposite(),
+        Operator::Greater => IntegerCheck::GREATER,
+        Operator::GreaterOrEqual => IntegerCheck::LESS.opposite(),
+        Operator::Less => IntegerCheck::LESS,
+        Operator::LessOrEqual => IntegerCheck::GREATER.opposite(),
         other => return Err(unfit(other).to_owned()),
     })
 }
@@ -165,6 +162,12 @@ fn unfit(operator: Operator) -> &'static str {
     }
 }
 
+/// Apart, because searching takes much room on the stack.
+#[inline(never)]
+fn contains(text: &str, part: &str) -> bool {
+    memmem::find(text.as_bytes(), part.as_bytes()).is_some()
+}
+
 impl TextCheck {
     /// Whether a text meets the check, and the length of what matched.
     #[inline]
@@ -174,7 +177,7 @@ impl TextCheck {
             TextCheck::NotEquals(own) => (text != &**own).then_some(0),
             TextCheck::Prefix(own) => text.starts_with(&**own).then_some(own.len()),
             TextCheck::Suffix(own) => text.ends_with(&**own).then_some(own.len()),
-            TextCheck::Contains(own) => memmem::find(text.as_bytes(), own.as_bytes()).map(|_| 0),
+            TextCheck::Contains(own) => contains(text, own).then_some(0),
             TextCheck::Regex(regex) => regex.pattern.find(text),
         }
     }

@@ -57,6 +57,7 @@ impl Test {
     pub(super) fn holds(&self, subject: &impl Subject, record: &mut impl Record) -> bool {
         match &self.check {
             Check::Text(check) => match &self.field {
+                Field::Path => self.text_holds(check, subject.path(), record),
                 field @ (Field::Header(_) | Field::Query(_)) => {
                     self.values_hold(check, |visit| subject.values(field, visit), record)
                 }
@@ -73,6 +74,7 @@ impl Test {
     }
 
     /// Whether one of the values holds, with `any()`, or else all of them, of which there must be one.
+    #[inline(never)]
     fn values_hold(
         &self,
         check: &TextCheck,
@@ -94,11 +96,13 @@ impl Test {
 
     #[inline]
     fn text_holds(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
-        if self.lower {
-            lower_case(text, |text| self.holds_as_is(check, text, record))
-        } else {
-            self.holds_as_is(check, text, record)
-        }
+        if self.lower { self.lower_holds(check, text, record) } else { self.holds_as_is(check, text, record) }
+    }
+
+    /// Apart, so that checking texts as they are stays small.
+    #[inline(never)]
+    fn lower_holds(&self, check: &TextCheck, text: &str, record: &mut impl Record) -> bool {
+        lower_case(text, |text| self.holds_as_is(check, text, record))
     }
 
     #[inline]

@@ -38,6 +38,44 @@ pub(super) fn of_type(field: FieldType, predicate: &Predicate<'_>, text: &str) -
     }
 }
 
+/// What to write instead of what stands where an operator is expected, behind a field.
+pub(super) fn of_operator(field: &str, found: &str) -> String {
+    let hint = match found.as_bytes() {
+        _ if field == "not" => "; write `!(…)` around what is negated",
+        [b'=', b'~', ..] => "; write `~` to match a regular expression",
+        [b'=', ..] => "; write `==` to compare",
+        _ => return of_header(field, found).unwrap_or_default(),
+    };
+    hint.to_owned()
+}
+
+/// How to write the name of a header whose beginning is the last part of a field, and whose rest begins with a dash.
+pub(super) fn of_header(field: &str, rest: &str) -> Option<String> {
+    let start = field.strip_prefix("http.headers.").filter(|_| rest.starts_with('-'))?;
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let end = rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+    let name = format!("{start}{}", &rest[..end]).to_ascii_lowercase().replace('-', "_");
+    Some(format!("; write `_` for `-`: `http.headers.{name}`"))
+}
+
+/// What to write instead of what stands where predicates are joined.
+pub(super) fn of_joint(found: &str) -> &'static str {
+    let end = found.bytes().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(found.len());
+    let word = &found[..end];
+    if word.eq_ignore_ascii_case("and") || found.starts_with('&') {
+        "; write `&&` for and"
+    } else if word.eq_ignore_ascii_case("or") || found.starts_with('|') {
+        "; write `||` for or"
+    } else {
+        ""
+    }
+}
+
+/// What to write instead of an unknown function.
+pub(super) fn of_function(name: &str) -> &'static str {
+    if name == "not" { "write `!(…)` around what is negated" } else { "there are `lower` and `any`" }
+}
+
 /// What is probably a mistake in the expression of a route, though it is accepted.
 pub fn warnings(route: &Route) -> Vec<ExpressionError> {
     let Some(text) = &route.expression else { return Vec::new() };

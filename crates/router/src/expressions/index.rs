@@ -1,6 +1,7 @@
 //! What the index of routes looks up of an expression: values of which every request that it matches has one.
 use super::check::{Check, TextCheck};
 use super::field::Field;
+use super::port::PortCheck;
 use super::{Node, Test};
 use crate::hosts::NamePattern;
 use crate::keys::{Keys, without_longer};
@@ -12,13 +13,15 @@ use std::collections::BTreeSet;
 /// More alternatives than these would bloat the index. The expression is evaluated for every request instead.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// By what the index finds an expression, and what it checks itself.
+/// By what the index finds an expression, and what is checked without evaluating it.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     pub(crate) keys: Keys<'static>,
     pub(crate) methods: Methods,
     /// The length of the path's prefix, and what may follow it.
     pub(crate) path: (u32, PathEnd),
+    /// What is checked beside the index, before the rest.
+    pub(crate) port: Option<PortCheck>,
 }
 
 /// What the index looks up, the conjuncts of which that leaves nothing to evaluate, and the others.
@@ -31,9 +34,11 @@ pub(super) fn split(root: Node) -> (Indexed, [Vec<Node>; 2]) {
     let checked_methods =
         methods.as_ref().and_then(|(at, names)| Some((*at, only_methods(&conjuncts[*at], names)?)));
     let checked_path = only_path(&conjuncts);
+    let port = conjuncts.iter().enumerate().find_map(|(at, node)| Some((at, PortCheck::of(node)?)));
     let indexed = Indexed {
         methods: checked_methods.map_or(Methods::ANY, |(_, methods)| methods),
         path: checked_path.map_or((1, PathEnd::Open), |(_, path)| path),
+        port: port.map(|(_, port)| port),
         keys: Keys {
             hosts: hosts.map(|(_, hosts)| hosts).unwrap_or_default(),
             prefixes: of_best(&conjuncts, &prefixes, longest_of_all)
@@ -42,7 +47,12 @@ pub(super) fn split(root: Node) -> (Indexed, [Vec<Node>; 2]) {
             headers: headers(&conjuncts),
         },
     };
-    let checked = [checked_host, checked_methods.map(|(at, _)| at), checked_path.map(|(at, _)| at)];
+    let checked = [
+        checked_host,
+        checked_methods.map(|(at, _)| at),
+        checked_path.map(|(at, _)| at),
+        port.map(|(at, _)| at),
+    ];
     (indexed, apart(conjuncts, &checked))
 }
 

@@ -16,6 +16,7 @@ mod hints;
 mod index;
 mod literal;
 mod parser;
+mod port;
 mod program;
 mod queries;
 mod subject;
@@ -27,6 +28,7 @@ pub(crate) use explain::deciding;
 pub use explain::{DecidingPredicate, FieldValue};
 pub use hints::warnings;
 pub(crate) use index::Indexed;
+pub(crate) use port::PortCheck;
 pub use subject::Connection;
 pub(crate) use subject::Request;
 

@@ -8,7 +8,7 @@
 //! ```
 use super::ast::{Node, Operator, Predicate};
 use super::error::ExpressionError;
-use super::literal;
+use super::{hints, literal};
 
 /// Parentheses may be nested this deep, because each level takes room on the stack.
 const MAX_DEPTH: usize = 100;
@@ -37,7 +37,8 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, ExpressionError> {
     if parser.rest().is_empty() {
         return Ok(node);
     }
-    Err(parser.error("expected `&&`, `||` or the end of the expression"))
+    let hint = hints::of_joint(parser.rest());
+    Err(parser.error(format!("expected `&&`, `||` or the end of the expression{hint}")))
 }
 
 struct Parser<'t> {
@@ -85,13 +86,16 @@ impl<'t> Parser<'t> {
         self.depth += 1;
         let inner = self.all()?;
         self.depth -= 1;
-        if self.take(")") { Ok(inner) } else { Err(self.error("expected `&&`, `||` or `)`")) }
+        if self.take(")") {
+            return Ok(inner);
+        }
+        Err(self.error(format!("expected `&&`, `||` or `)`{}", hints::of_joint(self.rest()))))
     }
 
     fn predicate(&mut self) -> Result<Predicate<'t>, ExpressionError> {
         let at = self.at;
         let (field, functions) = self.field()?;
-        let operator = self.operator()?;
+        let operator = self.operator(field)?;
         self.skip_space();
         let value_at = self.at;
         let (value, length) = literal::parse(self.rest()).map_err(|reason| self.error(reason))?;
@@ -111,9 +115,8 @@ impl<'t> Parser<'t> {
                 "any" => functions[1] = true,
                 _ => {
                     self.at = start;
-                    return Err(self.error(format!(
-                        "unknown transformation function: {name}; there are `lower` and `any`"
-                    )));
+                    let hint = hints::of_function(name);
+                    return Err(self.error(format!("unknown transformation function: {name}; {hint}")));
                 }
             }
             open += 1;
@@ -123,7 +126,8 @@ impl<'t> Parser<'t> {
         }
         for _ in 0..open {
             if !self.take(")") {
-                return Err(self.error("expected `)`"));
+                let hint = hints::of_header(name, self.rest()).unwrap_or_default();
+                return Err(self.error(format!("expected `)`{hint}")));
             }
         }
         Ok((name, functions))
@@ -140,14 +144,16 @@ impl<'t> Parser<'t> {
         Ok(&rest[..length])
     }
 
-    fn operator(&mut self) -> Result<Operator, ExpressionError> {
+    /// The operator behind a field.
+    fn operator(&mut self, field: &str) -> Result<Operator, ExpressionError> {
         let found = OPERATORS.iter().find(|(text, _)| self.take(text)).map(|(_, operator)| *operator);
         match found {
             Some(Operator::NotIn) if !self.take("in") => Err(self.error("expected `in` after `not`")),
             Some(operator) => Ok(operator),
             None => {
                 let all = "==, !=, ~, ^=, =^, >=, >, <=, <, in, not in, contains";
-                Err(self.error(format!("expected an operator, one of {all}")))
+                let hint = hints::of_operator(field, self.rest());
+                Err(self.error(format!("expected an operator, one of {all}{hint}")))
             }
         }
     }

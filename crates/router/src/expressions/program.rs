@@ -1,6 +1,5 @@
 //! An expression in one allocation: tests in the order of their evaluation, each of which says where to go on.
-use super::check::Check;
-use super::check::IntegerCheck::Equals;
+use super::check::{Check, IntegerCheck};
 use super::evaluate::Record;
 use super::field::Field;
 use super::subject::Subject;
@@ -55,6 +54,8 @@ impl Program {
         self.run(self.rest, subject, record)
     }
 
+    /// Apart, so that candidates that fail before it cost little.
+    #[inline(never)]
     fn run(&self, mut at: u32, subject: &impl Subject, record: &mut impl Record) -> bool {
         while let Some(step) = self.steps.get(at as usize) {
             at = if step.test.holds(subject, record) { step.yes } else { step.no };
@@ -122,7 +123,7 @@ fn contradict(nodes: &[Node]) -> bool {
     let mut differs = false;
     for node in nodes {
         match node {
-            Node::Test(Test { field, check: Check::Integer(Equals, number), .. }) => {
+            Node::Test(Test { field, check: Check::Integer(IntegerCheck::EQUALS, number), .. }) => {
                 differs |= wanted.iter().any(|(other, than)| *other == field && than != number);
                 wanted.push((field, *number));
             }

@@ -33,7 +33,7 @@ pub(super) trait Subject {
         match field {
             Field::SourcePort => Some(self.source().port().into()),
             Field::DestinationPort => Some(self.destination_port()),
-            Field::SegmentCount => Some(segments(self.path()).count() as i64),
+            Field::SegmentCount => Some(segment_count(self.path())),
             _ => None,
         }
     }
@@ -162,7 +162,13 @@ fn segments(path: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+#[inline(never)]
+fn segment_count(path: &str) -> i64 {
+    segments(path).count() as i64
+}
+
 /// The segments from one position to another, with the slashes between them.
+#[inline(never)]
 fn segment_range(path: &str, first: u32, last: u32) -> Option<&str> {
     let mut from_first = segments(path).skip(first as usize);
     let (start, segment) = from_first.next()?;

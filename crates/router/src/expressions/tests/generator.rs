@@ -82,6 +82,9 @@ fn usual(rng: &mut Rng) -> String {
         ),
         format!("(http.method == \"GET\" || http.method == \"{}\")", pick(rng, &["POST", "get"])),
         format!("!(net.dst.port == 80 && net.dst.port == {})", pick(rng, &["80", "81"])),
+        format!("net.dst.port {} {}", pick(rng, COMPARISONS), pick(rng, INTEGERS)),
+        format!("!(!(net.src.port {} {}))", pick(rng, COMPARISONS), pick(rng, INTEGERS)),
+        format!("!(net.dst.port {} {})", pick(rng, COMPARISONS), pick(rng, INTEGERS)),
         predicate(rng),
     ];
     rng.shuffle(&mut conjuncts);

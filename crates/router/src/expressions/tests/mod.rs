@@ -63,7 +63,10 @@ fn an_error_says_what_is_wrong_and_where() {
 
 #[test]
 fn an_error_says_how_to_fix_it() {
-    let cases = [
+    let all = "==, !=, ~, ^=, =^, >=, >, <=, <, in, not in, contains";
+    let operator = |hint: &str| format!("expected an operator, one of {all}{hint}");
+    let joint = |end: &str| format!("expected `&&`, `||` or {end}");
+    let cases: [(&str, &str); _] = [
         ("http.pth == \"/a\"", "Unknown LHS field: `http.pth`; did you mean `http.path`?"),
         ("htp.path == \"/a\"", "Unknown LHS field: `htp.path`; did you mean `http.path`?"),
         (
@@ -72,6 +75,23 @@ fn an_error_says_how_to_fix_it() {
         ),
         ("net.src.prt == 1", "Unknown LHS field: `net.src.prt`; did you mean `net.src.port`?"),
         ("a == 1", "Unknown LHS field: `a`"),
+        ("http.path = \"/a\"", &operator("; write `==` to compare")),
+        ("http.path =~ \"/a\"", &operator("; write `~` to match a regular expression")),
+        ("not http.path == \"/a\"", &operator("; write `!(…)` around what is negated")),
+        (
+            "not(http.path == \"/a\")",
+            "unknown transformation function: not; write `!(…)` around what is negated",
+        ),
+        ("http.headers.X-Foo-2 == \"1\"", &operator("; write `_` for `-`: `http.headers.x_foo_2`")),
+        ("any(http.headers.a-b) == \"1\"", "expected `)`; write `_` for `-`: `http.headers.a_b`"),
+        ("http.queries.a-b == \"1\"", &operator("")),
+        (
+            "http.path == \"/\" and http.path == \"/\"",
+            &joint("the end of the expression; write `&&` for and"),
+        ),
+        ("(http.path == \"/\" OR http.path == \"/\")", &joint("`)`; write `||` for or")),
+        ("http.path == \"/\" & http.path == \"/\"", &joint("the end of the expression; write `&&` for and")),
+        ("http.path == \"/\" order", &joint("the end of the expression")),
         (
             "http.path == 5",
             "Type mismatch between the LHS and RHS values of predicate: `http.path` is a text; write \"5\"",
