@@ -12,6 +12,7 @@ mod included;
 mod kong_conf;
 mod listen;
 mod manual;
+mod nginx_syntax;
 mod role;
 mod source;
 mod table;
