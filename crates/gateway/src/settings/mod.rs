@@ -112,6 +112,7 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         resolve_listeners(settings, &given, &mut problems);
         check(settings, &given, &mut problems, &mut warnings);
         role::check(settings, &given, &mut problems);
+        warnings.extend(role::without_effect(settings, &given));
         role::apply(settings);
     }
     match settings {
