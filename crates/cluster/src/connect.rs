@@ -14,6 +14,10 @@ use weir_net::connect;
 /// The longest head of a proxy's response.
 const MAX_HEAD_LEN: usize = 8 * 1024;
 
+/// How to fix a port where something else answers.
+pub(crate) const FIX_PORT: &str =
+    "name the port of the control plane's `cluster_listen`, 8005 by default, in `cluster_control_plane`";
+
 /// A connection to a control plane.
 pub(crate) type Connection = TlsStream<Box<dyn ByteStream>>;
 
@@ -49,8 +53,13 @@ impl FromStr for Endpoint {
             let port = port.parse().ok().filter(|port| *port > 0)?;
             (!host.is_empty()).then(|| Endpoint { host: host.to_owned(), port })
         });
-        endpoint
-            .ok_or_else(|| format!("`{text}` is not a host with a port: write it as `host.example.com:8005`"))
+        endpoint.filter(|_| !text.contains("://")).ok_or_else(|| match text.split_once("://") {
+            // A URL may hold a password.
+            Some(_) => "a URL is not a host with a port: write it without `http://` and path, as \
+                        `host.example.com:8005`"
+                .to_owned(),
+            None => format!("`{text}` is not a host with a port: write it as `host.example.com:8005`"),
+        })
     }
 }
 
@@ -139,7 +148,21 @@ impl Connector {
             }
         };
         let tls = connect::tls(stream, self.tls.config.clone(), self.tls.name(&to.host), None).await;
-        tls.map_err(|error| explained("TLS", &error))
+        tls.map_err(|error| io::Error::new(error.kind(), format!("TLS: {}", tls_failure(&error))))
+    }
+}
+
+/// Why a handshake failed, in words that say what to do.
+fn tls_failure(error: &io::Error) -> String {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match of_tls {
+        Some(rustls::Error::InvalidMessage(_)) => format!("this port does not speak TLS; {FIX_PORT}"),
+        // Without the words "unexpected error" before it.
+        Some(rustls::Error::General(why)) => why.clone(),
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => {
+            format!("the other side ends the connection; {FIX_PORT}")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -195,6 +218,15 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endpoints_are_no_urls() {
+        assert_eq!("[::1]:8005".parse::<Endpoint>().unwrap().to_string(), "[::1]:8005");
+        for wrong in ["http://u:secret@cp.test:8005", "https://cp.test:8005", "cp.test", "cp.test:0"] {
+            let error = wrong.parse::<Endpoint>().unwrap_err();
+            assert!(error.contains("`host.example.com:8005`") && !error.contains("secret"), "{error}");
+        }
+    }
 
     #[test]
     fn proxies_are_urls() {

@@ -43,6 +43,11 @@ impl UpgradeError {
     pub(crate) fn is_about_protocol(&self) -> bool {
         !matches!(self.status, Some(401 | 403 | 429 | 503))
     }
+
+    /// Whether something else than a control plane answers.
+    pub(crate) fn is_about_port(&self) -> bool {
+        self.status == Some(404)
+    }
 }
 
 impl fmt::Display for UpgradeError {

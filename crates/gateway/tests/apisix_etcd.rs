@@ -107,17 +107,16 @@ fn objects_that_cannot_be_used_are_shown_and_so_are_those_that_refer_to_them() {
     let (etcd, upstream) = (EtcdServer::start(), upstream());
     etcd.put("/apisix/upstreams/1", &nodes(&upstream));
     etcd.put("/apisix/routes/good", r#"{"uri": "/good", "upstream_id": "1"}"#);
-    etcd.put("/apisix/routes/text", "no JSON");
-    etcd.put("/apisix/routes/list", "[]");
+    etcd.put("/apisix/upstreams/text", "no JSON");
+    etcd.put("/apisix/upstreams/list", "[]");
     etcd.put("/apisix/protos/1", r#"{"content": "syntax"}"#);
     etcd.put("/apisix/services/1", r#"{"upstream_id": "2"}"#);
     etcd.put("/apisix/routes/dependent", r#"{"uri": "/dependent", "service_id": "1"}"#);
     etcd.put("/apisix/routes/plugin", r#"{"uri": "/plugin", "upstream_id": "1", "plugins": {"none": {}}}"#);
     etcd.put("/apisix/consumers/jack/credentials/1", r#"{"plugins": {"key-auth": {"key": "k"}}}"#);
     let gateway = node(&etcd, &[]).start();
-    let all =
-        ["consumers/jack/credentials/1", "protos/1", "routes/dependent", "routes/list", "routes/plugin"];
-    let all: Vec<_> = all.into_iter().chain(["routes/text", "services/1"]).collect();
+    let all = ["consumers/jack/credentials/1", "protos/1", "routes/dependent", "routes/plugin", "services/1"];
+    let all: Vec<_> = all.into_iter().chain(["upstreams/list", "upstreams/text"]).collect();
     assert_eq!(unusable(&gateway), json!(all));
     // Closed, because a route with less to say might take the requests of one that cannot be used.
     etcd.put("/apisix/routes/all", r#"{"uri": "/*", "upstream_id": "1"}"#);
@@ -139,6 +138,34 @@ fn objects_that_cannot_be_used_are_shown_and_so_are_those_that_refer_to_them() {
     assert_eq!(write(&gateway, "PUT", "/secrets/vault/1", &vault).status, 201);
     etcd.put("/apisix/routes/last", r#"{"uri": "/last", "upstream_id": "1", "plugins": {"none": {}}}"#);
     eventually("the route alone is unusable", || unusable(&gateway) == json!(["routes/last"]));
+}
+
+#[test]
+fn a_route_that_cannot_be_read_opens_nothing() {
+    let (mut etcd, upstream) = (EtcdServer::start(), upstream());
+    etcd.put("/apisix/upstreams/1", &nodes(&upstream));
+    etcd.put("/apisix/routes/all", r#"{"uri": "/*", "upstream_id": "1"}"#);
+    etcd.put(
+        "/apisix/routes/guarded",
+        r#"{"uri": "/guarded", "upstream_id": "1", "plugins": {"key-auth": {}}}"#,
+    );
+    let gateway = node(&etcd, &[]).start();
+    assert_eq!(["/guarded", "/other"].map(|path| get(&gateway, path, "")), [401, 200]);
+    etcd.put("/apisix/routes/guarded", "{");
+    eventually("it is shown", || unusable(&gateway) == json!(["routes/guarded"]));
+    assert_eq!(get(&gateway, "/guarded", ""), 401);
+    // It is translated again with what it refers to, and read again after a gap.
+    etcd.put("/apisix/upstreams/1", &nodes(&upstream));
+    etcd.kill();
+    etcd.restart();
+    etcd.put("/apisix/routes/later", r#"{"uri": "/later", "upstream_id": "1", "plugins": {"key-auth": {}}}"#);
+    eventually("changes are followed", || get(&gateway, "/later", "") == 401);
+    assert_eq!((get(&gateway, "/guarded", ""), unusable(&gateway)), (401, json!(["routes/guarded"])));
+    let (_, log) = node(&etcd, &[]).fail();
+    assert!(log.contains("/apisix/routes/guarded cannot be used: it is not JSON"), "{log}");
+    etcd.put("/apisix/routes/guarded", r#"{"uri": "/guarded", "upstream_id": "1"}"#);
+    eventually("it can be read again", || get(&gateway, "/guarded", "") == 200);
+    assert_eq!(unusable(&gateway), json!([]));
 }
 
 #[test]

@@ -348,3 +348,40 @@ fn while_redis_does_not_answer_requests_go_on_without_the_cache() {
     assert!(!cached("/odd/1"), "what a request has made invalid meanwhile is not served");
     assert!(!cached("/even/1"), "nor what was purged meanwhile");
 }
+
+#[test]
+fn a_purge_that_redis_refuses_is_given_up() {
+    let redis = RedisServer::start();
+    let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}}}", redis.port);
+    let (_upstream, configuration) = tagging(&config);
+    let gateway = Gateway::start(&configuration);
+    assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
+    redis.ask(&["acl", "setuser", "default", "-scan"]);
+    assert_eq!(delete(&gateway, "/proxy-cache"), 204);
+    eventually("the log says what is missing", || gateway.log().contains("'scan'"));
+    let is_there =
+        || send(&mut gateway.connect(), "GET", "/odd/1", "Cache-Control: only-if-cached\r\n").status == 200;
+    assert!(!is_there(), "the cache is off before the purge is made");
+    eventually("the purge is given up", || gateway.log().contains("1 purges are given up"));
+    eventually("the cache is used again", is_there);
+}
+
+#[test]
+fn purges_outlast_a_change_of_settings() {
+    let redis = RedisServer::start();
+    let config = |timeout| {
+        format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: {timeout}}}", redis.port)
+    };
+    let (_upstream, configuration) = tagging(&config(100));
+    let gateway = Gateway::start(&configuration);
+    assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
+    redis.signal(Signal::STOP);
+    assert_eq!(delete(&gateway, "/proxy-cache?tag=odd"), 204);
+    eventually("it is logged", || gateway.log().contains("until it answers"));
+    gateway.reload(&configuration.replace("timeout: 100", "timeout: 200"));
+    redis.signal(Signal::CONT);
+    let is_there =
+        |path| send(&mut gateway.connect(), "GET", path, "Cache-Control: only-if-cached\r\n").status == 200;
+    eventually("the cache is used again", || is_there("/even/1"));
+    assert!(!is_there("/odd/1") && !is_there("/odd/2"), "what was purged before is not served");
+}

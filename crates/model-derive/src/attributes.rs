@@ -42,9 +42,11 @@ impl FieldAttributes {
             return Ok(());
         }
         let member = match name.to_string().as_str() {
-            "set" | "secret" | "referenceable" | "literal" | "auto" | "unique" | "not_null" => {
+            "set" | "secret" | "encrypted" | "referenceable" | "literal" | "auto" | "unique" => {
                 quote!(#name: true)
             }
+            // Its default stands for null.
+            "nullable" => quote!(required: false),
             "extension" => {
                 self.extension = true;
                 quote!(extension: true)

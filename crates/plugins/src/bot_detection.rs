@@ -33,10 +33,10 @@ use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Pha
 #[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// Regexes of clients that pass, even if they match `deny` or are bots.
-    #[field(default = [], matches = regex)]
+    #[field(nullable, default = [], matches = regex)]
     pub allow: Vec<String>,
     /// Regexes of clients that are refused.
-    #[field(default = [], matches = regex)]
+    #[field(nullable, default = [], matches = regex)]
     pub deny: Vec<String>,
 }
 

@@ -29,7 +29,7 @@ use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Record};
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The header that holds the id.
-    #[field(default = "Kong-Request-ID", matches = header_name)]
+    #[field(nullable, default = "Kong-Request-ID", matches = header_name)]
     pub header_name: String,
     /// How ids are made.
     #[field(default = "uuid#counter", one_of = ["uuid", "uuid#counter", "tracker"])]

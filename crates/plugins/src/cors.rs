@@ -47,7 +47,7 @@ pub(super) struct Config {
     pub exposed_headers: Option<Vec<String>>,
     /// The allowed methods.
     #[field(
-        default = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT"],
+        nullable, default = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT"],
         one_of = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT"],
     )]
     pub methods: Vec<String>,

@@ -37,19 +37,19 @@ use weir_plugin::{
 #[record(check = violations)]
 pub(super) struct Config {
     /// The URL that records are sent to.
-    #[field(referenceable, matches = url)]
+    #[field(encrypted, referenceable, matches = url)]
     pub http_endpoint: String,
     /// The method.
-    #[field(default = "POST", one_of = ["POST", "PUT", "PATCH"])]
+    #[field(nullable, default = "POST", one_of = ["POST", "PUT", "PATCH"])]
     pub method: String,
     /// The content type.
-    #[field(default = "application/json", one_of = ["application/json", "application/json; charset=utf-8"])]
+    #[field(nullable, default = "application/json", one_of = ["application/json", "application/json; charset=utf-8"])]
     pub content_type: String,
     /// The timeout in milliseconds.
-    #[field(default = 10_000)]
+    #[field(nullable, default = 10_000)]
     pub timeout: f64,
     /// Milliseconds that an idle connection is kept.
-    #[field(default = 60_000)]
+    #[field(nullable, default = 60_000)]
     pub keepalive: f64,
     /// Ignored: `queue.max_retry_time` says for how long to retry.
     pub retry_count: Option<i64>,

@@ -37,6 +37,8 @@ mod limit_count;
 mod limit_req;
 pub mod limits;
 mod log_record;
+#[cfg(test)]
+mod marks_tests;
 mod mtls_auth;
 mod opentelemetry;
 pub mod prometheus;

@@ -28,7 +28,7 @@ use weir_plugin::{
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The largest body, in units of `size_unit`.
-    #[field(default = 128, hint = size_and_unit)]
+    #[field(nullable, default = 128, hint = size_and_unit)]
     pub allowed_payload_size: i64,
     /// The unit.
     #[field(default = "megabytes", one_of = ["megabytes", "kilobytes", "bytes"])]

@@ -47,13 +47,13 @@ use weir_plugin::{
 #[record(check = violations, old_names = Redis::OLD_NAMES)]
 pub(super) struct Config {
     /// The header in which the upstream reports usage.
-    #[field(default = "x-kong-limit", matches = header_name)]
+    #[field(nullable, default = "x-kong-limit", matches = header_name)]
     pub header_name: String,
     /// The identifier that usage is counted by.
-    #[field(default = "consumer", one_of = ["consumer", "credential", "ip"])]
+    #[field(nullable, default = "consumer", one_of = ["consumer", "credential", "ip"])]
     pub limit_by: String,
     /// Where counts are kept.
-    #[field(default = "local", one_of = ["local", "cluster", "redis"])]
+    #[field(nullable, default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
     /// Uses the counts of this node while the store is unavailable; otherwise requests are answered 500.
     #[field(default = true)]

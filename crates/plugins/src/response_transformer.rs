@@ -59,10 +59,10 @@ pub(super) struct Config {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Remove {
     /// Members of the body.
-    #[field(default = [])]
+    #[field(nullable, default = [])]
     pub json: Vec<String>,
     /// Headers.
-    #[field(default = [])]
+    #[field(nullable, default = [])]
     pub headers: Vec<String>,
 }
 
@@ -70,10 +70,10 @@ pub(super) struct Remove {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Rename {
     /// Members of the body: `old:new`.
-    #[field(default = [], check = valued)]
+    #[field(nullable, default = [], check = valued)]
     pub json: Vec<String>,
     /// Headers: `old:new`.
-    #[field(default = [], check = renamed_header)]
+    #[field(nullable, default = [], check = renamed_header)]
     pub headers: Vec<String>,
 }
 
@@ -81,13 +81,13 @@ pub(super) struct Rename {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Set {
     /// Members of the body: `name:value`.
-    #[field(default = [], check = member)]
+    #[field(nullable, default = [], check = member)]
     pub json: Vec<String>,
     /// The types of the values in `json`.
-    #[field(default = [], one_of = ["boolean", "number", "string"])]
+    #[field(nullable, default = [], one_of = ["boolean", "number", "string"])]
     pub json_types: Vec<String>,
     /// Headers: `name:value`.
-    #[field(default = [], check = valued_header)]
+    #[field(nullable, default = [], check = valued_header)]
     pub headers: Vec<String>,
 }
 

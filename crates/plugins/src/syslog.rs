@@ -25,16 +25,24 @@ use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Phases, Plugin, Record, 
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The lowest severity that is sent.
-    #[field(default = "info", one_of = ["debug", "info", "notice", "warning", "err", "crit", "alert", "emerg"])]
+    #[field(nullable, default = "info", one_of = [
+        "debug", "info", "notice", "warning", "err", "crit", "alert", "emerg",
+    ])]
     pub log_level: String,
     /// The severity of responses below 400.
-    #[field(default = "info", one_of = ["debug", "info", "notice", "warning", "err", "crit", "alert", "emerg"])]
+    #[field(nullable, default = "info", one_of = [
+        "debug", "info", "notice", "warning", "err", "crit", "alert", "emerg",
+    ])]
     pub successful_severity: String,
     /// The severity of responses from 400 to 499.
-    #[field(default = "info", one_of = ["debug", "info", "notice", "warning", "err", "crit", "alert", "emerg"])]
+    #[field(nullable, default = "info", one_of = [
+        "debug", "info", "notice", "warning", "err", "crit", "alert", "emerg",
+    ])]
     pub client_errors_severity: String,
     /// The severity of responses from 500 on.
-    #[field(default = "info", one_of = ["debug", "info", "notice", "warning", "err", "crit", "alert", "emerg"])]
+    #[field(nullable, default = "info", one_of = [
+        "debug", "info", "notice", "warning", "err", "crit", "alert", "emerg",
+    ])]
     pub server_errors_severity: String,
     /// Fields to add to the record, to change or to remove: constants.
     #[field(check = constant)]

@@ -39,10 +39,10 @@ pub(super) struct Config {
     /// Its port.
     pub port: u16,
     /// The timeout for connecting and sending, in milliseconds.
-    #[field(default = 10_000)]
+    #[field(nullable, default = 10_000)]
     pub timeout: f64,
     /// Milliseconds that an idle connection is kept.
-    #[field(default = 60_000)]
+    #[field(nullable, default = 60_000)]
     pub keepalive: f64,
     /// Uses TLS.
     #[field(default = false)]

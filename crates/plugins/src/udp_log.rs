@@ -27,7 +27,7 @@ pub(super) struct Config {
     /// Its port.
     pub port: u16,
     /// The timeout for resolving the server's name, in milliseconds.
-    #[field(default = 10_000)]
+    #[field(nullable, default = 10_000)]
     pub timeout: f64,
     /// Fields to add to the record, to change or to remove: constants.
     #[field(check = constant)]

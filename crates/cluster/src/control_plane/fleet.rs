@@ -3,6 +3,7 @@ use super::capabilities::Capabilities;
 use super::member::{Entry, Member};
 use crate::Refusal;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -132,11 +133,12 @@ impl Fleet {
     /// Records that a data plane is connected, until the handle is dropped.
     pub(super) fn connect(self: &Arc<Self>, introduction: Introduction) -> Link {
         let id = introduction.id;
+        let name = format!("{} ({id}, {})", introduction.hostname, introduction.ip);
         let mut entries = self.entries();
         let connection = entries.get(&id).map_or(0, |entry| entry.connection) + 1;
         let before = entries.remove(&id);
         entries.insert(id, Entry::connected(introduction, connection, before, seconds()));
-        Link { fleet: self.clone(), id, connection }
+        Link { fleet: self.clone(), id, name, connection }
     }
 
     fn shown(&self, entry: &Entry, now: u64) -> Member {
@@ -164,6 +166,8 @@ pub(super) struct Sent {
 pub(super) struct Link {
     fleet: Arc<Fleet>,
     id: Uuid,
+    /// Names it in the log: its host, its id and its address.
+    name: String,
     /// Which of its connections this is: a newer one replaces an older one.
     connection: u64,
 }
@@ -207,9 +211,18 @@ impl Link {
         self.update(|entry, now| entry.serves(revision, hash, now));
     }
 
-    /// The data plane refuses what was sent.
+    /// The data plane refuses what was sent, which the log says of each entity.
     pub(super) fn refused(&self, refusals: Vec<Refusal>) {
+        let log =
+            |refusal: &Refusal| tracing::error!("data plane {self} refuses the configuration: {refusal}");
+        refusals.iter().for_each(log);
         self.update(|entry, now| entry.refused(refusals, now));
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
     }
 }
 

@@ -94,7 +94,6 @@ impl Session<'_> {
             Frame::Binary(bytes) => {
                 let refused = ErrorMessage::decode(&bytes).map_err(|error| error.to_string())?.error;
                 let refusal = Refusal { entity: refused.name, field: None, message: refused.message };
-                tracing::error!("a data plane refuses the configuration: {refusal}");
                 self.link.refused(vec![refusal]);
                 Ok(())
             }
@@ -116,7 +115,7 @@ impl Session<'_> {
         let frame = match self.prepare(payload).await {
             Ok(frame) => frame,
             Err(Incompatible { status, message }) => {
-                tracing::error!("a data plane is not sent the configuration: {message}");
+                tracing::error!("data plane {} is not sent the configuration: {message}", self.link);
                 self.link.judged(status.as_str(), Some(message));
                 self.link.sent(sent(0, &[]));
                 return Ok(());

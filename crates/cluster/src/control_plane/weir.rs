@@ -108,7 +108,7 @@ fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
     link.sent(Sent { revision, hash, bytes: 0, altered: Vec::new() });
     if logged.as_ref() != Some(&message) {
-        tracing::error!("a data plane is not sent the configuration: {message}");
+        tracing::error!("data plane {link} is not sent the configuration: {message}");
         *logged = Some(message.clone());
     }
     link.judged(status.as_str(), Some(message));
@@ -158,14 +158,11 @@ fn receive(
         None => {}
         Some(Event::Applied(Applied { identity, cache_error })) => {
             if let Some(error) = cache_error {
-                tracing::warn!("a data plane cannot store the configuration: {error}");
+                tracing::warn!("data plane {link} cannot store the configuration: {error}");
             }
             link.serves(identity.sequence, &identity.digest.to_string());
         }
         Some(Event::Refused(Refused { errors, .. })) => {
-            errors
-                .iter()
-                .for_each(|error| tracing::error!("a data plane refuses the configuration: {error}"));
             link.refused(errors);
         }
     }

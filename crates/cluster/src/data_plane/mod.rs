@@ -9,7 +9,7 @@ mod weir;
 pub use status::{Link, LinkStatus};
 pub use store::Stored;
 
-use crate::connect::{Connection, Connector, Endpoint};
+use crate::connect::{Connection, Connector, Endpoint, FIX_PORT};
 use crate::websocket::UpgradeError;
 use crate::wire;
 use crate::{Apply, Refusal};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::Writer;
 use tokio_tungstenite::WebSocketStream;
 use uuid::Uuid;
@@ -27,6 +27,9 @@ use weir_model::PluginSchema;
 
 /// How long a connection may take to be made, TLS and all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often an error that stays is logged.
+const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What a data plane says of itself.
 #[derive(Debug, Clone)]
@@ -89,6 +92,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LinkError::Connect(error) => write!(f, "no connection: {error}"),
+            LinkError::Upgrade(error) if error.is_about_port() => write!(f, "{error}; {FIX_PORT}"),
             LinkError::Upgrade(error) => error.fmt(f),
             LinkError::Timeout => {
                 write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs())
@@ -120,7 +124,7 @@ impl<A: Apply> DataPlane<A> {
         };
         // Data planes begin with different control planes, and so share these.
         let mut turn = fastrand::usize(..self.control_planes.len().max(1));
-        let mut reported = String::new();
+        let mut reported = Reported::default();
         loop {
             let Some(to) = self.control_planes.get(turn % self.control_planes.len().max(1)) else { return };
             let error = self.link(to, &mut sessions).await;
@@ -133,17 +137,14 @@ impl<A: Apply> DataPlane<A> {
             let is_kong = ended.protocol.is_some_and(|protocol| protocol != weir::PROTOCOL);
             let least = if is_kong { v1::SHORTEST_WAIT } else { Duration::ZERO };
             let wait = backoff.next(error.retry_after()).max(least);
-            if message == reported {
-                tracing::debug!(control_plane = %to, "{message}; connecting again in {:.1} s", wait.as_secs_f64());
-            } else {
-                tracing::error!(
-                    control_plane = %to,
-                    "{message}; connecting again in {:.1} s; the active configuration is still served",
-                    wait.as_secs_f64()
-                );
-                reported = message;
-            }
             turn += 1;
+            let next = self.control_planes.get(turn % self.control_planes.len()).unwrap_or(to);
+            let (seconds, served) = (wait.as_secs_f64(), sessions.served());
+            if reported.is_due(&message) {
+                tracing::error!(control_plane = %to, "{message}; connecting to {next} in {seconds:.1} s; {served}");
+            } else {
+                tracing::debug!(control_plane = %to, "{message}; connecting to {next} in {seconds:.1} s");
+            }
             tokio::time::sleep(wait).await;
         }
     }
@@ -230,6 +231,32 @@ async fn in_time<S>(opened: impl Future<Output = Result<S, LinkError>>) -> Resul
 enum Opened {
     Weir(WebSocketStream<Connection>),
     V2(v2::Socket),
+}
+
+/// The error that was logged last, and when.
+#[derive(Default)]
+struct Reported(Option<(String, Instant)>);
+
+impl Reported {
+    /// Whether an error is to be logged: it is another one, or the same has not been logged for some time.
+    fn is_due(&mut self, message: &str) -> bool {
+        let is_same = |(last, at): &(String, Instant)| last == message && at.elapsed() < REPORT_INTERVAL;
+        let is_due = !self.0.as_ref().is_some_and(is_same);
+        if is_due {
+            self.0 = Some((message.to_owned(), Instant::now()));
+        }
+        is_due
+    }
+}
+
+impl Sessions {
+    /// What requests get without a connection.
+    fn served(&self) -> &'static str {
+        match self.weir.is_active() || self.v2.is_active() || self.v1.is_active() {
+            true => "the active configuration is still served",
+            false => "nothing is served before a control plane has sent a configuration",
+        }
+    }
 }
 
 /// What outlives connections, by protocol; and the cache. What is active came by one of the protocols, and means nothing to

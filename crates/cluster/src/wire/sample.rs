@@ -42,7 +42,7 @@ struct KeyAuth {
 #[derive(Debug, Clone, PartialEq, Record)]
 struct RateLimiting {
     minute: Option<i64>,
-    #[field(default = "local", one_of = ["local", "redis"], not_null)]
+    #[field(default = "local", one_of = ["local", "redis"])]
     policy: String,
     #[field(default = "!")]
     mark: Option<String>,

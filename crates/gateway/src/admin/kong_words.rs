@@ -1,10 +1,11 @@
 //! Kong's words for what is wrong with an entity, because programs compare them. They follow from the declaration of the
 //! field and from the value that is written; our own message becomes the hint.
-pub(crate) mod checks;
+mod checks;
 mod configuration;
+pub(crate) mod entity_checks;
 mod rules;
 
-use super::violations::{Violation, steps};
+use super::violations::{REQUIRED, Violation, steps};
 use crate::admin::tree::Step;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, FieldSchema, Json, Kind, Literal, RecordSchema, quoted};
@@ -31,7 +32,14 @@ type Words = (String, bool);
 impl<'w> WrittenEntity<'w> {
     /// The errors in Kong's words.
     pub(crate) fn violations(&self, errors: &[FieldError]) -> Vec<Violation> {
-        errors.iter().flat_map(|error| self.reworded(error)).collect()
+        let broken = entity_checks::broken(self);
+        let (across, others): (Vec<_>, Vec<_>) =
+            errors.iter().partition(|error| broken.iter().any(|check| check.covers(error)));
+        let across_fields = broken.iter().flat_map(|check| {
+            let error = across.iter().find(|error| check.covers(error));
+            error.map(|error| check.violations(error)).unwrap_or_default()
+        });
+        across_fields.chain(others.into_iter().flat_map(|error| self.reworded(error))).collect()
     }
 
     fn reworded(&self, error: &FieldError) -> Vec<Violation> {
@@ -65,6 +73,15 @@ impl<'w> WrittenEntity<'w> {
         let shown = value.as_str().filter(|_| !field.is_confidential()).map(quoted)?;
         let (kind, name) = (self.kind.as_str(), field.name);
         Some(format!("uniqueness violation: '{kind}' entity with {name} set to '{shown}' already declared"))
+    }
+
+    /// The value at a path such as `config.redis.host`, or its default.
+    fn value_or_default(&self, path: &str) -> Json {
+        let Some(Located { field, value, .. }) = self.locate(path) else { return Json::Null };
+        match (value, field.default) {
+            (Json::Null, Some(default)) => default.to_json(),
+            (value, _) => value.clone(),
+        }
     }
 
     /// The field at a path, and its value.
@@ -103,7 +120,7 @@ fn at_field<'w>(schema: &'static RecordSchema, name: &str, value: &'w Json) -> O
 
 /// What Kong says if another field decides whether this one may, or must, have a value.
 fn conditional(decider: &str, at: &Located<'_>, plain: Violation, hint: Option<String>) -> Vec<Violation> {
-    let message = if at.value.is_null() { super::violations::REQUIRED } else { "value must be null" };
+    let message = if at.value.is_null() { REQUIRED } else { "value must be null" };
     let entity = format!("failed conditional validation given value of field '{decider}'");
     vec![
         Violation { path: String::new(), message: entity, hint: None, is_entity: true },

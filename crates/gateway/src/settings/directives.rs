@@ -104,7 +104,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("log_format", "is ignored: write proxy_access_log_format"),
     ("error_log", "is ignored: write proxy_error_log"),
     ("resolver*", "is ignored: write dns_resolver"),
-    ("include", "is ignored: write settings in the place of the file's directives"),
     ("lua_*", "has no meaning here and is ignored: there is no Lua in nginx's sense"),
     ("ssl_dhparam", "needs no setting: keys are exchanged by elliptic curves alone"),
     ("ssl_ecdh_curve", "is ignored: X25519, P-256 and P-384 are offered"),

@@ -12,6 +12,7 @@ mod included;
 mod kong_conf;
 mod listen;
 mod manual;
+mod nginx_syntax;
 mod role;
 mod source;
 mod table;
@@ -112,6 +113,7 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         check(settings, &given, &mut problems, &mut warnings);
         role::check(settings, &given, &mut problems);
         warnings.extend(role::warning(settings));
+        warnings.extend(role::without_effect(settings, &given));
         role::apply(settings);
     }
     match settings {

@@ -117,6 +117,26 @@ pub(super) fn warning(settings: &Settings) -> Option<String> {
     })
 }
 
+/// Warnings of settings that were given and have no effect in the node's role.
+pub(super) fn without_effect(settings: &Settings, given: &Given) -> Vec<String> {
+    let (proxy, streams) = (&settings.proxy_listen.0, &settings.stream_listen.0);
+    let listeners = [
+        ("proxy_listen", proxy.is_empty(), Role::ControlPlane),
+        ("stream_listen", streams.is_empty(), Role::ControlPlane),
+        ("admin_listen", settings.admin_listen.0.is_empty(), Role::DataPlane),
+        ("cluster_listen", settings.cluster_listen.0.is_empty(), Role::DataPlane),
+        ("cluster_control_plane", settings.cluster_control_plane.is_empty(), Role::ControlPlane),
+        ("cluster_control_plane", settings.cluster_control_plane.is_empty(), Role::Traditional),
+    ];
+    let is_idle =
+        |(name, is_off, role): &(&str, bool, Role)| *role == settings.role && !is_off && given.has(name);
+    let warning = |(name, ..): (&str, bool, Role)| {
+        let origin = given.origin(name);
+        format!("{origin}: {name} has no effect when role = \"{}\": leave it out", settings.role)
+    };
+    listeners.into_iter().filter(is_idle).map(warning).collect()
+}
+
 /// Takes away what a node of this role does not have: a control plane does not proxy, and a data plane has neither an
 /// Admin API nor a database.
 pub(super) fn apply(settings: &mut Settings) {

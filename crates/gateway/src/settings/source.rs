@@ -96,7 +96,7 @@ struct Variable<'e> {
 
 impl Given {
     /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
-    fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
+    pub(super) fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
         let block = in_block(name).map(|(block, _)| block);
         if block.is_some() {
             self.directives.insert(name.to_owned(), (text.to_owned(), origin.clone()));
@@ -160,6 +160,10 @@ impl Given {
             if text.is_empty() || is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
                 continue;
             }
+            if directive(&name) == Some("include") {
+                included::add(self, &name, &text, &origin, problems, &mut warnings);
+                continue;
+            }
             match ignored(&name, &text) {
                 Ok(reason) => {
                     warnings.push(format!("{origin}: {name} {reason}{}", guess(&name, |name| name)))
@@ -180,6 +184,10 @@ impl Given {
         for Variable { variable, name, text } in with_prefix(environment, "KONG_", problems) {
             let origin = Origin::Environment(variable.to_owned());
             if is_left_out(&name, &text) || self.give(&name, &text, origin.clone()) {
+                continue;
+            }
+            if directive(&name) == Some("include") {
+                included::add(self, &name, &text, &origin, problems, &mut warnings);
                 continue;
             }
             match ignored(&name, &text) {
@@ -362,16 +370,13 @@ fn is_of_streams(directive: &str) -> bool {
 }
 
 /// Whether a directive is left out, as Kong has it with this value.
-fn is_left_out(name: &str, text: &str) -> bool {
+pub(super) fn is_left_out(name: &str, text: &str) -> bool {
     directive(name).is_some() && text.trim() == "NONE"
 }
 
 /// Why a setting of Kong's is ignored; an error if the node must not start without it.
-fn ignored(name: &str, text: &str) -> Result<Cow<'static, str>, String> {
+pub(super) fn ignored(name: &str, text: &str) -> Result<Cow<'static, str>, String> {
     match advice(name, text) {
-        Some(Advice::Ignored(reason)) if directive(name) == Some("include") => {
-            return included::advice(name, text).map(|more| format!("{reason}{more}").into());
-        }
         Some(Advice::Ignored(reason)) => return Ok(reason.into()),
         Some(Advice::Protects(instead)) => {
             return Err(format!(

@@ -89,6 +89,27 @@ fn connections_that_stall_keep_no_data_plane_away() {
     eventually("it is ready", || is_ready(&data));
 }
 
+#[test]
+fn a_wrong_port_is_named_with_the_right_one() {
+    let identity = shared();
+    let control = control_plane(&identity).start();
+    let data = |address: &str| {
+        with_certificate(Gateway::empty().set("role", "data_plane"), &identity)
+            .set("admin_listen", "127.0.0.1:0")
+            .set("cluster_control_plane", address)
+    };
+    let gateway = data(&control.admin_addresses()[0].to_string()).start();
+    for expected in [
+        "TLS: this port does not speak TLS; name the port of the control plane's `cluster_listen`",
+        "nothing is served before a control plane has sent a configuration",
+        "admin_listen has no effect when role = \"data_plane\": leave it out",
+    ] {
+        eventually(expected, || gateway.log().contains(expected));
+    }
+    let (_, log) = data("http://cp.test:8005").fail();
+    assert!(log.contains("write it without `http://` and path, as `host.example.com:8005`"), "{log}");
+}
+
 /// A proxy that demands credentials, and counts the tunnels that it opens.
 fn forward_proxy(tunnels: Arc<AtomicUsize>) -> Upstream {
     Upstream::start(move |mut peer, _| {

@@ -21,26 +21,26 @@ pub struct Healthchecks {
     /// By what requests meet.
     pub passive: PassiveChecks,
     /// The percentage of weight that must be healthy for the upstream to be.
-    #[field(default = 0, between = [0, 100])]
+    #[field(nullable, default = 0, between = [0, 100])]
     pub threshold: f64,
 }
 
 /// Watching by probes.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct ActiveChecks {
-    #[field(default = "http")]
+    #[field(nullable, default = "http")]
     pub r#type: ProbeType,
     /// Seconds.
-    #[field(default = 1, between = [0, 65535])]
+    #[field(nullable, default = 1, between = [0, 65535])]
     pub timeout: f64,
     /// Probes at once.
-    #[field(default = 10, between = [1, 2147483648])]
+    #[field(nullable, default = 10, between = [1, 2147483648])]
     pub concurrency: u32,
-    #[field(default = "/", matches = path)]
+    #[field(nullable, default = "/", matches = path)]
     pub http_path: String,
     #[field(matches = hostname)]
     pub https_sni: Option<String>,
-    #[field(default = true)]
+    #[field(nullable, default = true)]
     pub https_verify_certificate: bool,
     /// Sent with each probe by HTTP.
     #[field(key_check = probe_header, check = probe_value)]
@@ -68,11 +68,11 @@ fn probe_value(value: &str) -> Result<(), String> {
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct ActiveHealthy {
     /// Seconds between probes of healthy targets; 0 for none.
-    #[field(default = 0, between = [0, 65535])]
+    #[field(nullable, default = 0, between = [0, 65535])]
     pub interval: f64,
-    #[field(set, default = [200, 302], between = [100, 999])]
+    #[field(set, nullable, default = [200, 302], between = [100, 999])]
     pub http_statuses: Vec<u16>,
-    #[field(default = 0, between = [0, 255])]
+    #[field(nullable, default = 0, between = [0, 255])]
     pub successes: u16,
 }
 
@@ -80,9 +80,9 @@ pub struct ActiveHealthy {
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct ActiveUnhealthy {
     /// Seconds between probes of unhealthy targets; 0 for none.
-    #[field(default = 0, between = [0, 65535])]
+    #[field(nullable, default = 0, between = [0, 65535])]
     pub interval: f64,
-    #[field(set, default = [429, 404, 500, 501, 502, 503, 504, 505], between = [100, 999])]
+    #[field(set, nullable, default = [429, 404, 500, 501, 502, 503, 504, 505], between = [100, 999])]
     pub http_statuses: Vec<u16>,
     #[field(flatten)]
     pub most: Failures,
@@ -91,18 +91,18 @@ pub struct ActiveUnhealthy {
 /// How many failures in a row are enough; 0 for any number.
 #[derive(Debug, Clone, Copy, PartialEq, Record)]
 pub struct Failures {
-    #[field(default = 0, between = [0, 255])]
+    #[field(nullable, default = 0, between = [0, 255])]
     pub tcp_failures: u16,
-    #[field(default = 0, between = [0, 255])]
+    #[field(nullable, default = 0, between = [0, 255])]
     pub timeouts: u16,
-    #[field(default = 0, between = [0, 255])]
+    #[field(nullable, default = 0, between = [0, 255])]
     pub http_failures: u16,
 }
 
 /// Watching by what requests meet.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct PassiveChecks {
-    #[field(default = "http")]
+    #[field(nullable, default = "http")]
     pub r#type: ProbeType,
     pub healthy: PassiveHealthy,
     pub unhealthy: PassiveUnhealthy,
@@ -111,18 +111,18 @@ pub struct PassiveChecks {
 /// Which responses speak for a target.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct PassiveHealthy {
-    #[field(set, between = [100, 999], default = [
+    #[field(set, between = [100, 999], nullable, default = [
         200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 306, 307, 308,
     ])]
     pub http_statuses: Vec<u16>,
-    #[field(default = 0, between = [0, 255])]
+    #[field(nullable, default = 0, between = [0, 255])]
     pub successes: u16,
 }
 
 /// What speaks against a target.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub struct PassiveUnhealthy {
-    #[field(set, default = [429, 500, 503], between = [100, 999])]
+    #[field(set, nullable, default = [429, 500, 503], between = [100, 999])]
     pub http_statuses: Vec<u16>,
     #[field(flatten)]
     pub most: Failures,

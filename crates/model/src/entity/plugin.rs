@@ -17,13 +17,13 @@ pub struct Plugin {
     #[field(unique, matches = name)]
     pub instance_name: Option<String>,
     /// Validated against the plugin's schema, defaults filled in.
-    #[field(default = {})]
+    #[field(nullable, default = {})]
     pub config: serde_json::Value,
     /// Whether the plugin runs.
-    #[field(default = true, not_null)]
+    #[field(default = true)]
     pub enabled: bool,
     /// The protocols of the requests that the plugin runs for.
-    #[field(set, not_null, default = ["grpc", "grpcs", "http", "https"])]
+    #[field(set, default = ["grpc", "grpcs", "http", "https"])]
     pub protocols: Vec<Protocol>,
     /// Runs for requests of this route only.
     #[field(foreign = "routes")]

@@ -30,25 +30,25 @@ pub struct Route {
     #[field(unique, matches = name)]
     pub name: Option<String>,
     /// The protocols that requests may come by.
-    #[field(set, len_min = 1, not_null, default = ["http", "https"])]
+    #[field(set, len_min = 1, default = ["http", "https"])]
     pub protocols: Vec<Protocol>,
     /// The answer to a plain request of a route that wants TLS.
-    #[field(default = 426, not_null, one_of = [426, 301, 302, 307, 308])]
+    #[field(default = 426, one_of = [426, 301, 302, 307, 308])]
     pub https_redirect_status_code: u16,
     /// Whether the matched path is taken off.
-    #[field(default = true, not_null)]
+    #[field(default = true)]
     pub strip_path: bool,
     /// Whether the Host header is passed on.
-    #[field(default = false, not_null)]
+    #[field(default = false)]
     pub preserve_host: bool,
-    #[field(default = true, not_null)]
+    #[field(default = true)]
     pub request_buffering: bool,
-    #[field(default = true, not_null)]
+    #[field(default = true)]
     pub response_buffering: bool,
     /// Regex paths of higher priority are tried first.
-    #[field(default = 0)]
+    #[field(nullable, default = 0)]
     pub regex_priority: i64,
-    #[field(default = "v0")]
+    #[field(nullable, default = "v0")]
     pub path_handling: PathHandling,
     #[field(set, check = method)]
     pub methods: Option<Vec<String>>,
@@ -70,7 +70,7 @@ pub struct Route {
     /// Which requests or connections, in the language of `router_flavor = expressions`, instead of the criteria above.
     pub expression: Option<String>,
     /// Routes with an expression of higher priority are tried first.
-    #[field(default = 0, between = [0, 70368744177663])]
+    #[field(nullable, default = 0, between = [0, 70368744177663])]
     pub priority: i64,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,

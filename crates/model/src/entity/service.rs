@@ -38,27 +38,27 @@ pub struct Service {
     #[field(unique, matches = name)]
     pub name: Option<String>,
     /// How often a request that got no response is sent again, to other targets first, where that is safe.
-    #[field(default = 5, between = [0, 32767])]
+    #[field(nullable, default = 5, between = [0, 32767])]
     pub retries: u16,
     /// The protocol spoken to the host.
-    #[field(default = "http", not_null)]
+    #[field(default = "http")]
     pub protocol: Protocol,
     /// A host name, an IP address, the name of an upstream, or `unix:` and the path of a socket.
     #[field(matches = host_or_socket)]
     pub host: String,
-    #[field(default = 80, not_null)]
+    #[field(default = 80)]
     pub port: u16,
     /// What the paths of requests are put behind.
     #[field(matches = path, depends_on = "protocol")]
     pub path: Option<String>,
     /// Milliseconds to connect.
-    #[field(default = 60000, between = [1, 2147483646])]
+    #[field(nullable, default = 60000, between = [1, 2147483646])]
     pub connect_timeout: u32,
     /// Milliseconds between two writes to the host.
-    #[field(default = 60000, between = [1, 2147483646])]
+    #[field(nullable, default = 60000, between = [1, 2147483646])]
     pub write_timeout: u32,
     /// Milliseconds between two reads from the host.
-    #[field(default = 60000, between = [1, 2147483646])]
+    #[field(nullable, default = 60000, between = [1, 2147483646])]
     pub read_timeout: u32,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
@@ -78,7 +78,7 @@ pub struct Service {
     #[field(extension)]
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Whether requests are let through.
-    #[field(default = true, not_null)]
+    #[field(default = true)]
     pub enabled: bool,
     #[field(auto)]
     pub created_at: Option<i64>,

@@ -40,13 +40,13 @@ pub struct Upstream {
     #[field(unique, check = virtual_host)]
     pub name: String,
     /// How the next target is chosen.
-    #[field(default = "round-robin")]
+    #[field(nullable, default = "round-robin")]
     pub algorithm: Algorithm,
     /// What consistent hashing hashes; anything but none implies the algorithm.
-    #[field(default = "none")]
+    #[field(nullable, default = "none")]
     pub hash_on: HashOn,
     /// What is hashed when that is absent from a request.
-    #[field(default = "none")]
+    #[field(nullable, default = "none")]
     pub hash_fallback: HashOn,
     #[field(matches = header_name, depends_on = "hash_on")]
     pub hash_on_header: Option<String>,
@@ -65,7 +65,7 @@ pub struct Upstream {
     #[field(depends_on = "hash_fallback")]
     pub hash_fallback_uri_capture: Option<String>,
     /// The size of the hash ring.
-    #[field(default = 10000, between = [10, 65536])]
+    #[field(nullable, default = 10000, between = [10, 65536])]
     pub slots: u32,
     /// How targets are watched.
     pub healthchecks: Healthchecks,
@@ -76,7 +76,7 @@ pub struct Upstream {
     #[field(foreign = "certificates")]
     pub client_certificate: Option<Uuid>,
     /// Whether the name of an SRV record is sent as the Host header.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub use_srv_name: bool,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
@@ -143,14 +143,28 @@ fn hash_inputs_named(upstream: &Upstream) -> Vec<FieldError> {
 
 fn fallback_has_meaning(upstream: &Upstream) -> Vec<FieldError> {
     let (on, fallback) = (upstream.hash_on, upstream.hash_fallback);
-    let message = match on {
+    let (field, message) = match on {
         _ if fallback == HashOn::None => return Vec::new(),
-        HashOn::None => "needs `hash_on`; set it, or leave this out",
-        HashOn::Cookie => "has no meaning with hash_on: cookie, which never fails; leave it out",
-        _ if on == fallback && same_input(upstream) => "hashes the same as `hash_on`; choose another",
+        HashOn::None => ("hash_fallback", "needs `hash_on`; set it, or leave this out"),
+        HashOn::Cookie => {
+            ("hash_fallback", "has no meaning with hash_on: cookie, which never fails; leave it out")
+        }
+        _ if on == fallback && same_input(upstream) => {
+            (fallback_input(on), "hashes the same as `hash_on`; choose another")
+        }
         _ => return Vec::new(),
     };
-    vec![FieldError::new("hash_fallback", message)]
+    vec![FieldError::new(field, message)]
+}
+
+/// The field that says what `hash_fallback` hashes.
+fn fallback_input(fallback: HashOn) -> &'static str {
+    match fallback {
+        HashOn::Header => "hash_fallback_header",
+        HashOn::QueryArg => "hash_fallback_query_arg",
+        HashOn::UriCapture => "hash_fallback_uri_capture",
+        _ => "hash_fallback",
+    }
 }
 
 fn same_input(upstream: &Upstream) -> bool {
@@ -174,7 +188,7 @@ pub struct Target {
     #[field(check = target)]
     pub target: String,
     /// Its share of the requests; 0 for none.
-    #[field(default = 100)]
+    #[field(nullable, default = 100)]
     pub weight: u16,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,

@@ -20,7 +20,7 @@ pub struct Vault {
     /// What it is for.
     pub description: Option<String>,
     /// Validated against the schema of the kind, defaults filled in.
-    #[field(default = {})]
+    #[field(nullable, default = {})]
     pub config: serde_json::Value,
     #[field(auto)]
     pub created_at: Option<i64>,

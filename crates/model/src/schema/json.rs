@@ -98,8 +98,10 @@ fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
     add("default", field.default.map(|default| default_of(field, &default)));
     add("auto", field.auto.then_some(Json::Bool(true)));
     add("unique", field.unique.then_some(Json::Bool(true)));
-    add("encrypted", field.secret.then_some(Json::Bool(true)));
-    add("referenceable", field.takes_references().then_some(Json::Bool(true)));
+    if !matches!(field.kind, Kind::Map(_)) {
+        add("encrypted", (field.secret || field.encrypted).then_some(Json::Bool(true)));
+        add("referenceable", field.takes_references().then_some(Json::Bool(true)));
+    }
     add("len_min", field.len_min.map(Json::from));
     add("len_max", field.len_max.map(Json::from));
     members
@@ -124,11 +126,14 @@ fn default_of(field: &FieldSchema, default: &Literal) -> Json {
 fn rules(field: &FieldSchema) -> impl Iterator<Item = (&'static str, Json)> {
     let of_kong = field.one_of.iter().filter(|literal| !is_extension(literal, field));
     let one_of = of_kong.map(Literal::to_json).collect::<Json>();
+    let is_map_of_references = field.takes_references() && matches!(field.kind, Kind::Map(_));
     let rules = [
         ("one_of", (!field.one_of.is_empty()).then_some(one_of)),
         ("gt", field.gt.map(number)),
         ("between", field.between.map(|(low, high)| Json::Array(vec![number(low), number(high)]))),
         ("starts_with", field.starts_with.map(Json::from)),
+        // References stand in the place of a map's values.
+        ("referenceable", is_map_of_references.then_some(Json::Bool(true))),
     ];
     rules.into_iter().filter_map(|(name, rule)| Some((name, rule?)))
 }

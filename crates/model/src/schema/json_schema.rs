@@ -41,7 +41,7 @@ fn must_be_given(field: &FieldSchema) -> bool {
 fn property(field: &FieldSchema, side: Direction) -> Json {
     let mut schema = kind(&field.kind, field, side);
     let nullable = match side {
-        Direction::Request => !must_be_given(field) && !field.not_null,
+        Direction::Request => !field.required || field.auto,
         Direction::Response => !field.required,
     };
     if nullable {

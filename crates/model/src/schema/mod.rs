@@ -98,7 +98,7 @@ pub struct FieldSchema {
     pub doc: &'static str,
     /// The type of its value.
     pub kind: Kind,
-    /// Whether it must have a value, be it the default.
+    /// Whether null is refused. Left out, it has its default; without one, it must be given.
     pub required: bool,
     /// The value when none is given.
     pub default: Option<Literal>,
@@ -126,6 +126,8 @@ pub struct FieldSchema {
     pub hint: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
+    /// Kong's schemas say that it is encrypted where it is stored, as secrets are.
+    pub encrypted: bool,
     /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret. Ask
     /// [`takes_references`](Self::takes_references).
     pub referenceable: bool,
@@ -137,8 +139,6 @@ pub struct FieldSchema {
     pub unique: bool,
     /// The kind of entity that the value names.
     pub foreign: Option<&'static str>,
-    /// Null is refused, although there is a default.
-    pub not_null: bool,
     /// The field whose value decides whether this one may have a value.
     pub depends_on: Option<&'static str>,
     /// Kong 3.9 does not have the field.
@@ -171,12 +171,12 @@ impl FieldSchema {
             key_check: None,
             hint: None,
             secret: false,
+            encrypted: false,
             referenceable: false,
             literal: false,
             auto: false,
             unique: false,
             foreign: None,
-            not_null: false,
             depends_on: None,
             extension: false,
             extension_values: &[],

@@ -272,7 +272,7 @@ impl<'n, 'a> Fields<'n, 'a> {
         match written {
             Some(node) if node.value != Value::Null => T::read(node, field, reader),
             Some(_) if T::OPTIONAL => T::unset(),
-            Some(node) if field.not_null => {
+            Some(node) if field.required && field.default.is_some() => {
                 let name = field.name;
                 reader.report(node.at, format!("required: set `{name}`, or leave it out for the default"));
                 None

@@ -29,28 +29,28 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 #[record(hint("retry_count", "max_retries", "write `max_retry_time`, in seconds"))]
 pub struct QueueConfig {
     /// The most entries per batch.
-    #[field(default = 1, between = [1, 1_000_000])]
+    #[field(nullable, default = 1, between = [1, 1_000_000])]
     pub max_batch_size: u32,
     /// The most seconds that an entry waits for others of its batch; without effect if `max_batch_size` is 1.
-    #[field(default = 1, between = [0, 3600])]
+    #[field(nullable, default = 1, between = [0, 3600])]
     pub max_coalescing_delay: f64,
     /// The most entries in the queue; beyond, the oldest are dropped.
-    #[field(default = 10_000, between = [1, 1_000_000])]
+    #[field(nullable, default = 10_000, between = [1, 1_000_000])]
     pub max_entries: u32,
     /// The most bytes in the queue or in delivery, 64 MiB if unset; beyond, the oldest entries are dropped.
     #[field(gt = 0)]
     pub max_bytes: Option<i64>,
     /// Seconds after which a batch that cannot be delivered is dropped; -1 tries only once.
-    #[field(default = 60)]
+    #[field(nullable, default = 60)]
     pub max_retry_time: f64,
     /// Seconds before the first retry; doubled for each further one.
-    #[field(default = 0.01, between = [0.001, 1_000_000])]
+    #[field(nullable, default = 0.01, between = [0.001, 1_000_000])]
     pub initial_retry_delay: f64,
     /// The most seconds between two tries.
-    #[field(default = 60, between = [0.001, 1_000_000])]
+    #[field(nullable, default = 60, between = [0.001, 1_000_000])]
     pub max_retry_delay: f64,
     /// How many batches are delivered at once: 1, or -1 for any number.
-    #[field(default = 1, one_of = [-1, 1])]
+    #[field(nullable, default = 1, one_of = [-1, 1])]
     pub concurrency_limit: i32,
 }
 

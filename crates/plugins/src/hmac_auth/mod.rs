@@ -78,7 +78,7 @@ pub(super) struct Config {
     #[field(default = false)]
     pub hide_credentials: bool,
     /// How many seconds the request's date may be off.
-    #[field(default = 300, gt = 0)]
+    #[field(nullable, default = 300, gt = 0)]
     pub clock_skew: f64,
     /// The id or username of the consumer that requests without a valid signature pass as.
     pub anonymous: Option<String>,
@@ -86,11 +86,11 @@ pub(super) struct Config {
     #[field(default = false)]
     pub validate_request_body: bool,
     /// The headers that must be signed, as clients write them in `headers`.
-    #[field(default = [])]
+    #[field(nullable, default = [])]
     pub enforce_headers: Vec<String>,
     /// The algorithms that clients may use.
     #[field(
-        default = ["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"],
+        nullable, default = ["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"],
         one_of = ["hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"],
     )]
     pub algorithms: Vec<String>,

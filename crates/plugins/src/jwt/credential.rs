@@ -20,7 +20,7 @@ pub(super) struct JwtSecret {
     /// The secret of an HS algorithm; generated if not given.
     #[field(auto, secret, literal)]
     pub secret: Option<String>,
-    #[field(default = "HS256", one_of = [
+    #[field(nullable, default = "HS256", one_of = [
         "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384",
         "PS512", "EdDSA",
     ])]

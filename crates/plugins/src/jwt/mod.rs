@@ -115,16 +115,16 @@ use weir_plugin::{
 ))]
 pub(super) struct Config {
     /// The names of query arguments that may hold the token.
-    #[field(set, default = ["jwt"])]
+    #[field(set, nullable, default = ["jwt"])]
     pub uri_param_names: Vec<String>,
     /// The names of cookies that may hold the token.
-    #[field(set, default = [])]
+    #[field(set, nullable, default = [])]
     pub cookie_names: Vec<String>,
     /// The names of headers that may hold the token, after `Bearer`.
-    #[field(set, default = ["authorization"], matches = header_name)]
+    #[field(set, nullable, default = ["authorization"], matches = header_name)]
     pub header_names: Vec<String>,
     /// The claim, or else the member of the token's header, that names the credential.
-    #[field(default = "iss")]
+    #[field(nullable, default = "iss")]
     pub key_claim_name: String,
     /// Whether the secrets of HS algorithms are base64.
     #[field(default = false)]
@@ -133,7 +133,7 @@ pub(super) struct Config {
     #[field(set, one_of = ["exp", "nbf"])]
     pub claims_to_verify: Option<Vec<String>>,
     /// The longest remaining validity of a token in seconds; 0 for any. Needs `exp` in `claims_to_verify`.
-    #[field(default = 0, between = [0, 31_536_000])]
+    #[field(nullable, default = 0, between = [0, 31_536_000])]
     pub maximum_expiration: f64,
     /// The id or username of the consumer that requests without a valid token pass as.
     pub anonymous: Option<String>,

@@ -15,6 +15,18 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub String);
 
+/// How to fix that the user lacks a permission.
+pub(super) const FIX_PERMISSIONS: &str = ": let the user run PING, SELECT, SCRIPT LOAD, EVAL, EVALSHA, GET, INCRBY, EXPIRE and PTTL on the keys \
+     ratelimit:*, response-ratelimit:* and limit-count:*; for proxy-cache also SET, DEL, EXISTS, SCAN, ZADD, \
+     ZRANGE, ZREMRANGEBYSCORE and PEXPIRE on proxy-cache:*; for a cluster CLUSTER SLOTS and ASKING";
+
+impl Unavailable {
+    /// Whether the server answers, and the user lacks a permission.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.0.ends_with(FIX_PERMISSIONS)
+    }
+}
+
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -106,19 +106,19 @@ pub(super) struct Config {
     /// The former name of `queue.max_coalescing_delay`. It takes precedence unless it is 3.
     pub batch_flush_delay: Option<i64>,
     /// The timeout for connecting, in milliseconds.
-    #[field(default = 1000, between = [0, 2147483646])]
+    #[field(nullable, default = 1000, between = [0, 2147483646])]
     pub connect_timeout: u32,
     /// The additional timeout for sending, in milliseconds.
-    #[field(default = 5000, between = [0, 2147483646])]
+    #[field(nullable, default = 5000, between = [0, 2147483646])]
     pub send_timeout: u32,
     /// The additional timeout for the response, in milliseconds.
-    #[field(default = 5000, between = [0, 2147483646])]
+    #[field(nullable, default = 5000, between = [0, 2147483646])]
     pub read_timeout: u32,
     /// The response header that gets the trace id.
     #[field(matches = header_name)]
     pub http_response_header_for_traceid: Option<String>,
     /// The format that the upstream gets, if `propagation` does not say.
-    #[field(default = "preserve", one_of = [
+    #[field(nullable, default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog", "instana"
     ], extension_values = ["instana"])]
     pub header_type: String,

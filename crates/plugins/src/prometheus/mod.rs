@@ -80,25 +80,25 @@ use weir_plugin::{BuildContext, Exchange, Hooks, Phases, Plugin, Record, Session
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// Counts the requests and bytes of each consumer separately.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub per_consumer: bool,
     /// Counts requests by status.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub status_code_metrics: bool,
     /// No effect.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub ai_metrics: bool,
     /// Measures durations.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub latency_metrics: bool,
     /// Counts bytes.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub bandwidth_metrics: bool,
     /// Exports the health of upstreams' targets.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub upstream_health_metrics: bool,
     /// No effect.
-    #[field(extension, default = false)]
+    #[field(extension, nullable, default = false)]
     pub wasm_metrics: bool,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Config {
     #[field(default = ["text/plain", "application/json"])]
     pub content_type: Vec<String>,
     /// How many seconds a response is fresh.
-    #[field(default = 300, gt = 0)]
+    #[field(nullable, default = 300, gt = 0)]
     pub cache_ttl: u32,
     /// Where responses are stored.
     #[field(one_of = ["memory", "redis"], extension_values = ["redis"])]
@@ -26,7 +26,7 @@ pub(crate) struct Config {
     #[field(default = false)]
     pub cache_control: bool,
     /// Ignores the case of paths.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub ignore_uri_case: bool,
     /// How many seconds a response is stored, even if it is fresh for a shorter time.
     pub storage_ttl: Option<u32>,
@@ -74,12 +74,12 @@ pub(crate) struct Memory {
 #[derive(Debug, Clone, Record)]
 pub(crate) struct ResponseHeaders {
     /// Whether to send `Age`.
-    #[field(default = true)]
+    #[field(nullable, default = true)]
     pub age: bool,
     /// Whether to send `X-Cache-Status`.
-    #[field(name = "X-Cache-Status", default = true)]
+    #[field(name = "X-Cache-Status", nullable, default = true)]
     pub x_cache_status: bool,
     /// Whether to send `X-Cache-Key`.
-    #[field(name = "X-Cache-Key", default = true)]
+    #[field(name = "X-Cache-Key", nullable, default = true)]
     pub x_cache_key: bool,
 }

@@ -105,7 +105,10 @@
 //!
 //! [The Admin API](../admin-api.md#the-cache) shows what a node has in memory, and purges responses by key, by the
 //! beginning of their path, and by tag. The upstream names the tags of a response in `Surrogate-Key`, separated by spaces,
-//! or in `Cache-Tag`, separated by commas. A purge on any node removes what is in Redis, some time soon.
+//! or in `Cache-Tag`, separated by commas. A purge on any node removes what is in Redis, some time soon. If Redis does not
+//! answer, that node makes it later, and does not use the cache before, not even with other settings in `redis`. If Redis
+//! refuses it, because the user lacks a permission, the node gives it up after ten seconds, and the log says which: the
+//! responses are then sent until they expire.
 
 mod admin;
 mod capture;

@@ -10,8 +10,9 @@ use redis::{Cmd, Value, cmd, from_redis_value_ref};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_plugin::{Background, BuildContext, Headers};
@@ -26,6 +27,9 @@ const MAX_TIME: Duration = Duration::from_secs(86_400);
 const MAX_PENDING: usize = 1000;
 /// How long no request waits for a server that did not answer.
 const BACKOFF: Duration = Duration::from_secs(1);
+
+/// How often the server may refuse removals, once every second, before they are given up.
+const MAX_REFUSALS: usize = 10;
 
 /// What all keys begin with.
 const PREFIX: &str = "proxy-cache:";
@@ -60,17 +64,29 @@ pub(super) enum Purge {
 }
 
 impl RedisCache {
-    /// The cache on this server, which plugins with the same configuration of it share.
+    /// The cache on this server, which plugins with the same configuration of it share. A new one makes the removals that
+    /// others still have to make, because it may be the same server, configured otherwise.
     pub(super) fn of(config: &Redis, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
-        build.retained.get::<RedisCaches>().of(config.clone(), || {
+        let caches = build.retained.get::<RedisCaches>();
+        let of_others: HashSet<Purge> =
+            caches.all().iter().flat_map(|cache| cache.pending().clone()).collect();
+        let cache = caches.of(config.clone(), || {
             Ok(Self {
                 store: RedisStore::new(config.clone(), build)?,
                 background: build.background(),
                 is_down: AtomicBool::new(false),
                 waiting: AtomicUsize::new(0),
-                pending: Mutex::default(),
+                pending: Mutex::new(of_others),
             })
-        })
+        })?;
+        if !cache.pending().is_empty() && !cache.is_down.swap(true, Relaxed) {
+            cache.recover();
+        }
+        Ok(cache)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashSet<Purge>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is stored for requests with this key and path: the response, or what it varies by. None, too, while the
@@ -124,7 +140,7 @@ impl RedisCache {
     }
 
     fn postpone(&self, what: Purge) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending();
         if pending.len() >= MAX_PENDING {
             pending.clear();
             pending.insert(Purge::Some { tag: None, prefix: None });
@@ -137,7 +153,7 @@ impl RedisCache {
         loop {
             // Taken out first, so that the same purge, asked for meanwhile, is made once more.
             let next = {
-                let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut pending = self.pending();
                 pending.iter().next().cloned().and_then(|next| pending.take(&next))
             };
             let Some(what) = next else { return Ok(()) };
@@ -204,21 +220,52 @@ impl RedisCache {
         tracing::warn!(
             "proxy-cache: {error}; until it answers, requests go on without the cache; what they make invalid is removed then"
         );
+        self.recover();
+    }
+
+    /// Tries until the server answers and makes what removals wait, or until no plugin uses the cache any more.
+    fn recover(self: &Arc<Self>) {
         let cache = self.clone();
         self.background.spawn(async move {
-            loop {
+            let mut refusals = 0;
+            while Arc::strong_count(&cache) > 1 {
                 tokio::time::sleep(BACKOFF).await;
-                let ping = (PREFIX.to_owned(), cmd("EXISTS").arg(PREFIX).to_owned());
-                if cache.store.query(vec![ping]).await.is_ok() && cache.purge_pending().await.is_ok() {
-                    cache.is_down.store(false, Relaxed);
-                    // What came in between waits for nothing any more.
-                    if let Err(error) = cache.purge_pending().await {
-                        cache.fail(&error);
+                match cache.catch_up().await {
+                    Ok(()) => return cache.resume().await,
+                    Err(error) if error.is_refusal() => {
+                        refusals += 1;
+                        cache.give_up(refusals, &error);
                     }
-                    return tracing::info!("proxy-cache: Redis answers again");
+                    Err(_) => {}
                 }
             }
         });
+    }
+
+    async fn catch_up(&self) -> Result<(), Unavailable> {
+        let ping = (PREFIX.to_owned(), cmd("EXISTS").arg(PREFIX).to_owned());
+        self.store.query(vec![ping]).await?;
+        self.purge_pending().await
+    }
+
+    async fn resume(self: &Arc<Self>) {
+        self.is_down.store(false, Relaxed);
+        // What came in between waits for nothing any more.
+        if let Err(error) = self.purge_pending().await {
+            self.fail(&error);
+        }
+        tracing::info!("proxy-cache: Redis answers again");
+    }
+
+    /// Forgets removals that the server has refused so often, so that the cache is not off for ever.
+    fn give_up(&self, refusals: usize, error: &Unavailable) {
+        let is_too_often = refusals >= MAX_REFUSALS;
+        let given_up = if is_too_often { mem::take(&mut *self.pending()).len() } else { 0 };
+        if given_up > 0 {
+            tracing::warn!(
+                "proxy-cache: {error}; {given_up} purges are given up: the responses are sent until they expire, so purge again"
+            );
+        }
     }
 }
 

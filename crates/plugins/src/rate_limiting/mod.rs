@@ -134,7 +134,7 @@ pub(super) struct Config {
     #[field(flatten)]
     pub periods: Periods,
     /// The identifier that requests are counted by.
-    #[field(default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
+    #[field(nullable, default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
     pub limit_by: String,
     /// With `limit_by: header`: the header.
     #[field(matches = header_name)]
@@ -143,7 +143,7 @@ pub(super) struct Config {
     #[field(starts_with = "/")]
     pub path: Option<String>,
     /// Where counts are kept.
-    #[field(default = "local", one_of = ["local", "cluster", "redis"])]
+    #[field(nullable, default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
     /// Counts requests on this node while the store is unavailable; otherwise they are answered 500.
     #[field(default = true)]
@@ -155,10 +155,10 @@ pub(super) struct Config {
     #[field(default = false)]
     pub hide_client_headers: bool,
     /// The status of refused requests.
-    #[field(default = 429, between = [200, 599])]
+    #[field(nullable, default = 429, between = [200, 599])]
     pub error_code: u16,
     /// The message of refused requests.
-    #[field(default = "API rate limit exceeded")]
+    #[field(nullable, default = "API rate limit exceeded")]
     pub error_message: String,
     /// How often counts are synchronized with Redis, in seconds from 0.02; -1 for each request.
     #[field(default = -1)]

@@ -96,13 +96,13 @@ pub(super) struct Config {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Remove {
     /// Fields of the body.
-    #[field(default = [])]
+    #[field(nullable, default = [])]
     pub body: Vec<String>,
     /// Headers.
-    #[field(default = [], check = named_header)]
+    #[field(nullable, default = [], check = named_header)]
     pub headers: Vec<String>,
     /// Arguments.
-    #[field(default = [])]
+    #[field(nullable, default = [])]
     pub querystring: Vec<String>,
 }
 
@@ -110,13 +110,13 @@ pub(super) struct Remove {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Rename {
     /// Fields of the body: `old:new`.
-    #[field(default = [], check = templated)]
+    #[field(nullable, default = [], check = templated)]
     pub body: Vec<String>,
     /// Headers: `old:new`.
-    #[field(default = [], check = renamed_header)]
+    #[field(nullable, default = [], check = renamed_header)]
     pub headers: Vec<String>,
     /// Arguments: `old:new`.
-    #[field(default = [], check = templated)]
+    #[field(nullable, default = [], check = templated)]
     pub querystring: Vec<String>,
 }
 
@@ -135,13 +135,13 @@ pub(super) struct Replace {
 #[derive(Debug, Clone, Record)]
 pub(super) struct Set {
     /// Fields of the body: `name:value`.
-    #[field(default = [], check = templated)]
+    #[field(nullable, default = [], check = templated)]
     pub body: Vec<String>,
     /// Headers: `name:value`.
-    #[field(default = [], check = templated_header)]
+    #[field(nullable, default = [], check = templated_header)]
     pub headers: Vec<String>,
     /// Arguments: `name:value`.
-    #[field(default = [], check = templated)]
+    #[field(nullable, default = [], check = templated)]
     pub querystring: Vec<String>,
 }
 

@@ -55,16 +55,16 @@ use weir_plugin::{
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The server's name or address.
-    #[field(default = "localhost", matches = host)]
+    #[field(nullable, default = "localhost", matches = host)]
     pub host: String,
     /// Its port.
-    #[field(default = 8125)]
+    #[field(nullable, default = 8125)]
     pub port: u16,
     /// The prefix of all names.
-    #[field(default = "kong")]
+    #[field(nullable, default = "kong")]
     pub prefix: String,
     /// The metrics; all if unset.
-    #[field(default = [
+    #[field(nullable, default = [
         { name = "request_count"; stat_type = "counter"; sample_rate = 1 },
         { name = "latency"; stat_type = "timer" },
         { name = "request_size"; stat_type = "counter"; sample_rate = 1 },
@@ -84,13 +84,13 @@ pub(super) struct Config {
     #[field(check = status_range)]
     pub allow_status_codes: Option<Vec<String>>,
     /// The size up to which metrics share a datagram, in bytes; with 0 each has its own.
-    #[field(default = 0, between = [0, 65507])]
+    #[field(nullable, default = 0, between = [0, 65507])]
     pub udp_packet_size: f64,
     /// Uses TCP.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub use_tcp: bool,
     /// Adds `node.HOSTNAME` to the prefix.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub hostname_in_prefix: bool,
     /// What identifies a consumer, if the metric does not say.
     #[field(default = "custom_id", one_of = ["consumer_id", "custom_id", "username"])]

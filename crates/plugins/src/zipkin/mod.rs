@@ -59,7 +59,7 @@ pub(super) struct Config {
     #[field(matches = url)]
     pub http_endpoint: Option<String>,
     /// The fraction of traces that is sampled if the client does not say, from 0 to 1.
-    #[field(default = 0.001, between = [0, 1])]
+    #[field(nullable, default = 0.001, between = [0, 1])]
     pub sample_ratio: f64,
     /// The name in spans of a service that has no name.
     pub default_service_name: Option<String>,
@@ -88,13 +88,13 @@ pub(super) struct Config {
     #[field(default = "method", one_of = ["method", "method_path"])]
     pub http_span_name: String,
     /// The timeout for connecting, in milliseconds.
-    #[field(default = 2000, between = [0, 2147483646])]
+    #[field(nullable, default = 2000, between = [0, 2147483646])]
     pub connect_timeout: u32,
     /// The additional timeout for sending, in milliseconds.
-    #[field(default = 5000, between = [0, 2147483646])]
+    #[field(nullable, default = 5000, between = [0, 2147483646])]
     pub send_timeout: u32,
     /// The additional timeout for the response, in milliseconds.
-    #[field(default = 5000, between = [0, 2147483646])]
+    #[field(nullable, default = 5000, between = [0, 2147483646])]
     pub read_timeout: u32,
     /// The response header that gets the trace id.
     #[field(matches = header_name)]

@@ -47,13 +47,13 @@ fn settle(kind: EntityKind, row: &mut Node<'_>, plugins: &[PluginSchema], now: i
     ttl_field(kind).is_none_or(|ttl| settle_ttl(members, ttl, now))
 }
 
-/// Removes nulls from a record, but for those of fields that take null in the place of their default. Empty tables become
+/// Removes nulls from a record, but for those of fields that take null. Empty tables become
 /// what the field takes.
 fn drop_nulls(members: &mut Vec<Entry<'_>>, schema: &RecordSchema) {
     members.retain_mut(|member| {
         let field = schema.field(&member.key);
         match (&mut member.node.value, field.map(|field| field.kind)) {
-            (Value::Null, _) => field.is_some_and(|field| !field.not_null),
+            (Value::Null, _) => field.is_some_and(|field| !field.required),
             // Lua has one kind of empty table.
             (Value::Map(inner), Some(Kind::Array(_))) if inner.is_empty() => {
                 member.node.value = Value::List(Vec::new());

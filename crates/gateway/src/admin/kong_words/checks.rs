@@ -1,28 +1,8 @@
 //! Kong's words for rules across the fields of an entity.
 use super::{Violation, WrittenEntity};
-use serde_json::json;
-use std::sync::LazyLock;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{FieldError, Json, quoted};
 use weir_router::expressions::ERROR_PREFIX;
-
-/// At least one of some fields must have a value: how our message begins, of which plugin it is, and the fields.
-const AT_LEAST_ONE: [(&str, &str, &[&str]); 6] = [
-    ("a consumer needs", "", &["custom_id", "username"]),
-    ("needs an `ip`", "", &["ip", "port"]),
-    (
-        "set at least one limit",
-        "rate-limiting",
-        &["config.second", "config.minute", "config.hour", "config.day", "config.month", "config.year"],
-    ),
-    ("name at least one address", "ip-restriction", &["config.allow", "config.deny"]),
-    ("name at least one group", "acl", &["config.allow", "config.deny"]),
-    (
-        "set traces_endpoint or logs_endpoint",
-        "opentelemetry",
-        &["config.traces_endpoint", "config.logs_endpoint"],
-    ),
-];
 
 const OF_HTTP: &str = "'protocols' is 'http' or 'https'";
 const OF_STREAMS: &str = "'protocols' is 'tcp', 'tls', 'tls_passthrough' or 'udp'";
@@ -39,9 +19,8 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         is_entity: false,
     };
     let of_entity = |path: &str, message: String| Violation { is_entity: true, ..at_field(path, message) };
-    if let Some(words) = at_least_one(written, message) {
-        // Kong says of the whole plugin what is wrong with its configuration.
-        let path = if path == "config" { "" } else { path };
+    if message.starts_with("needs an `ip`") {
+        let words = format!("at least one of these fields must be non-empty: {}", listed(&["ip", "port"]));
         return Some(vec![of_entity(path, words)]);
     }
     match (written.kind, path.as_str()) {
@@ -60,12 +39,6 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         (EntityKind::Routes, _) if message.starts_with(ERROR_PREFIX) => {
             Some(vec![Violation { hint: None, ..of_entity("", message.clone()) }])
         }
-        (EntityKind::Routes, "snis") if message.starts_with("needs protocols") => {
-            let words =
-                "'snis' can only be set when 'protocols' is 'grpcs', 'https', 'tls' or 'tls_passthrough'";
-            let entity = Violation { hint: None, ..of_entity("", words.to_owned()) };
-            Some(vec![entity, at_field(path, "length must be 0".to_owned())])
-        }
         (EntityKind::Routes, field) if is_of_other_protocols(message) => {
             Some(vec![at_field(field, format!("cannot set '{field}' when {}", family(written)))])
         }
@@ -77,23 +50,7 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
     }
 }
 
-/// Kong's rules across the fields of plugins, by the plugin's name.
-static OF_PLUGINS: LazyLock<JsonMap> =
-    LazyLock::new(|| serde_json::from_str(include_str!("entity_checks.json")).unwrap_or_default());
-
-/// Those of a plugin, as `/schemas/plugins/NAME` shows them.
-pub(crate) fn of_plugin(name: &str) -> Json {
-    OF_PLUGINS.get(name).cloned().unwrap_or_else(|| json!([]))
-}
-
-fn at_least_one(written: &WrittenEntity<'_>, message: &str) -> Option<String> {
-    let plugin = if written.kind == EntityKind::Plugins { text(written, "name")? } else { "" };
-    let is_it = |(ours, of, _): &&(&str, &str, &[&str])| message.starts_with(ours) && *of == plugin;
-    let (_, _, fields) = AT_LEAST_ONE.iter().find(is_it)?;
-    Some(format!("at least one of these fields must be non-empty: {}", listed(fields)))
-}
-
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
@@ -154,17 +111,4 @@ fn sets(written: &WrittenEntity<'_>) -> String {
         [&["http", "https"], &["tcp", "tls", "udp"], &["tls_passthrough"], &["grpc", "grpcs"]];
     let used = SETS.iter().filter(|set| set.iter().any(|protocol| has(written, protocol)));
     used.map(|set| format!("({})", listed(set))).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_of_a_plugin_is_what_is_refused() {
-        for (_, plugin, fields) in AT_LEAST_ONE.iter().filter(|(_, plugin, _)| !plugin.is_empty()) {
-            let shown = of_plugin(plugin);
-            assert!(shown.as_array().unwrap().contains(&json!({ "at_least_one_of": fields })), "{plugin}");
-        }
-    }
 }

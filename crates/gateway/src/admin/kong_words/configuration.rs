@@ -23,10 +23,6 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         hint: Some(message.clone()),
         is_entity,
     };
-    if message.starts_with("`allow` and `deny` exclude each other") {
-        let words = "exactly one of these fields must be non-empty: 'config.allow', 'config.deny'";
-        return Some(vec![violation("", words.to_owned(), true)]);
-    }
     if let Some(decider) = decider(message) {
         let words = format!("failed conditional validation given value of field 'config.{decider}'");
         let entity = Violation { hint: None, ..violation("", words, true) };

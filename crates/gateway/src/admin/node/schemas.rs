@@ -1,7 +1,7 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
-use crate::admin::kong_words::{WrittenEntity, checks};
+use crate::admin::kong_words::{WrittenEntity, entity_checks};
 use crate::admin::representation::EXPRESSION_FIELDS;
 use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
@@ -59,13 +59,14 @@ fn schema(kind: EntityKind, flavor: RouterFlavor) -> Value {
             .into_iter()
             .for_each(|fields| fields.retain(|field| !is_hidden(field)));
     }
+    entity_checks::add_of_entity(kind, &mut schema);
     schema
 }
 
 pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     plugin(&control, &name, |plugin| {
         let mut schema = plugin.to_json();
-        schema["entity_checks"] = checks::of_plugin(plugin.name);
+        entity_checks::add_of_plugin(plugin.name, &mut schema);
         schema
     })
 }

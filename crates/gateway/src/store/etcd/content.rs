@@ -8,6 +8,7 @@ use crate::settings::Keyring;
 use crate::store::UnusableObject;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Json;
 use weir_model::{Change, Entities, PluginSchema, Uuid};
@@ -28,6 +29,8 @@ pub(super) struct Content {
     derived: HashMap<Key, Vec<(EntityKind, Uuid)>>,
     /// The objects that are not active, by their keys below the prefix, and why.
     unusable: BTreeMap<String, String>,
+    /// The objects whose newest values cannot be read, and why: what was there before stays active.
+    outdated: BTreeMap<String, String>,
     /// The keys in etcd begin with this.
     prefix: String,
     keyring: Keyring,
@@ -48,15 +51,16 @@ impl Objects for Usable<'_> {
 
 impl Content {
     pub(super) fn new(prefix: &str, keyring: Keyring, plugins: Vec<PluginSchema>, check: Check) -> Content {
-        let (entities, derived, unusable) = Default::default();
-        Content { entities, derived, unusable, prefix: prefix.to_owned(), keyring, plugins, check }
+        let (entities, derived, unusable, outdated) = Default::default();
+        Content { entities, derived, unusable, outdated, prefix: prefix.to_owned(), keyring, plugins, check }
     }
 
-    /// Replaces everything.
+    /// Replaces everything, but for what cannot be read now and could be read before.
     pub(super) fn replace(&mut self, pairs: Vec<KeyValue>) {
-        (self.entities, self.derived, self.unusable) = Default::default();
+        let before = mem::take(&mut self.entities);
+        (self.derived, self.unusable, self.outdated) = Default::default();
         let put = |kv| Event { kind: 0, kv: Some(kv) };
-        self.apply(pairs.into_iter().map(put).collect());
+        self.follow(pairs.into_iter().map(put).collect(), &before);
     }
 
     pub(super) fn entities(&self) -> &Entities {
@@ -66,24 +70,36 @@ impl Content {
     pub(super) fn unusable(&self) -> Vec<UnusableObject> {
         let each =
             |(key, reason): (&String, &String)| UnusableObject { key: key.clone(), reason: reason.clone() };
-        self.unusable.iter().map(each).collect()
+        self.unusable.iter().chain(&self.outdated).map(each).collect()
     }
 
-    /// A rule for all requests that cannot be used: without it, requests might pass that it refuses.
-    pub(super) fn unusable_rule(&self) -> Option<String> {
-        let of_all = |(key, _): &(&String, &String)| key.starts_with(Kind::GlobalRules.name());
-        let (key, why) = self.unusable.iter().find(of_all)?;
+    /// An object without which requests might pass that it refuses: a rule for all of them that cannot be used, or a route
+    /// that cannot even be closed, because nothing is known of it.
+    pub(super) fn missed(&self) -> Option<String> {
+        let is_missed = |name: &str| {
+            key_of(name).is_ok_and(|key| match key.kind {
+                Kind::GlobalRules => true,
+                Kind::Routes | Kind::StreamRoutes => stored(&self.entities, &key).is_none(),
+                _ => false,
+            })
+        };
+        let (name, why) = self.unusable.iter().find(|(name, _)| is_missed(name))?;
         Some(format!(
-            "{}{key} cannot be used: {why}: change or delete it, because requests would pass without it",
+            "{}{name} cannot be used: {why}: change or delete it, because requests would pass without it",
             self.prefix
         ))
     }
 
     /// Applies what has changed in etcd; returns the changes of entities.
     pub(super) fn apply(&mut self, events: Vec<Event>) -> Vec<Change> {
+        self.follow(events, &Entities::default())
+    }
+
+    /// The same. Objects that cannot be read are as they were, among the entities or before.
+    fn follow(&mut self, events: Vec<Event>, before: &Entities) -> Vec<Change> {
         let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
         for event in events {
-            if let Some((key, change)) = self.object(event) {
+            if let Some((key, change)) = self.object(event, before) {
                 self.entities.restore(change.clone());
                 changes.push(change);
                 touched.insert(key);
@@ -99,13 +115,13 @@ impl Content {
     }
 
     /// The object that an event is about, and its change.
-    fn object(&mut self, event: Event) -> Option<(Key, Change)> {
+    fn object(&mut self, event: Event, before: &Entities) -> Option<(Key, Change)> {
         let KeyValue { key, create_revision, mod_revision, value } = event.kv?;
         let name = std::str::from_utf8(&key).ok()?.strip_prefix(&self.prefix)?.to_owned();
         if value == EMPTY_LIST || OTHERS.iter().any(|other| name.starts_with(other)) {
             return None;
         }
-        let known = self.unusable.remove(&name);
+        let known = self.unusable.remove(&name).or(self.outdated.remove(&name));
         let is_deleted = event.kind == Event::DELETE;
         let key = match key_of(&name) {
             Ok(key) => key,
@@ -122,8 +138,12 @@ impl Content {
         match self.read(&key, &value, [create_revision, mod_revision]) {
             Ok(entity) => Some((key, Change::put(entity))),
             Err(invalid) => {
-                self.set_aside(name, invalid, known);
-                Some((key, deleted))
+                let Some(last) = stored(&self.entities, &key).or(stored(before, &key)).cloned() else {
+                    self.set_aside(name, invalid, known);
+                    return Some((key, deleted));
+                };
+                self.keep_last(name, invalid, known);
+                Some((key, Change::put(Entity::ApisixObjects(last.into()))))
             }
         }
     }
@@ -146,6 +166,15 @@ impl Content {
             tracing::warn!("etcd: {}{name} is not active: {why}", self.prefix);
         }
         self.unusable.insert(name, why);
+    }
+
+    /// An object stays as it was. The log says so once for each reason.
+    fn keep_last(&mut self, name: String, Invalid(why): Invalid, known: Option<String>) {
+        let why = format!("{why}: what it was before stays active");
+        if known.as_ref() != Some(&why) {
+            tracing::warn!("etcd: {}{name}: {why}", self.prefix);
+        }
+        self.outdated.insert(name, why);
     }
 
     /// These objects, and those that refer to them.

@@ -159,15 +159,15 @@ impl Etcd {
             content.entities().iter().cloned().collect()
         };
         let entities = self.on_content(replace).await?;
-        self.refuse_unusable_rules()?;
+        self.refuse_gaps()?;
         *absorbed = Absorbed { revision, changes: Vec::new() };
         self.watch_after(&header);
         Ok(Loaded { revision: Revision(revision.cast_unsigned()), entities })
     }
 
-    fn refuse_unusable_rules(&self) -> Result<(), StoreError> {
-        let rule = locked(&self.content).unusable_rule();
-        rule.map_or(Ok(()), |rule| Err(StoreError::Broken(format!("{}: {rule}", self.client.place()))))
+    fn refuse_gaps(&self) -> Result<(), StoreError> {
+        let missed = locked(&self.content).missed();
+        missed.map_or(Ok(()), |missed| Err(StoreError::Broken(format!("{}: {missed}", self.client.place()))))
     }
 
     async fn news(&self, base: Revision) -> Result<Since, StoreError> {
@@ -175,7 +175,7 @@ impl Etcd {
         if !self.absorb(&mut absorbed).await? {
             return Ok(Since::Lost);
         }
-        self.refuse_unusable_rules()?;
+        self.refuse_gaps()?;
         let revision = Revision(absorbed.revision.cast_unsigned());
         // A write of this node is known before its event arrives. What comes before it would undo it.
         if revision < base || absorbed.changes.is_empty() {

@@ -63,24 +63,24 @@ pub enum HcvAuthMethod {
 #[record(check = can_log_in)]
 pub struct HcvConfig {
     /// The protocol.
-    #[field(default = "http")]
+    #[field(nullable, default = "http")]
     pub protocol: HcvProtocol,
     /// The host.
-    #[field(default = "127.0.0.1", matches = host)]
+    #[field(nullable, default = "127.0.0.1", matches = host)]
     pub host: String,
     /// The port.
-    #[field(default = 8200)]
+    #[field(nullable, default = 8200)]
     pub port: u16,
     /// The namespace of the server.
     pub namespace: Option<String>,
     /// The path of the secrets engine.
-    #[field(default = "secret")]
+    #[field(nullable, default = "secret")]
     pub mount: String,
     /// The version of the secrets engine.
-    #[field(default = "v1")]
+    #[field(nullable, default = "v1")]
     pub kv: KvVersion,
     /// How the node proves who it is.
-    #[field(default = "token")]
+    #[field(nullable, default = "token")]
     pub auth_method: HcvAuthMethod,
     /// The token, with `auth_method: token`.
     #[field(secret)]
@@ -88,13 +88,13 @@ pub struct HcvConfig {
     /// The role, with `auth_method: kubernetes`.
     pub kube_role: Option<String>,
     /// The path of the Kubernetes auth method.
-    #[field(default = "kubernetes")]
+    #[field(nullable, default = "kubernetes")]
     pub kube_auth_path: String,
     /// The file of the service account's token.
-    #[field(default = "/run/secrets/kubernetes.io/serviceaccount/token")]
+    #[field(nullable, default = "/run/secrets/kubernetes.io/serviceaccount/token")]
     pub kube_api_token_file: String,
     /// The path of the AppRole auth method.
-    #[field(default = "approle")]
+    #[field(nullable, default = "approle")]
     pub approle_auth_path: String,
     /// The id of the role, with `auth_method: approle`.
     pub approle_role_id: Option<String>,

@@ -19,10 +19,10 @@ pub(crate) struct Redis {
     #[field(matches = host)]
     pub host: Option<String>,
     /// The port.
-    #[field(default = 6379)]
+    #[field(nullable, default = 6379)]
     pub port: u16,
     /// The timeout for connecting, sending and receiving, in milliseconds.
-    #[field(default = 2000, between = [0, 2147483646])]
+    #[field(nullable, default = 2000, between = [0, 2147483646])]
     pub timeout: u32,
     /// The user; if unset or empty, only the password is sent.
     #[field(len_min = 0, referenceable)]
@@ -31,13 +31,13 @@ pub(crate) struct Redis {
     #[field(secret, len_min = 0)]
     pub password: Option<Secret>,
     /// The number of the database.
-    #[field(default = 0)]
+    #[field(nullable, default = 0)]
     pub database: u32,
     /// Whether to connect over TLS.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub ssl: bool,
     /// Whether to verify the server's certificate with the node's `lua_ssl_trusted_certificate`.
-    #[field(default = false)]
+    #[field(nullable, default = false)]
     pub ssl_verify: bool,
     /// The SNI, and the name to expect in the certificate; the host if unset.
     #[field(matches = hostname)]
@@ -73,7 +73,7 @@ pub(crate) struct SentinelNode {
     #[field(default = "127.0.0.1", matches = host)]
     pub host: String,
     /// The port.
-    #[field(default = 6379)]
+    #[field(nullable, default = 6379)]
     pub port: u16,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct ClusterNode {
     #[field(default = "127.0.0.1", matches = host)]
     pub ip: String,
     /// The port.
-    #[field(default = 6379)]
+    #[field(nullable, default = 6379)]
     pub port: u16,
 }
 

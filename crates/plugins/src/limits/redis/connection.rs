@@ -1,6 +1,6 @@
 //! One connection to one server, through the crate `redis`.
 
-use super::super::store::Unavailable;
+use super::super::store::{FIX_PERMISSIONS, Unavailable};
 use super::config::{HostAndPort, Redis, SentinelRole};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, Role, cmd};
@@ -42,11 +42,7 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
     let fix = match error.code().unwrap_or_default() {
         _ if error.kind() == ErrorKind::AuthenticationFailed => FIX_LOGIN,
         "NOAUTH" | "WRONGPASS" => FIX_LOGIN,
-        "NOPERM" => {
-            ": let the user run PING, SELECT, SCRIPT LOAD, EVAL, EVALSHA, GET, INCRBY, EXPIRE and PTTL on the keys \
-             ratelimit:*, response-ratelimit:* and limit-count:*; for proxy-cache also SET, DEL, EXISTS, SCAN, ZADD, \
-             ZRANGE, ZREMRANGEBYSCORE and PEXPIRE on proxy-cache:*; for a cluster CLUSTER SLOTS and ASKING"
-        }
+        "NOPERM" => FIX_PERMISSIONS,
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
     };
