@@ -44,7 +44,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         "NOAUTH" | "WRONGPASS" => FIX_LOGIN,
         "NOPERM" => {
             ": let the user run PING, SELECT, SCRIPT LOAD, EVAL, EVALSHA, GET, INCRBY, EXPIRE and PTTL on the keys \
-             ratelimit:*, response-ratelimit:* and limit-count:*; for proxy-cache also SET, DEL, EXISTS, SCAN, ZADD, \
+             ratelimit:*, response-ratelimit:* and limit-count:*; for limit-req and limit-conn also TIME, HMGET, HMSET, PEXPIRE, ZADD, ZCARD, ZREM \
+             and ZREMRANGEBYSCORE on limit-req:* and limit-conn:*; for proxy-cache also SET, DEL, EXISTS, SCAN, ZADD, \
              ZRANGE, ZREMRANGEBYSCORE and PEXPIRE on proxy-cache:*; for a cluster CLUSTER SLOTS and ASKING"
         }
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
