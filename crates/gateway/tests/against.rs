@@ -104,11 +104,10 @@ fn a_plugin_that_is_missing_is_found_in_the_setting() {
 #[test]
 fn a_port_that_no_listener_has_is_mapped_with_a_warning() {
     let folder = tempfile::TempDir::new().unwrap();
-    std::fs::write(folder.path().join("kong.yml"), "_format_version: '3.0'\n").unwrap();
     let run = |maps: &str| {
-        let mut command = weir();
-        command.current_dir(folder.path()).env("KONG_PROXY_LISTEN", "127.0.0.1:8000, 127.0.0.1:8443 ssl");
-        let output = command.env("KONG_PORT_MAPS", maps).args(["check", "kong.yml"]).output().unwrap();
+        let text = format!("proxy_listen = 127.0.0.1:8000, 127.0.0.1:8443 ssl\nport_maps = {maps}\n");
+        std::fs::write(folder.path().join("kong.conf"), text).unwrap();
+        let output = weir().current_dir(folder.path()).args(["check", "kong.conf"]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };

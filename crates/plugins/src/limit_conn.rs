@@ -37,7 +37,7 @@ use crate::limits::Counts;
 use crate::shared::counters::{Counter, Recent, Table};
 use crate::shared::limits_of_apisix::{rejection, scope, wall_clock};
 use crate::shared::request_key::Key;
-use shared::{Entered, Shared, SharedGuard};
+use shared::{Admission, Shared, SharedGuard};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -179,11 +179,11 @@ impl Instance {
         Flow::Wait(Box::pin(async move {
             let entered = entering.entered().await;
             let resume: Resume = Box::new(move |exchange| match entered {
-                Some(Entered::As(number, guard)) => {
+                Some(Admission::Admitted(number, guard)) => {
                     exchange.extensions.insert((Instant::now(), guard));
                     instance.delay(number)
                 }
-                Some(Entered::Refused) => Flow::Respond(instance.rejected.clone()),
+                Some(Admission::Refused) => Flow::Respond(instance.rejected.clone()),
                 None => instance.decide_alone(exchange),
             });
             resume

@@ -57,24 +57,24 @@ pub(super) struct Entering {
 }
 
 /// What became of it.
-pub(super) enum Entered {
+pub(super) enum Admission {
     /// It is one of the requests in flight, of this number.
-    As(u32, SharedGuard),
+    Admitted(u32, SharedGuard),
     /// There are too many.
     Refused,
 }
 
 impl Entering {
     /// Waits for the server; none if it did not answer.
-    pub(super) async fn entered(self) -> Option<Entered> {
+    pub(super) async fn entered(self) -> Option<Admission> {
         let reply = self.reply.await.ok()?;
         let [is_in, number] = reply[..] else { return None };
         if is_in == 0 {
-            return Some(Entered::Refused);
+            return Some(Admission::Refused);
         }
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let (scripts, key, arguments) = (self.scripts, self.key, self.arguments);
-        Some(Entered::As(number, SharedGuard { scripts, key, arguments, has_left: Cell::new(false) }))
+        Some(Admission::Admitted(number, SharedGuard { scripts, key, arguments, has_left: Cell::new(false) }))
     }
 }
 

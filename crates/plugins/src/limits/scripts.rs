@@ -28,8 +28,8 @@ impl Scripts {
         })
     }
 
-    /// Runs a script on a key, unless the server is known not to answer. If nobody waits for its reply any more, the
-    /// script `undo` runs, if there is one.
+    /// Runs a script on a key, unless the server is known not to answer. If no request waits for its reply any more,
+    /// the script `undo` runs, if there is one.
     pub(crate) fn run(
         self: &Arc<Self>,
         script: &'static str,

@@ -386,7 +386,7 @@ impl Instance {
         }
     }
 
-    /// Removes what is stored for this request, whoever sent the one that it was stored for; returns whether there was any.
+    /// Removes what is stored for this request, for all callers; returns whether there was anything.
     pub(super) fn purge(&self, exchange: &Exchange) -> bool {
         self.cache.invalidate(self.subject(exchange).resource.fingerprint)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// What requests for the same response have in common, whoever sends them.
+    /// What requests for the same response have in common, from any caller.
     pub(super) fn resource(&self, exchange: &Exchange) -> Vec<u8> {
         let mut parts = Parts::default();
         parts.add(b"apisix");
