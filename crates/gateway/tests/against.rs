@@ -90,6 +90,34 @@ fn settings_of_kong_conf_have_their_lines() {
 }
 
 #[test]
+fn a_plugin_that_is_missing_is_found_in_the_setting() {
+    let variables = [("KONG_PLUGINS", "bundled, oidc,acl")];
+    let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
+    assert!(!output.status.success());
+    assert!(text.contains("      1  not yet\n"), "{text}");
+    assert!(text.contains("KONG_PLUGINS: settings.plugins: there is no plugin `oidc` here"), "{text}");
+    let (output, text) =
+        check("kong.yml", "_format_version: '3.0'\n", "kong", &[("KONG_PLUGINS", "bundled,acl")]);
+    assert!(output.status.success(), "{text}");
+}
+
+#[test]
+fn a_port_that_no_listener_has_is_mapped_with_a_warning() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let run = |maps: &str| {
+        let text = format!("proxy_listen = 127.0.0.1:8000, 127.0.0.1:8443 ssl\nport_maps = {maps}\n");
+        std::fs::write(folder.path().join("kong.conf"), text).unwrap();
+        let output = weir().current_dir(folder.path()).args(["check", "kong.conf"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let told = run("80:8000, 443:9443");
+    assert_eq!(told.matches("port_maps: no listener").count(), 1, "{told}");
+    assert!(told.contains("has the port of 443:9443, which has no effect"), "{told}");
+    assert!(!run("80:8000, 443:8443").contains("port_maps"));
+}
+
+#[test]
 fn a_running_kong_is_asked_page_by_page() {
     let gateway = Gateway::empty().start();
     for (path, body) in [

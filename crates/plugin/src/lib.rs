@@ -106,7 +106,7 @@ pub use weir_model::{
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
-pub use weir_router::{Captures, normalize_path};
+pub use weir_router::{Captures, Condition, Variables, normalize_path};
 pub use whole_lines::append;
 pub use worker::WorkerContext;
 

@@ -11,6 +11,7 @@ mod acl;
 mod api_breaker;
 mod apisix_cors;
 mod apisix_hmac_auth;
+mod apisix_proxy_cache;
 mod apisix_redirect;
 mod basic_auth;
 mod bot_detection;
@@ -114,6 +115,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),
     define::<prometheus::Prometheus>(),

@@ -12,23 +12,37 @@
 //!
 //! `rate` requests per second pass at once. Up to `burst` more are delayed so that they keep to the rate, or with
 //! `nodelay` pass at once, too; others are refused. `key` says what requests are counted by, as in
-//! [limit-count](limit-count.md). Counts belong to the scope of the plugin and to this node; they survive reloads, and
-//! start again when `rate` or `burst` changes.
+//! [limit-count](limit-count.md). Counts belong to the scope of the plugin; they survive reloads, and start again when
+//! `rate` or `burst` changes.
+//!
+//! ## Policies
+//!
+//! With `policy: local` each node counts by itself. With `redis` or `redis-cluster` all nodes count together in Redis or
+//! Valkey, as [limit-count](limit-count.md#policies) does: a request waits for one reply of the server. Time is the
+//! server's. A key in Redis is `limit-req:ROUTE:SERVICE:CONSUMER:RATE:BURST:key:VALUE`; it ends in `address:ADDRESS` if
+//! the client's address counts, and lasts until the bucket is empty. If the Redis user is restricted by ACLs, it needs
+//! `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `TIME`, `HMGET`, `HMSET` and `PEXPIRE` on the keys `limit-req:*`, and `INCRBY` and
+//! `EXPIRE` on `ratelimit:probe`. While the server is unavailable, requests are answered 500; with `allow_degradation`
+//! this node counts them. APISIX lets all of them pass.
 //!
 //! ## Responses
 //!
 //! A refused request is answered with `rejected_code` and, if there is a `rejected_msg`, the body `{"error_msg":"…"}`.
 
+mod shared;
+
+use crate::limits::Counts;
 use crate::shared::counters::{Counter, Recent, Table};
 use crate::shared::limits_of_apisix::{rejection, scope, wall_clock};
 use crate::shared::request_key::Key;
+use shared::{Shared, excess};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::LocalKey;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
-    Resume,
+    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
+    Phases, Plugin, Record, Resume,
 };
 
 /// The rate, and what requests are counted by.
@@ -54,12 +68,9 @@ pub(super) struct Config {
     /// Lets the requests of `burst` pass at once.
     #[field(default = false)]
     pub nodelay: bool,
-    /// Has no effect, because counting in memory does not fail.
-    #[field(default = false)]
-    pub allow_degradation: bool,
-    /// Where counts are kept: in this node's memory.
-    #[field(default = "local", one_of = ["local"])]
-    pub policy: String,
+    /// Where counts are kept.
+    #[field(flatten)]
+    pub counts: Counts,
 }
 
 fn violations(config: &Config) -> Vec<FieldError> {
@@ -68,7 +79,9 @@ fn violations(config: &Config) -> Vec<FieldError> {
 }
 
 /// One configured instance.
-pub(super) struct LimitReq {
+pub(super) struct LimitReq(Arc<Instance>);
+
+struct Instance {
     rate: f64,
     burst: f64,
     nodelay: bool,
@@ -77,6 +90,8 @@ pub(super) struct LimitReq {
     keys: Fingerprinter,
     addresses: Fingerprinter,
     table: Arc<Table<Bucket>>,
+    /// The store in which all nodes count together.
+    shared: Option<Shared>,
     rejected: LocalResponse,
 }
 
@@ -86,11 +101,17 @@ impl Plugin for LimitReq {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        Counts::ignored_fields(config)
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let table = build.retained.get::<Table<Bucket>>();
         let limit = [config.rate.to_be_bytes(), config.burst.to_be_bytes()].concat();
         let scope = scope(&table.key, build.entity).with(&limit);
-        Ok(Self {
+        let is_shared = config.counts.are_shared();
+        Ok(Self(Arc::new(Instance {
+            shared: if is_shared { Some(Shared::new(&config, build)?) } else { None },
             rate: config.rate,
             burst: config.burst,
             nodelay: config.nodelay,
@@ -99,7 +120,7 @@ impl Plugin for LimitReq {
             addresses: scope.with(b"address"),
             table,
             rejected: rejection(config.rejected_code, config.rejected_msg.as_deref()),
-        })
+        })))
     }
 }
 
@@ -109,10 +130,38 @@ impl Hooks for LimitReq {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
+        match &self.0.shared {
+            None => self.0.pour_here(exchange),
+            Some(shared) => self.0.pour_there(shared, exchange),
+        }
+    }
+}
+
+impl Instance {
+    fn pour_here(&self, exchange: &Exchange) -> Flow {
         let whose = self.key.of(exchange, &self.keys, &self.addresses);
         let seconds = || wall_clock() / 1_000;
         let excess =
             self.table.with(whose, seconds, |bucket| bucket.pour(self.rate, self.burst, wall_clock()));
+        self.decide(excess)
+    }
+
+    /// Decides when the server has replied, or else as the configuration says.
+    fn pour_there(self: &Arc<Self>, shared: &Shared, exchange: &Exchange) -> Flow {
+        let sent = shared.pour(exchange, self.key.value(exchange));
+        let Ok(reply) = sent else { return self.decide_alone(exchange) };
+        let instance = self.clone();
+        Flow::Wait(Box::pin(async move {
+            let reply = reply.await.ok();
+            let resume: Resume = Box::new(move |exchange| match reply {
+                Some(reply) => instance.decide(excess(&reply)),
+                None => instance.decide_alone(exchange),
+            });
+            resume
+        }))
+    }
+
+    fn decide(&self, excess: Option<f64>) -> Flow {
         match excess {
             None => Flow::Respond(self.rejected.clone()),
             Some(excess) if self.nodelay || excess / self.rate < 0.001 => Flow::Continue,
@@ -123,6 +172,13 @@ impl Hooks for LimitReq {
                     Box::new(|_: &mut Exchange| Flow::Continue) as Resume
                 }))
             }
+        }
+    }
+
+    fn decide_alone(&self, exchange: &Exchange) -> Flow {
+        match self.shared.as_ref().is_some_and(|shared| shared.allow_degradation) {
+            true => self.pour_here(exchange),
+            false => Flow::Respond(LocalResponse::raw(500, None, "")),
         }
     }
 }

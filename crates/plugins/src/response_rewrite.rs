@@ -80,7 +80,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     if let Err(message) = HeaderOperations::read(config.headers.as_ref()) {
         found.push(FieldError::new("headers", message));
     }
-    if let Err(message) = config.vars.as_ref().map_or(Ok(Expression::All(Vec::new())), Expression::parse) {
+    if let Err(message) = config.vars.as_ref().map_or(Ok(Expression::default()), Expression::parse) {
         found.push(FieldError::new("vars", format!("failed to validate the 'vars' expression: {message}")));
     }
     if let Err(message) = body(config) {

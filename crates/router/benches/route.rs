@@ -111,6 +111,7 @@ fn empty(n: usize) -> Route {
         destinations: None,
         expression: None,
         priority: 0,
+        vars: None,
         tags: None,
         service: None,
         created_at: None,

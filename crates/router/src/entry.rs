@@ -1,12 +1,13 @@
 //! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
 use super::expressions::{Expression, PortCheck, Request, required_scheme};
-use super::hosts::{Host, HostPattern, NamePattern};
+use super::hosts::{HostPattern, NamePattern};
 use super::keys::Keys;
 use super::methods::Methods;
 use super::pattern::{Captures, Literals, Pattern, Patterns};
 use super::priority::Flavor;
 use super::subroute::{PathKind, Subroute};
 use super::summary::{Hit, PathEnd, Summary};
+use super::vars::{Condition, RequestVariable};
 use super::{Match, Query, RouteError, Scheme};
 
 /// Longer header values are lower-cased on the heap, shorter ones on the stack.
@@ -44,6 +45,7 @@ struct Criteria {
     /// Empty unless the path is a regex.
     patterns: Box<[Pattern]>,
     headers: Box<[HeaderRule]>,
+    vars: Option<Condition<RequestVariable>>,
 }
 
 impl Entry {
@@ -56,7 +58,7 @@ impl Entry {
         let hit = self.summary.check(request.query)?;
         match &self.rules {
             Rules::None => Some(hit),
-            Rules::Criteria(criteria) => criteria.check(request.query, request.host, hit),
+            Rules::Criteria(criteria) => criteria.check(request, hit),
             Rules::Expression(expression) => {
                 let length = expression.find(request)?;
                 Some(Hit { length: length.map_or(hit.length, |length| length as u32), ..hit })
@@ -103,6 +105,11 @@ impl Entry {
         self.criteria().is_none_or(|criteria| criteria.match_sni(query))
     }
 
+    /// Whether the request meets the condition on variables, if there is one.
+    pub(super) fn matches_vars(&self, request: &Request<'_>) -> bool {
+        self.criteria().is_none_or(|criteria| criteria.match_vars(request))
+    }
+
     /// The headers that the route requires, and whether the request has each.
     pub(super) fn headers<'e>(&'e self, query: &'e Query<'_>) -> impl Iterator<Item = (&'e str, bool)> {
         let headers = self.criteria().into_iter().flat_map(|criteria| &criteria.headers);
@@ -134,11 +141,13 @@ impl Entry {
 impl Criteria {
     /// Whether they match a candidate whose summary does. Apart, so that checking the other candidates stays small.
     #[inline(never)]
-    fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
+    fn check(&self, request: &Request<'_>, hit: Hit) -> Option<Hit> {
+        let (query, host) = (request.query, request.host);
         let matches = self.match_method(query)
             && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
             && self.match_sni(query)
-            && self.headers.iter().all(|rule| rule.matches(query));
+            && self.headers.iter().all(|rule| rule.matches(query))
+            && self.match_vars(request);
         if !matches || self.patterns.is_empty() {
             return matches.then_some(hit);
         }
@@ -157,12 +166,17 @@ impl Criteria {
         self.snis.is_empty() || query.scheme == Scheme::Http || query.sni.is_some_and(matches)
     }
 
+    fn match_vars(&self, request: &Request<'_>) -> bool {
+        self.vars.as_ref().is_none_or(|condition| condition.is_met(request))
+    }
+
     fn are_none(&self) -> bool {
         self.methods.is_empty()
             && self.hosts.is_empty()
             && self.snis.is_empty()
             && self.patterns.is_empty()
             && self.headers.is_empty()
+            && self.vars.is_none()
     }
 }
 
@@ -254,6 +268,7 @@ impl<'p> Compiler<'p> {
             snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
             patterns,
             headers: self.headers(subroute),
+            vars: self.vars(subroute),
         };
         let methods = methods.unwrap_or(Methods::ANY);
         let summary = self.summary(subroute, methods, (length, PathEnd::Open));
@@ -307,8 +322,21 @@ impl<'p> Compiler<'p> {
         HeaderRule { name, exact: exact.into(), regexes: regexes.into() }
     }
 
+    fn vars(&mut self, subroute: &Subroute<'_>) -> Option<Condition<RequestVariable>> {
+        match Condition::of_route(subroute.route.vars.as_ref()?) {
+            Ok(condition) => Some(condition),
+            Err(error) => {
+                self.report(subroute, format!("vars: {error}"));
+                None
+            }
+        }
+    }
+
     fn refuse(&mut self, subroute: &Subroute<'_>, place: &str, error: &str) {
-        let message = format!("{place} is no valid regex: {error}");
+        self.report(subroute, format!("{place} is no valid regex: {error}"));
+    }
+
+    fn report(&mut self, subroute: &Subroute<'_>, message: String) {
         self.errors.push(RouteError { index: subroute.index, route: subroute.route.id, message });
     }
 }

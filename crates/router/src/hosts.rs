@@ -16,6 +16,13 @@ pub(crate) struct Host<'a> {
     pub(super) port: u64,
 }
 
+impl<'a> Host<'a> {
+    /// The name, in lower case.
+    pub(crate) fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
 /// Room for a name in lower case, where that is not how it was sent.
 #[derive(Default)]
 pub(super) struct Name(Option<[u8; MAX_NAME]>);

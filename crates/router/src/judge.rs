@@ -21,6 +21,8 @@ pub enum Criterion {
     Path,
     /// Its SNIs.
     Sni,
+    /// Its condition on variables.
+    Vars,
     /// Its expression.
     Expression,
     /// Its protocols, which are a criterion in the flavor `expressions`.
@@ -101,6 +103,9 @@ fn judge(subroute: &Subroute<'_>, entry: &Entry, request: &Request<'_>, order: O
     }
     for (name, is_met) in entry.headers(query) {
         note(Criterion::Header(name.to_owned()), is_met);
+    }
+    if route.vars.is_some() {
+        note(Criterion::Vars, entry.matches_vars(request));
     }
     let path = matching_path(subroute, entry, query.path);
     if matches!(subroute.kind, PathKind::Prefix(_) | PathKind::Regex) {

@@ -35,6 +35,7 @@ pub(crate) mod tests;
 mod text;
 mod traditional;
 mod uri;
+mod vars;
 
 pub use entry::{header_name, parse_sni};
 pub use hosts::NamePattern;
@@ -45,6 +46,7 @@ pub use priority::{Calculation, Flavor, Order, Part, Share, expression_priority}
 pub use subroute::are_alike;
 pub use uri::push_encoded;
 pub use uri::{normalize_path, upstream_path, upstream_path_v1};
+pub use vars::{Condition, Variables, check_vars};
 
 use entry::{Compiler, Entry};
 use expressions::Request;

@@ -40,6 +40,7 @@ pub fn are_alike(a: &Route, b: &Route) -> bool {
     (a.id, &a.protocols, a.regex_priority) == (b.id, &b.protocols, b.regex_priority)
         && (&a.expression, a.priority, a.created_at) == (&b.expression, b.priority, b.created_at)
         && (&a.hosts, &a.paths, &a.methods, &a.headers) == (&b.hosts, &b.paths, &b.methods, &b.headers)
+        && a.vars == b.vars
         && (&a.snis, &a.sources, &a.destinations) == (&b.snis, &b.sources, &b.destinations)
 }
 

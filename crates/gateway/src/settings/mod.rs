@@ -182,6 +182,24 @@ fn short_of_memory(settings: &Settings) -> Option<String> {
     })
 }
 
+/// Warns of pairs in `port_maps` whose port no listener has.
+fn mapped_in_vain(settings: &Settings) -> Option<String> {
+    let lists = [&settings.proxy_listen.0, &settings.stream_listen.0, &settings.apisix_proxy_listen.0];
+    let ports: Vec<u16> =
+        lists.into_iter().flatten().filter_map(|listen| listen.address.ip()).map(|at| at.port()).collect();
+    // A port 0 is known only once the listener is open.
+    let is_in_vain = |map: &&PortMap| !ports.contains(&map.own) && !ports.contains(&0);
+    let in_vain: Vec<_> = settings.port_maps.iter().filter(is_in_vain).collect();
+    let shown: Vec<_> = in_vain.iter().map(|map| format!("{}:{}", map.public, map.own)).collect();
+    (!shown.is_empty() && !ports.is_empty()).then(|| {
+        format!(
+            "port_maps: no listener of proxy_listen or stream_listen has the port of {}, which has no effect; write \
+             `PUBLIC:PORT` with the port of a listener",
+            shown.join(", ")
+        )
+    })
+}
+
 /// Checks rules across settings.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
     if settings.declarative_config.is_some() && settings.declarative_config_string.is_some() {
@@ -194,6 +212,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     problems.extend(beside_etcd(settings, given));
     warnings.extend(unread(settings));
     warnings.extend(short_of_memory(settings));
+    warnings.extend(mapped_in_vain(settings));
     check_ciphers(settings, given, problems, warnings);
     check_protocols(settings, given, problems);
     problems.extend(given.contradictions());

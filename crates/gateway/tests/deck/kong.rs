@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 23] = [
+const OTHERS: [&str; 24] = [
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",
+    "apisix-proxy-cache",
     "apisix-redirect",
     "consumer-restriction",
     "fault-injection",

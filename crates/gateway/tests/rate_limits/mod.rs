@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod failures;
 mod limit_count;
+mod limit_req;
 mod postgres;
 mod redis;
 mod servers;

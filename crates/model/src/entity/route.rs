@@ -23,7 +23,7 @@ pub struct IpPort {
 
 /// Which requests, and to which service.
 #[derive(Debug, Clone, PartialEq, Record)]
-#[record(check = protocols_agree, check = criteria_given, check = expression_alone)]
+#[record(check = protocols_agree, check = criteria_given, check = expression_alone, check = vars_have_meaning)]
 pub struct Route {
     #[field(auto)]
     pub id: Uuid,
@@ -72,6 +72,9 @@ pub struct Route {
     /// Routes with an expression of higher priority are tried first.
     #[field(nullable, default = 0, between = [0, 70368744177663])]
     pub priority: i64,
+    /// A condition on variables, as APISIX writes it: `[["arg_user", "==", "jack"]]`.
+    #[field(extension)]
+    pub vars: Option<serde_json::Value>,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     /// Where matching requests go; without one, a plugin must answer.
@@ -210,6 +213,18 @@ fn of_other_protocols(route: &Route, (stream, grpc): (bool, bool)) -> Vec<FieldE
 
 fn has_headers(route: &Route) -> bool {
     route.headers.as_ref().is_some_and(|headers| !headers.is_empty())
+}
+
+/// Requests alone have variables, and routes with an expression say all in it.
+fn vars_have_meaning(route: &Route) -> Vec<FieldError> {
+    let message = match &route.vars {
+        Some(_) if route.protocols.iter().any(|protocol| protocol.is_stream()) => {
+            "has no meaning for a stream route; leave it out"
+        }
+        Some(_) if route.expression.is_some() => "cannot stand beside `expression`; say it there",
+        _ => return Vec::new(),
+    };
+    vec![FieldError::new("vars", message)]
 }
 
 /// An expression stands instead of criteria, and has a priority of its own. The words are Kong's.

@@ -75,6 +75,7 @@
 mod shared;
 mod window;
 
+use crate::limits::Counts;
 use crate::shared::counters::Table;
 use crate::shared::limits_of_apisix::{self, rejection, wall_clock};
 use crate::shared::request_key::Key;
@@ -82,7 +83,7 @@ use shared::Shared;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Phases, Plugin, Record, Resume, Secret,
+    Phases, Plugin, Record, Resume,
 };
 use window::{Limit, Usage, Window};
 
@@ -109,59 +110,17 @@ pub(super) struct Config {
     pub rejected_code: u16,
     /// The message of refused requests.
     pub rejected_msg: Option<String>,
-    /// Where counts are kept.
-    #[field(default = "local", one_of = ["local", "redis", "redis-cluster"])]
-    pub policy: String,
-    /// Counts requests on this node while Redis is unavailable; otherwise they are answered 500.
-    #[field(default = false)]
-    pub allow_degradation: bool,
     /// Sends clients the headers with the limit.
     #[field(default = true)]
     pub show_limit_quota_header: bool,
-    /// With `policy: redis`: the host name or address of the server.
-    #[field(matches = host)]
-    pub redis_host: Option<String>,
-    /// With `policy: redis`: the port; 6379 if unset.
-    #[field(between = [1, 65535])]
-    pub redis_port: Option<u16>,
-    /// With `policy: redis`: the user; if unset, only the password is sent.
-    #[field(len_min = 1)]
-    pub redis_username: Option<String>,
-    /// The password of the server, or of those of the cluster; an empty one counts as none.
-    #[field(secret, len_min = 0)]
-    pub redis_password: Option<Secret>,
-    /// With `policy: redis`: the number of the database; 0 if unset.
-    pub redis_database: Option<u32>,
-    /// The timeout for connecting and for each reply, in milliseconds; 1000 if unset.
-    #[field(between = [1, 2147483646])]
-    pub redis_timeout: Option<u32>,
-    /// With `policy: redis`: whether to connect over TLS.
-    pub redis_ssl: Option<bool>,
-    /// With `policy: redis`: whether to verify the server's certificate.
-    pub redis_ssl_verify: Option<bool>,
-    /// For how many milliseconds idle connections are kept.
-    #[field(between = [1000, 2147483646])]
-    pub redis_keepalive_timeout: Option<u32>,
-    /// How many idle connections are kept.
-    #[field(between = [1, 2147483646])]
-    pub redis_keepalive_pool: Option<u32>,
-    /// With `policy: redis-cluster`: some of its servers, `host:port`. Weir asks one of them for all the others.
-    #[field(len_min = 1)]
-    pub redis_cluster_nodes: Option<Vec<String>>,
-    /// With `policy: redis-cluster`: the cluster's name in APISIX.
-    pub redis_cluster_name: Option<String>,
-    /// With `policy: redis-cluster`: whether to connect over TLS.
-    pub redis_cluster_ssl: Option<bool>,
-    /// With `policy: redis-cluster`: whether to verify the servers' certificates.
-    pub redis_cluster_ssl_verify: Option<bool>,
+    /// Where counts are kept.
+    #[field(flatten)]
+    pub counts: Counts,
 }
 
 fn violations(config: &Config) -> Vec<FieldError> {
-    let mut found = shared::violations(config);
-    if let Err(message) = Key::read(&config.key_type, &config.key) {
-        found.push(FieldError::new("key", message));
-    }
-    found
+    let error = Key::read(&config.key_type, &config.key).err();
+    error.map(|message| FieldError::new("key", message)).into_iter().collect()
 }
 
 /// One configured instance.
@@ -189,9 +148,7 @@ impl Plugin for LimitCount {
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
-        let fields = ["redis_keepalive_timeout", "redis_keepalive_pool"];
-        let given = fields.into_iter().filter(|field| !config[field].is_null());
-        given.map(|field| FieldWarning::new(field, "one connection to each server is kept")).collect()
+        Counts::ignored_fields(config)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -202,7 +159,7 @@ impl Plugin for LimitCount {
         };
         let scope = scope(&table.key, &config, build.entity);
         let scope = scope.with(&limit.count.to_be_bytes()).with(&limit.milliseconds.to_be_bytes());
-        let is_shared = config.policy != "local";
+        let is_shared = config.counts.are_shared();
         Ok(Self(Arc::new(Instance {
             shared: if is_shared { Some(Shared::new(&config, limit, build)?) } else { None },
             keys: scope.clone().with(b"key"),

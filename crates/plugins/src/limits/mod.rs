@@ -6,6 +6,7 @@
 
 mod breaker;
 pub(crate) mod counter;
+mod counts_of_apisix;
 mod driver;
 mod entry;
 mod in_use;
@@ -13,17 +14,20 @@ mod periods;
 mod policy;
 mod quota;
 mod redis;
+mod scripts;
 mod shared_counters;
 mod sliding;
 mod store;
 pub(crate) mod window;
 
 pub(super) use counter::{Limit, Usage, written};
+pub(super) use counts_of_apisix::{Counts, counted_by, scope};
 pub(super) use in_use::InUse;
 pub(super) use periods::Periods;
 pub(super) use policy::{Identifier, Limiter, Policy, Reserved, SentQuery};
 pub(super) use quota::{Quota, QuotaUsage, Quotas};
-pub(super) use redis::{ClusterNode, Redis, RedisStore};
+pub(super) use redis::{Redis, RedisStore};
+pub(super) use scripts::Scripts;
 pub use sliding::Slide;
 pub use store::{
     Add, Bound, ClusterStore, CounterKey, CounterStore, Pending, Take, Taken, Unavailable, Window,

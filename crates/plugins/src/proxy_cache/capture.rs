@@ -7,7 +7,6 @@ use super::lookup::{Instance, Outcome};
 use super::storable::{self, Storable};
 use super::store::MAX_BODY_LEN;
 use super::stored::{self, Stored};
-use super::subject;
 use super::vary::{self, Variant};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,15 +55,18 @@ impl Capture {
             Framing::Length(length) => length as usize,
             _ => MAX_BODY_LEN,
         };
-        let Instance { config, types, cache, .. } = &*self.instance;
-        let terms = storable::check(config, types, exchange)?;
+        let Instance { config, types, rules, .. } = &*self.instance;
+        if rules.as_ref().is_some_and(|rules| rules.refuses(exchange)) {
+            return None;
+        }
+        let terms = storable::check(config, types.as_deref(), exchange)?;
         let vary = vary::of(exchange)?;
         let mut headers = response.headers.clone();
         storable::strip(&mut headers, &terms.unstored, SystemTime::now());
         if exchange.request.method_str() != "HEAD" {
             headers.remove_known(Known::ContentLength);
         }
-        let subject = Arc::new(subject::of(config, &cache.key, exchange));
+        let subject = Arc::new(self.instance.subject(exchange));
         let body = exchange.body_buffer();
         Some(Copied { terms, subject, status: response.status, headers, vary, body, length })
     }

@@ -69,7 +69,6 @@ pub(super) fn parts(config: &Config, exchange: &Exchange, scope: Scope) -> Vec<u
     let mut parts = Parts(Vec::with_capacity(256));
     let id = |id: Option<Uuid>| id.map(Uuid::into_bytes).unwrap_or_default();
     parts.add(config.memory.dictionary_name.as_bytes());
-    parts.add(&id(exchange.consumer().map(|consumer| consumer.entity.id)));
     parts.add(&id(exchange.route().map(|route| route.entity.id)));
     match scope {
         Scope::Same => parts.add(exchange.request.method_str().as_bytes()),
@@ -83,6 +82,15 @@ pub(super) fn parts(config: &Config, exchange: &Exchange, scope: Scope) -> Vec<u
     for name in config.vary_headers.iter().flatten() {
         parts.add_all(headers.get_all(name));
     }
+    add_caller(&mut parts, exchange, scope);
+    parts.0
+}
+
+/// Adds what identifies the caller to the upstream, and the body.
+pub(super) fn add_caller(parts: &mut Parts, exchange: &Exchange, scope: Scope) {
+    let headers = &exchange.request.headers;
+    let consumer = exchange.consumer().map(|consumer| consumer.entity.id);
+    parts.add(&consumer.map(Uuid::into_bytes).unwrap_or_default());
     match scope {
         Scope::Same => parts.add_all(headers.get_all_known(Known::Authorization)),
         Scope::Shared => parts.add_all(std::iter::empty()),
@@ -96,7 +104,6 @@ pub(super) fn parts(config: &Config, exchange: &Exchange, scope: Scope) -> Vec<u
         parts.add_all(headers.get_all_known(Known::ContentType));
         parts.add(exchange.body().unwrap_or_default());
     }
-    parts.0
 }
 
 fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {

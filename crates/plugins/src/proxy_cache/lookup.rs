@@ -10,25 +10,31 @@ use super::key::{self, Scope};
 use super::media_type::MediaType;
 use super::ranges;
 use super::redis::{self, Purge, RedisCache};
+use super::ruled::Rules;
 use super::shared_lookup::AfterLookup;
 use super::storable::{self, Arrived};
 use super::store::Cache;
-use super::stored::Stored;
+use super::stored::{Stored, Subject};
 use super::subject;
 use super::vary;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use weir_plugin::{Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome};
+use weir_plugin::{
+    Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome, WantsBody,
+};
 
 /// What all workers share of one configured instance.
 pub(super) struct Instance {
     pub(super) config: Config,
-    pub(super) types: Vec<MediaType>,
+    /// The types of responses that are stored; all, if none are named.
+    pub(super) types: Option<Vec<MediaType>>,
     pub(super) cache: Arc<Cache>,
     /// Where responses are stored instead, if nodes share them.
     pub(super) redis: Option<Arc<RedisCache>>,
+    /// What decides instead of the key of this plugin.
+    pub(super) rules: Option<Rules>,
 }
 
 /// The outcome of the lookup, for the response headers.
@@ -39,7 +45,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    fn new(status: &'static str, key: Option<Arc<str>>, age: Option<u64>) -> Self {
+    pub(super) fn new(status: &'static str, key: Option<Arc<str>>, age: Option<u64>) -> Self {
         Self { status: Cell::new(status), key: RefCell::new(key), age }
     }
 }
@@ -79,7 +85,11 @@ impl Instance {
         let Some(lookup) = self.lookup(exchange) else {
             exchange.extensions.insert(Outcome::new("Bypass", None, None));
             let method = exchange.request.method_str();
-            if self.config.cache_control && subject::is_unsafe(method) && !self.has_method(method) {
+            if self.config.cache_control
+                && self.rules.is_none()
+                && subject::is_unsafe(method)
+                && !self.has_method(method)
+            {
                 exchange.observe_upstream(Invalidation(self.clone()));
             }
             return Flow::Continue;
@@ -112,7 +122,7 @@ impl Instance {
         if directives.no_store || directives.no_cache {
             return None;
         }
-        let parts = key::parts(&self.config, exchange, Scope::Same);
+        let parts = self.parts(exchange, Scope::Same);
         let shared = self.shared_parts(exchange);
         let fingerprint = self.cache.key.of(&parts);
         Some(Lookup { fingerprint, parts, shared, directives, status: "Miss" })
@@ -126,10 +136,32 @@ impl Instance {
                 "HEAD" => self.has_method("GET"),
                 _ => false,
             };
-        is_of_use.then(|| key::parts(&self.config, exchange, Scope::Shared))
+        is_of_use.then(|| self.parts(exchange, Scope::Shared))
     }
 
-    fn has_method(&self, method: &str) -> bool {
+    pub(super) fn wants_body(&self) -> WantsBody {
+        let mut methods = self.config.request_method.iter();
+        let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));
+        if with_body { WantsBody::Optional } else { WantsBody::No }
+    }
+
+    /// What the response in the exchange is one of.
+    pub(super) fn subject(&self, exchange: &Exchange) -> Subject {
+        let mut subject = subject::of(&self.config, &self.cache.key, exchange);
+        if let Some(rules) = &self.rules {
+            subject.resource.fingerprint = self.cache.key.of(&rules.resource(exchange));
+        }
+        subject
+    }
+
+    fn parts(&self, exchange: &Exchange, scope: Scope) -> Vec<u8> {
+        match &self.rules {
+            Some(rules) => rules.parts(exchange, scope),
+            None => key::parts(&self.config, exchange, scope),
+        }
+    }
+
+    pub(super) fn has_method(&self, method: &str) -> bool {
         self.config.request_method.iter().any(|cacheable| cacheable == method)
     }
 
@@ -352,6 +384,11 @@ impl Instance {
         if let Some(redis) = &self.redis {
             redis.purge(Purge::Response(redis::stored_key(stored)));
         }
+    }
+
+    /// Removes what is stored for this request, for all callers; returns whether there was anything.
+    pub(super) fn purge(&self, exchange: &Exchange) -> bool {
+        self.cache.invalidate(self.subject(exchange).resource.fingerprint)
     }
 
     /// Removes what the response to a request that changes something makes invalid.

@@ -124,6 +124,7 @@ mod ranges;
 mod record;
 mod redis;
 mod resources;
+mod ruled;
 mod shared_lookup;
 mod storable;
 mod store;
@@ -134,6 +135,7 @@ mod subject;
 mod tests;
 mod vary;
 
+pub(super) use ruled::{RuledCache, Rules, Terms, have_value};
 pub(super) use store::usage;
 
 use config::Config;
@@ -169,7 +171,13 @@ impl Plugin for ProxyCache {
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let types = config.content_type.iter().filter_map(|text| MediaType::parse(text.as_bytes())).collect();
         let redis = config.redis.as_ref().map(|redis| RedisCache::of(redis, build)).transpose()?;
-        Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), redis, config })))
+        Ok(Self(Arc::new(Instance {
+            types: Some(types),
+            cache: build.retained.get(),
+            redis,
+            rules: None,
+            config,
+        })))
     }
 }
 
@@ -179,9 +187,7 @@ impl Hooks for ProxyCache {
     }
 
     fn wants_body(&self) -> WantsBody {
-        let mut methods = self.0.config.request_method.iter();
-        let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));
-        if with_body { WantsBody::Optional } else { WantsBody::No }
+        self.0.wants_body()
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

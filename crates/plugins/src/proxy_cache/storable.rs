@@ -49,9 +49,10 @@ impl<'r> Arrived<'r> {
 }
 
 /// How the response to a request is stored; none if it is not.
-pub(super) fn check(config: &Config, types: &[MediaType], exchange: &Exchange) -> Option<Storable> {
+pub(super) fn check(config: &Config, types: Option<&[MediaType]>, exchange: &Exchange) -> Option<Storable> {
     let response = &exchange.response;
-    let is_wanted = config.response_code.contains(&response.status) && has_type(types, &response.headers);
+    let is_wanted = config.response_code.contains(&response.status)
+        && types.is_none_or(|types| has_type(types, &response.headers));
     // A partial response is not the whole, and a cookie is for one client alone.
     let is_whole = !matches!(response.status, 100..200 | 206 | 304);
     let is_shared = !response.headers.contains_known(Known::SetCookie);

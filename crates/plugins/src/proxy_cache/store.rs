@@ -233,14 +233,17 @@ impl Cache {
         removed
     }
 
-    /// Removes the responses of a resource.
-    pub(super) fn invalidate(&self, resource: Fingerprint) {
+    /// Removes the responses of a resource; returns whether there were any.
+    pub(super) fn invalidate(&self, resource: Fingerprint) -> bool {
+        let mut was_there = false;
         for fingerprint in self.resources.take(resource) {
             let mut shard = self.shard(fingerprint);
             if let Some(slot) = shard.slots.swap_remove(&fingerprint) {
                 self.forget(fingerprint, &slot);
+                was_there = true;
             }
         }
+        was_there
     }
 
     fn shown(&self, key: &str) -> Option<Value> {

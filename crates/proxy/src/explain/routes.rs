@@ -232,6 +232,7 @@ fn criterion_name(criterion: &Criterion) -> String {
         Criterion::Header(name) => format!("header {name}"),
         Criterion::Path => "path".to_owned(),
         Criterion::Sni => "sni".to_owned(),
+        Criterion::Vars => "vars".to_owned(),
         Criterion::Expression => "expression".to_owned(),
         Criterion::Protocol => "protocol".to_owned(),
     }
@@ -260,7 +261,7 @@ fn reason(criterion: &Criterion, route: &Route, exchange: &Exchange) -> String {
         Criterion::Method => format!("{name}: not {}", list(&route.methods)),
         Criterion::Host => format!("{name}: not {}", list(&route.hosts)),
         Criterion::Path => format!("{name}: not below {}", list(&route.paths)),
-        Criterion::Expression => format!("{name}: does not match"),
+        Criterion::Vars | Criterion::Expression => format!("{name}: does not match"),
         Criterion::Protocol => {
             let protocols = route.protocols.iter().map(Choice::as_str).collect::<Vec<_>>();
             format!("{name}: {} is not among {}", exchange.scheme(), protocols.join(", "))

@@ -103,6 +103,11 @@ impl<'a> Request<'a> {
     pub(crate) fn new(query: &'a Query<'a>, host: Host<'a>) -> Request<'a> {
         Request { query, host, arguments: OnceCell::new() }
     }
+
+    /// Visits the values of an argument until the predicate returns true; returns whether it did.
+    pub(crate) fn argument(&self, name: &str, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.arguments.get_or_init(|| Arguments::read(self.query.query)).visit(name, visit)
+    }
 }
 
 impl Subject for Request<'_> {
@@ -126,9 +131,7 @@ impl Subject for Request<'_> {
     fn values(&self, field: &Field, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         match field {
             Field::Header(name) => (self.query.header)(name, visit),
-            Field::Query(name) => {
-                self.arguments.get_or_init(|| Arguments::read(self.query.query)).visit(name, visit)
-            }
+            Field::Query(name) => self.argument(name, visit),
             _ => false,
         }
     }

@@ -37,6 +37,7 @@ pub(crate) fn route(id: u128) -> Route {
         destinations: None,
         expression: None,
         priority: 0,
+        vars: None,
         tags: None,
         service: None,
         created_at: None,

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
-use weir_router::normalize_path;
+use weir_router::{check_vars, normalize_path};
 
 /// From here on a `regex_priority` counts more than how many criteria a route has. There is room for as many as below,
 /// before one would count more than everything.
@@ -103,7 +103,7 @@ struct CombinedRoute<'r> {
 /// Adds one route entity for each rank of the hosts and paths; most objects need one.
 fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Invalid> {
     let CombinedRoute { route, hosts, plugins: set, .. } = written;
-    let headers = headers(route.vars.as_ref())?;
+    let vars = vars(route)?;
     let uris = route.uris.as_deref().unwrap_or_default().iter().chain(&route.uri);
     let paths = grouped(uris.map(|uri| path(uri)).collect::<Result<Vec<_>, _>>()?);
     let mut hosts = grouped(hosts.iter().map(|host| (host_rank(host), host.clone())));
@@ -114,10 +114,10 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
     let ranks = hosts.iter().flat_map(|hosts| paths.iter().map(move |paths| (hosts, paths)));
     for (number, ((host_rank, hosts), (path_rank, paths))) in ranks.enumerate() {
         let part = format!("route/{number}");
-        let id = ordered(into.key.uuid(&part), route.priority);
+        let id = ordered(into.key.uuid(&part), route.priority, vars.is_some());
         let mut entity =
             entity(written, (hosts.as_slice(), paths.as_slice()), host_rank << PATH_BITS | path_rank);
-        entity["headers"] = headers.clone().into();
+        entity["vars"] = vars.clone().into();
         into.add_as(EntityKind::Routes, id, entity)?;
         plugins::translate(into, &format!("{part}/"), set, &[("route", id)])?;
     }
@@ -190,53 +190,28 @@ fn host_rank(host: &str) -> u32 {
     u32::try_from(host.split('.').count()).map_or(MAX_LABELS, |labels| labels.min(MAX_LABELS))
 }
 
-/// An id that sorts by priority, because the router prefers the higher id of two routes with equal rank.
-fn ordered(id: Uuid, priority: i32) -> Uuid {
+/// An id that sorts by priority, then by whether the route has conditions, because the router prefers the higher id of two
+/// routes with equal rank.
+fn ordered(id: Uuid, priority: i32, has_vars: bool) -> Uuid {
     let mut bytes = id.into_bytes();
+    bytes[4] = bytes[4] & 0x7F | u8::from(has_vars) << 7;
     bytes[..4].copy_from_slice(&(priority.cast_unsigned() ^ 1 << 31).to_be_bytes());
     Uuid::from_bytes(bytes)
 }
 
-/// `vars` as headers that a route matches by. The router looks at nothing else of a request's variables.
-fn headers(vars: Option<&Json>) -> Result<Option<Json>, Invalid> {
-    let Some(vars) = vars else { return Ok(None) };
-    let mut headers = serde_json::Map::new();
-    let single = [vars.clone()];
-    let all = vars.as_array().ok_or_else(|| unroutable(vars))?;
-    let is_single = all.first().is_some_and(Json::is_string);
-    for condition in if is_single { &single[..] } else { all } {
-        let (name, values) = header(condition).ok_or_else(|| unroutable(condition))?;
-        if headers.insert(name, values.into()).is_some() {
-            return Err(unroutable(vars));
-        }
+/// The conditions of a route: its `vars`, and the addresses that its clients may have.
+fn vars(route: &Route) -> Result<Option<Json>, Invalid> {
+    let addresses = route.remote_addrs.clone().or(route.remote_addr.clone().map(|address| vec![address]));
+    let of_address = addresses.map(|addresses| json!(["remote_addr", "ipmatch", addresses]));
+    let written = route.vars.clone().filter(|vars| vars.as_array().is_none_or(|all| !all.is_empty()));
+    for (member, condition) in [("vars", &written), ("remote_addr", &of_address)] {
+        let checked = condition.as_ref().map_or(Ok(()), check_vars);
+        checked.map_err(|error| {
+            Invalid::configuration(format!("failed to validate the '{member}' expression: {error}"))
+        })?;
     }
-    Ok((!headers.is_empty()).then_some(Json::Object(headers)))
-}
-
-/// The header of `["http_NAME", "==", "value"]`, and the values that it may have.
-fn header(condition: &Json) -> Option<(String, Vec<Json>)> {
-    let [Json::String(variable), Json::String(operator), value] = condition.as_array()?.as_slice() else {
-        return None;
-    };
-    let name = variable.strip_prefix("http_").filter(|name| *name != "host")?.replace('_', "-");
-    let text = |value: &Json| match value {
-        Json::String(text) if !text.starts_with("~*") => Some(Json::from(text.as_str())),
-        Json::Number(number) => Some(number.to_string().into()),
-        _ => None,
-    };
-    let values = match operator.as_str() {
-        "==" => vec![text(value)?],
-        "in" => value.as_array()?.iter().map(text).collect::<Option<_>>()?,
-        "~*" => vec![format!("~*(?i){}", value.as_str()?).into()],
-        "~~" => vec![format!("~*{}", value.as_str()?).into()],
-        _ => return None,
-    };
-    Some((name, values))
-}
-
-fn unroutable(condition: &Json) -> Invalid {
-    Invalid::configuration(format!(
-        "`vars`: routes match by headers alone here, such as [\"http_x_user\", \"==\", \"jack\"], with the operators ==, \
-         in, ~~ and ~*; got {condition}"
-    ))
+    Ok(match (written, of_address) {
+        (Some(written), Some(of_address)) => Some(json!(["AND", written, of_address])),
+        (written, of_address) => written.or(of_address),
+    })
 }

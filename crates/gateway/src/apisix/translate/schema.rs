@@ -9,7 +9,7 @@ pub(super) type Plugins = BTreeMap<String, Json>;
 
 /// A route.
 #[derive(Clone, Record)]
-#[record(check = one_uri, check = one_host)]
+#[record(check = one_uri, check = one_host, check = one_address)]
 pub(super) struct Route {
     pub id: Option<Json>,
     pub name: Option<String>,
@@ -25,7 +25,12 @@ pub(super) struct Route {
     pub hosts: Option<Vec<String>>,
     #[field(one_of = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PURGE"])]
     pub methods: Option<Vec<String>>,
-    /// Conditions on headers.
+    /// The client's address, or a range of addresses.
+    pub remote_addr: Option<String>,
+    /// Several of these.
+    #[field(len_min = 1)]
+    pub remote_addrs: Option<Vec<String>>,
+    /// Conditions on variables.
     pub vars: Option<Json>,
     #[field(default = 0)]
     pub priority: i32,
@@ -53,6 +58,13 @@ fn one_uri(route: &Route) -> Vec<FieldError> {
 fn one_host(route: &Route) -> Vec<FieldError> {
     let both = route.host.is_some() && route.hosts.is_some();
     both.then(|| FieldError::new("", "only one of host or hosts is allowed")).into_iter().collect()
+}
+
+fn one_address(route: &Route) -> Vec<FieldError> {
+    let both = route.remote_addr.is_some() && route.remote_addrs.is_some();
+    both.then(|| FieldError::new("", "only one of remote_addr or remote_addrs is allowed"))
+        .into_iter()
+        .collect()
 }
 
 /// What several routes share.

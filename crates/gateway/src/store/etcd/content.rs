@@ -245,7 +245,7 @@ impl Content {
         let hosts =
             service.and_then(|service| Some(stored(&self.entities, &service)?.value["hosts"].clone()));
         let closed = closed_route(value, hosts);
-        let broader = without(&closed, "vars");
+        let broader = ["vars", "remote_addr", "remote_addrs"].iter().fold(closed.clone(), without);
         self.derive_from(key, &closed).or_else(|_| self.derive_from(key, &broader)).ok()
     }
 
@@ -293,8 +293,19 @@ impl Content {
 
 /// A route with the criteria of another, that answers 503.
 fn closed_route(value: &Json, hosts: Option<Json>) -> Json {
-    const CRITERIA: [&str; 9] =
-        ["id", "uri", "uris", "host", "hosts", "methods", "vars", "priority", "status"];
+    const CRITERIA: [&str; 11] = [
+        "id",
+        "uri",
+        "uris",
+        "host",
+        "hosts",
+        "methods",
+        "remote_addr",
+        "remote_addrs",
+        "vars",
+        "priority",
+        "status",
+    ];
     let mut closed = json!({
         "upstream": { "type": "roundrobin", "nodes": { "127.0.0.1:9": 1 } },
         "plugins": { "fault-injection": { "abort": { "http_status": 503 } } },
@@ -310,10 +321,9 @@ fn closed_route(value: &Json, hosts: Option<Json>) -> Json {
     closed
 }
 
-fn without(value: &Json, member: &str) -> Json {
-    let mut value = value.clone();
+fn without(mut value: Json, member: &&str) -> Json {
     if let Json::Object(members) = &mut value {
-        members.remove(member);
+        members.remove(*member);
     }
     value
 }

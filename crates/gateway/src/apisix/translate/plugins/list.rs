@@ -68,7 +68,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 28] = [
+static ROWS: [Row; 29] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -85,6 +85,7 @@ static ROWS: [Row; 28] = [
     with_credential::<consumer::KeyAuth>(adapted::<KeyAuth>("key-auth", 2_500, "key-auth")),
     same("consumer-restriction", 2_400, "consumer-restriction"),
     adapted::<ForwardAuth>("forward-auth", 2_002, "forward-auth"),
+    same("proxy-cache", 1_085, "apisix-proxy-cache"),
     same("proxy-mirror", 1_010, "proxy-mirror"),
     same("proxy-rewrite", 1_008, "proxy-rewrite"),
     same("api-breaker", 1_005, "api-breaker"),
