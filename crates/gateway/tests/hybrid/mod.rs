@@ -1,5 +1,6 @@
 //! Control planes and data planes: Weir's, and fakes of Kong's.
 mod bad_peers;
+mod drills;
 mod fakes;
 mod payload;
 mod with_kong;
