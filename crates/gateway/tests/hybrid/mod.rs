@@ -3,4 +3,5 @@ mod bad_peers;
 mod drills;
 mod fakes;
 mod payload;
+mod walkthrough;
 mod with_kong;

@@ -14,7 +14,7 @@ fn data_plane(identity: &Identity, port: u64) -> Builder {
 }
 
 /// A configuration with one route.
-fn table(path: &str, upstream: &Upstream) -> Value {
+pub(super) fn table(path: &str, upstream: &Upstream) -> Value {
     let service = json!({
         "id": "11111111-1111-4111-8111-111111111111", "name": "a", "host": "127.0.0.1",
         "port": upstream.address.port(), "protocol": "http", "path": null,
