@@ -53,7 +53,7 @@ fn kill_under_load(kills: u64) {
     assert_eq!(route(&control, "last", &upstream, ""), 200);
     eventually("what was written last is served", || data.get("/last").status == 200);
     let requests = requests.load(Ordering::SeqCst);
-    println!("{kills} kills, {requests} requests and {written} acknowledged writes, none of them lost");
+    eprintln!("{kills} kills, {requests} requests and {written} acknowledged writes, none of them lost");
 }
 
 /// Sends one request after the other over kept connections; each is answered.
@@ -118,7 +118,7 @@ fn a_refusal_is_shown_with_entity_and_field() {
     assert!(said("entity").contains("00000000-0000-4000-8000-000000000001"), "{refusal}");
     assert_eq!(said("field"), "expression", "{refusal}");
     assert!(!said("message").is_empty(), "{refusal}");
-    println!("refused and shown after {shown:?}");
+    eprintln!("refused and shown after {shown:?}");
     let member = members(&control)[0].clone();
     assert_eq!((&member["state"], &member["refusals"]), (&json!("failed"), &json!(1)), "{member}");
     assert_eq!(data.status("/status").json()["control_plane"]["refused"].as_array().unwrap().len(), 1);
@@ -139,7 +139,7 @@ fn a_frozen_data_plane_is_shown_offline() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it is still {}", state(&control));
         thread::park_timeout(Duration::from_millis(100));
     }
-    println!("shown offline after {:?}", begun.elapsed());
+    eprintln!("shown offline after {:?}", begun.elapsed());
     data.signal(Signal::CONT);
     eventually("it comes back", || state(&control) == "connected");
 }
@@ -178,7 +178,7 @@ fn a_data_plane_with_many_routes_answers_without_its_control_plane() {
     let begun = Instant::now();
     let data = alone.start();
     assert_eq!((data.get("/r9999").status, data.get("/r0").status, is_ready(&data)), (200, 200, true));
-    println!("answers {ROUTES} routes {:?} after exec, without a control plane", begun.elapsed());
+    eprintln!("answers {ROUTES} routes {:?} after exec, without a control plane", begun.elapsed());
 }
 
 /// A data plane at whose control plane's address nothing answers.
