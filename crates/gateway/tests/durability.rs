@@ -253,7 +253,7 @@ fn state_after(step: u64) -> Option<String> {
 }
 
 /// The status of a response that came whole.
-fn ask(stream: &mut TcpStream, request: &str) -> Option<u16> {
+pub(crate) fn ask(stream: &mut TcpStream, request: &str) -> Option<u16> {
     stream.write_all(request.as_bytes()).ok()?;
     let mut received = Vec::new();
     loop {

@@ -94,7 +94,6 @@ fn weir_passes_the_parity_checks_of_what_it_claims() {
         "kong/rate-limiting-1",
         "kong/rate-limiting-key-auth-100",
         "kong/rate-limiting-basic-auth-100",
-        "graviton/rate-limiting-key-auth",
         "apisix/limit-count-prometheus",
         "kong-perf/key-auth",
         "kong-perf/balancer-10",

@@ -120,7 +120,7 @@ fn launch(folder: &Path, address: SocketAddr) -> Launch {
         command: [binary.as_str(), "-W", "-db", "-f", "haproxy.cfg"].map(str::to_owned).to_vec(),
         folder: folder.to_owned(),
         listeners: Listeners { http: Some(address), ..Listeners::default() },
-        ready: Ready { path: Some("/".to_owned()), within: Duration::from_secs(20) },
+        ready: Ready { path: Some("/".to_owned()), within: Duration::from_secs(20), ..Ready::default() },
         reload: Some(Reload::Signal("USR2".to_owned())),
         stop_signal: "TERM".to_owned(),
         image: Some(IMAGE.to_owned()),

@@ -29,7 +29,7 @@ fn launch(folder: &Path, command: &[&str]) -> Launch {
 }
 
 fn shell(folder: &Path, script: &str) -> Launch {
-    let ready = Ready { within: Duration::from_millis(400), path: None };
+    let ready = Ready { within: Duration::from_millis(400), ..Ready::default() };
     Launch { ready, ..launch(folder, &["sh", "-c", script]) }
 }
 
@@ -38,7 +38,7 @@ fn nginx(folder: &Path, daemon: &str, body: &str) -> (Launch, SocketAddr) {
     write_nginx(folder, daemon, body, address);
     let mut launch = launch(folder, &["nginx", "-p", ".", "-e", "error.log", "-c", "nginx.conf"]);
     launch.listeners = Listeners { http: Some(address), ..Listeners::default() };
-    launch.ready = Ready { path: Some("/".to_owned()), within: Duration::from_secs(20) };
+    launch.ready = Ready { path: Some("/".to_owned()), within: Duration::from_secs(20), ..Ready::default() };
     launch.stop_signal = "QUIT".to_owned();
     launch.reload = Some(Reload::Signal("HUP".to_owned()));
     launch.error_logs = vec![PathBuf::from("error.log")];

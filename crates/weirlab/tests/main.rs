@@ -25,6 +25,7 @@ mod protocols;
 mod report;
 mod sample;
 mod session;
+mod session_fleet;
 mod session_kong;
 mod stats;
 mod stats_candidates;

@@ -36,7 +36,8 @@ impl Apply for Applied {
 }
 
 fn refusal(error: &CompileError) -> Refusal {
-    let (field, message) = error.field();
+    let (_, message) = error.field();
+    let field = error.location();
     let field = (!field.is_empty()).then(|| field.to_owned());
     Refusal { entity: error.entity.clone(), field, message: message.to_owned() }
 }

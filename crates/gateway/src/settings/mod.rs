@@ -93,7 +93,7 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     warnings.extend(given.kong_environment(&sources.environment, &mut problems));
     given.weir_environment(&sources.environment, &mut problems);
     for Flag { written, name, value } in &sources.flags {
-        given.flag(written, name, value, &mut problems);
+        warnings.extend(given.flag(written, name, value, &mut problems));
     }
     if sources.as_kong {
         assume_as_kong(&mut given);

@@ -215,12 +215,23 @@ impl Given {
         }
     }
 
-    /// Adds a flag: the way it was written, the setting and the value.
-    pub(super) fn flag(&mut self, written: &str, name: &str, text: &str, problems: &mut Vec<Problem>) {
+    /// Adds a flag: the way it was written, the setting and the value. Returns a warning if it is ignored.
+    pub(super) fn flag(
+        &mut self,
+        written: &str,
+        name: &str,
+        text: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<String> {
         let origin = Origin::Flag(written.to_owned());
-        if !self.give(name, text, origin.clone()) {
-            problems.push(Problem { origin, message: unknown(name) });
+        if self.give(name, text, origin.clone()) {
+            return None;
         }
+        if let Some(reason) = ignored_of_fleet(name) {
+            return Some(format!("{origin} {reason}"));
+        }
+        problems.push(Problem { origin, message: unknown(name) });
+        None
     }
 
     /// The values as they are written, by the names of the settings.
@@ -385,16 +396,29 @@ pub(super) fn ignored(name: &str, text: &str) -> Result<Cow<'static, str>, Strin
         }
         None => {}
     }
+    if let Some(reason) = ignored_of_fleet(name) {
+        return Ok(reason.into());
+    }
     Ok(match (name, text.trim()) {
-        ("cluster_cjson" | "dedicated_config_processing" | "lmdb_environment_path" | "lmdb_map_size", _) => {
-            "is ignored: it is about how Kong stores and reads what a control plane sends"
-        }
         ("proxy_stream_error_log" | "admin_error_log" | "status_error_log", _) => {
             "is ignored: all of the node's messages are in proxy_error_log"
         }
         _ => "has no meaning here and is ignored",
     }
     .into())
+}
+
+/// Why a setting of Kong's hybrid mode is ignored; none if it is no such setting.
+fn ignored_of_fleet(name: &str) -> Option<&'static str> {
+    match name {
+        "cluster_cjson" | "dedicated_config_processing" | "lmdb_environment_path" | "lmdb_map_size" => {
+            Some("is ignored: it is about how Kong stores and reads what a control plane sends")
+        }
+        "cluster_telemetry_listen" | "cluster_telemetry_server_name" | "cluster_telemetry_endpoint" => {
+            Some("is ignored: data planes send no telemetry")
+        }
+        _ => None,
+    }
 }
 
 /// The setting that was probably meant, as the end of a warning.

@@ -104,6 +104,20 @@ fn each_kong_variable_without_a_meaning_gets_one_warning_without_its_value() {
 }
 
 #[test]
+fn settings_of_kongs_hybrid_mode_without_a_meaning_are_ignored_as_flags_too() {
+    let flags = [("cluster_telemetry_listen", "0.0.0.0:8006"), ("lmdb_map_size", "2048m")];
+    let warnings = good("", &[("KONG_CLUSTER_TELEMETRY_ENDPOINT", "control.test:8006")], &flags).warnings;
+    assert_eq!(
+        warnings,
+        [
+            "environment variable KONG_CLUSTER_TELEMETRY_ENDPOINT is ignored: data planes send no telemetry",
+            "--set cluster_telemetry_listen is ignored: data planes send no telemetry",
+            "--set lmdb_map_size is ignored: it is about how Kong stores and reads what a control plane sends",
+        ]
+    );
+}
+
+#[test]
 fn an_empty_variable_counts_as_absent() {
     let loaded = good("log_level = 'debug'", &[("KONG_LOG_LEVEL", ""), ("WEIR_NONSENSE", " ")], &[]);
     assert_eq!(loaded.settings.log_level, LogLevel::Debug);

@@ -1,4 +1,5 @@
 //! Weir beside fakes of Kong 3.9, by Kong's first protocol.
+use super::drills::without_control_plane;
 use super::fakes::Fake;
 use crate::fleet::{control_plane, is_ready, members, route, shared, with_certificate};
 use crate::harness::{Builder, Gateway, Identity, Upstream, eventually};
@@ -13,7 +14,7 @@ fn data_plane(identity: &Identity, port: u64) -> Builder {
 }
 
 /// A configuration with one route.
-fn table(path: &str, upstream: &Upstream) -> Value {
+pub(super) fn table(path: &str, upstream: &Upstream) -> Value {
     let service = json!({
         "id": "11111111-1111-4111-8111-111111111111", "name": "a", "host": "127.0.0.1",
         "port": upstream.address.port(), "protocol": "http", "path": null,
@@ -67,6 +68,70 @@ fn what_a_data_plane_refuses_leaves_the_last_configuration_active() {
     control.command(&json!({ "push": table("/c", &upstream) }));
     eventually("the next one is served", || data.get("/c").status == 200);
     eventually("nothing is refused any more", || refused().is_null());
+}
+
+#[test]
+fn a_data_plane_that_moves_from_kong_to_an_empty_control_plane_serves_nothing() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("data").display().to_string();
+    let (kong, port) = Fake::control_plane(&identity, json!({ "config_table": table("/a", &upstream) }));
+    let data = data_plane(&identity, port).set("prefix", &prefix).start();
+    let pushed = kong.event("pushed");
+    while kong.event("ping")["hash"] != pushed["hash"] {}
+    drop((data, kong));
+    let alone = without_control_plane(&identity).set("prefix", &prefix).start();
+    assert_eq!(alone.get("/a").status, 200, "it is still cached");
+    drop(alone);
+    let control = control_plane(&identity).start();
+    let data = data_plane(&identity, control.cluster().port().into()).set("prefix", &prefix).start();
+    eventually("the empty configuration is served", || data.get("/a").status == 404);
+    assert!(is_ready(&data));
+    assert_eq!(route(&control, "b", &upstream, "?wait=all"), 200);
+    assert_eq!(data.get("/b").status, 200);
+}
+
+#[test]
+fn kongs_data_planes_get_the_newest_configuration_after_none_was_there() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let control = control_plane(&identity).set("db_update_frequency", "1").start();
+    let port = control.cluster().port().into();
+    let first = Fake::data_plane(port, &identity, json!({}));
+    let before = first.event("applied")["hash"].clone();
+    drop(first);
+    eventually("nobody is connected", || members(&control).iter().all(|one| one["state"] == "offline"));
+    assert_eq!(route(&control, "since", &upstream, ""), 200);
+    let second = Fake::data_plane(port, &identity, json!({}));
+    let applied = second.event("applied");
+    assert_eq!(applied["hash_matches"], true);
+    assert_ne!(applied["hash"], before);
+}
+
+#[test]
+fn a_connection_that_ends_while_its_configuration_is_applied_leaves_it_whole() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let (mut control, port) =
+        Fake::control_plane(&identity, json!({ "config_table": table("/a", &upstream) }));
+    let data = data_plane(&identity, port).start();
+    let pushed = control.event("pushed");
+    while control.event("ping")["hash"] != pushed["hash"] {}
+    let mut larger = table("/b", &upstream);
+    let routes = (0..3000).map(|nth| {
+        let mut route = larger["routes"][0].clone();
+        route["id"] = format!("33333333-3333-4333-8333-{nth:012}").into();
+        route["name"] = format!("more-{nth}").into();
+        route["paths"] = json!([format!("/more-{nth}")]);
+        route
+    });
+    let routes: Vec<Value> = routes.collect();
+    larger["routes"] = routes.into();
+    control.command(&json!({ "push": larger }));
+    let pushed = control.event("pushed");
+    control.command(&json!({ "drop": true }));
+    while control.event("ping")["hash"] != pushed["hash"] {}
+    for (path, status) in [("/a", 404), ("/more-0", 200), ("/more-2999", 200)] {
+        assert_eq!(data.get(path).status, status, "{path}");
+    }
 }
 
 #[test]

@@ -52,10 +52,15 @@ impl CompileError {
     pub fn location(&self) -> &str {
         let is_route = matches!(self.of, Some((EntityKind::Routes, _)));
         match self.field() {
-            ("", message) if is_route && message.starts_with(ERROR_PREFIX) => "expression",
+            ("", message) if is_route && is_of_expression(message) => "expression",
             (field, _) => field,
         }
     }
+}
+
+/// Whether a route's error is one of its expression.
+fn is_of_expression(message: &str) -> bool {
+    message.starts_with(ERROR_PREFIX) || message.contains("`expression`")
 }
 
 impl std::fmt::Display for CompileError {

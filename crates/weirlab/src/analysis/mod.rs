@@ -14,7 +14,7 @@ pub use pairs::{Effect, Ratio};
 pub use probe::{ProbedCase, ProbedCell};
 pub use sample::{Sample, Usable, usable};
 pub use scaling::{Scaling, ScalingLine, ScalingPoint};
-pub use summary::{Combined, Counts, Quantiles, Summary};
+pub use summary::{Combined, Counts, PartSummary, Quantiles, Summary};
 pub use verdict::{FLOOR_WITHOUT_CONTROL, Noise, SAME, Verdict};
 pub use waterfall::{Increment, Waterfall, WaterfallLine};
 

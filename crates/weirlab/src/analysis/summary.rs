@@ -93,8 +93,43 @@ pub struct Summary {
     pub upstream_us: f64,
     /// The largest share of CPU time that the hypervisor gave to others in a block.
     pub steal: f64,
+    /// What each process used, where a case has several.
+    pub parts: Vec<PartSummary>,
     /// What the users of Kong's framework know.
     pub combined: Combined,
+}
+
+/// What a process used: medians over blocks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartSummary {
+    /// Such as `data plane 1`.
+    pub name: String,
+    /// CPU time as a share of one core's.
+    pub cores: f64,
+    /// CPU time per right answer of the whole case, in microseconds.
+    pub cpu_us: f64,
+    /// Resident memory at the end of a block in KiB; 0 if unknown.
+    pub rss_kib: u64,
+}
+
+impl PartSummary {
+    /// Of each process of these blocks.
+    fn all(blocks: &[&Block]) -> Vec<PartSummary> {
+        let first = blocks.first().map_or(&[][..], |block| &block.parts);
+        let summary = |nth: usize, name: &str| {
+            let parts = || blocks.iter().filter_map(move |block| Some((block, block.parts.get(nth)?)));
+            let cores = parts().map(|(block, part)| part.cpu_us / 1e6 / block.measured_s);
+            let cpu_us = parts().map(|(block, part)| part.cpu_us / block.good as f64);
+            let rss_kib = parts().map(|(_, part)| part.rss_kib as f64);
+            Some(PartSummary {
+                name: name.to_owned(),
+                cores: stats::median(&cores.collect::<Vec<_>>())?,
+                cpu_us: stats::median(&cpu_us.collect::<Vec<_>>())?,
+                rss_kib: stats::median(&rss_kib.collect::<Vec<_>>())? as u64,
+            })
+        };
+        first.iter().enumerate().filter_map(|(nth, part)| summary(nth, &part.name)).collect()
+    }
 }
 
 /// Quantiles in milliseconds, each only with enough answers.
@@ -170,6 +205,7 @@ impl Summary {
             generator_us: middle(|sample| sample.generator_us)?,
             upstream_us: middle(|sample| sample.upstream_us)?,
             steal: blocks.iter().map(|block| block.machine.steal).fold(0.0, f64::max),
+            parts: PartSummary::all(&blocks),
             combined: Combined::of(&blocks, &latencies)?,
             latencies,
         })

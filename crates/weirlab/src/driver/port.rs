@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Every address of a gateway, with what it is for.
 pub(super) fn all(listeners: &Listeners) -> Vec<(&'static str, SocketAddr)> {
-    let Listeners { http, https, admin, status } = listeners;
-    let named = [("http", http), ("https", https), ("admin", admin), ("status", status)];
+    let Listeners { http, https, admin, status, cluster } = listeners;
+    let named =
+        [("http", http), ("https", https), ("admin", admin), ("status", status), ("cluster", cluster)];
     named.into_iter().filter_map(|(name, address)| Some((name, (*address)?))).collect()
 }
 
@@ -68,7 +69,9 @@ pub(super) fn check_own(
     listeners: &Listeners,
     mut members: impl FnMut() -> BTreeMap<u32, Stat>,
 ) -> Result<(), DriverError> {
-    for (name, address) in [("http", listeners.http), ("https", listeners.https)] {
+    for (name, address) in
+        [("http", listeners.http), ("https", listeners.https), ("cluster", listeners.cluster)]
+    {
         let Some(address) = address else { continue };
         // Without permission to read the process's files, the holder of the port is unknown.
         let holders = holders(address.port());

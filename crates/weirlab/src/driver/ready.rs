@@ -50,20 +50,32 @@ pub(super) fn error(launch: &Launch, why: &Unready, ending: &str, log: &str) -> 
     }
 }
 
-/// Looks once at every listener for traffic: at the plain one with a request, if there is a path to ask for; at the one
-/// over TLS by a connection alone, because a handshake adds no information.
+/// Looks once at every listener for traffic: at the plain one with a request, if there is a path to ask for; at those
+/// over TLS by a connection alone, because a handshake adds no information. Asks the status listener if there is a path
+/// for it.
 ///
 /// # Errors
 /// What was missing.
 fn look(listeners: &Listeners, ready: &Ready) -> Result<(), String> {
-    if let Some(address) = listeners.https {
-        connect(address).map_err(|error| format!("{address} (https): {error}"))?;
+    for (name, address) in [("https", listeners.https), ("cluster", listeners.cluster)] {
+        let Some(address) = address else { continue };
+        connect(address).map_err(|error| format!("{address} ({name}): {error}"))?;
+    }
+    if let (Some(address), Some(path)) = (listeners.status, &ready.status_path) {
+        answers(address, path, |status| status == 200)?;
     }
     let Some(address) = listeners.http else { return Ok(()) };
-    let mut stream = connect(address).map_err(|error| format!("{address} (http): {error}"))?;
-    let Some(path) = &ready.path else { return Ok(()) };
-    match status(&mut stream, address, path) {
-        Ok(status) if status < 500 => Ok(()),
+    match &ready.path {
+        Some(path) => answers(address, path, |status| status < 500),
+        None => connect(address).map(drop).map_err(|error| format!("{address} (http): {error}")),
+    }
+}
+
+/// Asks for a path, and judges the status.
+fn answers(address: SocketAddr, path: &str, is_right: fn(u16) -> bool) -> Result<(), String> {
+    let status = connect(address).and_then(|mut stream| status(&mut stream, address, path));
+    match status {
+        Ok(status) if is_right(status) => Ok(()),
         Ok(status) => Err(format!("http://{address}{path} answers with status {status}")),
         Err(error) => Err(format!("http://{address}{path}: {error}")),
     }

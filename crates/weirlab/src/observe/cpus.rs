@@ -86,6 +86,32 @@ impl Layout {
         parts.into_iter().filter(|(_, cpus)| cpus.iter().any(is_near)).map(|(name, _)| name).collect()
     }
 
+    /// The CPUs of one of several instances of the target: some of its own where there are enough of them.
+    #[must_use]
+    pub fn of_instance(&self, nth: usize, count: usize) -> Vec<usize> {
+        let each = self.target.len() / count.max(1);
+        match each {
+            0 => self.target.clone(),
+            _ => self.target[nth * each..(nth + 1) * each].to_vec(),
+        }
+    }
+
+    /// Says in words where several instances of the target run, and what runs beside them.
+    #[must_use]
+    pub fn with_instances(mut self, count: usize, beside: &str) -> Layout {
+        if count > 1 {
+            let each = self.target.len() / count;
+            let words = match each {
+                0 => "share it".to_owned(),
+                1 => "have a CPU each".to_owned(),
+                each => format!("have {each} CPUs each"),
+            };
+            self.words.push_str(&format!("; instances of the target {words}"));
+        }
+        self.words.push_str(&format!("; {beside} with the upstream"));
+        self
+    }
+
     fn shared(cpus: Vec<usize>, words: String) -> Layout {
         Layout { target: cpus.clone(), upstream: cpus.clone(), generator: cpus, sharing: true, words }
     }
@@ -248,6 +274,20 @@ mod tests {
     fn more_workers_than_cpus_leave_one_for_either_of_the_others() {
         let layout = Layout::on(&each(&[0, 1, 2, 3]), 16);
         assert_eq!((layout.target.len(), layout.upstream.len(), layout.generator.len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn instances_have_cpus_of_their_own_where_there_are_enough() {
+        let many = Layout::on(&each(&[0, 1, 2, 3, 4, 5, 6]), 4).with_instances(2, "front");
+        assert_eq!((many.of_instance(0, 2), many.of_instance(1, 2)), (vec![0, 1], vec![2, 3]));
+        assert!(
+            many.words.ends_with("; instances of the target have 2 CPUs each; front with the upstream"),
+            "{}",
+            many.words
+        );
+        let few = Layout::on(&each(&[0, 1]), 4).with_instances(5, "front");
+        assert_eq!(few.of_instance(4, 5), [0]);
+        assert!(few.words.contains("; instances of the target share it"), "{}", few.words);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tables: one over all cases, one for each.
 use super::words::{Colours, drawn, interval, micros, percent, ratio};
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Counts, Summary, Verdict};
+use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Counts, PartSummary, Summary, Verdict};
 use crate::chart::{latency, significant, thousands};
 use crate::result::{Parity, Run, Status};
 use serde::Serialize;
@@ -45,6 +45,7 @@ pub(super) struct CasePart {
     parity: ParityPart,
     noise: String,
     rows: Vec<Row>,
+    parts: Vec<PartRow>,
     absent: Vec<Absent>,
     spoiled: Vec<Absent>,
     pub(super) charts: Vec<super::pictures::Picture>,
@@ -81,6 +82,16 @@ struct Row {
     verdict: &'static str,
     words: String,
     why: String,
+}
+
+/// What a process used, where a case has several.
+#[derive(Serialize)]
+struct PartRow {
+    target: Name,
+    name: String,
+    cores: String,
+    cpu: String,
+    memory: String,
 }
 
 /// A figure and its interval.
@@ -150,6 +161,7 @@ pub(super) fn case(run: &Run, analysis: &Analysis, case: &CaseAnalysis, colours:
         parity: parity(run, case),
         noise: noise(case),
         rows,
+        parts: case.cells.iter().flat_map(|cell| parts(cell, colours)).collect(),
         absent,
         spoiled,
         charts: Vec::new(),
@@ -201,6 +213,18 @@ fn row(cell: &CellAnalysis, analysis: &Analysis, colours: &Colours) -> Option<Ro
         },
         why,
     })
+}
+
+fn parts(cell: &CellAnalysis, colours: &Colours) -> Vec<PartRow> {
+    let parts = cell.summary.iter().flat_map(|summary| &summary.parts);
+    let row = |part: &PartSummary| PartRow {
+        target: name(&cell.target, colours),
+        name: part.name.clone(),
+        cores: percent(part.cores),
+        cpu: micros(part.cpu_us),
+        memory: memory(part.rss_kib),
+    };
+    parts.map(row).collect()
 }
 
 fn figure(estimate: Option<crate::stats::Estimate>, write: fn(f64) -> String) -> Figure {

@@ -56,6 +56,10 @@ pub struct Block {
     pub connections_per_worker: Vec<u32>,
     /// The machine, meanwhile.
     pub machine: Machine,
+    /// What each process used, where there are more than a gateway, the upstream and the generator: the control plane, data
+    /// planes and the front.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// What periodic actions measured.
     pub actions: Vec<ActionSample>,
     /// The figure itself, where it is not one of requests under load.
@@ -71,6 +75,17 @@ pub struct Probe {
     pub value: f64,
     /// Such as `s` or `KiB`.
     pub unit: String,
+}
+
+/// What one of the processes of a block used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Part {
+    /// Such as `control plane`, `data plane 2`, `front`, `upstream` or `generator`.
+    pub name: String,
+    /// CPU time, in microseconds.
+    pub cpu_us: f64,
+    /// Resident memory at the end, in KiB; 0 for the generator, which is the laboratory itself.
+    pub rss_kib: u64,
 }
 
 /// What a process tree used between two moments.

@@ -15,6 +15,8 @@ pub(super) type Variables = BTreeMap<String, serde_json::Value>;
 struct Point {
     label: String,
     set: Variables,
+    /// What distinguishes it in results: the swept variable, without those that follow from it.
+    varies: BTreeMap<String, String>,
     axis: Option<Axis>,
 }
 
@@ -33,7 +35,12 @@ pub(super) fn cases(scenario: &Scenario, scheme: Scheme) -> Result<Vec<CasePlan>
 
 fn points(file: &ScenarioFile, manifest: &Path) -> Result<Vec<Point>, ScenarioError> {
     if file.sweep.is_empty() {
-        return Ok(vec![Point { label: String::new(), set: Variables::new(), axis: None }]);
+        return Ok(vec![Point {
+            label: String::new(),
+            set: Variables::new(),
+            varies: BTreeMap::new(),
+            axis: None,
+        }]);
     }
     let mut points = Vec::new();
     for sweep in &file.sweep {
@@ -52,7 +59,12 @@ fn points(file: &ScenarioFile, manifest: &Path) -> Result<Vec<Point>, ScenarioEr
                 sweep.with.iter().map(|(name, all)| (name.clone(), all[index].clone())).collect();
             set.insert(sweep.variable.clone(), value.clone());
             let axis = value.as_f64().map(|value| Axis { name: sweep.variable.clone(), value });
-            points.push(Point { label: format!("[{}={}]", sweep.variable, words(value)), set, axis });
+            points.push(Point {
+                label: format!("[{}={}]", sweep.variable, words(value)),
+                set,
+                varies: BTreeMap::from([(sweep.variable.clone(), words(value))]),
+                axis,
+            });
         }
     }
     Ok(points)
@@ -140,7 +152,7 @@ fn described(scenario: &Scenario, scheme: Scheme, point: Point, load: &LoadPlan)
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         scheme: scheme.as_str().to_owned(),
-        variables: point.set.iter().map(|(name, value)| (name.clone(), words(value))).collect(),
+        variables: point.varies,
         load: match scenario.file.measure {
             Measure::Load => in_words(load),
             Measure::Start => "no load: from the start to the first right answer".to_owned(),

@@ -50,6 +50,19 @@ impl CasePlan {
     pub fn is_tls(&self) -> bool {
         self.case.scheme.parse().is_ok_and(Scheme::is_tls)
     }
+
+    /// Whether the case counts instances: then there is a front before a single one too.
+    #[must_use]
+    pub fn has_front(&self) -> bool {
+        self.gateway.instances > 1 || self.case.variables.contains_key("instances")
+    }
+
+    /// What runs beside gateways, upstream and generator.
+    #[must_use]
+    pub fn beside(&self) -> Vec<&'static str> {
+        let control_plane = self.needs.contains("hybrid").then_some("control plane");
+        control_plane.into_iter().chain(self.has_front().then_some("front")).collect()
+    }
 }
 
 /// What is measured of a case.

@@ -1,12 +1,13 @@
 //! One block: a load on a cell that is up, and what everything used meanwhile.
 use super::action;
+use super::parts::{self, Observed};
 use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
 use crate::load::{self, Edge, Outcome, Pace, Plan};
 use crate::observe::procfs::Stat;
 use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
-use crate::result::{ActionSample, Block, Usage};
+use crate::result::{ActionSample, Block, Part, Usage};
 use crate::scenario::{CasePlan, Measure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -28,6 +29,7 @@ pub(crate) struct Setting<'a> {
 struct EdgeSample {
     targets: Vec<Sample>,
     upstream: Sample,
+    beside: Vec<Sample>,
     machine: Option<MachineSample>,
 }
 
@@ -47,9 +49,13 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     let pids = open.pids()?;
     let mut trees: Vec<ProcessTree> = pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
     let mut upstream = ProcessTree::new(open.upstream_pid);
+    let mut beside = parts::beside(open)?;
     // The first look opens files; within the window it would be late.
     for tree in trees.iter_mut().chain([&mut upstream]) {
         tree.sample();
+    }
+    for observed in &mut beside {
+        observed.sample();
     }
     let mut samples = Vec::with_capacity(2);
     let (begun, begins) = mpsc::channel::<Instant>();
@@ -64,6 +70,7 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
                 samples.push(EdgeSample {
                     targets: trees.iter_mut().map(ProcessTree::sample).collect(),
                     upstream: upstream.sample(),
+                    beside: beside.iter_mut().map(Observed::sample).collect(),
                     machine: MachineSample::now().ok(),
                 });
                 if edge == Edge::Begin {
@@ -93,12 +100,32 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     let mut block = from_outcome(outcome);
     block.target = total(&begin.targets, &end.targets);
     block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
+    block.parts = parts_of(open, &beside, &begin, &end, block.generator_cpu_us);
     if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
         block.machine = end.since(begin);
     }
     block.actions = actions;
     block.connections_per_worker = connections;
     Ok(block)
+}
+
+/// What each process used; nothing where the block has no others than one gateway, the upstream and the generator.
+fn parts_of(
+    open: &RunningTarget,
+    beside: &[Observed],
+    begin: &EdgeSample,
+    end: &EdgeSample,
+    generator_cpu_us: f64,
+) -> Vec<Part> {
+    if beside.is_empty() {
+        return Vec::new();
+    }
+    let samples = beside.iter().zip(begin.beside.iter().zip(&end.beside));
+    let mut parts: Vec<Part> = samples.map(|(observed, (begin, end))| observed.part(begin, end)).collect();
+    parts.extend(parts::gateways(open, &begin.targets, &end.targets));
+    parts.push(parts::part("upstream".to_owned(), &begin.upstream, &end.upstream));
+    parts.push(Part { name: "generator".to_owned(), cpu_us: generator_cpu_us, rss_kib: 0 });
+    parts
 }
 
 /// The load of a case, at the cell's address.

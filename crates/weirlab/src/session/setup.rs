@@ -36,7 +36,14 @@ pub(super) fn layouts(assignment: &Assignment) -> Vec<Layout> {
     let available = observe::allowed_cpus();
     let workers = |entry: &Entry| entry.case.gateway.workers.unwrap_or(assignment.workers);
     let wanted = |entry: &Entry| workers(entry) * entry.case.gateway.instances.max(1);
-    assignment.entries.iter().map(|entry| Layout::plan(&available, wanted(entry))).collect()
+    let layout = |entry: &Entry| {
+        let layout = Layout::plan(&available, wanted(entry));
+        match entry.case.beside().as_slice() {
+            [] => layout,
+            beside => layout.with_instances(entry.case.gateway.instances, &beside.join(" and ")),
+        }
+    };
+    assignment.entries.iter().map(layout).collect()
 }
 
 /// The run before its first block.

@@ -6,7 +6,7 @@ use super::run::Session;
 use super::setup;
 use super::target_runner::RunningTarget;
 use crate::load::{Pace, WarmUp};
-use crate::result::{Block, Machine, Status, Usage};
+use crate::result::{Block, Machine, Part, Status, Usage};
 use crate::scenario::Measure;
 use std::time::Duration;
 
@@ -149,6 +149,9 @@ fn joined(mut whole: Block, part: Block) -> Block {
     whole.connections_opened += part.connections_opened;
     whole.generator_cpu_us += part.generator_cpu_us;
     whole.upstream_cpu_us += part.upstream_cpu_us;
+    for (before, after) in whole.parts.iter_mut().zip(part.parts) {
+        *before = Part { cpu_us: before.cpu_us + after.cpu_us, ..after };
+    }
     whole.connections_per_worker = part.connections_per_worker;
     whole
 }

@@ -1,6 +1,7 @@
 //! Starts and stops the processes of a measurement. Upstreams run as long as the session; a target, and the front before
 //! several of its instances, runs as long as a block.
 use super::certificate::Certificate;
+use super::control_plane::ControlPlane;
 use super::parity;
 use super::probe;
 use super::upstreams::LocalServer;
@@ -66,7 +67,8 @@ pub(crate) struct RunningTarget {
     pub(crate) folder: PathBuf,
     /// From the start to the first right answer, where the case asks.
     pub(crate) first_answer: Option<Duration>,
-    _front: Option<LocalServer>,
+    pub(crate) control_plane: Option<ControlPlane>,
+    pub(crate) front: Option<LocalServer>,
 }
 
 impl RunningTarget {
@@ -114,26 +116,37 @@ impl TargetRunner {
         let tls = case.is_tls();
         let mut first_answer = None;
         let mut instances = Vec::new();
-        for instance in 0..case.gateway.instances.max(1) {
-            let folder = self.folder.join(format!("{cell}/{instance}"));
-            let certificate = empty(&folder)
-                .and_then(|()| self.certificate.copy_into(&folder))
-                .map_err(|error| format!("{}: {error}", folder.display()))?;
+        let common = Preparation {
+            label: &contender.label,
+            binary: &contender.binary,
+            case,
+            document: &document,
+            folder: &self.folder,
+            workers,
+            upstream: &upstream.listen,
+            upstream_tls: &upstream.listen_tls,
+            certificate: self.certificate.paths(),
+            control_plane: None,
+            container: self.driver.name() == "docker",
+        };
+        let control_plane = self.control_plane(cell, &contender.target, &common, layout)?;
+        let address_of_control_plane = control_plane.as_ref().and_then(ControlPlane::cluster);
+        let count = case.gateway.instances.max(1);
+        for instance in 0..count {
+            let (folder, certificate) = self.place(cell, &instance.to_string())?;
             let preparation = Preparation {
-                label: &contender.label,
-                binary: &contender.binary,
-                case,
-                document: &document,
                 folder: &folder,
-                workers,
-                upstream: &upstream.listen,
-                upstream_tls: &upstream.listen_tls,
                 certificate: certificate.paths(),
-                container: self.driver.name() == "docker",
+                control_plane: address_of_control_plane,
+                ..common
             };
-            instances.push(self.instance(&contender.target, &preparation, layout, &mut first_answer)?);
+            let cpus = (layout.of_instance(instance, count), layout.generator.as_slice());
+            instances.push(self.instance(&contender.target, &preparation, cpus, &mut first_answer)?);
         }
-        let listeners = instances[0].0.clone();
+        let mut listeners = instances[0].0.clone();
+        if let Some(control_plane) = &control_plane {
+            listeners.admin = control_plane.admin();
+        }
         let of_admin = case.needs.contains("admin-load");
         let traffic = |listeners: &Listeners| match (of_admin, tls) {
             (true, _) => listeners.admin,
@@ -144,7 +157,7 @@ impl TargetRunner {
             instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
         let running: Vec<Box<dyn Running>> =
             instances.into_iter().filter_map(|(_, running)| running).collect();
-        let front = spreads(case).then(|| front(&self.program, &addresses, layout)).transpose()?;
+        let front = case.has_front().then(|| front(&self.program, &addresses, layout)).transpose()?;
         let address = front.as_ref().and_then(|front| front.listen.first()).or(addresses.first());
         let address = *address
             .ok_or_else(|| format!("{} has no listener for {}", contender.label, case.case.scheme))?;
@@ -159,26 +172,50 @@ impl TargetRunner {
             document,
             folder: self.folder.join(format!("{cell}/0")),
             first_answer,
-            _front: front,
+            control_plane,
+            front,
         })
+    }
+
+    /// An empty folder below that of a cell, and the certificate in it.
+    fn place(&self, cell: usize, name: &str) -> Result<(PathBuf, Certificate), String> {
+        let folder = self.folder.join(format!("{cell}/{name}"));
+        let certificate = empty(&folder)
+            .and_then(|()| self.certificate.copy_into(&folder))
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok((folder, certificate))
+    }
+
+    /// Starts the control plane of a target, if it and the case have one.
+    fn control_plane(
+        &self,
+        cell: usize,
+        target: &Target,
+        common: &Preparation<'_>,
+        layout: &Layout,
+    ) -> Result<Option<ControlPlane>, String> {
+        let (folder, certificate) = self.place(cell, "control-plane")?;
+        let preparation = Preparation { folder: &folder, certificate: certificate.paths(), ..*common };
+        let launch = target.prepare_control_plane(&preparation).map_err(|error| error.to_string())?;
+        launch.map(|launch| ControlPlane::start(&*self.driver, launch, &layout.upstream)).transpose()
     }
 
     fn instance(
         &self,
         target: &Target,
         preparation: &Preparation<'_>,
-        layout: &Layout,
+        (own_cpus, generator_cpus): (Vec<usize>, &[usize]),
         first_answer: &mut Option<Duration>,
     ) -> Result<(Listeners, Option<Box<dyn Running>>), String> {
         let launch = target.prepare(preparation).map_err(|error| error.to_string())?;
         if launch.command.is_empty() {
             return Ok((launch.listeners, None));
         }
-        let start = || self.driver.start(&launch, &layout.target).map_err(|error| error.to_string());
+        let start = || self.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
         let running = if preparation.case.measure == Measure::Start {
             let subject = subject(preparation, &launch.listeners)?;
             let (running, took) =
-                probe::first_answer(start, &subject, &preparation.case.parity[0], &layout.generator)?;
+                probe::first_answer(start, &subject, &preparation.case.parity[0], generator_cpus)?;
             *first_answer = took;
             running
         } else {
@@ -222,13 +259,12 @@ impl RunningTarget {
             outcome = outcome.and(running.stop().map_err(|error| error.to_string()));
             log.push_str(&running.log());
         }
+        if let Some((of_control_plane, ended)) = self.control_plane.map(ControlPlane::close) {
+            log.push_str(&of_control_plane);
+            outcome = outcome.and(ended);
+        }
         (log, outcome)
     }
-}
-
-/// Whether the case counts instances: then there is a front before a single one too.
-fn spreads(case: &CasePlan) -> bool {
-    case.gateway.instances > 1 || case.case.variables.contains_key("instances")
 }
 
 /// Where the first response is expected.

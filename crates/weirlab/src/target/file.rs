@@ -31,6 +31,8 @@ pub(super) struct TargetFile {
     pub(super) command_for: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
+    /// What runs beside the gateways in cases that need `hybrid`.
+    pub(super) control_plane: Option<ControlPlaneFile>,
     #[serde(default)]
     pub(super) ready: ReadyFile,
     pub(super) reload: Option<ReloadFile>,
@@ -53,6 +55,7 @@ pub(super) enum ListenerName {
     Https,
     Admin,
     Status,
+    Cluster,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +93,15 @@ pub(super) struct DockerFile {
     pub(super) command: Vec<String>,
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
+}
+
+/// The control plane that sends gateways their configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ControlPlaneFile {
+    pub(super) command: Vec<String>,
+    /// What a gateway that has its configuration answers with 200, on its status listener.
+    pub(super) served: String,
 }
 
 fn traffic() -> Vec<ListenerName> {

@@ -53,6 +53,8 @@ pub struct Listeners {
     pub admin: Option<SocketAddr>,
     /// Status and metrics.
     pub status: Option<SocketAddr>,
+    /// Data planes, on a control plane.
+    pub cluster: Option<SocketAddr>,
 }
 
 /// The sign that a gateway is ready.
@@ -60,13 +62,15 @@ pub struct Listeners {
 pub struct Ready {
     /// A path that must answer with a status below 500 on the traffic listener; none to only connect.
     pub path: Option<String>,
+    /// A path that must answer with 200 on the status listener, if one is named.
+    pub status_path: Option<String>,
     /// How long that may take.
     pub within: Duration,
 }
 
 impl Default for Ready {
     fn default() -> Self {
-        Ready { path: None, within: Duration::from_secs(10) }
+        Ready { path: None, status_path: None, within: Duration::from_secs(10) }
     }
 }
 

@@ -1,5 +1,5 @@
 //! A target's configuration in front of a case: templates become files, words become a command.
-use super::file::{ListenerName, TargetFile};
+use super::file::{ControlPlaneFile, ListenerName, TargetFile};
 use super::{Launch, Listeners, Ready, Reload, Target, TargetError};
 use crate::catalogue::{self, read_text, render};
 use crate::scenario::{CasePlan, Document, Endpoint, FlatRoute};
@@ -7,6 +7,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+
+/// What a control plane listens on.
+const CONTROL_PLANE_LISTENERS: [ListenerName; 3] =
+    [ListenerName::Cluster, ListenerName::Admin, ListenerName::Status];
 
 /// What a target is prepared for.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,8 @@ pub struct Preparation<'a> {
     pub upstream_tls: &'a [SocketAddr],
     /// The listeners' certificate and key, as PEM files.
     pub certificate: Certificate<'a>,
+    /// Where the control plane listens for gateways, if there is one.
+    pub control_plane: Option<SocketAddr>,
     /// Whether it will run in a container of its own image rather than as a process here.
     pub container: bool,
 }
@@ -53,6 +59,7 @@ struct Context<'a> {
     workers: usize,
     scheme: &'a str,
     listeners: BTreeMap<&'static str, Address>,
+    control_plane: Option<Address>,
     certificate: &'a Path,
     key: &'a Path,
     combined: &'a Path,
@@ -111,11 +118,8 @@ impl Target {
         if !self.has_process() {
             return Ok(bare(preparation));
         }
-        let listeners = choose(&self.file.listeners).map_err(TargetError::Ports)?;
-        let kong_yml = preparation.folder.join("kong.yml");
-        write(&kong_yml, &preparation.document.text)?;
+        let (listeners, context) = self.settle(preparation, &self.file.listeners)?;
         let manifest = self.folder.join("target.toml");
-        let context = catalogue::context(context(self, preparation, &listeners, &kong_yml)?);
         let fill = |text: &str| render(&manifest, text, &context);
         for file in &self.file.file {
             let template = self.folder.join(&file.template);
@@ -123,6 +127,47 @@ impl Target {
             write(&preparation.folder.join(fill(&file.path)?), &text)?;
         }
         self.launch(preparation, listeners, fill)
+    }
+
+    /// Says how its control plane is started in the folder; none for a target, or a case, without one.
+    ///
+    /// # Errors
+    /// When a template is wrong, a file cannot be written, or no port is free.
+    pub fn prepare_control_plane(
+        &self,
+        preparation: &Preparation<'_>,
+    ) -> Result<Option<Launch>, TargetError> {
+        let Some(file) = self.control_plane(preparation.case) else { return Ok(None) };
+        let (listeners, context) = self.settle(preparation, &CONTROL_PLANE_LISTENERS)?;
+        let manifest = self.folder.join("target.toml");
+        let fill = |word: &String| render(&manifest, word, &context);
+        Ok(Some(Launch {
+            label: format!("the control plane of {}", preparation.label),
+            command: file.command.iter().map(fill).collect::<Result<_, _>>()?,
+            folder: preparation.folder.to_owned(),
+            listeners,
+            ready: Ready { within: self.file.ready.within.0, ..Ready::default() },
+            stop_signal: self.file.stop.clone(),
+            ..Launch::default()
+        }))
+    }
+
+    /// The control plane that a case needs.
+    fn control_plane(&self, case: &CasePlan) -> Option<&ControlPlaneFile> {
+        self.file.control_plane.as_ref().filter(|_| case.needs.contains("hybrid"))
+    }
+
+    /// Chooses listeners, writes the declarative file, and gathers what templates may use.
+    fn settle(
+        &self,
+        preparation: &Preparation<'_>,
+        names: &[ListenerName],
+    ) -> Result<(Listeners, minijinja::Value), TargetError> {
+        let listeners = choose(names).map_err(TargetError::Ports)?;
+        let kong_yml = preparation.folder.join("kong.yml");
+        write(&kong_yml, &preparation.document.text)?;
+        let context = catalogue::context(context(self, preparation, &listeners, &kong_yml)?);
+        Ok((listeners, context))
     }
 
     /// The command for a case: where one of the features that it needs has a command of its own, that one.
@@ -149,7 +194,11 @@ impl Target {
                 .collect::<Result<_, _>>()?,
             folder: preparation.folder.to_owned(),
             listeners,
-            ready: Ready { path: self.file.ready.path.clone(), within: self.file.ready.within.0 },
+            ready: Ready {
+                path: self.file.ready.path.clone(),
+                status_path: self.control_plane(preparation.case).map(|file| file.served.clone()),
+                within: self.file.ready.within.0,
+            },
             reload: reload(&self.file, &fill)?,
             stop_signal: self.file.stop.clone(),
             stop_command: filled(&self.file.stop_command)?,
@@ -185,6 +234,7 @@ fn context<'a>(
         ("https", listeners.https),
         ("admin", listeners.admin),
         ("status", listeners.status),
+        ("cluster", listeners.cluster),
     ];
     Ok(Context {
         binary: preparation.binary,
@@ -193,6 +243,7 @@ fn context<'a>(
         workers: preparation.workers,
         scheme: &preparation.case.case.scheme,
         listeners: named.into_iter().filter_map(|(name, address)| Some((name, in_parts(address?)))).collect(),
+        control_plane: preparation.control_plane.map(in_parts),
         certificate: preparation.certificate.certificate,
         key: preparation.certificate.key,
         combined: preparation.certificate.combined,
@@ -262,6 +313,7 @@ fn choose(names: &[ListenerName]) -> std::io::Result<Listeners> {
             ListenerName::Https => listeners.https = address,
             ListenerName::Admin => listeners.admin = address,
             ListenerName::Status => listeners.status = address,
+            ListenerName::Cluster => listeners.cluster = address,
         }
     }
     Ok(listeners)

@@ -130,6 +130,7 @@ impl Bench {
             upstream: &self.upstream,
             upstream_tls: &[],
             certificate,
+            control_plane: None,
             container,
         };
         target.prepare(&preparation).unwrap()

@@ -91,6 +91,7 @@ pub fn block(round: u32, sequence: u32, cpu_us: f64) -> Block {
         upstream_cpu_us: round_to(good * 3.0, 1),
         connections_per_worker: vec![32],
         machine: Machine { steal: 0.001, pressure: Some(0.1), idle: 0.2 },
+        parts: Vec::new(),
         actions: Vec::new(),
         probe: None,
     }

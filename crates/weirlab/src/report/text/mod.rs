@@ -1,6 +1,7 @@
 //! A run as text: `result.txt` in the layout that users of Kong's framework know, tables, and the answer in sentences.
 mod answer;
 pub mod chain;
+mod parts;
 mod probe;
 mod sweep;
 mod table;
@@ -32,6 +33,9 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
             write_cell(out, case, cell)?;
         }
         writeln!(out, "\n{}", table(case, &analysis.baseline))?;
+        if let Some(parts) = parts::table(case) {
+            writeln!(out, "\n{parts}")?;
+        }
     }
     for scaling in analysis.scalings.iter().filter(|scaling| scaling.has_several_points()) {
         let (axis, scenario, scheme) = (&scaling.axis, &scaling.scenario, &scaling.scheme);
