@@ -17,10 +17,10 @@ pub(super) struct Cohorts {
 }
 
 impl Cohorts {
-    /// With what the source has now. The history is a new one, because nothing is known of earlier ones.
+    /// With what the source has now.
     pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>) -> Cohorts {
         let version = source.current();
-        let cohort = Cohort::new(plugins, fastrand::u64(..), version.revision, version.document);
+        let cohort = Cohort::new(plugins, source.epoch(), version.revision, version.document);
         let newest = watch::Sender::new(cohort.identity());
         let plugins = Mutex::new(configured_plugins(&cohort));
         Cohorts { source, all: Mutex::new(cohort), newest, plugins }
@@ -31,13 +31,21 @@ impl Cohorts {
         let mut revisions = self.source.watch();
         loop {
             let revision = *revisions.borrow_and_update();
-            if self.newest.borrow().sequence < revision {
+            if self.newest.borrow().sequence != revision {
                 self.advance();
             }
             if revisions.changed().await.is_err() {
                 return std::future::pending().await;
             }
         }
+    }
+
+    /// Returns once it has everything that was committed before the call, and the sequence of that.
+    pub(super) async fn caught_up(&self) -> u64 {
+        let revision = self.source.caught_up().await;
+        // The sender is a field of this.
+        let _ = self.newest.subscribe().wait_for(|newest| newest.sequence >= revision).await;
+        revision
     }
 
     fn advance(&self) {

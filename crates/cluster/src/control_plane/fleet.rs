@@ -1,4 +1,5 @@
 //! The data planes that a control plane knows: which of them are connected, and what each of them serves.
+use super::ADMISSION_RATE;
 use super::member::{Entry, Member};
 use crate::Refusal;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub struct Fleet {
     entries: Mutex<BTreeMap<Uuid, Entry>>,
     /// Notifies of what data planes say.
     changed: watch::Sender<()>,
+    /// Once the control plane stops: within what time its data planes are to go to another one.
+    draining: watch::Sender<Option<Duration>>,
 }
 
 /// Which data planes serve a revision.
@@ -62,7 +65,31 @@ impl Coverage {
 impl Fleet {
     /// Without data planes. One that is gone for this long is forgotten.
     pub fn new(purge_delay: Duration) -> Fleet {
-        Fleet { purge_delay, entries: Mutex::default(), changed: watch::Sender::new(()) }
+        Fleet {
+            purge_delay,
+            entries: Mutex::default(),
+            changed: watch::Sender::new(()),
+            draining: watch::Sender::new(None),
+        }
+    }
+
+    /// Sends the data planes to other control planes. Returns once none is connected, but no later than the timeout.
+    pub async fn drain(&self, timeout: Duration) {
+        let mut changed = self.changed.subscribe();
+        let online = || self.entries().values().filter(|entry| entry.is_online()).count();
+        let count = u32::try_from(online()).unwrap_or(u32::MAX);
+        self.draining.send_replace(Some((Duration::from_secs(1) / ADMISSION_RATE).saturating_mul(count)));
+        let gone = async { while online() > 0 && changed.changed().await.is_ok() {} };
+        // Those that are left are cut off.
+        let _ = tokio::time::timeout(timeout, gone).await;
+    }
+
+    /// Returns once the control plane stops: within what time its data planes are to go to another one.
+    pub(super) async fn drained(&self) -> Duration {
+        let mut draining = self.draining.subscribe();
+        let spread = draining.wait_for(Option::is_some).await;
+        // The sender is a field of this.
+        spread.ok().and_then(|spread| *spread).unwrap_or_default()
     }
 
     /// All of them, by their ids.

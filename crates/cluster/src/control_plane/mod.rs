@@ -70,10 +70,15 @@ impl ControlPlane {
         tokio::join!(self.cohorts.follow(), exported);
     }
 
-    /// Serves the data planes that connect to a listener.
+    /// Serves the data planes that connect to a listener, until the fleet is drained.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let mut drained = std::pin::pin!(self.fleet.drained());
         loop {
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                _ = &mut drained => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((tcp, address)) => {
                     let Some(pending) = self.pending.enter(address.ip()) else {
                         tracing::debug!("the data plane at {address} is closed: too many connect at once");

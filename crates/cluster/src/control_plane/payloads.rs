@@ -80,7 +80,7 @@ impl Payloads {
             let _ = takers.wait_for(|takers| *takers > 0).await;
             let sequence = identities.borrow_and_update().sequence;
             let before = self.newest.borrow().clone();
-            if before.as_ref().is_none_or(|before| before.revision < sequence) {
+            if before.as_ref().is_none_or(|before| before.revision != sequence) {
                 self.export(cohorts, before.clone()).await;
                 if before.is_some() {
                     tokio::time::sleep(pause).await;

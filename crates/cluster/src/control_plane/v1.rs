@@ -84,7 +84,11 @@ impl Session<'_> {
         let (mut newest, _taker) = (plane.payloads.newest(), plane.payloads.taker());
         newest.mark_changed();
         let mut lost_at = Instant::now() + LOST_AFTER;
+        let mut drained = std::pin::pin!(plane.fleet.drained());
+        // Its hash does not say how old its configuration is, which another control plane may have sent.
+        let (mut catch_up, mut known) = (std::pin::pin!(plane.cohorts.caught_up()), None);
         loop {
+            let is_empty = self.hash == Some(ConfigHash::EMPTY);
             tokio::select! {
                 frame = stream.next() => {
                     let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
@@ -95,14 +99,20 @@ impl Session<'_> {
                     // Sends the answer to a ping.
                     stream.flush().await?;
                 }
-                changed = newest.changed() => {
+                revision = &mut catch_up, if known.is_none() => known = Some(revision),
+                changed = newest.changed(), if is_empty || known.is_some() => {
                     if changed.is_err() {
                         return Ok("the control plane ends".to_owned());
                     }
                     let payload = newest.borrow_and_update().clone();
-                    if let Some(payload) = payload {
+                    let is_known = |payload: &Arc<Payload>| is_empty || known <= Some(payload.revision);
+                    if let Some(payload) = payload.filter(is_known) {
                         self.push(stream, &payload).await?;
                     }
+                }
+                _ = &mut drained => {
+                    websocket::close(stream).await;
+                    return Ok("the control plane stops".to_owned());
                 }
                 () = sleep_until(lost_at) => {
                     return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));

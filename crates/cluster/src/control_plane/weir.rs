@@ -2,7 +2,8 @@
 use super::ControlPlane;
 use super::fleet::{Introduction, Link, Sent};
 use super::upgrade::{Stream, Upgraded};
-use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
+use crate::sync::identity::Identity;
+use crate::sync::message::{Applied, Goodbye, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
 use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins, check_version};
@@ -83,10 +84,17 @@ async fn exchange(
     let loaded: Vec<_> = loaded.collect();
     let mut held_back = None;
     let mut lost_at = Instant::now() + LOST_AFTER;
+    let mut drained = std::pin::pin!(plane.fleet.drained());
+    let mut catch_up = std::pin::pin!(plane.cohorts.caught_up());
+    let mut is_ahead = hello.identity.is_after(&plane.cohorts.cohort().identity());
+    if is_ahead {
+        wait_for_control_plane(plane, link, hello.identity);
+    }
     loop {
         let judged =
             check_plugins(plane.cohorts.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
         match judged {
+            _ if is_ahead => {}
             Ok(()) => {
                 link.judged(SyncStatus::Normal.as_str(), None);
                 held_back = None;
@@ -108,14 +116,44 @@ async fn exchange(
                     _ => link.seen(&session.held().digest.to_string()),
                 }
             }
+            // What the data plane has and the store lacks then, the store has lost.
+            _ = &mut catch_up, if is_ahead => is_ahead = false,
             changed = newest.changed() => if changed.is_err() {
                 return Ok("the control plane ends".to_owned());
             },
+            spread = &mut drained => {
+                send_away(stream, spread).await?;
+                return Ok("the control plane stops".to_owned());
+            }
             () = sleep_until(lost_at) => {
                 return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
             }
         }
     }
+}
+
+/// Sends the data plane to another control plane.
+async fn send_away(stream: &mut Stream, spread: Duration) -> Result<(), Error> {
+    let spread = spread.as_millis().try_into().unwrap_or(u64::MAX);
+    let reason = "the control plane stops".to_owned();
+    send(stream, Message::Goodbye(Goodbye { reason, retry_after: None, drain: true, spread }).encode())
+        .await?;
+    websocket::close(stream).await;
+    Ok(())
+}
+
+/// Records that the data plane comes from a control plane that knows later commits: it is sent nothing older.
+fn wait_for_control_plane(plane: &ControlPlane, link: &Link, held: Identity) {
+    let known = plane.cohorts.cohort().identity().sequence;
+    tracing::info!(
+        "a data plane serves revision {}, and this control plane knows {known}: it is sent nothing until the database \
+         has been read",
+        held.sequence
+    );
+    let hash = held.digest.to_string();
+    link.judged(SyncStatus::Normal.as_str(), None);
+    link.sent(Sent { revision: held.sequence, hash: hash.clone(), bytes: 0, altered: Vec::new() });
+    link.serves(held.sequence, &hash);
 }
 
 /// Records why the data plane is not sent the configuration, and logs it if that is new.

@@ -10,6 +10,7 @@ pub use store::Stored;
 
 use crate::Apply;
 use crate::connect::{Connector, Endpoint};
+use crate::sync::message::Goodbye;
 use crate::websocket::UpgradeError;
 use backoff::Backoff;
 use serde_json::{Map, Value as Json};
@@ -24,6 +25,9 @@ use weir_model::PluginSchema;
 
 /// How long a connection may take to be made, TLS and all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest time within which the data planes of a control plane that stops go to others.
+const MAX_SPREAD: Duration = Duration::from_secs(60);
 
 /// What a data plane says of itself.
 #[derive(Debug, Clone)]
@@ -76,6 +80,7 @@ enum LinkError {
     Upgrade(UpgradeError),
     Timeout,
     Ended(String),
+    Goodbye(Goodbye),
 }
 
 impl fmt::Display for LinkError {
@@ -86,7 +91,7 @@ impl fmt::Display for LinkError {
             LinkError::Timeout => {
                 write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs())
             }
-            LinkError::Ended(reason) => f.write_str(reason),
+            LinkError::Ended(reason) | LinkError::Goodbye(Goodbye { reason, .. }) => f.write_str(reason),
         }
     }
 }
@@ -96,6 +101,17 @@ impl LinkError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             LinkError::Upgrade(error) => error.retry_after.map(Duration::from_secs),
+            LinkError::Goodbye(goodbye) => goodbye.retry_after.map(Duration::from_secs),
+            _ => None,
+        }
+    }
+
+    /// When to go to another control plane, because this one stops.
+    fn moves_after(&self) -> Option<Duration> {
+        match self {
+            LinkError::Goodbye(Goodbye { drain: true, spread, .. }) => {
+                Some(Duration::from_millis(*spread).min(MAX_SPREAD).mul_f64(fastrand::f64()))
+            }
             _ => None,
         }
     }
@@ -123,17 +139,10 @@ impl<A: Apply> DataPlane<A> {
                 backoff.reset();
             }
             let least = if ended.protocol == Some(v1::PROTOCOL) { v1::SHORTEST_WAIT } else { Duration::ZERO };
-            let wait = backoff.next(error.retry_after()).max(least);
-            if message == reported {
-                tracing::debug!(control_plane = %to, "{message}; connecting again in {:.1} s", wait.as_secs_f64());
-            } else {
-                tracing::error!(
-                    control_plane = %to,
-                    "{message}; connecting again in {:.1} s; the active configuration is still served",
-                    wait.as_secs_f64()
-                );
-                reported = message;
-            }
+            let moves = error.moves_after();
+            let wait = moves.unwrap_or_else(|| backoff.next(error.retry_after()).max(least));
+            report(to, &message, wait, moves.is_some() || message == reported);
+            reported = message;
             turn += 1;
             tokio::time::sleep(wait).await;
         }
@@ -157,7 +166,7 @@ impl<A: Apply> DataPlane<A> {
                 if weir.is_active() {
                     v1.forget();
                 }
-                return LinkError::Ended(ended);
+                return ended;
             }
             Err(LinkError::Upgrade(error)) if error.is_about_protocol() => error,
             Err(error) => return error,
@@ -179,6 +188,19 @@ impl<A: Apply> DataPlane<A> {
     fn begin(&self, to: &Endpoint, protocol: &'static str) {
         self.status.connected(to.to_string(), protocol);
         tracing::info!(control_plane = %to, protocol, "connected");
+    }
+}
+
+/// Logs why there is no connection, unless that is known or as it should be.
+fn report(to: &Endpoint, message: &str, wait: Duration, is_expected: bool) {
+    let wait = wait.as_secs_f64();
+    if is_expected {
+        tracing::debug!(control_plane = %to, "{message}; connecting again in {wait:.1} s");
+    } else {
+        tracing::error!(
+            control_plane = %to,
+            "{message}; connecting again in {wait:.1} s; the active configuration is still served"
+        );
     }
 }
 

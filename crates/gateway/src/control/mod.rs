@@ -44,6 +44,9 @@ use weir_upstream::health::{self, TargetStatus};
 /// cuts off are logged only then.
 const MIN_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a control plane that stops waits at most until its data planes have heard of it.
+const MAX_FLEET_DRAIN: Duration = Duration::from_secs(2);
+
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
     plane: Arc<DataPlane>,
@@ -256,6 +259,9 @@ impl Control {
         let end = Instant::now() + timeout;
         let background = self.plane.compiler.retained.get::<Background>();
         background.hurry();
+        if let Cluster::ControlPlane(fleet) = &self.cluster {
+            fleet.drain(timeout.min(MAX_FLEET_DRAIN)).await;
+        }
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();

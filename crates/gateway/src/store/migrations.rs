@@ -34,10 +34,19 @@ const COUNTERS: &str = "
     ALTER TABLE response_ratelimiting_metrics ADD COLUMN IF NOT EXISTS ttl TIMESTAMP WITH TIME ZONE;
 ";
 
+/// The history that revisions count in, which all control planes of the database share.
+const EPOCH: [&str; 2] = [
+    "ALTER TABLE weir_meta ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
+     UPDATE weir_meta SET epoch = random() & 9223372036854775807;",
+    "ALTER TABLE weir_meta ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
+     UPDATE weir_meta SET epoch = (random() * 9007199254740991)::bigint;",
+];
+
 pub(super) const STEPS: &[Step] = &[
     Step { sqlite: ENTITIES, postgres: ENTITIES },
     // A file has one node, which counts in its memory.
     Step { sqlite: "", postgres: COUNTERS },
+    Step { sqlite: EPOCH[0], postgres: EPOCH[1] },
 ];
 
 /// The version of the tables that is used here.

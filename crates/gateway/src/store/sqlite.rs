@@ -1,6 +1,6 @@
 //! SQLite: a file of this node's own.
 use super::migrations::{Found, REMOVE, Task};
-use super::row::{AFTER, ALL, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
+use super::row::{AFTER, ALL, EPOCH, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
@@ -23,6 +23,7 @@ pub(super) struct Sqlite {
     path: PathBuf,
     place: String,
     plugins: Vec<PluginSchema>,
+    epoch: u64,
     /// None after a write that failed: see [`Sqlite::write`].
     writer: Mutex<Option<SqliteConnection>>,
     /// Reads while a commit waits for the disk.
@@ -40,6 +41,8 @@ impl Sqlite {
         lock(&file, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
+        let epoch = sqlx::query_scalar(EPOCH).fetch_one(&mut writer).await;
+        let epoch: i64 = epoch.map_err(|error| failure(&place, error))?;
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
         tracing::info!("the configuration is stored in the {place}");
         let path = path.to_owned();
@@ -47,6 +50,7 @@ impl Sqlite {
             path,
             place,
             plugins,
+            epoch: epoch.cast_unsigned(),
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
@@ -69,6 +73,7 @@ impl Sqlite {
             path,
             place,
             plugins,
+            epoch: 0,
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
@@ -165,6 +170,10 @@ impl Store for Sqlite {
             let selected = self.after(revision).await.map_err(|error| self.failure(error))?;
             since(revision, selected, &self.plugins, &self.place)
         })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     fn changed(&self) -> Pending<'_, ()> {

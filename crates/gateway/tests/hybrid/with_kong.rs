@@ -94,3 +94,14 @@ fn a_data_plane_of_another_version_is_refused_with_kongs_word() {
     assert_eq!(member["sync_status"], "kong_version_incompatible");
     assert!(member["held_back"].as_str().unwrap().contains("4.0.0"), "{member}");
 }
+
+#[test]
+fn a_control_plane_that_stops_closes_the_connection_as_going_away() {
+    let identity = shared();
+    let mut control = control_plane(&identity).start();
+    let data = Fake::data_plane(control.cluster().port().into(), &identity, json!({}));
+    data.event("pong");
+    control.signal(rustix::process::Signal::TERM);
+    assert_eq!(data.event("dropped")["why"], "a close frame 1001");
+    control.exit();
+}
