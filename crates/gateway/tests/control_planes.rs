@@ -1,5 +1,5 @@
 //! Several control planes of one database, and data planes that move between them.
-use crate::fleet::{control_plane, members, route, shared, with_certificate};
+use crate::fleet::{self, control_plane, members, route, shared, with_certificate};
 use crate::harness::{Builder, Gateway, Identity, PostgresServer, Upstream, eventually, weir};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -175,5 +175,74 @@ fn a_control_plane_that_stops_sends_its_data_planes_to_the_other() {
     eventually("all are connected to the other", || data.iter().all(|data| is_at(data, &planes[1 - at])));
     for data in &data {
         assert!(!data.log().contains("ERROR"), "none was cut off: {}", data.log());
+    }
+}
+
+/// The states of the data planes that a control plane knows.
+fn states(plane: &Gateway) -> Vec<String> {
+    let mut states: Vec<_> =
+        members(plane).iter().map(|it| it["state"].as_str().unwrap().to_owned()).collect();
+    states.sort();
+    states
+}
+
+#[test]
+fn each_control_plane_counts_the_data_planes_of_all() {
+    let (fleet, upstream) = (Fleet::new("counted"), Upstream::answering(HELLO));
+    let mut planes = fleet.control_planes();
+    let data = [0, 1].map(|number| fleet::data_plane(&fleet.identity, &planes[number]).start());
+    for plane in &planes {
+        eventually("it shows both", || states(plane) == ["connected", "connected"]);
+        let at: Vec<_> = members(plane).iter().map(|it| it["control_plane"].clone()).collect();
+        assert_ne!(at[0], at[1]);
+    }
+    for (number, plane) in planes.iter().enumerate() {
+        let name = format!("route-{number}");
+        assert_eq!(route(plane, &name, &upstream, "?wait=all"), 200);
+        for data in &data {
+            assert_eq!(data.get(&format!("/{name}")).status, 200);
+        }
+        let in_force = plane.admin("/clustering/in-force").json();
+        assert_eq!((&in_force["in_force"], &in_force["serving"]), (&true.into(), &2.into()));
+        assert_eq!(plane.admin("/metrics").text().matches("\nweir_data_plane_up{").count(), 2);
+    }
+    let [first, second] = data;
+    drop(first);
+    eventually("the other hears of it", || states(&planes[1]) == ["connected", "offline"]);
+    assert_eq!(route(&planes[1], "late", &upstream, "?wait=all,1"), 202);
+    assert_eq!(route(&planes[0], "late", &upstream, "?wait=100%"), 200);
+    planes[1].signal(Signal::KILL);
+    planes[1].exit();
+    // As if it had been silent for long.
+    let port = PostgresServer::shared_port();
+    PostgresServer::execute(port, "UPDATE counted.weir_control_planes SET seen = seen - 1000");
+    eventually("its data plane counts as gone", || states(&planes[0]) == ["offline", "offline"]);
+    planes[1] = fleet.control_plane(&planes[1].cluster().to_string());
+    for plane in &planes {
+        eventually("it is back", || states(plane) == ["connected", "offline"]);
+    }
+    assert_eq!(second.get("/late").status, 200);
+}
+
+#[test]
+fn a_control_plane_alone_knows_its_data_planes_after_a_restart() {
+    let (identity, folder) = (shared(), tempfile::tempdir().unwrap());
+    let prefix = folder.path().join("control").display().to_string();
+    let mut control = control_plane(&identity).set("prefix", &prefix).start();
+    let data = fleet::data_plane(&identity, &control).set("cluster_dp_labels", "region:eu").start();
+    eventually("it is connected", || states(&control) == ["connected"]);
+    let before = members(&control).remove(0);
+    drop(data);
+    eventually("it is gone", || states(&control) == ["offline"]);
+    // What is known is written within a second.
+    eventually("it is written", || {
+        control.signal(Signal::KILL);
+        control.exit();
+        control = control_plane(&identity).set("prefix", &prefix).start();
+        states(&control) == ["offline"]
+    });
+    let after = members(&control).remove(0);
+    for field in ["id", "labels", "config_hash", "revision", "version", "protocol"] {
+        assert_eq!(after[field], before[field], "{field}");
     }
 }

@@ -2,28 +2,37 @@
 use super::ADMISSION_RATE;
 use super::member::{Entry, Member};
 use crate::Refusal;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 /// What a data plane says of itself when it connects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) id: Uuid,
     pub(super) hostname: String,
     pub(super) ip: String,
     pub(super) version: String,
     pub(super) certificate_expires: Option<i64>,
-    pub(super) protocol: &'static str,
+    pub(super) protocol: Cow<'static, str>,
 }
 
-/// The data planes that a control plane knows, connected or not.
+/// The data planes that a control plane knows, connected or not: its own, and those of the control planes that share its
+/// store.
 #[derive(Debug)]
 pub struct Fleet {
-    purge_delay: Duration,
+    /// This control plane.
+    pub(super) id: Uuid,
+    pub(super) purge_delay: Duration,
     entries: Mutex<BTreeMap<Uuid, Entry>>,
+    /// Notifies of what other control planes lack.
+    pub(super) unshared: Notify,
+    /// Notifies of a write that waits for data planes.
+    pub(super) awaited: Notify,
     /// Notifies of what data planes say.
     changed: watch::Sender<()>,
     /// Once the control plane stops: within what time its data planes are to go to another one.
@@ -63,11 +72,14 @@ impl Coverage {
 }
 
 impl Fleet {
-    /// Without data planes. One that is gone for this long is forgotten.
-    pub fn new(purge_delay: Duration) -> Fleet {
+    /// The fleet of the control plane with this id, without data planes. One that is gone for so long is forgotten.
+    pub fn new(id: Uuid, purge_delay: Duration) -> Fleet {
         Fleet {
+            id,
             purge_delay,
             entries: Mutex::default(),
+            unshared: Notify::new(),
+            awaited: Notify::new(),
             changed: watch::Sender::new(()),
             draining: watch::Sender::new(None),
         }
@@ -76,7 +88,8 @@ impl Fleet {
     /// Sends the data planes to other control planes. Returns once none is connected, but no later than the timeout.
     pub async fn drain(&self, timeout: Duration) {
         let mut changed = self.changed.subscribe();
-        let online = || self.entries().values().filter(|entry| entry.is_online()).count();
+        let is_own = |entry: &Entry| entry.is_online() && entry.control_plane == self.id;
+        let online = || self.entries().values().filter(|entry| is_own(entry)).count();
         let count = u32::try_from(online()).unwrap_or(u32::MAX);
         self.draining.send_replace(Some((Duration::from_secs(1) / ADMISSION_RATE).saturating_mul(count)));
         let gone = async { while online() > 0 && changed.changed().await.is_ok() {} };
@@ -126,6 +139,7 @@ impl Fleet {
         let mut changed = self.changed.subscribe();
         let reached = async {
             while !self.coverage(revision).reaches(share) {
+                self.awaited.notify_one();
                 if changed.changed().await.is_err() {
                     return;
                 }
@@ -140,19 +154,26 @@ impl Fleet {
     pub(super) fn connect(self: &Arc<Self>, introduction: Introduction) -> Link {
         let id = introduction.id;
         let mut entries = self.entries();
-        let connection = entries.get(&id).map_or(0, |entry| entry.connection) + 1;
         let before = entries.remove(&id);
-        entries.insert(id, Entry::connected(introduction, connection, before, seconds()));
+        let entry = Entry::connected(introduction, self.id, before, seconds());
+        let connection = entry.connection;
+        entries.insert(id, entry);
+        self.unshared.notify_one();
         Link { fleet: self.clone(), id, connection }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
+    /// Notifies those who wait that something has changed.
+    pub(super) fn notify(&self) {
+        self.changed.send_replace(());
+    }
+
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A configuration that was sent to a data plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sent {
     pub(super) revision: u64,
     pub(super) hash: String,
@@ -175,9 +196,12 @@ impl Link {
         let mut entries = self.fleet.entries();
         if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {
             change(entry, seconds());
+            if entry.is_unshared {
+                self.fleet.unshared.notify_one();
+            }
         }
         drop(entries);
-        self.fleet.changed.send_replace(());
+        self.fleet.notify();
     }
 
     pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
@@ -233,7 +257,7 @@ mod tests {
             ip: "127.0.0.1".to_owned(),
             version: "3.9.1".to_owned(),
             certificate_expires: Some(7),
-            protocol: "v1",
+            protocol: "v1".into(),
         }
     }
 
@@ -243,7 +267,7 @@ mod tests {
 
     #[test]
     fn states_follow_what_a_data_plane_says() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let link = fleet.connect(introduction(1));
         let state = || fleet.members()[0].state;
         assert_eq!(state(), State::Behind);
@@ -265,7 +289,7 @@ mod tests {
 
     #[test]
     fn coverage_of_a_share_is_of_those_that_are_connected() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
         links.iter().take(2).for_each(|link| link.serves(7, "aa"));
         let coverage = fleet.coverage(7);
@@ -283,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_has_another_hash_has_no_known_revision() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let link = fleet.connect(introduction(1));
         link.sent(sent(5, "aa"));
         link.seen("aa");
@@ -293,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_newer_connection_replaces_an_older_one() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let old = fleet.connect(introduction(1));
         let new = fleet.connect(introduction(1));
         new.sent(sent(5, "aa"));
@@ -305,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_data_plane_that_is_gone_is_forgotten() {
-        let fleet = Arc::new(Fleet::new(Duration::ZERO));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::ZERO));
         drop(fleet.connect(introduction(1)));
         assert!(fleet.members().is_empty());
     }

@@ -4,12 +4,14 @@ mod fleet;
 mod member;
 mod payloads;
 mod pending;
+mod sharing;
 mod upgrade;
 mod v1;
 mod weir;
 
 pub use fleet::{Coverage, Fleet, Share};
 pub use member::{CertDetails, Member, State};
+pub use sharing::{Row, Stamped};
 
 use crate::Source;
 use crate::admission::Admission;

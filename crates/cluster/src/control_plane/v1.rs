@@ -51,7 +51,7 @@ pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: Soc
         ip: address.ip().to_canonical().to_string(),
         version: visitor.version.clone(),
         certificate_expires: peer.expires,
-        protocol: "v1",
+        protocol: "v1".into(),
     });
     link.introduced(info.labels.clone().unwrap_or_default());
     let version = match check_version(KongVersion::CURRENT, &visitor.version) {

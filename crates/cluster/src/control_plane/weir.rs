@@ -38,7 +38,7 @@ pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: Soc
         ip: address.ip().to_canonical().to_string(),
         version: visitor.version.clone(),
         certificate_expires: peer.expires,
-        protocol: "weir",
+        protocol: "weir".into(),
     });
     link.introduced(hello.labels.clone());
     if let Err(refused) = check_version(KongVersion::CURRENT, &visitor.version) {

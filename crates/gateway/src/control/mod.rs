@@ -4,8 +4,8 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
-use crate::cluster::Cluster;
 use crate::cluster::cached::{self, Cached};
+use crate::cluster::{self, Cluster};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -128,10 +128,13 @@ impl Control {
             }
         };
         logger::send_to_plugins(plane.compiler.retained.get::<NodeLog>());
-        let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
+        let node_id = plane.compiler.retained.get::<NodeId>().0;
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
-        let cluster = Cluster::of(&settings);
+        let cluster = Cluster::of(&settings, node_id);
+        if let Cluster::ControlPlane(fleet) = &cluster {
+            cluster::share(&settings, fleet.clone()).await?;
+        }
         let control = Control {
             plane,
             registry,
@@ -139,7 +142,7 @@ impl Control {
             settings,
             ignored_fields: Mutex::new(ignored_fields),
             draining: AtomicBool::new(false),
-            node_id,
+            node_id: node_id.to_string(),
             shown_settings,
             admin_counts: Arc::default(),
             cluster,

@@ -6,6 +6,7 @@
 mod change_listener;
 mod counters;
 mod etcd;
+pub(crate) mod fleet;
 pub(crate) mod migrations;
 mod postgres;
 mod replica;

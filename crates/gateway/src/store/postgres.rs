@@ -231,11 +231,13 @@ impl Postgres {
         let mut connection = server.connect().await?;
         server.found(&mut connection).await?.usable(&server.place)?;
         let failed = |error| server.failure(error);
-        let channel = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
-        let channel = change_listener::channel(channel.map_err(failed)?);
+        let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
+        let schema: Option<String> = schema.map_err(failed)?;
+        let channel = change_listener::channel("weir", schema.as_deref());
         let epoch: i64 = sqlx::query_scalar(EPOCH).fetch_one(&mut connection).await.map_err(failed)?;
         let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
-        let listening = tokio::spawn(change_listener::listen(server.clone(), channel.clone(), heard.clone()));
+        let channels = vec![(channel.clone(), heard.clone())];
+        let listening = tokio::spawn(change_listener::listen(server.clone(), channels));
         Ok(Postgres {
             server,
             replica: Mutex::default(),

@@ -228,7 +228,7 @@ fn lock(file: &File, place: &str) -> Result<(), StoreError> {
     })
 }
 
-async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
+pub(super) async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
@@ -239,11 +239,11 @@ async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreErro
     options.connect().await.map_err(|error| failure(place, error))
 }
 
-fn place(path: &Path) -> String {
+pub(super) fn place(path: &Path) -> String {
     format!("SQLite file {}", path.display())
 }
 
-fn failure(place: &str, error: sqlx::Error) -> StoreError {
+pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
     // The low byte of SQLite's extended codes is the code proper: https://sqlite.org/rescode.html
     match code.map(|code| code & 0xff) {
