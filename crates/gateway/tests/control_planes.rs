@@ -168,7 +168,9 @@ fn a_control_plane_that_stops_sends_its_data_planes_to_the_other() {
     let fleet = Fleet::new("drained");
     let mut planes = fleet.control_planes();
     let data = [(); 3].map(|()| fleet.data_plane(&planes).start());
-    data.iter().for_each(|data| drop(place(data, &planes)));
+    for data in &data {
+        eventually("it is connected", || connected_to(data).is_some());
+    }
     let at = place(&data[0], &planes);
     planes[at].signal(Signal::TERM);
     planes[at].exit();
