@@ -1,29 +1,41 @@
-//! What data planes get by Weir's own protocol: kept once, and brought up to date with each commit.
+//! What data planes get by Weir's own protocol: kept once for all that get the same, and brought up to date with each commit.
 use crate::Source;
-use crate::sync::Cohort;
-use crate::sync::identity::Identity;
-use std::collections::BTreeSet;
+use crate::sync::{Cohort, Cohorts as All, Labels, Selector};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use weir_model::PluginSchema;
 
-/// The configuration that all data planes get.
+/// The configuration, as the data planes with each set of labels get it.
 pub(super) struct Cohorts {
     source: Arc<dyn Source>,
-    all: Mutex<Cohort>,
-    newest: watch::Sender<Identity>,
-    /// The names of the plugins that it configures.
-    plugins: Mutex<Arc<BTreeSet<String>>>,
+    selector: Selector,
+    all: Mutex<All>,
+    /// The newest sequence.
+    newest: watch::Sender<u64>,
+    /// The names of the plugins that each set of labels leads to, as far as they were asked for.
+    plugins: Mutex<BTreeMap<Labels, Arc<BTreeSet<String>>>>,
+    /// How many data planes have the labels of a cohort.
+    counts: Mutex<BTreeMap<Labels, usize>>,
+}
+
+/// A data plane with labels, until it is dropped.
+pub(super) struct Counted<'c> {
+    cohorts: &'c Cohorts,
+    labels: Labels,
 }
 
 impl Cohorts {
     /// With what the source has now.
-    pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>) -> Cohorts {
+    pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>, selector: Selector) -> Cohorts {
         let version = source.current();
-        let cohort = Cohort::new(plugins, source.epoch(), version.revision, version.document);
-        let newest = watch::Sender::new(cohort.identity());
-        let plugins = Mutex::new(configured_plugins(&cohort));
-        Cohorts { source, all: Mutex::new(cohort), newest, plugins }
+        let mut all = All::new(plugins, selector.clone(), source.epoch(), version.revision, version.document);
+        if selector.is_off() {
+            // The first data plane need not wait for it.
+            all.of(&Labels::new());
+        }
+        let (newest, all) = (watch::Sender::new(all.sequence()), Mutex::new(all));
+        Cohorts { source, selector, all, newest, plugins: Mutex::default(), counts: Mutex::default() }
     }
 
     /// Follows the commits for as long as the process runs.
@@ -31,7 +43,7 @@ impl Cohorts {
         let mut revisions = self.source.watch();
         loop {
             let revision = *revisions.borrow_and_update();
-            if self.newest.borrow().sequence != revision {
+            if *self.newest.borrow() != revision {
                 self.advance();
             }
             if revisions.changed().await.is_err() {
@@ -44,38 +56,82 @@ impl Cohorts {
     pub(super) async fn caught_up(&self) -> u64 {
         let revision = self.source.caught_up().await;
         // The sender is a field of this.
-        let _ = self.newest.subscribe().wait_for(|newest| newest.sequence >= revision).await;
+        let _ = self.newest.subscribe().wait_for(|newest| *newest >= revision).await;
         revision
     }
 
     fn advance(&self) {
         // Changes may be newer than the version, which is harmless: they are looked up in it, and come again.
         let version = self.source.current();
-        let mut cohort = self.cohort();
-        match self.source.changes_since(cohort.identity().sequence) {
-            Some(changes) => cohort.advance(version.revision, version.document, &changes),
-            None => cohort.replace(version.revision, version.document),
+        let mut all = self.lock();
+        match self.source.changes_since(all.sequence()) {
+            Some(changes) => all.advance(version.revision, version.document, &changes),
+            None => all.replace(version.revision, version.document),
         }
-        *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = configured_plugins(&cohort);
-        self.newest.send_replace(cohort.identity());
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.newest.send_replace(all.sequence());
     }
 
-    /// The names of the plugins that the configuration uses.
-    pub(super) fn plugins(&self) -> Arc<BTreeSet<String>> {
-        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Counts a data plane: as long as there is one with its labels, what they lead to is kept.
+    pub(super) fn enter(&self, labels: &Labels) -> Counted<'_> {
+        let labels = self.selector.relevant(labels);
+        *self.counts().entry(labels.clone()).or_default() += 1;
+        Counted { cohorts: self, labels }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Labels, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which labels select.
+    pub(super) fn selector(&self) -> &Selector {
+        &self.selector
     }
 
     /// The configuration. Hold the lock briefly, and never across an await.
-    pub(super) fn cohort(&self) -> MutexGuard<'_, Cohort> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notifies of each change.
-    pub(super) fn newest(&self) -> watch::Receiver<Identity> {
+    pub(super) fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 }
 
-fn configured_plugins(cohort: &Cohort) -> Arc<BTreeSet<String>> {
-    Arc::new(cohort.document().plugins.iter().map(|plugin| plugin.name.clone()).collect())
+impl Counted<'_> {
+    /// The configuration of the data plane.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Cohort) -> T) -> T {
+        work(self.cohorts.lock().of(&self.labels))
+    }
+
+    /// The names of the plugins that the configuration uses.
+    pub(super) fn plugins(&self) -> Arc<BTreeSet<String>> {
+        let mut all = self.cohorts.lock();
+        let mut plugins = self.cohorts.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        let configured = || {
+            let document = all.of(&self.labels).document();
+            Arc::new(document.plugins.iter().map(|plugin| plugin.name.clone()).collect())
+        };
+        plugins.entry(self.labels.clone()).or_insert_with(configured).clone()
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.cohorts.counts();
+        let left = counts.get(&self.labels).map_or(0, |count| count - 1);
+        if left > 0 {
+            counts.insert(self.labels.clone(), left);
+            return;
+        }
+        counts.remove(&self.labels);
+        let is_kept = |labels: &Labels| labels.is_empty() || counts.contains_key(labels);
+        self.cohorts.lock().retain(is_kept);
+        self.cohorts
+            .plugins
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|labels, _| is_kept(labels));
+    }
 }

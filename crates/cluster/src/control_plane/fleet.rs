@@ -10,6 +10,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
+/// How many data planes are known, unless more are connected.
+const MAX_ENTRIES: usize = 10_000;
+
+/// How many labels of a data plane are kept.
+const MAX_LABELS: usize = 64;
+
+/// The longest key and the longest value of a label, as of Kong.
+const MAX_LABEL_LEN: usize = 63;
+
+/// How much of the name of a host is kept, and of a version.
+const MAX_NAME_LEN: usize = 255;
+
 /// What a data plane says of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Introduction {
@@ -19,6 +31,23 @@ pub(super) struct Introduction {
     pub(super) version: String,
     pub(super) certificate_expires: Option<i64>,
     pub(super) protocol: Cow<'static, str>,
+}
+
+impl Introduction {
+    fn shortened(mut self) -> Introduction {
+        for name in [&mut self.hostname, &mut self.version] {
+            name.truncate(name.floor_char_boundary(MAX_NAME_LEN));
+        }
+        self
+    }
+}
+
+/// Forgets the data plane that has been gone for the longest time, if one is.
+fn forget_oldest(entries: &mut BTreeMap<Uuid, Entry>) {
+    let gone = entries.iter().filter(|(_, entry)| !entry.online);
+    if let Some(id) = gone.min_by_key(|(_, entry)| entry.last_seen).map(|(id, _)| *id) {
+        entries.remove(&id);
+    }
 }
 
 /// The data planes that a control plane knows, connected or not: its own, and those of the control planes that share its
@@ -152,8 +181,11 @@ impl Fleet {
 
     /// Records that a data plane is connected, until the handle is dropped.
     pub(super) fn connect(self: &Arc<Self>, introduction: Introduction) -> Link {
-        let id = introduction.id;
+        let (id, introduction) = (introduction.id, introduction.shortened());
         let mut entries = self.entries();
+        if entries.len() >= MAX_ENTRIES && !entries.contains_key(&id) {
+            forget_oldest(&mut entries);
+        }
         let before = entries.remove(&id);
         let entry = Entry::connected(introduction, self.id, before, seconds());
         let connection = entry.connection;
@@ -204,7 +236,10 @@ impl Link {
         self.fleet.notify();
     }
 
+    /// Records its labels. Those that Kong would not take are left out, and so are those beyond the limit.
     pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
+        let is_short = |label: &(String, String)| label.0.len().max(label.1.len()) <= MAX_LABEL_LEN;
+        let labels = labels.into_iter().filter(is_short).take(MAX_LABELS).collect();
         self.update(|entry, _| entry.labels = labels);
     }
 
@@ -325,6 +360,20 @@ mod tests {
         old.seen("00");
         drop(old);
         assert_eq!((fleet.members().len(), fleet.members()[0].state), (1, State::Connected));
+    }
+
+    #[test]
+    fn what_data_planes_say_of_themselves_is_bounded() {
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
+        (1..=MAX_ENTRIES as u128).for_each(|id| drop(fleet.connect(introduction(id))));
+        let long = Introduction { hostname: "ü".repeat(1000), ..introduction(0) };
+        let link = fleet.connect(long);
+        let labels = (0..100).map(|number| (format!("key-{number:02}"), "value".to_owned()));
+        link.introduced(labels.chain([("a".repeat(64), "b".to_owned())]).collect());
+        let members = fleet.members();
+        assert_eq!(members.len(), MAX_ENTRIES, "the oldest was forgotten");
+        assert_eq!((members[0].state, members[0].hostname.len()), (State::Behind, 254));
+        assert_eq!(members[0].labels.as_ref().map(BTreeMap::len), Some(MAX_LABELS));
     }
 
     #[test]

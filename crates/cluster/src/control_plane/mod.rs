@@ -15,6 +15,7 @@ pub use sharing::{Row, Stamped};
 
 use crate::Source;
 use crate::admission::Admission;
+use crate::sync::Selector;
 use crate::tls::ServerTls;
 use cohorts::Cohorts;
 use payloads::Payloads;
@@ -43,6 +44,8 @@ pub struct Options {
     pub version: String,
     /// The schemas of its plugins.
     pub plugins: Arc<[PluginSchema]>,
+    /// Which labels of data planes select what they get.
+    pub selector: Selector,
 }
 
 /// A control plane.
@@ -59,7 +62,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// One that sends what is in this source.
     pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
-        let cohorts = Cohorts::new(source, options.plugins.clone());
+        let cohorts = Cohorts::new(source, options.plugins.clone(), options.selector.clone());
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
         let pending = Pending::default();

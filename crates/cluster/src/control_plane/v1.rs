@@ -107,7 +107,7 @@ impl Session<'_> {
                     let payload = newest.borrow_and_update().clone();
                     let is_known = |payload: &Arc<Payload>| is_empty || known <= Some(payload.revision);
                     if let Some(payload) = payload.filter(is_known) {
-                        self.push(stream, &payload).await?;
+                        self.push_selected(stream, &payload).await?;
                     }
                 }
                 _ = &mut drained => {
@@ -141,6 +141,19 @@ impl Session<'_> {
             Frame::Close(_) => Err("it closed the connection".to_owned()),
             Frame::Pong(_) => Ok(()),
             Frame::Text(_) | Frame::Frame(_) => Err("it sent a text message".to_owned()),
+        }
+    }
+
+    /// Sends what the data plane's labels select of a version of the configuration.
+    async fn push_selected(&self, stream: &mut Stream, payload: &Arc<Payload>) -> Result<(), Error> {
+        let labels = self.info.labels.clone().unwrap_or_default();
+        match payload.selected(self.plane.cohorts.selector(), &labels).await {
+            Ok(payload) => self.push(stream, &payload).await,
+            Err(error) => {
+                tracing::error!("a data plane is not sent the configuration: {error}");
+                self.link.judged(SyncStatus::Unknown.as_str(), Some(error.to_string()));
+                Ok(())
+            }
         }
     }
 

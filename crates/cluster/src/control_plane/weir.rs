@@ -1,5 +1,6 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
+use super::cohorts::Counted;
 use super::fleet::{Introduction, Link, Sent};
 use super::upgrade::{Stream, Upgraded};
 use crate::sync::identity::Identity;
@@ -45,7 +46,8 @@ pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded, address: Soc
         link.judged(refused.status.as_str(), Some(refused.message.clone()));
         return refused.message;
     }
-    match exchange(plane, &mut stream, &hello, &link).await {
+    let cohort = plane.cohorts.enter(&hello.labels);
+    match exchange(plane, &mut stream, &hello, &link, &cohort).await {
         Ok(reason) => reason,
         Err(error) => websocket::explained(&error, plane.options.max_payload),
     }
@@ -70,6 +72,7 @@ async fn exchange(
     stream: &mut Stream,
     hello: &Hello,
     link: &Link,
+    cohort: &Counted<'_>,
 ) -> Result<String, Error> {
     let mut newest = plane.cohorts.newest();
     let about = Welcome {
@@ -77,7 +80,7 @@ async fn exchange(
         max_payload: plane.options.max_payload as u64,
         ..Welcome::default()
     };
-    let (mut session, welcome) = ControlSession::new(hello, &plane.cohorts.cohort(), about);
+    let (mut session, welcome) = cohort.with(|cohort| ControlSession::new(hello, cohort, about));
     send(stream, welcome.encode()).await?;
     link.seen(&session.held().digest.to_string());
     let loaded = hello.plugins.iter().cloned().map(|name| LoadedPlugin { name, version: None });
@@ -86,21 +89,22 @@ async fn exchange(
     let mut lost_at = Instant::now() + LOST_AFTER;
     let mut drained = std::pin::pin!(plane.fleet.drained());
     let mut catch_up = std::pin::pin!(plane.cohorts.caught_up());
-    let mut is_ahead = hello.identity.is_after(&plane.cohorts.cohort().identity());
+    let known = cohort.with(|cohort| cohort.identity());
+    let mut is_ahead = hello.identity.is_after(&known);
     if is_ahead {
-        wait_for_control_plane(plane, link, hello.identity);
+        wait_for_control_plane(link, hello.identity, known);
     }
     loop {
         let judged =
-            check_plugins(plane.cohorts.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
+            check_plugins(cohort.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
         match judged {
             _ if is_ahead => {}
             Ok(()) => {
                 link.judged(SyncStatus::Normal.as_str(), None);
                 held_back = None;
-                deliver(plane, stream, &mut session, link).await?;
+                deliver(cohort, stream, &mut session, link).await?;
             }
-            Err(refused) => hold_back(plane, link, refused, &mut held_back),
+            Err(refused) => hold_back(cohort, link, refused, &mut held_back),
         }
         tokio::select! {
             frame = stream.next() => {
@@ -108,7 +112,7 @@ async fn exchange(
                 lost_at = Instant::now() + LOST_AFTER;
                 match frame {
                     Frame::Binary(bytes) => {
-                        if let Err(reason) = receive(plane, &mut session, link, bytes) {
+                        if let Err(reason) = receive(cohort, &mut session, link, bytes) {
                             return Ok(reason);
                         }
                     }
@@ -143,12 +147,12 @@ async fn send_away(stream: &mut Stream, spread: Duration) -> Result<(), Error> {
 }
 
 /// Records that the data plane comes from a control plane that knows later commits: it is sent nothing older.
-fn wait_for_control_plane(plane: &ControlPlane, link: &Link, held: Identity) {
-    let known = plane.cohorts.cohort().identity().sequence;
+fn wait_for_control_plane(link: &Link, held: Identity, known: Identity) {
     tracing::info!(
-        "a data plane serves revision {}, and this control plane knows {known}: it is sent nothing until the database \
+        "a data plane serves revision {}, and this control plane knows {}: it is sent nothing until the database \
          has been read",
-        held.sequence
+        held.sequence,
+        known.sequence
     );
     let hash = held.digest.to_string();
     link.judged(SyncStatus::Normal.as_str(), None);
@@ -157,9 +161,9 @@ fn wait_for_control_plane(plane: &ControlPlane, link: &Link, held: Identity) {
 }
 
 /// Records why the data plane is not sent the configuration, and logs it if that is new.
-fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &mut Option<String>) {
+fn hold_back(cohort: &Counted<'_>, link: &Link, refused: Incompatible, logged: &mut Option<String>) {
     let Incompatible { status, message } = refused;
-    let identity = plane.cohorts.cohort().identity();
+    let identity = cohort.with(|cohort| cohort.identity());
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
     link.sent(Sent { revision, hash, bytes: 0, altered: Vec::new() });
     if logged.as_ref() != Some(&message) {
@@ -171,15 +175,13 @@ fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &
 
 /// Sends what the data plane lacks and has room for.
 async fn deliver(
-    plane: &ControlPlane,
+    cohort: &Counted<'_>,
     stream: &mut Stream,
     session: &mut ControlSession,
     link: &Link,
 ) -> Result<(), Error> {
-    let (messages, identity, is_current) = {
-        let mut cohort = plane.cohorts.cohort();
-        (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))
-    };
+    let (messages, identity, is_current) =
+        cohort.with(|cohort| (session.poll(cohort), cohort.identity(), session.is_current(cohort)));
     let bytes = messages.iter().map(Bytes::len).sum();
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
     link.sent(Sent { revision, hash: hash.clone(), bytes, altered: Vec::new() });
@@ -194,13 +196,13 @@ async fn deliver(
 
 /// Takes a message; the error is why the connection must end.
 fn receive(
-    plane: &ControlPlane,
+    cohort: &Counted<'_>,
     session: &mut ControlSession,
     link: &Link,
     bytes: Bytes,
 ) -> Result<(), String> {
     let message = Message::decode(bytes).map_err(|error| error.to_string())?;
-    let event = session.receive(message, &mut plane.cohorts.cohort()).map_err(|error| error.to_string())?;
+    let event = cohort.with(|cohort| session.receive(message, cohort)).map_err(|error| error.to_string())?;
     match event {
         None => {}
         Some(Event::Applied(Applied { identity, cache_error })) => {

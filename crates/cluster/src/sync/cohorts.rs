@@ -44,6 +44,11 @@ impl Cohorts {
         self.sequence
     }
 
+    /// Everything, whatever the labels.
+    pub fn document(&self) -> &Arc<Document> {
+        &self.document
+    }
+
     /// The cohort of a data plane with these labels. Takes long for the first one, if there are many entities.
     pub fn of(&mut self, labels: &Labels) -> &mut Cohort {
         let labels = self.selector.relevant(labels);

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
 use weir_cluster::control_plane::{self, ControlPlane, Fleet};
 use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus};
+use weir_cluster::sync::Selector;
 use weir_model::Uuid;
 use weir_plugins::KONG_VERSION;
 use weir_proxy::listen::{Bound, Listener};
@@ -84,6 +85,7 @@ fn start_control_plane(
         push_interval: settings.db_update_frequency,
         version: KONG_VERSION.to_owned(),
         plugins: control.plugins().into(),
+        selector: Selector::new(settings.cluster_select_by_labels.iter().cloned()),
     };
     let source = Arc::new(RegistrySource::new(control.registry().clone()));
     let plane = Arc::new(ControlPlane::new(source, tls, fleet, options));
