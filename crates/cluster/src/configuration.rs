@@ -1,6 +1,7 @@
 //! What a fleet shares: the configuration, its versions, and what a data plane does with it.
 use crate::{Refusal, Update};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::watch;
 use weir_model::{Change, Document};
@@ -18,6 +19,11 @@ pub struct Version {
 pub trait Source: Send + Sync + 'static {
     /// The newest committed version. Takes long where there are many entities.
     fn current(&self) -> Version;
+    /// The history that revisions count in: the same on all control planes of one store.
+    fn epoch(&self) -> u64;
+    /// Returns once everything is known that was committed before the call, and the revision of that. Waits for as long as
+    /// the store cannot be read.
+    fn caught_up(&self) -> Pin<Box<dyn Future<Output = u64> + Send + '_>>;
     /// What was committed after a revision; none if it is too old for that to be known.
     fn changes_since(&self, revision: u64) -> Option<Vec<Change>>;
     /// The newest committed revision, and a notice of each further one.

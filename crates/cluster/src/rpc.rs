@@ -56,6 +56,8 @@ pub(crate) enum Event<C> {
 #[derive(Debug)]
 pub(crate) enum RpcEnd {
     Closed,
+    /// This side stops.
+    Stopped,
     Silent,
     NotBinary,
     Batch,
@@ -68,6 +70,7 @@ impl RpcEnd {
     pub(crate) fn explained(&self, peer: &str, max_payload: usize) -> String {
         match self {
             RpcEnd::Closed => format!("{peer} closed the connection"),
+            RpcEnd::Stopped => "the node stops".to_owned(),
             RpcEnd::Silent => format!("{peer} was silent for {} s", LOST_AFTER.as_secs()),
             RpcEnd::NotBinary => format!("{peer} sent a text message"),
             RpcEnd::Batch => format!("{peer} sent more than {MAX_BATCH} messages at once"),
@@ -157,6 +160,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C> RpcSocket<S, C> {
     /// Sends a message that is encoded already.
     pub(crate) async fn send(&mut self, frame: Bytes) -> Result<(), RpcEnd> {
         send(&mut self.stream, frame).await.map_err(RpcEnd::Socket)
+    }
+
+    /// Closes the connection because this side stops.
+    pub(crate) async fn close(&mut self) -> RpcEnd {
+        websocket::close(&mut self.stream).await;
+        RpcEnd::Stopped
     }
 
     async fn send_message(&mut self, message: &Message) -> Result<(), RpcEnd> {

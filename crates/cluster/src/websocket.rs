@@ -1,11 +1,16 @@
 //! The subset of WebSocket that nodes of Kong understand: a message is one frame, and nothing is compressed.
 use crate::connect::{Connection, Endpoint};
+use futures_util::StreamExt;
 use std::fmt;
 use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::http::{Response, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, http};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
@@ -14,6 +19,9 @@ pub(crate) const SUBPROTOCOL: &str = "weir.sync.v1";
 
 /// How much of a connection is buffered before it is parsed. Thousands of connections are idle most of the time.
 const BUFFER_LEN: usize = 4 * 1024;
+
+/// How long a peer may take to answer that the connection ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much of the reason in a response is shown.
 const MAX_REASON_LEN: usize = 512;
@@ -90,6 +98,18 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> UpgradeError {
     let status = response.status();
     let message = format!("the control plane answers {status}{separator}{body}");
     UpgradeError { message, retry_after, status: Some(status.as_u16()) }
+}
+
+/// Closes a connection because the node stops; waits until the peer has seen it, but not for long.
+pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut WebSocketStream<S>) {
+    let frame = CloseFrame { code: CloseCode::Away, reason: "the node stops".into() };
+    let closed = async {
+        if stream.close(Some(frame)).await.is_ok() {
+            while let Some(Ok(_)) = stream.next().await {}
+        }
+    };
+    // The connection ends, whether the peer has answered or not.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
 }
 
 /// An error of a connection as text for the log.

@@ -78,6 +78,9 @@ fn what_a_control_plane_has_a_data_plane_serves() {
     assert_eq!(control.admin(&path).json()["hostname"], member["hostname"]);
     let in_force = control.admin("/clustering/in-force").json();
     assert_eq!((&in_force["in_force"], &in_force["serving"]), (&true.into(), &1.into()));
+    let later = control.admin("/clustering/in-force?revision=9999");
+    assert_eq!(later.status, 404);
+    assert!(later.text().contains("no such revision: the newest is "), "{}", later.text());
     let link = &data.status("/status").json()["control_plane"];
     assert_eq!((&link["connected"], &link["protocol"]), (&true.into(), &"weir".into()));
 }
@@ -249,4 +252,27 @@ fn a_data_plane_starts_with_what_it_received_last() {
     eventually("it is connected", || state(&control) == "connected");
     assert_eq!((data.get("/first").status, members(&control)[0]["id"].clone()), (200, id));
     assert_eq!(members(&control).len(), 1);
+}
+
+#[test]
+fn labels_select_what_a_data_plane_gets() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let control = control_plane(&identity).set("cluster_select_by_labels", "region,tier").start();
+    let [eu, us] = ["region:eu", "region:us,tier:gold"]
+        .map(|labels| data_plane(&identity, &control).set("cluster_dp_labels", labels).start());
+    assert_eq!(route(&control, "everywhere", &upstream, ""), 200);
+    assert_eq!(route(&control, "europe", &upstream, ""), 200);
+    let tag = |path: &str, tags: &str| {
+        let body = format!("{{\"tags\": [{tags}]}}");
+        assert_eq!(control.ask_admin("PATCH", &format!("{path}?wait=100%"), &body).status, 200);
+    };
+    eventually("both are connected", || members(&control).len() == 2);
+    // A route follows its service.
+    tag("/services/europe", "\"region:eu\", \"owner:ann\"");
+    assert_eq!([&eu, &us].map(|data| data.get("/everywhere").status), [200, 200]);
+    assert_eq!([&eu, &us].map(|data| data.get("/europe").status), [200, 404]);
+    tag("/services/europe", "\"region:eu\", \"region:us\", \"tier:gold\"");
+    assert_eq!([&eu, &us].map(|data| data.get("/europe").status), [404, 200], "each key must match");
+    tag("/services/europe", "");
+    assert_eq!([&eu, &us].map(|data| data.get("/europe").status), [200, 200]);
 }

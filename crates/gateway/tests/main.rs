@@ -22,6 +22,7 @@ mod commands;
 mod compare;
 mod consumer_groups;
 mod control_listeners;
+mod control_planes;
 mod costs;
 mod database;
 mod deck;

@@ -1,34 +1,49 @@
-//! What data planes get by Weir's own protocol: kept once, and brought up to date with each commit.
+//! What data planes get by Weir's own protocol: kept once for all that get the same, and brought up to date with each commit.
 use crate::Source;
-use crate::sync::identity::Identity;
 use crate::sync::transfer::Transfer;
-use crate::sync::{Cohort, Draft, Replacement, digests};
-use std::collections::BTreeSet;
+use crate::sync::{Cohort, Cohorts as All, Draft, Labels, Replacement, Selector, digests};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use weir_model::PluginSchema;
 
-/// The configuration that all data planes get.
+/// The configuration, as the data planes with each set of labels get it.
 pub(super) struct Cohorts {
     source: Arc<dyn Source>,
-    all: Mutex<Cohort>,
+    selector: Selector,
+    all: Mutex<All>,
     /// Data planes that need the same transfer wait for the one that has it encoded.
     encoding: tokio::sync::Mutex<()>,
-    newest: watch::Sender<Identity>,
-    /// The names of the plugins that it configures.
-    plugins: Mutex<Arc<BTreeSet<String>>>,
+    /// The newest sequence.
+    newest: watch::Sender<u64>,
+    /// The names of the plugins that each set of labels leads to, as far as they were asked for.
+    plugins: Mutex<BTreeMap<Labels, Arc<BTreeSet<String>>>>,
+    /// How many data planes have the labels of a cohort.
+    counts: Mutex<BTreeMap<Labels, usize>>,
+}
+
+/// A data plane with labels, until it is dropped.
+pub(super) struct Counted<'c> {
+    cohorts: &'c Cohorts,
+    labels: Labels,
 }
 
 impl Cohorts {
-    /// With what the source has now. The history is a new one, because nothing is known of earlier ones.
-    pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>) -> Cohorts {
+    /// With what the source has now.
+    pub(super) fn new(source: Arc<dyn Source>, plugins: Arc<[PluginSchema]>, selector: Selector) -> Cohorts {
         let version = source.current();
-        let cohort = Cohort::new(plugins, fastrand::u64(..), version.revision, version.document);
-        let newest = watch::Sender::new(cohort.identity());
-        let plugins = Mutex::new(configured_plugins(&cohort));
-        Cohorts { source, all: Mutex::new(cohort), encoding: Default::default(), newest, plugins }
+        let all = All::new(plugins, selector.clone(), source.epoch(), version.revision, version.document);
+        Cohorts {
+            source,
+            selector,
+            newest: watch::Sender::new(all.sequence()),
+            all: Mutex::new(all),
+            encoding: tokio::sync::Mutex::default(),
+            plugins: Mutex::default(),
+            counts: Mutex::default(),
+        }
     }
 
     /// Follows the commits for as long as the process runs.
@@ -36,7 +51,8 @@ impl Cohorts {
         let mut revisions = self.source.watch();
         loop {
             let revision = *revisions.borrow_and_update();
-            if self.newest.borrow().sequence < revision {
+            // A revision may go down, where a backup of the store was restored.
+            if *self.newest.borrow() != revision {
                 let cohorts = self.clone();
                 // Not here, because it takes long where there are many entities, and connections go on meanwhile.
                 if let Err(error) = spawn_blocking(move || cohorts.advance(revision)).await {
@@ -49,51 +65,106 @@ impl Cohorts {
         }
     }
 
+    /// Returns once it has everything that was committed before the call, and the sequence of that.
+    pub(super) async fn caught_up(&self) -> u64 {
+        let revision = self.source.caught_up().await;
+        // The sender is a field of this.
+        let _ = self.newest.subscribe().wait_for(|newest| *newest >= revision).await;
+        revision
+    }
+
     fn advance(&self, revision: u64) {
-        let known = self.cohort().identity().sequence;
+        let known = self.lock().sequence();
         // These may be newer than the revision, which is harmless: they come again.
         let changes = (known <= revision).then(|| self.source.changes_since(known)).flatten();
-        if let Some(changes) = changes {
+        let sequence = if let Some(changes) = changes {
             let digests = digests(&changes);
-            self.cohort().apply(revision, &changes, digests);
+            self.lock().apply(revision, &changes, digests);
+            revision
         } else {
             let version = self.source.current();
             let replacement = Replacement::new(version.document);
             // Freed without the lock.
-            let _before = self.cohort().replace(version.revision, replacement);
-        }
-        let cohort = self.cohort();
-        *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = configured_plugins(&cohort);
-        self.newest.send_replace(cohort.identity());
+            let _before = self.lock().replace(version.revision, replacement);
+            version.revision
+        };
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.newest.send_replace(sequence);
+    }
+
+    /// Counts a data plane: as long as there is one with its labels, what they lead to is kept.
+    pub(super) fn enter(&self, labels: &Labels) -> Counted<'_> {
+        let labels = self.selector.relevant(labels);
+        *self.counts().entry(labels.clone()).or_default() += 1;
+        Counted { cohorts: self, labels }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Labels, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which labels select.
+    pub(super) fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// The configuration. Hold the lock briefly, and never across an await.
+    pub(super) fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notifies of each change.
+    pub(super) fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+}
+
+impl Counted<'_> {
+    /// The labels that select.
+    pub(super) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The configuration of the data plane. Hold it briefly.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Cohort) -> T) -> T {
+        work(self.cohorts.lock().of(&self.labels))
     }
 
     /// Encodes a transfer, once for all data planes that need it at the same time.
     pub(super) async fn encode(&self, draft: Draft) -> io::Result<Transfer> {
-        let _turn = self.encoding.lock().await;
-        if let Some(transfer) = self.cohort().encoded(&draft) {
+        let _turn = self.cohorts.encoding.lock().await;
+        if let Some(transfer) = self.with(|cohort| cohort.encoded(&draft)) {
             return Ok(transfer);
         }
         let transfer = spawn_blocking(move || draft.encode()).await?;
-        self.cohort().keep(transfer.clone());
+        self.with(|cohort| cohort.keep(transfer.clone()));
         Ok(transfer)
     }
 
     /// The names of the plugins that the configuration uses.
     pub(super) fn plugins(&self) -> Arc<BTreeSet<String>> {
-        self.plugins.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The configuration. Hold the lock briefly, and never across an await.
-    pub(super) fn cohort(&self) -> MutexGuard<'_, Cohort> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notifies of each change.
-    pub(super) fn newest(&self) -> watch::Receiver<Identity> {
-        self.newest.subscribe()
+        let mut all = self.cohorts.lock();
+        let mut plugins = self.cohorts.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        let configured = || {
+            let document = all.of(&self.labels).document();
+            Arc::new(document.plugins.iter().map(|plugin| plugin.name.clone()).collect())
+        };
+        plugins.entry(self.labels.clone()).or_insert_with(configured).clone()
     }
 }
 
-fn configured_plugins(cohort: &Cohort) -> Arc<BTreeSet<String>> {
-    Arc::new(cohort.document().plugins.iter().map(|plugin| plugin.name.clone()).collect())
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.cohorts.counts();
+        let left = counts.get(&self.labels).map_or(0, |count| count - 1);
+        if left > 0 {
+            counts.insert(self.labels.clone(), left);
+            return;
+        }
+        counts.remove(&self.labels);
+        let is_kept = |labels: &Labels| labels.is_empty() || counts.contains_key(labels);
+        self.cohorts.lock().retain(is_kept);
+        let mut plugins = self.cohorts.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        plugins.retain(|labels, _| is_kept(labels));
+    }
 }

@@ -1,33 +1,74 @@
 //! The data planes that a control plane knows: which of them are connected, and what each of them serves.
+use super::ADMISSION_RATE;
 use super::capabilities::Capabilities;
 use super::member::{Entry, Member};
 use crate::Refusal;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
+/// How many data planes are known, unless more are connected.
+const MAX_ENTRIES: usize = 10_000;
+
+/// How many labels of a data plane are kept.
+const MAX_LABELS: usize = 64;
+
+/// The longest key and the longest value of a label, as of Kong.
+const MAX_LABEL_LEN: usize = 63;
+
+/// How much of the name of a host is kept, and of a version.
+const MAX_NAME_LEN: usize = 255;
+
 /// What a data plane says of itself when it connects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) id: Uuid,
     pub(super) hostname: String,
     pub(super) ip: String,
     pub(super) version: String,
     pub(super) certificate_expires: Option<i64>,
-    pub(super) protocol: &'static str,
+    pub(super) protocol: Cow<'static, str>,
 }
 
-/// The data planes that a control plane knows, connected or not.
+impl Introduction {
+    fn shortened(mut self) -> Introduction {
+        for name in [&mut self.hostname, &mut self.version] {
+            name.truncate(name.floor_char_boundary(MAX_NAME_LEN));
+        }
+        self
+    }
+}
+
+/// Forgets the data plane that has been gone for the longest time, if one is.
+fn forget_oldest(entries: &mut BTreeMap<Uuid, Entry>) {
+    let gone = entries.iter().filter(|(_, entry)| !entry.online);
+    if let Some(id) = gone.min_by_key(|(_, entry)| entry.last_seen).map(|(id, _)| *id) {
+        entries.remove(&id);
+    }
+}
+
+/// The data planes that a control plane knows, connected or not: its own, and those of the control planes that share its
+/// store.
 #[derive(Debug)]
 pub struct Fleet {
-    purge_delay: Duration,
+    /// This control plane.
+    pub(super) id: Uuid,
+    pub(super) purge_delay: Duration,
     entries: Mutex<BTreeMap<Uuid, Entry>>,
+    /// Notifies of what other control planes lack.
+    pub(super) unshared: Notify,
+    /// Notifies of a write that waits for data planes.
+    pub(super) awaited: Notify,
     /// Notifies of what data planes say.
     changed: watch::Sender<()>,
     pub(super) capabilities: Capabilities,
+    /// Once the control plane stops: within what time its data planes are to go to another one.
+    draining: watch::Sender<Option<Duration>>,
 }
 
 /// Which data planes serve a revision.
@@ -68,10 +109,38 @@ impl Share {
 }
 
 impl Fleet {
-    /// Without data planes. One that is gone for this long is forgotten.
-    pub fn new(purge_delay: Duration) -> Fleet {
-        let (entries, capabilities) = (Mutex::default(), Capabilities::default());
-        Fleet { purge_delay, entries, changed: watch::Sender::new(()), capabilities }
+    /// The fleet of the control plane with this id, without data planes. One that is gone for so long is forgotten.
+    pub fn new(id: Uuid, purge_delay: Duration) -> Fleet {
+        Fleet {
+            id,
+            purge_delay,
+            entries: Mutex::default(),
+            unshared: Notify::new(),
+            awaited: Notify::new(),
+            changed: watch::Sender::new(()),
+            draining: watch::Sender::new(None),
+            capabilities: Capabilities::default(),
+        }
+    }
+
+    /// Sends the data planes to other control planes. Returns once none is connected, but no later than the timeout.
+    pub async fn drain(&self, timeout: Duration) {
+        let mut changed = self.changed.subscribe();
+        let is_own = |entry: &Entry| entry.is_online() && entry.control_plane == self.id;
+        let online = || self.entries().values().filter(|entry| is_own(entry)).count();
+        let count = u32::try_from(online()).unwrap_or(u32::MAX);
+        self.draining.send_replace(Some((Duration::from_secs(1) / ADMISSION_RATE).saturating_mul(count)));
+        let gone = async { while online() > 0 && changed.changed().await.is_ok() {} };
+        // Those that are left are cut off.
+        let _ = tokio::time::timeout(timeout, gone).await;
+    }
+
+    /// Returns once the control plane stops: within what time its data planes are to go to another one.
+    pub(super) async fn drained(&self) -> Duration {
+        let mut draining = self.draining.subscribe();
+        let spread = draining.wait_for(Option::is_some).await;
+        // The sender is a field of this.
+        spread.ok().and_then(|spread| *spread).unwrap_or_default()
     }
 
     /// All of them, by their ids.
@@ -120,6 +189,7 @@ impl Fleet {
         let mut changed = self.changed.subscribe();
         let reached = async {
             while !self.is_reached(revision, share) {
+                self.awaited.notify_one();
                 if changed.changed().await.is_err() {
                     return;
                 }
@@ -132,12 +202,17 @@ impl Fleet {
 
     /// Records that a data plane is connected, until the handle is dropped.
     pub(super) fn connect(self: &Arc<Self>, introduction: Introduction) -> Link {
-        let id = introduction.id;
+        let (id, introduction) = (introduction.id, introduction.shortened());
         let name = format!("{} ({id}, {})", introduction.hostname, introduction.ip);
         let mut entries = self.entries();
-        let connection = entries.get(&id).map_or(0, |entry| entry.connection) + 1;
+        if entries.len() >= MAX_ENTRIES && !entries.contains_key(&id) {
+            forget_oldest(&mut entries);
+        }
         let before = entries.remove(&id);
-        entries.insert(id, Entry::connected(introduction, connection, before, seconds()));
+        let entry = Entry::connected(introduction, self.id, before, seconds());
+        let connection = entry.connection;
+        entries.insert(id, entry);
+        self.unshared.notify_one();
         Link { fleet: self.clone(), id, name, connection }
     }
 
@@ -146,13 +221,18 @@ impl Fleet {
         Member { rpc_capabilities: self.capabilities.of(member.id), ..member }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
+    /// Notifies those who wait that something has changed.
+    pub(super) fn notify(&self) {
+        self.changed.send_replace(());
+    }
+
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A configuration that was sent to a data plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sent {
     pub(super) revision: u64,
     pub(super) hash: String,
@@ -177,12 +257,18 @@ impl Link {
         let mut entries = self.fleet.entries();
         if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {
             change(entry, seconds());
+            if entry.is_unshared {
+                self.fleet.unshared.notify_one();
+            }
         }
         drop(entries);
-        self.fleet.changed.send_replace(());
+        self.fleet.notify();
     }
 
+    /// Records its labels. Those that Kong would not take are left out, and so are those beyond the limit.
     pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
+        let is_short = |label: &(String, String)| label.0.len().max(label.1.len()) <= MAX_LABEL_LEN;
+        let labels = labels.into_iter().filter(is_short).take(MAX_LABELS).collect();
         self.update(|entry, _| entry.labels = labels);
     }
 
@@ -249,7 +335,7 @@ mod tests {
             ip: "127.0.0.1".to_owned(),
             version: "3.9.1".to_owned(),
             certificate_expires: Some(7),
-            protocol: "v1",
+            protocol: "v1".into(),
         }
     }
 
@@ -259,7 +345,7 @@ mod tests {
 
     #[test]
     fn states_follow_what_a_data_plane_says() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let link = fleet.connect(introduction(1));
         let state = || fleet.members()[0].state;
         assert_eq!(state(), State::Behind);
@@ -281,7 +367,7 @@ mod tests {
 
     #[test]
     fn coverage_of_a_share_is_of_those_that_are_connected() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
         links.iter().take(2).for_each(|link| link.serves(7, "aa"));
         let coverage = fleet.coverage(7);
@@ -299,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_has_another_hash_has_no_known_revision() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let link = fleet.connect(introduction(1));
         link.sent(sent(5, "aa"));
         link.seen("aa");
@@ -309,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_newer_connection_replaces_an_older_one() {
-        let fleet = Arc::new(Fleet::new(Duration::from_secs(60)));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
         let old = fleet.connect(introduction(1));
         let new = fleet.connect(introduction(1));
         new.sent(sent(5, "aa"));
@@ -320,8 +406,22 @@ mod tests {
     }
 
     #[test]
+    fn what_data_planes_say_of_themselves_is_bounded() {
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
+        (1..=MAX_ENTRIES as u128).for_each(|id| drop(fleet.connect(introduction(id))));
+        let long = Introduction { hostname: "ü".repeat(1000), ..introduction(0) };
+        let link = fleet.connect(long);
+        let labels = (0..100).map(|number| (format!("key-{number:02}"), "value".to_owned()));
+        link.introduced(labels.chain([("a".repeat(64), "b".to_owned())]).collect());
+        let members = fleet.members();
+        assert_eq!(members.len(), MAX_ENTRIES, "the oldest was forgotten");
+        assert_eq!((members[0].state, members[0].hostname.len()), (State::Behind, 254));
+        assert_eq!(members[0].labels.as_ref().map(BTreeMap::len), Some(MAX_LABELS));
+    }
+
+    #[test]
     fn a_data_plane_that_is_gone_is_forgotten() {
-        let fleet = Arc::new(Fleet::new(Duration::ZERO));
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::ZERO));
         drop(fleet.connect(introduction(1)));
         assert!(fleet.members().is_empty());
     }

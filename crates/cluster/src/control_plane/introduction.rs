@@ -43,7 +43,7 @@ pub(super) fn record(
         ip: address.ip().to_canonical().to_string(),
         version: visitor.version,
         certificate_expires: peer.expires,
-        protocol,
+        protocol: protocol.into(),
     });
     link.introduced(labels);
     link

@@ -1,7 +1,8 @@
 //! A data plane as its control plane shows it: Kong's fields, and what Weir knows beyond them.
 use super::fleet::{Introduction, Sent};
 use crate::Refusal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ pub(crate) const EMPTY_HASH: &str = "00000000000000000000000000000000";
 const MAX_REFUSALS: usize = 20;
 
 /// Whether a data plane serves the newest configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It does.
@@ -40,7 +41,7 @@ pub struct Member {
     /// The hash of what it serves.
     pub config_hash: String,
     /// Whether it gets configurations, in Kong's words.
-    pub sync_status: &'static str,
+    pub sync_status: Cow<'static, str>,
     /// When it was last heard of, in seconds since 1970.
     pub last_seen: u64,
     /// When its state changed last, in seconds since 1970.
@@ -58,7 +59,9 @@ pub struct Member {
     /// For how long it has been in this state, in seconds.
     pub state_seconds: u64,
     /// The protocol that it speaks.
-    pub protocol: &'static str,
+    pub protocol: Cow<'static, str>,
+    /// The id of the control plane that it is connected to, or was connected to last.
+    pub control_plane: Uuid,
     /// The revision that it serves, if that is known.
     pub revision: Option<u64>,
     /// How many revisions it lacks of the newest that was sent, if that is known.
@@ -69,7 +72,7 @@ pub struct Member {
     pub held_back: Option<String>,
     /// What is wrong with the configuration that it refused last, until it applies one.
     pub last_refusal: Vec<Refusal>,
-    /// How often it was sent a configuration since the control plane started.
+    /// How often it was sent a configuration, by any control plane.
     pub pushes: u64,
     /// How many bytes these had.
     pub pushed_bytes: u64,
@@ -85,14 +88,23 @@ pub struct CertDetails {
 }
 
 /// What is known of a data plane.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Counts its connections.
+    /// Counts its connections to this control plane.
+    #[serde(skip)]
     pub(super) connection: u64,
+    /// Whether other control planes lack something of this.
+    #[serde(skip)]
+    pub(super) is_unshared: bool,
+    /// Whether other control planes lack that the data plane has come here.
+    #[serde(skip)]
+    pub(super) is_new: bool,
+    /// The control plane that it is connected to, or was connected to last.
+    pub(super) control_plane: Uuid,
     pub(super) labels: BTreeMap<String, String>,
     introduction: Introduction,
-    online: bool,
-    sync_status: &'static str,
+    pub(super) online: bool,
+    sync_status: Cow<'static, str>,
     held_back: Option<String>,
     /// What it says that it serves.
     pub(super) hash: String,
@@ -101,14 +113,14 @@ pub(super) struct Entry {
     /// What it was sent last.
     newest: Option<Sent>,
     refusals: Vec<Refusal>,
-    last_seen: u64,
+    pub(super) last_seen: u64,
     updated_at: u64,
     state: State,
     state_since: u64,
     counts: Counts,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 struct Counts {
     pushes: u64,
     bytes: u64,
@@ -119,16 +131,19 @@ impl Entry {
     /// A data plane that has just connected, which may have been known before.
     pub(super) fn connected(
         introduction: Introduction,
-        connection: u64,
+        control_plane: Uuid,
         before: Option<Entry>,
         now: u64,
     ) -> Entry {
         let mut entry = Entry {
-            connection,
+            connection: before.as_ref().map_or(0, |before| before.connection) + 1,
+            is_unshared: true,
+            is_new: true,
+            control_plane,
             introduction,
             labels: BTreeMap::new(),
             online: true,
-            sync_status: "unknown",
+            sync_status: "unknown".into(),
             held_back: None,
             hash: EMPTY_HASH.to_owned(),
             revision: None,
@@ -151,12 +166,24 @@ impl Entry {
     }
 
     pub(super) fn disconnected(&mut self, now: u64) {
-        self.online = false;
+        self.set_online(false, now);
+    }
+
+    /// Notes whether it is connected to a control plane that runs.
+    pub(super) fn set_online(&mut self, online: bool, now: u64) {
+        self.online = online;
         self.settle(now);
     }
 
+    pub(super) fn id(&self) -> Uuid {
+        self.introduction.id
+    }
+
     pub(super) fn judged(&mut self, sync_status: &'static str, held_back: Option<String>, now: u64) {
-        (self.sync_status, self.held_back) = (sync_status, held_back);
+        if (&*self.sync_status, &self.held_back) != (sync_status, &held_back) {
+            (self.sync_status, self.held_back) = (sync_status.into(), held_back);
+            self.is_unshared = true;
+        }
         self.settle(now);
     }
 
@@ -173,9 +200,11 @@ impl Entry {
         self.last_seen = now;
         if self.hash != hash {
             (self.hash, self.revision) = (hash.to_owned(), None);
+            self.is_unshared = true;
         }
         if let Some(newest) = self.newest.as_ref().filter(|newest| newest.hash == hash) {
-            self.revision = self.revision.max(Some(newest.revision));
+            let revision = newest.revision;
+            self.serves_revision(revision);
             self.refusals.clear();
         }
         self.settle(now);
@@ -184,13 +213,21 @@ impl Entry {
     /// It serves this revision.
     pub(super) fn serves(&mut self, revision: u64, hash: &str, now: u64) {
         self.seen(hash, now);
-        self.revision = self.revision.max(Some(revision));
+        self.serves_revision(revision);
+    }
+
+    fn serves_revision(&mut self, revision: u64) {
+        if self.revision < Some(revision) {
+            self.revision = Some(revision);
+            self.is_unshared = true;
+        }
     }
 
     pub(super) fn refused(&mut self, mut refusals: Vec<Refusal>, now: u64) {
         refusals.truncate(MAX_REFUSALS);
         self.counts.refusals += 1;
         self.refusals = refusals;
+        self.is_unshared = true;
         self.settle(now);
     }
 
@@ -205,6 +242,7 @@ impl Entry {
         };
         if state != self.state {
             (self.state, self.state_since, self.updated_at) = (state, now, now);
+            self.is_unshared = true;
         }
     }
 
@@ -235,7 +273,7 @@ impl Entry {
             ip: introduction.ip.clone(),
             version: introduction.version.clone(),
             config_hash: self.hash.clone(),
-            sync_status: self.sync_status,
+            sync_status: self.sync_status.clone(),
             last_seen: self.last_seen,
             updated_at: self.updated_at,
             ttl: self.ttl(now, purge_delay),
@@ -246,7 +284,8 @@ impl Entry {
             rpc_capabilities: Vec::new(),
             state: self.state,
             state_seconds: now.saturating_sub(self.state_since),
-            protocol: introduction.protocol,
+            protocol: introduction.protocol.clone(),
+            control_plane: self.control_plane,
             revision: self.revision,
             lag: newest.zip(self.revision).map(|(newest, own)| newest.revision.saturating_sub(own)),
             altered: newest.map(|newest| newest.altered.clone()).unwrap_or_default(),

@@ -6,6 +6,7 @@ mod introduction;
 mod member;
 mod payloads;
 mod pending;
+mod sharing;
 mod upgrade;
 mod v1;
 mod v2;
@@ -13,9 +14,11 @@ mod weir;
 
 pub use fleet::{Coverage, Fleet, Share};
 pub use member::{CertDetails, Member, State};
+pub use sharing::{Row, Stamped};
 
 use crate::Source;
 use crate::admission::Admission;
+use crate::sync::Selector;
 use crate::tls::ServerTls;
 use cohorts::Cohorts;
 use payloads::Payloads;
@@ -49,6 +52,8 @@ pub struct Options {
     pub rpc: bool,
     /// Whether it sends the configuration by that protocol.
     pub incremental_sync: bool,
+    /// Which labels of data planes select what they get.
+    pub selector: Selector,
 }
 
 /// A control plane.
@@ -66,7 +71,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// One that sends what is in this source.
     pub fn new(source: Arc<dyn Source>, tls: ServerTls, fleet: Arc<Fleet>, options: Options) -> ControlPlane {
-        let cohorts = Arc::new(Cohorts::new(source, options.plugins.clone()));
+        let cohorts = Arc::new(Cohorts::new(source, options.plugins.clone(), options.selector.clone()));
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
         let (increments, pending) = (Increments::new(options.plugins.clone()), Pending::default());
@@ -79,10 +84,15 @@ impl ControlPlane {
         tokio::join!(self.cohorts.follow(), exported);
     }
 
-    /// Serves the data planes that connect to a listener.
+    /// Serves the data planes that connect to a listener, until the fleet is drained.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let mut drained = std::pin::pin!(self.fleet.drained());
         loop {
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                _ = &mut drained => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((tcp, address)) => {
                     let Some(pending) = self.pending.enter(address.ip()) else {
                         tracing::debug!("the data plane at {address} is closed: too many connect at once");

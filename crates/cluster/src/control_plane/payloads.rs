@@ -1,11 +1,12 @@
 //! What data planes of Kong get: the whole configuration, prepared once for all that take it in the same form.
 use super::cohorts::Cohorts;
+use crate::sync::{Labels, Selector};
 use crate::wire::compat::{KongVersion, Rules};
 use crate::wire::hash::Hashes;
 use crate::wire::payload::{ConfigTable, Withheld};
 use crate::wire::v1::{MessageError, Reconfigure};
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OnceCell, watch};
@@ -27,6 +28,8 @@ pub(super) struct Payload {
     plugins: Arc<[PluginSchema]>,
     exported: f64,
     frames: Mutex<HashMap<Form, Arc<OnceCell<Frame>>>>,
+    /// What data planes with some labels get of it.
+    selected: Mutex<BTreeMap<Labels, Arc<OnceCell<Arc<Payload>>>>>,
 }
 
 /// In what form data planes take a configuration.
@@ -70,7 +73,7 @@ impl Payloads {
 
     /// Follows the configuration: the first change is prepared at once, those within the pause that follows together.
     pub(super) async fn follow(&self, cohorts: &Cohorts, pause: Duration) {
-        let (mut identities, mut takers) = (cohorts.newest(), self.takers.subscribe());
+        let (mut sequences, mut takers) = (cohorts.newest(), self.takers.subscribe());
         loop {
             if *takers.borrow_and_update() == 0 {
                 // One that comes back must not be sent what is old by then.
@@ -78,16 +81,16 @@ impl Payloads {
             }
             // The sender is a field of this.
             let _ = takers.wait_for(|takers| *takers > 0).await;
-            let sequence = identities.borrow_and_update().sequence;
+            let sequence = *sequences.borrow_and_update();
             let before = self.newest.borrow().clone();
-            if before.as_ref().is_none_or(|before| before.revision < sequence) {
+            if before.as_ref().is_none_or(|before| before.revision != sequence) {
                 self.export(cohorts, before.clone()).await;
                 if before.is_some() {
                     tokio::time::sleep(pause).await;
                 }
             } else {
                 tokio::select! {
-                    changed = identities.changed() => if changed.is_err() {
+                    changed = sequences.changed() => if changed.is_err() {
                         return;
                     },
                     _ = takers.wait_for(|takers| *takers == 0) => {}
@@ -98,8 +101,8 @@ impl Payloads {
 
     async fn export(&self, cohorts: &Cohorts, before: Option<Arc<Payload>>) {
         let (revision, document) = {
-            let cohort = cohorts.cohort();
-            (cohort.identity().sequence, cohort.document().clone())
+            let all = cohorts.lock();
+            (all.sequence(), all.document().clone())
         };
         let plugins = self.plugins.clone();
         let export = move || Payload::new(revision, document, plugins, before.as_deref());
@@ -124,7 +127,41 @@ impl Payload {
         let earlier = before.map(|before| (before.table(), &before.hashes));
         let hashes = table.hashes(earlier.as_ref().map(|(table, hashes)| (table, *hashes)));
         let exported = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        Payload { revision, hashes, document, plugins, exported, frames: Mutex::default() }
+        Payload {
+            revision,
+            hashes,
+            document,
+            plugins,
+            exported,
+            frames: Mutex::default(),
+            selected: Mutex::default(),
+        }
+    }
+
+    /// What data planes with these labels get of it.
+    pub(super) async fn selected(
+        self: &Arc<Self>,
+        selector: &Selector,
+        labels: &Labels,
+    ) -> Result<Arc<Payload>, MessageError> {
+        if selector.is_off() {
+            return Ok(self.clone());
+        }
+        let labels = selector.relevant(labels);
+        let cell = {
+            let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+            selected.entry(labels.clone()).or_default().clone()
+        };
+        let selected = cell.get_or_try_init(|| async {
+            let (payload, selector) = (self.clone(), selector.clone());
+            let select = move || {
+                let document = Arc::new(selector.select(&labels, &payload.document));
+                Arc::new(Payload::new(payload.revision, document, payload.plugins.clone(), None))
+            };
+            let selected = tokio::task::spawn_blocking(select).await;
+            selected.map_err(|error| MessageError::Form(error.to_string()))
+        });
+        selected.await.cloned()
     }
 
     /// Its entities.

@@ -54,7 +54,11 @@ impl Session<'_> {
         let (mut newest, _taker) = (plane.payloads.newest(), plane.payloads.taker());
         newest.mark_changed();
         let mut lost_at = Instant::now() + LOST_AFTER;
+        let mut drained = std::pin::pin!(plane.fleet.drained());
+        // Its hash does not say how old its configuration is, which another control plane may have sent.
+        let (mut catch_up, mut known) = (std::pin::pin!(plane.cohorts.caught_up()), None);
         loop {
+            let is_empty = self.hash == Some(ConfigHash::EMPTY);
             tokio::select! {
                 frame = stream.next() => {
                     let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
@@ -65,14 +69,20 @@ impl Session<'_> {
                     // Sends the answer to a ping.
                     stream.flush().await?;
                 }
-                changed = newest.changed() => {
+                revision = &mut catch_up, if known.is_none() => known = Some(revision),
+                changed = newest.changed(), if is_empty || known.is_some() => {
                     if changed.is_err() {
                         return Ok("the control plane ends".to_owned());
                     }
                     let payload = newest.borrow_and_update().clone();
-                    if let Some(payload) = payload {
-                        self.push(stream, &payload).await?;
+                    let is_known = |payload: &Arc<Payload>| is_empty || known <= Some(payload.revision);
+                    if let Some(payload) = payload.filter(is_known) {
+                        self.push_selected(stream, &payload).await?;
                     }
+                }
+                _ = &mut drained => {
+                    websocket::close(stream).await;
+                    return Ok("the control plane stops".to_owned());
                 }
                 () = sleep_until(lost_at) => {
                     return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
@@ -100,6 +110,19 @@ impl Session<'_> {
             Frame::Close(_) => Err("it closed the connection".to_owned()),
             Frame::Pong(_) => Ok(()),
             Frame::Text(_) | Frame::Frame(_) => Err("it sent a text message".to_owned()),
+        }
+    }
+
+    /// Sends what the data plane's labels select of a version of the configuration.
+    async fn push_selected(&self, stream: &mut Stream, payload: &Arc<Payload>) -> Result<(), Error> {
+        let labels = self.info.labels.clone().unwrap_or_default();
+        match payload.selected(self.plane.cohorts.selector(), &labels).await {
+            Ok(payload) => self.push(stream, &payload).await,
+            Err(error) => {
+                tracing::error!("a data plane is not sent the configuration: {error}");
+                self.link.judged(SyncStatus::Unknown.as_str(), Some(error.to_string()));
+                Ok(())
+            }
         }
     }
 

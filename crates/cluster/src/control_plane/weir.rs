@@ -1,10 +1,11 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
+use super::cohorts::Counted;
 use super::fleet::{Link, Sent};
 use super::introduction::{admit, first_message};
 use super::upgrade::{Stream, Upgraded};
 use crate::sync::identity::Identity;
-use crate::sync::message::{Applied, Hello, Message, Refused, Welcome};
+use crate::sync::message::{Applied, Goodbye, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
 use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins};
@@ -35,7 +36,8 @@ async fn connected(plane: &ControlPlane, upgraded: Upgraded) -> Result<String, S
     let Upgraded { mut stream, arrival, .. } = upgraded;
     let hello = first_message(&mut stream, hello).await?;
     let (link, _) = admit(plane, arrival, hello.labels.clone(), "weir")?;
-    let ended = exchange(plane, &mut stream, &hello, &link).await;
+    let cohort = plane.cohorts.enter(&hello.labels);
+    let ended = exchange(plane, &mut stream, &hello, &link, &cohort).await;
     ended.map_err(|error| websocket::explained(&error, plane.options.max_payload))
 }
 
@@ -52,6 +54,7 @@ async fn exchange(
     stream: &mut Stream,
     hello: &Hello,
     link: &Link,
+    cohort: &Counted<'_>,
 ) -> Result<String, Error> {
     let mut newest = plane.cohorts.newest();
     let about = Welcome {
@@ -59,23 +62,31 @@ async fn exchange(
         max_payload: plane.options.max_payload as u64,
         ..Welcome::default()
     };
-    let (mut session, welcome) = ControlSession::new(hello, &plane.cohorts.cohort(), about);
+    let (mut session, welcome) = cohort.with(|cohort| ControlSession::new(hello, cohort, about));
     send(stream, welcome.encode()).await?;
     link.seen(&session.held().digest.to_string());
     let loaded = hello.plugins.iter().cloned().map(|name| LoadedPlugin { name, version: None });
     let loaded: Vec<_> = loaded.collect();
     let (mut held_back, mut reported) = (None, None);
     let mut lost_at = Instant::now() + LOST_AFTER;
+    let mut drained = std::pin::pin!(plane.fleet.drained());
+    let mut catch_up = std::pin::pin!(plane.cohorts.caught_up());
+    let known = cohort.with(|cohort| cohort.identity());
+    let mut is_ahead = hello.identity.is_after(&known);
+    if is_ahead {
+        wait_for_control_plane(link, hello.identity, known);
+    }
     loop {
         let judged =
-            check_plugins(plane.cohorts.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
+            check_plugins(cohort.plugins().iter().map(String::as_str), KongVersion::CURRENT, &loaded);
         match judged {
+            _ if is_ahead => {}
             Ok(()) => {
                 link.judged(SyncStatus::Normal.as_str(), None);
                 held_back = None;
-                deliver(plane, stream, &mut session, link, &mut reported).await?;
+                deliver(cohort, stream, &mut session, link, &mut reported).await?;
             }
-            Err(refused) => hold_back(plane, link, refused, &mut held_back),
+            Err(refused) => hold_back(cohort, link, refused, &mut held_back),
         }
         tokio::select! {
             frame = stream.next() => {
@@ -83,7 +94,7 @@ async fn exchange(
                 lost_at = Instant::now() + LOST_AFTER;
                 match frame {
                     Frame::Binary(bytes) => {
-                        if let Err(reason) = receive(plane, &mut session, link, bytes) {
+                        if let Err(reason) = receive(cohort, &mut session, link, bytes) {
                             return Ok(reason);
                         }
                     }
@@ -91,9 +102,15 @@ async fn exchange(
                     _ => link.seen(&session.held().digest.to_string()),
                 }
             }
+            // What the data plane has and the store lacks then, the store has lost.
+            _ = &mut catch_up, if is_ahead => is_ahead = false,
             changed = newest.changed() => if changed.is_err() {
                 return Ok("the control plane ends".to_owned());
             },
+            spread = &mut drained => {
+                send_away(stream, spread).await?;
+                return Ok("the control plane stops".to_owned());
+            }
             () = sleep_until(lost_at) => {
                 return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
             }
@@ -101,10 +118,34 @@ async fn exchange(
     }
 }
 
+/// Sends the data plane to another control plane.
+async fn send_away(stream: &mut Stream, spread: Duration) -> Result<(), Error> {
+    let spread = spread.as_millis().try_into().unwrap_or(u64::MAX);
+    let reason = "the control plane stops".to_owned();
+    send(stream, Message::Goodbye(Goodbye { reason, retry_after: None, drain: true, spread }).encode())
+        .await?;
+    websocket::close(stream).await;
+    Ok(())
+}
+
+/// Records that the data plane comes from a control plane that knows later commits: it is sent nothing older.
+fn wait_for_control_plane(link: &Link, held: Identity, known: Identity) {
+    tracing::info!(
+        "data plane {link} serves revision {}, and this control plane knows {}: it is sent nothing until the database \
+         has been read",
+        held.sequence,
+        known.sequence
+    );
+    let hash = held.digest.to_string();
+    link.judged(SyncStatus::Normal.as_str(), None);
+    link.sent(Sent { revision: held.sequence, hash: hash.clone(), bytes: 0, altered: Vec::new() });
+    link.serves(held.sequence, &hash);
+}
+
 /// Records why the data plane is not sent the configuration, and logs it if that is new.
-fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &mut Option<String>) {
+fn hold_back(cohort: &Counted<'_>, link: &Link, refused: Incompatible, logged: &mut Option<String>) {
     let Incompatible { status, message } = refused;
-    let identity = plane.cohorts.cohort().identity();
+    let identity = cohort.with(|cohort| cohort.identity());
     let (revision, hash) = (identity.sequence, identity.digest.to_string());
     link.sent(Sent { revision, hash, bytes: 0, altered: Vec::new() });
     if logged.as_ref() != Some(&message) {
@@ -116,20 +157,18 @@ fn hold_back(plane: &ControlPlane, link: &Link, refused: Incompatible, logged: &
 
 /// Sends what the data plane lacks and has room for. `reported`: what is recorded as sent.
 async fn deliver(
-    plane: &ControlPlane,
+    cohort: &Counted<'_>,
     stream: &mut Stream,
     session: &mut ControlSession,
     link: &Link,
     reported: &mut Option<Identity>,
 ) -> Result<(), Error> {
-    let draft = session.draft(&plane.cohorts.cohort());
+    let draft = cohort.with(|cohort| session.draft(cohort));
     if let Some(draft) = draft.filter(|draft| draft.entities() > MANY_ENTITIES) {
-        session.begin(plane.cohorts.encode(draft).await.map_err(Error::Io)?);
+        session.begin(cohort.encode(draft).await.map_err(Error::Io)?);
     }
-    let (messages, identity, is_current) = {
-        let mut cohort = plane.cohorts.cohort();
-        (session.poll(&mut cohort), cohort.identity(), session.is_current(&cohort))
-    };
+    let (messages, identity, is_current) =
+        cohort.with(|cohort| (session.poll(cohort), cohort.identity(), session.is_current(cohort)));
     if reported.replace(identity) == Some(identity) && messages.is_empty() {
         return Ok(());
     }
@@ -147,13 +186,13 @@ async fn deliver(
 
 /// Takes a message; the error is why the connection must end.
 fn receive(
-    plane: &ControlPlane,
+    cohort: &Counted<'_>,
     session: &mut ControlSession,
     link: &Link,
     bytes: Bytes,
 ) -> Result<(), String> {
     let message = Message::decode(bytes).map_err(|error| error.to_string())?;
-    let event = session.receive(message, &plane.cohorts.cohort()).map_err(|error| error.to_string())?;
+    let event = cohort.with(|cohort| session.receive(message, cohort)).map_err(|error| error.to_string())?;
     match event {
         None => {}
         Some(Event::Applied(Applied { identity, cache_error })) => {
@@ -162,9 +201,7 @@ fn receive(
             }
             link.serves(identity.sequence, &identity.digest.to_string());
         }
-        Some(Event::Refused(Refused { errors, .. })) => {
-            link.refused(errors);
-        }
+        Some(Event::Refused(Refused { errors, .. })) => link.refused(errors),
     }
     Ok(())
 }

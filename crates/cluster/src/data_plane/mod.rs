@@ -10,6 +10,7 @@ pub use status::{Link, LinkStatus};
 pub use store::Stored;
 
 use crate::connect::{Connection, Connector, Endpoint, FIX_PORT};
+use crate::sync::message::Goodbye;
 use crate::websocket::UpgradeError;
 use crate::wire;
 use crate::{Apply, Refusal};
@@ -30,6 +31,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often an error that stays is logged.
 const REPORT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The longest time within which the data planes of a control plane that stops go to others.
+const MAX_SPREAD: Duration = Duration::from_secs(60);
 
 /// What a data plane says of itself.
 #[derive(Debug, Clone)]
@@ -86,6 +90,7 @@ enum LinkError {
     NoSync(String),
     Timeout,
     Ended(String),
+    Goodbye(Goodbye),
 }
 
 impl fmt::Display for LinkError {
@@ -97,7 +102,9 @@ impl fmt::Display for LinkError {
             LinkError::Timeout => {
                 write!(f, "no connection within {} s", CONNECT_TIMEOUT.as_secs())
             }
-            LinkError::NoSync(reason) | LinkError::Ended(reason) => f.write_str(reason),
+            LinkError::NoSync(reason)
+            | LinkError::Ended(reason)
+            | LinkError::Goodbye(Goodbye { reason, .. }) => f.write_str(reason),
         }
     }
 }
@@ -107,6 +114,17 @@ impl LinkError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             LinkError::Upgrade(error) => error.retry_after.map(Duration::from_secs),
+            LinkError::Goodbye(goodbye) => goodbye.retry_after.map(Duration::from_secs),
+            _ => None,
+        }
+    }
+
+    /// When to go to another control plane, because this one stops.
+    fn moves_after(&self) -> Option<Duration> {
+        match self {
+            LinkError::Goodbye(Goodbye { drain: true, spread, .. }) => {
+                Some(Duration::from_millis(*spread).min(MAX_SPREAD).mul_f64(fastrand::f64()))
+            }
             _ => None,
         }
     }
@@ -136,11 +154,12 @@ impl<A: Apply> DataPlane<A> {
             }
             let is_kong = ended.protocol.is_some_and(|protocol| protocol != weir::PROTOCOL);
             let least = if is_kong { v1::SHORTEST_WAIT } else { Duration::ZERO };
-            let wait = backoff.next(error.retry_after()).max(least);
+            let moves = error.moves_after();
+            let wait = moves.unwrap_or_else(|| backoff.next(error.retry_after()).max(least));
             turn += 1;
             let next = self.control_planes.get(turn % self.control_planes.len()).unwrap_or(to);
             let (seconds, served) = (wait.as_secs_f64(), sessions.served());
-            if reported.is_due(&message) {
+            if moves.is_none() && reported.is_due(&message) {
                 tracing::error!(control_plane = %to, "{message}; connecting to {next} in {seconds:.1} s; {served}");
             } else {
                 tracing::debug!(control_plane = %to, "{message}; connecting to {next} in {seconds:.1} s");
@@ -155,7 +174,7 @@ impl<A: Apply> DataPlane<A> {
         match in_time(Box::pin(self.open(to, sessions))).await {
             Ok(Opened::Weir(stream)) => {
                 self.begin(to, weir::PROTOCOL);
-                LinkError::Ended(sessions.follow_weir(self, stream).await)
+                sessions.follow_weir(self, stream).await
             }
             Ok(Opened::V2(socket)) => {
                 self.begin(to, v2::PROTOCOL);
@@ -273,7 +292,7 @@ impl Sessions {
         &mut self,
         plane: &DataPlane<A>,
         stream: WebSocketStream<Connection>,
-    ) -> String {
+    ) -> LinkError {
         if self.v1.is_active() || self.v2.is_active() {
             self.weir.forget(plane);
         }

@@ -1,11 +1,11 @@
 //! Weir's own protocol over a connection, as a data plane speaks it: it gets what differs, and says what it serves.
-use super::DataPlane;
 use super::store::Writer;
+use super::{DataPlane, LinkError};
 use crate::Apply;
 use crate::connect::{Connection, Endpoint};
 use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::Inventory;
-use crate::sync::message::{Hello, Message};
+use crate::sync::message::{Goodbye, Hello, Message};
 use crate::sync::transfer::{Received, Staged};
 use crate::sync::{Follower, Step, Update};
 use crate::websocket::{self, SUBPROTOCOL, UpgradeError};
@@ -36,6 +36,8 @@ pub(super) struct Session {
     follower: Follower,
     /// Whether a control plane has said what to serve, be it nothing.
     is_configured: bool,
+    /// What the control plane said when it ended the connection.
+    goodbye: Option<Goodbye>,
     path: String,
 }
 
@@ -52,7 +54,7 @@ impl Session {
             "/v2/outlet?node_id={}&node_hostname={}&node_version={}",
             about.id, about.hostname, about.version
         );
-        Session { follower, is_configured, path }
+        Session { follower, is_configured, goodbye: None, path }
     }
 
     /// What is active came by another protocol.
@@ -85,10 +87,12 @@ impl Session {
         plane: &DataPlane<A>,
         writer: &mut Writer,
         mut stream: Stream,
-    ) -> String {
+    ) -> LinkError {
         let ended = self.exchange(plane, writer, &mut stream).await;
         writer.abort();
-        ended.unwrap_or_else(|error| websocket::explained(&error, plane.options.max_payload))
+        let explained = |error| websocket::explained(&error, plane.options.max_payload);
+        let ended = ended.unwrap_or_else(explained);
+        self.goodbye.take().map_or(LinkError::Ended(ended), LinkError::Goodbye)
     }
 
     async fn exchange<A: Apply>(
@@ -158,7 +162,10 @@ impl Session {
                 replies.push(self.apply(plane, writer, *received).await);
                 Ok(replies)
             }
-            Step::Goodbye(goodbye) => Err(format!("the control plane ends the connection: {goodbye:?}")),
+            Step::Goodbye(goodbye) => {
+                self.goodbye = Some(goodbye);
+                Err(ended())
+            }
         }
     }
 

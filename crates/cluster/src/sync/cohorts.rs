@@ -1,5 +1,5 @@
 //! All cohorts of a control plane: one for each set of labels that selects something else.
-use super::cohort::{Cohort, Replacement, digests};
+use super::cohort::{Cohort, Digests, Replacement, digests};
 use super::identity::Identity;
 use super::select::{Dependents, Labels, Selector, View};
 use std::collections::BTreeMap;
@@ -11,19 +11,18 @@ use weir_model::{Change, Document, PluginSchema};
 pub struct Cohorts {
     plugins: Arc<[PluginSchema]>,
     selector: Selector,
-    epoch: u64,
-    sequence: u64,
-    document: Arc<Document>,
+    /// Everything; what all data planes get where nothing is selected.
+    everything: Cohort,
     /// Empty where nothing is selected.
     dependents: Dependents,
-    cohorts: BTreeMap<Labels, Member>,
+    selected: BTreeMap<Labels, Selected>,
 }
 
+/// What the data planes with some labels get.
 #[derive(Debug)]
-struct Member {
+struct Selected {
     cohort: Cohort,
-    /// None where it gets everything.
-    view: Option<View>,
+    view: View,
 }
 
 impl Cohorts {
@@ -35,72 +34,73 @@ impl Cohorts {
         sequence: u64,
         document: Arc<Document>,
     ) -> Cohorts {
-        let dependents = if selector.is_off() { Dependents::default() } else { Dependents::new(&document) };
-        Cohorts { plugins, selector, epoch, sequence, document, dependents, cohorts: BTreeMap::new() }
+        let everything = Cohort::new(plugins.clone(), epoch, sequence, document);
+        let dependents = dependents(&selector, everything.document());
+        Cohorts { plugins, selector, everything, dependents, selected: BTreeMap::new() }
     }
 
     /// The newest sequence.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.everything.identity().sequence
     }
 
-    /// The cohort of a data plane with these labels. Takes long for the first one, if there are many entities.
+    /// Everything, whatever the labels.
+    pub fn document(&self) -> &Arc<Document> {
+        self.everything.document()
+    }
+
+    /// The cohort of a data plane with these labels. Takes long for the first one, if labels select and there are many
+    /// entities.
     pub fn of(&mut self, labels: &Labels) -> &mut Cohort {
-        let labels = self.selector.relevant(labels);
-        let Cohorts { plugins, selector, epoch, sequence, document, cohorts, .. } = self;
-        let member = cohorts.entry(labels).or_insert_with_key(|labels| {
-            let (view, document) = visible(selector, labels, document);
-            Member { cohort: Cohort::new(plugins.clone(), *epoch, *sequence, document), view }
+        let Cohorts { plugins, selector, everything, selected, .. } = self;
+        if selector.is_off() {
+            return everything;
+        }
+        let Identity { epoch, sequence, .. } = everything.identity();
+        let selected = selected.entry(selector.relevant(labels)).or_insert_with_key(|labels| {
+            let (view, document) = View::of(selector.clone(), labels.clone(), everything.document());
+            Selected { cohort: Cohort::new(plugins.clone(), epoch, sequence, Arc::new(document)), view }
         });
-        &mut member.cohort
+        &mut selected.cohort
     }
 
     /// What each cohort has.
     pub fn identities(&self) -> impl Iterator<Item = (&Labels, Identity)> {
-        self.cohorts.iter().map(|(labels, member)| (labels, member.cohort.identity()))
+        self.selected.iter().map(|(labels, selected)| (labels, selected.cohort.identity()))
     }
 
     /// Forgets the cohorts whose labels no data plane has.
     pub fn retain(&mut self, mut is_used: impl FnMut(&Labels) -> bool) {
-        self.cohorts.retain(|labels, _| is_used(labels));
+        self.selected.retain(|labels, _| is_used(labels));
     }
 
-    /// The configuration after these changes.
-    pub fn advance(&mut self, sequence: u64, document: Arc<Document>, changes: &[Change]) {
+    /// The configuration after these changes, of which `of_changes` are the [digests](digests).
+    pub fn apply(&mut self, sequence: u64, changes: &[Change], of_changes: Digests) {
         if !self.selector.is_off() {
-            self.dependents.apply(&self.document, changes);
+            self.dependents.apply(self.everything.document(), changes);
         }
-        (self.sequence, self.document) = (sequence, document);
-        for member in self.cohorts.values_mut() {
-            match &mut member.view {
-                Some(view) => {
-                    let changes = view.changes(&self.document, &self.dependents, changes);
-                    member.cohort.apply(sequence, &changes, digests(&changes));
-                }
-                None => member.cohort.advance(sequence, self.document.clone(), changes),
-            }
+        self.everything.apply(sequence, changes, of_changes);
+        for Selected { cohort, view } in self.selected.values_mut() {
+            let changes = view.changes(self.everything.document(), &self.dependents, changes);
+            cohort.apply(sequence, &changes, digests(&changes));
         }
     }
 
-    /// The configuration, where the changes that led to it are unknown.
-    pub fn replace(&mut self, sequence: u64, document: Arc<Document>) {
-        if !self.selector.is_off() {
-            self.dependents = Dependents::new(&document);
+    /// The configuration, where the changes that led to it are unknown. Returns what it was, because freeing that takes
+    /// long.
+    pub fn replace(&mut self, sequence: u64, by: Replacement) -> Replacement {
+        let before = self.everything.replace(sequence, by);
+        self.dependents = dependents(&self.selector, self.everything.document());
+        for (labels, selected) in &mut self.selected {
+            let (view, document) =
+                View::of(self.selector.clone(), labels.clone(), self.everything.document());
+            selected.view = view;
+            selected.cohort.replace(sequence, Replacement::new(Arc::new(document)));
         }
-        (self.sequence, self.document) = (sequence, document);
-        for (labels, member) in &mut self.cohorts {
-            let (view, document) = visible(&self.selector, labels, &self.document);
-            member.view = view;
-            member.cohort.replace(sequence, Replacement::new(document));
-        }
+        before
     }
 }
 
-/// What data planes with these labels get.
-fn visible(selector: &Selector, labels: &Labels, document: &Arc<Document>) -> (Option<View>, Arc<Document>) {
-    if selector.is_off() {
-        return (None, document.clone());
-    }
-    let (view, document) = View::of(selector.clone(), labels.clone(), document);
-    (Some(view), Arc::new(document))
+fn dependents(selector: &Selector, document: &Document) -> Dependents {
+    if selector.is_off() { Dependents::default() } else { Dependents::new(document) }
 }

@@ -78,3 +78,10 @@ pub struct Identity {
     /// Of the content.
     pub digest: Digest,
 }
+
+impl Identity {
+    /// Whether this state is newer than another of the same history.
+    pub fn is_after(&self, other: &Identity) -> bool {
+        self.epoch == other.epoch && self.sequence > other.sequence
+    }
+}

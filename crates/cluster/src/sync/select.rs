@@ -26,6 +26,11 @@ impl Selector {
         self.0.is_empty()
     }
 
+    /// What data planes with these labels get of a document.
+    pub fn select(&self, labels: &Labels, document: &Document) -> Document {
+        View::of(self.clone(), labels.clone(), document).1
+    }
+
     /// The labels that matter.
     pub fn relevant(&self, labels: &Labels) -> Labels {
         let relevant = labels.iter().filter(|(key, _)| self.0.contains(*key));

@@ -55,6 +55,8 @@ pub(crate) enum ApiError {
     NotFound,
     /// The path does not allow this method.
     Method,
+    /// No revision has this number yet.
+    NoRevision(u64),
     /// The body has an unsupported `Content-Type`.
     MediaType,
     /// The body was not read to its end.
@@ -121,7 +123,7 @@ impl ApiError {
 
     fn status(&self) -> StatusCode {
         match self {
-            ApiError::NotFound => StatusCode::NOT_FOUND,
+            ApiError::NotFound | ApiError::NoRevision(_) => StatusCode::NOT_FOUND,
             ApiError::Method | ApiError::ReadOnly(..) => StatusCode::METHOD_NOT_ALLOWED,
             ApiError::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ApiError::BodyError(unread) => unread.status(),
@@ -187,6 +189,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApiError::NotFound => f.write_str("Not found"),
+            ApiError::NoRevision(newest) => write!(f, "no such revision: the newest is {newest}"),
             ApiError::Method => f.write_str("Method not allowed"),
             ApiError::MediaType => f.write_str(
                 "Unsupported media type: send application/json, application/x-www-form-urlencoded or multipart/form-data",

@@ -2,13 +2,16 @@
 mod applied;
 pub(crate) mod cached;
 mod metrics;
+mod rows;
 mod source;
 mod tls;
 
 use crate::control::Control;
 use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
+use crate::store;
 use applied::Applied;
+use rows::Sharing;
 use source::RegistrySource;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +22,8 @@ use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
 use weir_cluster::control_plane::{self, ControlPlane, Fleet};
 use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus};
+use weir_cluster::sync::Selector;
+use weir_model::Uuid;
 use weir_plugins::KONG_VERSION;
 use weir_proxy::listen::{Bound, Listener};
 
@@ -33,13 +38,21 @@ pub(crate) enum Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn of(settings: &Settings) -> Cluster {
+    pub(crate) fn of(settings: &Settings, node_id: Uuid) -> Cluster {
         match settings.role {
             Role::Traditional => Cluster::Alone,
-            Role::ControlPlane => Cluster::ControlPlane(Arc::new(Fleet::new(purge_delay(settings)))),
+            Role::ControlPlane => Cluster::ControlPlane(Arc::new(Fleet::new(node_id, purge_delay(settings)))),
             Role::DataPlane => Cluster::DataPlane(Arc::default()),
         }
     }
+}
+
+/// Begins to share what a control plane knows of its data planes with the others of its store.
+pub(crate) async fn share(settings: &Settings, fleet: Arc<Fleet>) -> Result<(), StartError> {
+    if let Some(store) = store::fleet::open(settings).await.map_err(StartError::Store)? {
+        tokio::spawn(Sharing::new(fleet, store).run());
+    }
+    Ok(())
 }
 
 fn purge_delay(settings: &Settings) -> std::time::Duration {
@@ -74,6 +87,7 @@ fn start_control_plane(
         plugins: control.plugins().into(),
         rpc: settings.cluster_rpc,
         incremental_sync: settings.cluster_incremental_sync,
+        selector: Selector::new(settings.cluster_select_by_labels.iter().cloned()),
     };
     let source = Arc::new(RegistrySource::new(control.registry().clone()));
     let plane = Arc::new(ControlPlane::new(source, tls, fleet, options));

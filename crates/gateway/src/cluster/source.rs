@@ -1,10 +1,15 @@
 //! The configuration of a control plane, as its data planes get it.
 use crate::registry::Registry;
 use crate::store::Revision;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use weir_cluster::{Source, Version};
 use weir_model::Change;
+
+/// How often a store that cannot be read is tried again.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The committed entities of the registry.
 pub(super) struct RegistrySource {
@@ -35,6 +40,21 @@ impl Source for RegistrySource {
         // The lock keeps both the same age.
         let (revision, document) = (self.registry.revision().0, entities.document());
         Version { revision, document: Arc::new(document) }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.registry.epoch()
+    }
+
+    fn caught_up(&self) -> Pin<Box<dyn Future<Output = u64> + Send + '_>> {
+        Box::pin(async {
+            loop {
+                if let Some(Revision(revision)) = self.registry.catch_up().await {
+                    return revision;
+                }
+                tokio::time::sleep(STORE_RETRY_INTERVAL).await;
+            }
+        })
     }
 
     fn changes_since(&self, revision: u64) -> Option<Vec<Change>> {

@@ -4,8 +4,8 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
-use crate::cluster::Cluster;
 use crate::cluster::cached::{self, Cached};
+use crate::cluster::{self, Cluster};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -43,6 +43,9 @@ use weir_upstream::health::{self, TargetStatus};
 /// How long a stopping node waits at least for plugins to deliver their queues, because requests that `drain_timeout`
 /// cuts off are logged only then.
 const MIN_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a control plane that stops waits at most until its data planes have heard of it.
+const MAX_FLEET_DRAIN: Duration = Duration::from_secs(2);
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -125,10 +128,13 @@ impl Control {
             }
         };
         logger::send_to_plugins(plane.compiler.retained.get::<NodeLog>());
-        let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
+        let node_id = plane.compiler.retained.get::<NodeId>().0;
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
-        let cluster = Cluster::of(&settings);
+        let cluster = Cluster::of(&settings, node_id);
+        if let Cluster::ControlPlane(fleet) = &cluster {
+            cluster::share(&settings, fleet.clone()).await?;
+        }
         let control = Control {
             plane,
             registry,
@@ -136,7 +142,7 @@ impl Control {
             settings,
             ignored_fields: Mutex::new(ignored_fields),
             draining: AtomicBool::new(false),
-            node_id,
+            node_id: node_id.to_string(),
             shown_settings,
             admin_counts: Arc::default(),
             cluster,
@@ -256,6 +262,9 @@ impl Control {
         let end = Instant::now() + timeout;
         let background = self.plane.compiler.retained.get::<Background>();
         background.hurry();
+        if let Cluster::ControlPlane(fleet) = &self.cluster {
+            fleet.drain(timeout.min(MAX_FLEET_DRAIN)).await;
+        }
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();

@@ -20,6 +20,7 @@ use crate::store::{Revision, Store, UnusableObject};
 use draft::Draft;
 use publisher::Publisher;
 use state::RegistryState;
+use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc, watch};
@@ -154,6 +155,19 @@ impl Registry {
     /// The newest committed revision that this node knows.
     pub(crate) fn revision(&self) -> Revision {
         self.state.revision()
+    }
+
+    /// The history that revisions count in: the same on all nodes of one store.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.epoch())
+    }
+
+    /// Takes over what other nodes had committed before the call, and returns the revision of that; none while the store
+    /// cannot be read.
+    pub(crate) async fn catch_up(&self) -> Option<Revision> {
+        let nothing = |_: &Entities| Ok::<_, Infallible>(Vec::new());
+        let confirmed = self.write(nothing).await.ok()?;
+        self.is_reachable().then_some(confirmed.revision)
     }
 
     /// The revision that every worker serves.

@@ -53,8 +53,12 @@ impl Journal {
     }
 
     fn since(&self, revision: Revision) -> Option<Vec<Change>> {
+        // A later one is of a history that a backup has replaced.
+        let newest = self.commits.back().map_or(self.base, |(newest, _)| *newest);
         let later = self.commits.iter().filter(|(at, _)| *at > revision);
-        (revision >= self.base).then(|| later.flat_map(|(_, changes)| changes).cloned().collect())
+        (self.base..=newest)
+            .contains(&revision)
+            .then(|| later.flat_map(|(_, changes)| changes).cloned().collect())
     }
 }
 

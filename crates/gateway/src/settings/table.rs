@@ -103,6 +103,9 @@ settings! {
     proxy_server_ssl_verify: bool = "on";
     /// The labels of a data plane, which the control plane shows: at most 10.
     cluster_dp_labels: Labels = "";
+    /// The keys of labels by which a control plane selects what a data plane gets: with `region`, a service, a route or a
+    /// consumer with the tag `region:eu` goes to data planes with that label alone. Without keys, all get everything.
+    cluster_select_by_labels: Vec<String> = "";
     /// Whether a control plane speaks Kong's second protocol (`/v2/outlet`), too.
     cluster_rpc: bool = "off";
     /// With `cluster_rpc`: whether changes are sent by Kong's second protocol, instead of the whole configuration by the first.

@@ -15,27 +15,27 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// The channel of the nodes that use this schema. If two schemas share a channel, nodes merely look more often than
+/// A channel of the nodes that use this schema. If two schemas share a channel, nodes merely look more often than
 /// needed.
-pub(super) fn channel(schema: Option<String>) -> String {
-    let mut channel = format!("weir_{}", schema.unwrap_or_default());
+pub(super) fn channel(prefix: &str, schema: Option<&str>) -> String {
+    let mut channel = format!("{prefix}_{}", schema.unwrap_or_default());
     channel.truncate(channel.floor_char_boundary(MAX_CHANNEL_LEN));
     channel
 }
 
-/// Notifies of commits of other nodes, until it is aborted. Notifications are lost while the connection is down, so it
+/// Notifies of what is said on channels, until it is aborted. Notifications are lost while the connection is down, so it
 /// also notifies each time it begins to listen.
-pub(super) async fn listen(server: Arc<Server>, channel: String, heard: Arc<Notify>) {
+pub(super) async fn listen(server: Arc<Server>, channels: Vec<(String, Arc<Notify>)>) {
     let mut failures = 0;
     loop {
-        match connect(&server, &channel).await {
+        match connect(&server, &channels).await {
             Ok(mut listener) => {
                 if failures > 0 {
                     tracing::info!("{}: listening again", server.place);
                 }
                 failures = 0;
-                heard.notify_one();
-                until_lost(&mut listener, &server, &heard).await;
+                channels.iter().for_each(|(_, heard)| heard.notify_one());
+                until_lost(&mut listener, &server, &channels).await;
                 tracing::warn!("{}: the connection is lost; reconnecting", server.place);
             }
             Err(error) if failures == 0 => tracing::warn!("{}", server.failure(error)),
@@ -46,19 +46,22 @@ pub(super) async fn listen(server: Arc<Server>, channel: String, heard: Arc<Noti
     }
 }
 
-async fn connect(server: &Server, channel: &str) -> Result<PgListener, sqlx::Error> {
+async fn connect(server: &Server, channels: &[(String, Arc<Notify>)]) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(server.timeout);
     let pool = pool.connect_lazy_with(server.options().clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
-    listener.listen(channel).await?;
+    listener.listen_all(channels.iter().map(|(channel, _)| channel.as_str())).await?;
     Ok(listener)
 }
 
-async fn until_lost(listener: &mut PgListener, server: &Server, heard: &Notify) {
+async fn until_lost(listener: &mut PgListener, server: &Server, channels: &[(String, Arc<Notify>)]) {
     loop {
         match timeout(IDLE_CHECK_INTERVAL, listener.try_recv()).await {
-            Ok(Ok(Some(_))) => heard.notify_one(),
+            Ok(Ok(Some(said))) => {
+                let heard = channels.iter().filter(|(channel, _)| channel == said.channel());
+                heard.for_each(|(_, heard)| heard.notify_one());
+            }
             Ok(Ok(None) | Err(_)) => return,
             // If the network drops packets, nothing reports that the connection is gone.
             Err(_) => match timeout(server.timeout, sqlx::query("SELECT 1").execute(&mut *listener)).await {
@@ -89,8 +92,8 @@ mod tests {
 
     #[test]
     fn names_of_channels_are_never_too_long() {
-        assert_eq!(channel(Some("public".to_owned())), "weir_public");
-        let long = channel(Some("ü".repeat(40)));
+        assert_eq!(channel("weir", Some("public")), "weir_public");
+        let long = channel("weir", Some(&"ü".repeat(40)));
         assert!(long.len() <= MAX_CHANNEL_LEN && long.starts_with("weir_ü"), "{long}");
     }
 }

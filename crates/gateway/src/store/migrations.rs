@@ -34,10 +34,30 @@ const COUNTERS: &str = "
     ALTER TABLE response_ratelimiting_metrics ADD COLUMN IF NOT EXISTS ttl TIMESTAMP WITH TIME ZONE;
 ";
 
+/// The history that revisions count in, which all control planes of the database share.
+const EPOCH: [&str; 2] = [
+    "ALTER TABLE weir_meta ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
+     UPDATE weir_meta SET epoch = random() & 9223372036854775807;",
+    "ALTER TABLE weir_meta ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
+     UPDATE weir_meta SET epoch = (random() * 9007199254740991)::bigint;",
+];
+
+/// What control planes know of their data planes.
+const FLEET: &str = "
+    CREATE TABLE weir_data_planes (
+        id TEXT PRIMARY KEY, control_plane TEXT NOT NULL, stamp BIGINT NOT NULL, online BOOLEAN NOT NULL,
+        last_seen BIGINT NOT NULL, facts TEXT NOT NULL
+    );
+    CREATE INDEX weir_data_planes_stamp ON weir_data_planes (control_plane, stamp);
+    CREATE TABLE weir_control_planes (id TEXT PRIMARY KEY, seen BIGINT NOT NULL);
+";
+
 pub(super) const STEPS: &[Step] = &[
     Step { sqlite: ENTITIES, postgres: ENTITIES },
     // A file has one node, which counts in its memory.
     Step { sqlite: "", postgres: COUNTERS },
+    Step { sqlite: EPOCH[0], postgres: EPOCH[1] },
+    Step { sqlite: FLEET, postgres: FLEET },
 ];
 
 /// The version of the tables that is used here.
@@ -72,7 +92,8 @@ impl Task {
 }
 
 /// Removes the tables of entities. Those of rate limits stay, because they may be Kong's.
-pub(super) const REMOVE: &str = "DROP TABLE weir_entities; DROP TABLE weir_meta;";
+pub(super) const REMOVE: &str = "DROP TABLE weir_entities; DROP TABLE weir_meta; DROP TABLE IF EXISTS weir_data_planes; \
+    DROP TABLE IF EXISTS weir_control_planes;";
 
 /// The state of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

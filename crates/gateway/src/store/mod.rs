@@ -6,6 +6,7 @@
 mod change_listener;
 mod counters;
 mod etcd;
+pub(crate) mod fleet;
 pub(crate) mod migrations;
 mod postgres;
 mod replica;
@@ -88,6 +89,10 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed>;
     /// What has changed after a revision.
     fn since(&self, revision: Revision) -> Pending<'_, Since>;
+    /// The history that revisions count in: the same on all nodes of one database.
+    fn epoch(&self) -> u64 {
+        0
+    }
     /// Returns when another node may have committed; never, if there cannot be another node.
     fn changed(&self) -> Pending<'_, ()>;
     /// Whether entities derive from what it holds, so that they cannot be written.

@@ -2,7 +2,7 @@
 use super::change_listener;
 use super::migrations::{Found, REMOVE, Task, not_bootstrapped, version};
 use super::replica::Replica;
-use super::row::{AFTER, ALL, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
+use super::row::{AFTER, ALL, EPOCH, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use crate::settings::{Settings, trusted_certificate_files};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
@@ -62,6 +62,7 @@ pub(super) struct Postgres {
     /// replica need not know.
     replica: Mutex<Option<Replica>>,
     plugins: Vec<PluginSchema>,
+    epoch: u64,
     channel: String,
     /// None while it is in use, and after an error, so that a cancelled operation leaves no half-read response behind.
     connection: Mutex<Option<PgConnection>>,
@@ -229,14 +230,19 @@ impl Postgres {
     pub(super) async fn open(server: Server, plugins: Vec<PluginSchema>) -> Result<Postgres, StoreError> {
         let mut connection = server.connect().await?;
         server.found(&mut connection).await?.usable(&server.place)?;
-        let channel = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
-        let channel = change_listener::channel(channel.map_err(|error| server.failure(error))?);
+        let failed = |error| server.failure(error);
+        let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
+        let schema: Option<String> = schema.map_err(failed)?;
+        let channel = change_listener::channel("weir", schema.as_deref());
+        let epoch: i64 = sqlx::query_scalar(EPOCH).fetch_one(&mut connection).await.map_err(failed)?;
         let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
-        let listening = tokio::spawn(change_listener::listen(server.clone(), channel.clone(), heard.clone()));
+        let channels = vec![(channel.clone(), heard.clone())];
+        let listening = tokio::spawn(change_listener::listen(server.clone(), channels));
         Ok(Postgres {
             server,
             replica: Mutex::default(),
             plugins,
+            epoch: epoch.cast_unsigned(),
             channel,
             connection: Mutex::new(Some(connection)),
             heard,
@@ -355,6 +361,10 @@ impl Store for Postgres {
             let selected = self.server.in_time(limit, self.after(revision)).await?;
             since(revision, selected, &self.plugins, &self.server.place)
         })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     fn changed(&self) -> Pending<'_, ()> {

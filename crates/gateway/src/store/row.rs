@@ -18,6 +18,9 @@ pub(super) const ALL: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.
 pub(super) const AFTER: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
     FROM weir_meta m LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision";
 
+/// The history that revisions count in.
+pub(super) const EPOCH: &str = "SELECT epoch FROM weir_meta";
+
 /// For how many revisions tombstones are kept.
 pub(super) const TOMBSTONE_REVISIONS: u64 = 10_000;
 

@@ -1,6 +1,6 @@
 //! SQLite: a file of this node's own.
 use super::migrations::{Found, REMOVE, Task};
-use super::row::{AFTER, ALL, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
+use super::row::{AFTER, ALL, EPOCH, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
@@ -23,6 +23,7 @@ pub(super) struct Sqlite {
     path: PathBuf,
     place: String,
     plugins: Vec<PluginSchema>,
+    epoch: u64,
     /// None after a write that failed: see [`Sqlite::write`].
     writer: Mutex<Option<SqliteConnection>>,
     /// Reads while a commit waits for the disk.
@@ -40,6 +41,8 @@ impl Sqlite {
         lock(&file, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
+        let epoch = sqlx::query_scalar(EPOCH).fetch_one(&mut writer).await;
+        let epoch: i64 = epoch.map_err(|error| failure(&place, error))?;
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
         tracing::info!("the configuration is stored in the {place}");
         let path = path.to_owned();
@@ -47,6 +50,7 @@ impl Sqlite {
             path,
             place,
             plugins,
+            epoch: epoch.cast_unsigned(),
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
@@ -69,6 +73,7 @@ impl Sqlite {
             path,
             place,
             plugins,
+            epoch: 0,
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
@@ -167,6 +172,10 @@ impl Store for Sqlite {
         })
     }
 
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     fn changed(&self) -> Pending<'_, ()> {
         Box::pin(std::future::pending())
     }
@@ -219,7 +228,7 @@ fn lock(file: &File, place: &str) -> Result<(), StoreError> {
     })
 }
 
-async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
+pub(super) async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
@@ -230,11 +239,11 @@ async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreErro
     options.connect().await.map_err(|error| failure(place, error))
 }
 
-fn place(path: &Path) -> String {
+pub(super) fn place(path: &Path) -> String {
     format!("SQLite file {}", path.display())
 }
 
-fn failure(place: &str, error: sqlx::Error) -> StoreError {
+pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
     // The low byte of SQLite's extended codes is the code proper: https://sqlite.org/rescode.html
     match code.map(|code| code & 0xff) {

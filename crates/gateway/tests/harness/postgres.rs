@@ -131,6 +131,19 @@ impl PostgresServer {
         String::from_utf8_lossy(&ran.stdout).into_owned()
     }
 
+    /// A session of a server's own, for as long as it is kept: what it begins is undone when it is dropped.
+    pub fn session(port: u16, begin: &str) -> PostgresSession {
+        let port = port.to_string();
+        let mut psql = Command::new("psql");
+        psql.args(["-h", "127.0.0.1", "-p", &port, "-U", "kong", "-q", "-t", "-A", "postgres"]);
+        let psql = psql.env("PGPASSWORD", PASSWORD).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut client = psql.spawn().expect("psql runs");
+        writeln!(client.stdin.as_mut().unwrap(), "{begin}; SELECT 'done';").unwrap();
+        let output = BufReader::new(client.stdout.as_mut().unwrap()).lines().next();
+        assert_eq!(output.and_then(Result::ok).as_deref(), Some("done"));
+        PostgresSession { client }
+    }
+
     /// The settings that lead to a schema of it.
     pub fn settings(port: u16, schema: &str) -> Vec<(String, String)> {
         let port = port.to_string();
@@ -142,6 +155,18 @@ impl PostgresServer {
             ("pg_schema", schema),
         ];
         settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+}
+
+/// A session with a transaction that is not ended.
+pub struct PostgresSession {
+    client: Child,
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        drop(self.client.stdin.take());
+        let _ = self.client.wait();
     }
 }
 

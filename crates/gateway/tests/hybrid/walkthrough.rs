@@ -121,7 +121,7 @@ fn a_fleet_of_kong_moves_and_returns() {
     reader.types(moves_data_plane, &at_kong);
     eventually("it follows Kong's control plane", || reader.get("/kong") == 200);
     // What Kong would have exported.
-    let mut exported = kongs.clone();
+    let mut exported = kongs;
     exported["_format_version"] = "3.0".into();
     exported["routes"][0]["service"] = json!({ "name": "a" });
     exported["routes"][0]["paths"] = json!(["/kong", "/moved"]);

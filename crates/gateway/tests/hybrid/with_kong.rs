@@ -159,3 +159,34 @@ fn a_data_plane_of_another_version_is_refused_with_kongs_word() {
     assert_eq!(member["sync_status"], "kong_version_incompatible");
     assert!(member["held_back"].as_str().unwrap().contains("4.0.0"), "{member}");
 }
+
+#[test]
+fn a_control_plane_that_stops_closes_the_connection_as_going_away() {
+    let identity = shared();
+    let mut control = control_plane(&identity).start();
+    let data = Fake::data_plane(control.cluster().port().into(), &identity, json!({}));
+    data.event("pong");
+    control.signal(rustix::process::Signal::TERM);
+    assert_eq!(data.event("dropped")["why"], "a close frame 1001");
+    control.exit();
+}
+
+#[test]
+fn labels_select_what_kongs_data_plane_gets() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let control = control_plane(&identity).set("cluster_select_by_labels", "region").start();
+    assert_eq!(route(&control, "everywhere", &upstream, ""), 200);
+    assert_eq!(route(&control, "europe", &upstream, ""), 200);
+    let tags = "{\"tags\": [\"region:eu\"]}";
+    assert_eq!(control.ask_admin("PATCH", "/services/europe", tags).status, 200);
+    let port = control.cluster().port().into();
+    for (region, count) in [("eu", 2), ("us", 1)] {
+        let data = Fake::data_plane(port, &identity, json!({ "labels": { "region": region } }));
+        let applied = data.event("applied");
+        let table = &applied["config_table"];
+        for kind in ["services", "routes"] {
+            assert_eq!(table[kind].as_array().unwrap().len(), count, "{region}: {table}");
+        }
+        assert_eq!(applied["hash_matches"], true);
+    }
+}

@@ -1,5 +1,5 @@
 //! What is left out or rewritten for the data planes of a form, kept up to date with each revision.
-use super::super::cohorts::Cohorts;
+use super::super::cohorts::Counted;
 use crate::sync::inventory::Key;
 use crate::wire::payload::Withheld;
 use crate::wire::v2::DeltaForm;
@@ -25,14 +25,15 @@ pub(super) struct News {
 
 impl Altered {
     /// What is new; none if nothing is.
-    pub(super) fn news(&self, cohorts: &Cohorts) -> Option<News> {
-        let cohort = cohorts.cohort();
-        let revision = cohort.identity().sequence;
-        if self.revision == Some(revision) {
-            return None;
-        }
-        let changed = self.revision.and_then(|revision| cohort.changed_since(revision));
-        Some(News { revision, document: cohort.document().clone(), changed })
+    pub(super) fn news(&self, cohort: &Counted<'_>) -> Option<News> {
+        cohort.with(|cohort| {
+            let revision = cohort.identity().sequence;
+            if self.revision == Some(revision) {
+                return None;
+            }
+            let changed = self.revision.and_then(|revision| cohort.changed_since(revision));
+            Some(News { revision, document: cohort.document().clone(), changed })
+        })
     }
 
     /// As of a newer revision. Takes long where all entities have to be read.

@@ -1,9 +1,10 @@
 //! What data planes are sent: what changed since the revision that they have, or everything, which is written once for all that
 //! take it in the same form.
-use super::super::cohorts::Cohorts;
+use super::super::cohorts::Counted;
 use super::super::payloads::Form;
 use super::altered::Altered;
 use super::peers::Peers;
+use crate::sync::Labels;
 use crate::sync::inventory::Key;
 use crate::wire::compat::Rules;
 use crate::wire::v1::MessageError;
@@ -17,8 +18,8 @@ use weir_model::{Change, Document, PluginSchema};
 /// A data plane that lacks more revisions gets everything.
 const MAX_BEHIND: u64 = 512;
 
-/// For how many forms it is kept what is altered.
-const MAX_FORMS: usize = 16;
+/// For how many forms, each with the labels that select, it is kept what is altered.
+const MAX_FORMS: usize = 64;
 
 /// The configuration as increments, and the data planes that follow them.
 pub(in crate::control_plane) struct Increments {
@@ -26,14 +27,14 @@ pub(in crate::control_plane) struct Increments {
     pub(super) peers: Peers,
     /// Everything, as it was written last.
     whole: Mutex<Option<(Edition, Whole)>>,
-    altered: tokio::sync::Mutex<HashMap<Form, Altered>>,
+    altered: tokio::sync::Mutex<HashMap<(Form, Labels), Altered>>,
 }
 
 /// A result of a call, as JSON. Several data planes wait for the same.
 type Whole = Arc<OnceCell<Arc<str>>>;
 
-/// What identifies everything as it is written: the version and its form, and that of the entities.
-type Edition = (SyncVersion, Form);
+/// What identifies everything as it is written: the version and its form, that of the entities, and the labels that select.
+type Edition = (SyncVersion, Form, Labels);
 
 /// What a data plane has.
 pub(super) struct Held {
@@ -58,13 +59,14 @@ impl Increments {
     }
 
     /// What is left out or rewritten for the data planes of a form.
-    pub(super) async fn altered(&self, cohorts: &Cohorts, form: Form) -> Arc<[String]> {
+    pub(super) async fn altered(&self, cohort: &Counted<'_>, form: Form) -> Arc<[String]> {
         let mut by_form = self.altered.lock().await;
-        if by_form.len() >= MAX_FORMS && !by_form.contains_key(&form) {
+        let key = (form, cohort.labels().clone());
+        if by_form.len() >= MAX_FORMS && !by_form.contains_key(&key) {
             by_form.clear();
         }
-        let altered = by_form.entry(form).or_default();
-        if let Some(news) = altered.news(cohorts) {
+        let altered = by_form.entry(key).or_default();
+        if let Some(news) = altered.news(cohort) {
             let (before, plugins) = (std::mem::take(altered), self.plugins.clone());
             let updated = spawn_blocking(move || before.updated(&news, &delta_form(form, &plugins))).await;
             *altered = updated.unwrap_or_default();
@@ -73,18 +75,17 @@ impl Increments {
     }
 
     /// What a data plane lacks.
-    pub(super) async fn answer(&self, cohorts: &Cohorts, held: Held) -> Result<Answer, MessageError> {
-        let (revision, document, changed) = {
-            let cohort = cohorts.cohort();
+    pub(super) async fn answer(&self, cohort: &Counted<'_>, held: Held) -> Result<Answer, MessageError> {
+        let (revision, document, changed) = cohort.with(|cohort| {
             let revision = cohort.identity().sequence;
             let changed = held.start(revision).and_then(|from| cohort.changed_since(from));
             (revision, cohort.document().clone(), changed)
-        };
+        });
         let version = held.version.with(revision);
         let result = match changed {
             Some(_) if held.revision == Some(revision) => result(Vec::new(), &version),
             Some(keys) => self.changes(held.form, document, keys, version).await?,
-            None => self.everything(held.form, document, version).await?,
+            None => self.everything((version, held.form, cohort.labels().clone()), document).await?,
         };
         Ok(Answer { revision, result })
     }
@@ -112,13 +113,7 @@ impl Increments {
         changes.await.map_err(|error| MessageError::Form(error.to_string()))
     }
 
-    async fn everything(
-        &self,
-        form: Form,
-        document: Arc<Document>,
-        version: SyncVersion,
-    ) -> Result<Arc<str>, MessageError> {
-        let edition = (version, form);
+    async fn everything(&self, edition: Edition, document: Arc<Document>) -> Result<Arc<str>, MessageError> {
         let cell = {
             let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
             let written = whole.take().filter(|(of, _)| *of == edition);
@@ -127,7 +122,7 @@ impl Increments {
         let written = cell.get_or_try_init(|| async {
             let plugins = self.plugins.clone();
             let write = move || {
-                let (version, form) = edition;
+                let (version, form, _) = edition;
                 serde_json::to_string(&delta_form(form, &plugins).everything(&document, version))
             };
             match spawn_blocking(write).await {

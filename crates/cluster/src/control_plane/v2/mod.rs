@@ -9,6 +9,7 @@ pub(super) use greeting::Greeting;
 pub(super) use increments::Increments;
 
 use super::ControlPlane;
+use super::cohorts::Counted;
 use super::fleet::Sent;
 use super::introduction::record;
 use super::member::EMPTY_HASH;
@@ -26,11 +27,17 @@ use increments::Held;
 use peers::Peer;
 use serde_json::Value;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 /// The longest call of a data plane, decompressed. It says little.
 const MAX_CALL_LEN: usize = 4 << 20;
+
+/// How long a call waits until the store was read; the caller waits for 5 s.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The protocol's name in `/clustering/data-planes`.
 const PROTOCOL: &str = "v2";
@@ -82,6 +89,7 @@ async fn refuse_calls(socket: &mut Socket) -> Result<Infallible, RpcEnd> {
 /// A connection of a data plane that asks for increments.
 struct Session<'p> {
     plane: &'p ControlPlane,
+    cohort: Counted<'p>,
     peer: Arc<Peer>,
     form: Form,
     /// The longest message that the data plane takes.
@@ -90,30 +98,44 @@ struct Session<'p> {
     version: SyncVersion,
     /// Whether a call has not been answered yet.
     is_calling: bool,
+    /// Whether this control plane is known to have read all that the store had when the data plane came.
+    is_caught_up: bool,
 }
 
 impl Session<'_> {
     fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, greeting: &Greeting) -> Session<'p> {
         let (form, version) = (greeting.form(), greeting.first_version());
-        Session { plane, peer, form, max_payload: greeting.max_payload(), version, is_calling: false }
+        let cohort = plane.cohorts.enter(&greeting.labels());
+        Session {
+            plane,
+            cohort,
+            peer,
+            form,
+            max_payload: greeting.max_payload(),
+            version,
+            is_calling: false,
+            is_caught_up: false,
+        }
     }
 
     async fn exchange(&mut self, socket: &mut Socket) -> Result<Infallible, RpcEnd> {
         let (mut newest, peer) = (self.plane.cohorts.newest(), self.peer.clone());
-        let revision = newest.borrow_and_update().sequence;
+        let revision = *newest.borrow_and_update();
         self.expect(revision, 0).await;
+        let mut drained = pin!(self.plane.fleet.drained());
         loop {
             tokio::select! {
+                _ = &mut drained => return Err(socket.close().await),
                 event = socket.next() => self.take(socket, event?).await?,
                 changed = newest.changed(), if !self.is_calling => {
                     if changed.is_err() {
                         return Err(RpcEnd::Closed);
                     }
-                    let revision = newest.borrow_and_update().sequence;
+                    let revision = *newest.borrow_and_update();
                     self.announce(socket, revision).await?;
                 }
                 () = peer.unannounced.notified(), if !self.is_calling => {
-                    let revision = newest.borrow_and_update().sequence;
+                    let revision = *newest.borrow_and_update();
                     self.announce(socket, revision).await?;
                 }
             }
@@ -133,7 +155,7 @@ impl Session<'_> {
 
     /// Records what the data plane is to serve, and how many bytes it was sent for that.
     async fn expect(&self, revision: u64, bytes: usize) {
-        let altered = self.plane.increments.altered(&self.plane.cohorts, self.form).await.to_vec();
+        let altered = self.plane.increments.altered(&self.cohort, self.form).await.to_vec();
         let hash = self.version.with(revision).hash();
         self.peer.link.sent(Sent { revision, hash, bytes, altered });
     }
@@ -190,9 +212,15 @@ impl Session<'_> {
     }
 
     /// The answer to a data plane that has this revision, and which one it brings.
-    async fn prepare(&self, revision: Option<u64>, id: &Value) -> Result<(u64, Vec<u8>), RpcError> {
+    async fn prepare(&mut self, revision: Option<u64>, id: &Value) -> Result<(u64, Vec<u8>), RpcError> {
+        // What it has came from another control plane, which may know later commits.
+        if !self.is_caught_up && revision.is_none() && self.version != self.version.with(0) {
+            let caught_up = timeout(CATCH_UP_TIMEOUT, self.plane.cohorts.caught_up()).await;
+            caught_up.map_err(|_| RpcError::failed("the control plane has not read the database yet"))?;
+        }
+        self.is_caught_up = true;
         let held = Held { revision, version: self.version.clone(), form: self.form };
-        let answer = self.plane.increments.answer(&self.plane.cohorts, held).await;
+        let answer = self.plane.increments.answer(&self.cohort, held).await;
         let answer = answer.map_err(|error| RpcError::internal(&error.to_string()))?;
         let frame =
             encode_result(id, &answer.result).map_err(|error| RpcError::failed(&error.to_string()))?;

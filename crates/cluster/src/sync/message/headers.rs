@@ -183,4 +183,7 @@ pub struct Goodbye {
     /// The control plane is draining: go to another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drain: bool,
+    /// Milliseconds within which all its data planes go, each at a random moment.
+    #[serde(default)]
+    pub spread: u64,
 }

@@ -37,7 +37,12 @@ fn every_message() -> Vec<Message> {
         Message::Applied(Applied { identity: identity(), cache_error: Some("no room".into()) }),
         Message::Refused(Refused { identity: identity(), errors: vec![error] }),
         Message::Diverged,
-        Message::Goodbye(Goodbye { reason: "draining".into(), retry_after: Some(3), drain: true }),
+        Message::Goodbye(Goodbye {
+            reason: "draining".into(),
+            retry_after: Some(3),
+            drain: true,
+            spread: 20,
+        }),
         Message::Unknown(99),
     ]
 }

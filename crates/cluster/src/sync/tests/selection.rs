@@ -1,7 +1,7 @@
 //! What data planes with labels get.
 use super::{changed, document, entity};
 use crate::sync::inventory::Inventory;
-use crate::sync::{Cohorts, Labels, Selector};
+use crate::sync::{Cohorts, Labels, Replacement, Selector, digests};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ proptest! {
         touch(&mut followed);
         for (changes, sequence) in rounds.into_iter().zip(2..) {
             all = changed(&all, &changes);
-            followed.advance(sequence, all.clone(), &changes);
+            followed.apply(sequence, &changes, digests(&changes));
             let mut anew = cohorts(Document::clone(&all));
             for written in COHORTS {
                 let (followed, anew) = (followed.of(&labels(written)), anew.of(&labels(written)));
@@ -164,7 +164,7 @@ proptest! {
         }
         let mut replaced = cohorts(document([]));
         touch(&mut replaced);
-        replaced.replace(9, all);
+        replaced.replace(9, Replacement::new(all));
         for written in COHORTS {
             prop_assert_eq!(replaced.of(&labels(written)).document(), followed.of(&labels(written)).document());
         }

@@ -79,10 +79,15 @@ pub(super) async fn status(State(control): State<Arc<Control>>) -> Result<Respon
 /// Which data planes serve a revision: the newest, unless the query names one.
 pub(super) async fn coverage(call: ApiRequest) -> Result<Response, ApiError> {
     let fleet = fleet(&call.control)?;
-    let newest = call.control.registry().revision().0;
+    let registry = call.control.registry();
+    let newest = registry.revision().0;
     let revision = call.argument("revision").map_or(Some(newest), |text| text.parse().ok());
     let wrong = || ApiError::Malformed("revision: write a number, as in X-Weir-Revision".to_owned());
     let revision = revision.ok_or_else(wrong)?;
+    // Another control plane may have committed it just now.
+    if revision > newest && registry.catch_up().await.is_none_or(|newest| revision > newest.0) {
+        return Err(ApiError::NoRevision(registry.revision().0));
+    }
     Ok(json_response(StatusCode::OK, &described(revision, &fleet.coverage(revision))))
 }
 

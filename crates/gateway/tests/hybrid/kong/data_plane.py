@@ -120,7 +120,7 @@ class DataPlane:
     def next_frame(self):
         opcode, payload = websocket.read_frame(self.stream, self.max_payload, masked=False)
         if opcode == CLOSE:
-            raise Dropped("a close frame")
+            raise Dropped(f"a close frame {int.from_bytes(payload[:2], 'big')}" if payload else "a close frame")
         if opcode == PONG:
             self.say("pong", payload=payload.decode())
         elif opcode in (TEXT, PING):
@@ -170,7 +170,7 @@ class DataPlane:
         while True:
             opcode, payload = websocket.read_frame(self.stream, self.max_payload, masked=False)
             if opcode == CLOSE:
-                raise Dropped("a close frame")
+                raise Dropped(f"a close frame {int.from_bytes(payload[:2], 'big')}" if payload else "a close frame")
             if opcode == PING:
                 self.outgoing.put(websocket.frame(PONG, payload, masked=True))
             elif opcode == BINARY:
