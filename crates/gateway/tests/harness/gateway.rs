@@ -178,6 +178,7 @@ impl Gateway {
             ("workers", "1"),
             ("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl"),
             ("admin_listen", "127.0.0.1:0"),
+            ("admin_gui_listen", "off"),
             ("status_listen", "127.0.0.1:0"),
         ];
         let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
