@@ -1,6 +1,6 @@
 //! An entity, or a change of it, as a command or a file.
 use axum::http::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt::Write;
 
 /// The command that does the same. The values of these fields are left out, because they are secret.
@@ -18,10 +18,10 @@ pub(crate) fn curl(method: &Method, path: &str, body: &Value, secrets: &[&str]) 
 }
 
 /// A member of a declarative file, without what is not set. It is YAML, because JSON's scalars are.
-pub(crate) fn yaml(collection: &str, entity: &Map<String, Value>) -> String {
+pub(crate) fn yaml(collection: &str, entity: &Value) -> String {
     let mut text = format!("_format_version: \"3.0\"\n{collection}:\n");
     let mut indent = "- ";
-    for (name, value) in entity.iter().filter(|(_, value)| is_set(value)) {
+    for (name, value) in entity.as_object().into_iter().flatten().filter(|(_, value)| is_set(value)) {
         let _ = write!(text, "{indent}{name}:");
         write_value(&mut text, value, 2);
         indent = "  ";
@@ -98,6 +98,6 @@ mod tests {
         });
         let expected = "_format_version: \"3.0\"\nroutes:\n- config:\n    minute: 5\n  host: \"on\"\n  name: orders\n  \
                         paths:\n    - /a\n    - \"~/b\"\n  port: 80\n  tags:\n    - \"1\"\n";
-        assert_eq!(yaml("routes", entity.as_object().unwrap()), expected);
+        assert_eq!(yaml("routes", &entity), expected);
     }
 }

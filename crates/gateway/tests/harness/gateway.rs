@@ -46,6 +46,8 @@ struct StartLine {
     #[serde(default)]
     stream: Vec<Place>,
     admin: Vec<Place>,
+    #[serde(default)]
+    admin_gui: Vec<Place>,
     status: Vec<Place>,
     #[serde(default)]
     cluster: Vec<Place>,
@@ -287,6 +289,11 @@ impl Gateway {
     /// Where the Admin API listens.
     pub fn admin_addresses(&self) -> Vec<SocketAddr> {
         self.start.admin.iter().map(Place::address).collect()
+    }
+
+    /// Where the web UI listens.
+    pub fn web_ui(&self) -> SocketAddr {
+        self.start.admin_gui[0].address()
     }
 
     /// Where a listener of streams is, by its place in `stream_listen`.
