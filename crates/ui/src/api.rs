@@ -1,6 +1,7 @@
 //! The Admin API, asked in the same process.
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -66,14 +67,19 @@ fn collect_fields(path: &str, value: &Value, found: &mut Vec<(String, String)>) 
 
 impl Api {
     /// For a request of a browser: its connection, its host and origin, and the token of its session.
-    pub(crate) fn of(admin: &Router, extensions: &Extensions, asked: &HeaderMap, token: Option<&str>) -> Api {
+    pub(crate) fn of(admin: &Router, asked: &Parts, token: Option<&str>) -> Api {
         let mut headers = HeaderMap::new();
         for name in [header::HOST, header::ORIGIN] {
-            if let Some(value) = asked.get(&name) {
+            if let Some(value) = asked.headers.get(&name) {
                 headers.insert(name, value.clone());
             }
         }
-        let api = Api { admin: admin.clone(), headers, extensions: extensions.clone() };
+        // HTTP/2 has the host in the target.
+        if let Some(host) = asked.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+            headers.insert(header::HOST, host);
+        }
+        let extensions = asked.extensions.clone();
+        let api = Api { admin: admin.clone(), headers, extensions };
         token.and_then(|token| api.with_token(token)).unwrap_or(api)
     }
 

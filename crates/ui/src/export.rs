@@ -22,7 +22,7 @@ pub(crate) fn yaml(collection: &str, entity: &Value) -> String {
     let mut text = format!("_format_version: \"3.0\"\n{collection}:\n");
     let mut indent = "- ";
     for (name, value) in entity.as_object().into_iter().flatten().filter(|(_, value)| is_set(value)) {
-        let _ = write!(text, "{indent}{name}:");
+        let _ = write!(text, "{indent}{}:", scalar_text(name));
         write_value(&mut text, value, 2);
         indent = "  ";
     }
@@ -43,7 +43,7 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
         Value::Object(members) if !members.is_empty() => {
             text.push('\n');
             for (name, value) in members.iter().filter(|(_, value)| is_set(value)) {
-                let _ = write!(text, "{indent}{name}:");
+                let _ = write!(text, "{indent}{}:", scalar_text(name));
                 write_value(text, value, depth + 1);
             }
         }
@@ -63,10 +63,11 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
 
 /// Plain if no reader could take it for something else; otherwise as JSON.
 fn scalar(value: &Value) -> String {
-    match value {
-        Value::String(text) if is_plain(text) => text.clone(),
-        other => other.to_string(),
-    }
+    value.as_str().map_or_else(|| value.to_string(), scalar_text)
+}
+
+fn scalar_text(text: &str) -> String {
+    if is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
 fn is_plain(text: &str) -> bool {

@@ -83,7 +83,7 @@ fn input(field: &Field, value: &Value, id: &str, help: &str, invalid: bool) -> M
                 }
             }
         },
-        Kind::List { .. } => area(name, id, help, &lines(value), invalid),
+        Kind::List { .. } => area(name, id, help, &list(value), invalid),
         Kind::Json => area(name, id, help, &json(value), invalid),
         Kind::Text if plain(value).contains('\n') => area(name, id, help, &plain(value), invalid),
         Kind::Number => html! {
@@ -108,7 +108,8 @@ fn options(name: &str, id: &str, help: &str, choices: &[Value], value: &Value, f
 
 fn area(name: &str, id: &str, help: &str, value: &str, invalid: Option<&str>) -> Markup {
     let rows = value.lines().count().clamp(2, 12);
-    html! { textarea id=(id) name=(name) rows=(rows) aria-describedby=(help) aria-invalid=[invalid] { (value) } }
+    // Browsers leave out a line break at the beginning.
+    html! { textarea id=(id) name=(name) rows=(rows) aria-describedby=(help) aria-invalid=[invalid] { "\n" (value) } }
 }
 
 fn has(value: &Value, choice: &Value) -> bool {
@@ -132,22 +133,34 @@ fn reference(value: &Value) -> String {
     }
 }
 
-fn lines(value: &Value) -> String {
-    value.as_array().into_iter().flatten().map(plain).collect::<Vec<_>>().join("\n")
+/// A line for each element; as JSON if an element is more than its line would say.
+fn list(value: &Value) -> String {
+    let Some(items) = value.as_array() else { return plain(value) };
+    match items.iter().all(|item| item.as_str().is_none_or(is_line)) {
+        true => items.iter().map(plain).collect::<Vec<_>>().join("\n"),
+        false => json(value),
+    }
+}
+
+fn is_line(text: &str) -> bool {
+    !text.is_empty() && text == text.trim() && !text.contains(['\n', '\r']) && !text.starts_with('[')
 }
 
 fn json(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
+        // What could not be read.
+        Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_default(),
     }
 }
 
-/// The entity that a form describes, or what cannot be read. A secret that was left empty is absent.
-pub(crate) fn read(fields: &[Field], pairs: &Pairs) -> Result<Value, FieldErrors> {
+/// The entity that a form describes, and what cannot be read, which is in the entity as it was written. A secret that was left
+/// empty is absent.
+pub(crate) fn read(fields: &[Field], pairs: &Pairs) -> (Value, FieldErrors) {
     let mut errors = Vec::new();
     let entity = read_record(fields, pairs, &mut errors);
-    if errors.is_empty() { Ok(entity) } else { Err(errors) }
+    (entity, errors)
 }
 
 fn read_record(fields: &[Field], pairs: &Pairs, errors: &mut FieldErrors) -> Value {
@@ -161,7 +174,10 @@ fn read_record(fields: &[Field], pairs: &Pairs, errors: &mut FieldErrors) -> Val
         match value {
             Ok(Value::Null) if field.is_secret => {}
             Ok(value) => drop(record.insert(field.name.clone(), value)),
-            Err(message) => errors.push((field.path.clone(), message)),
+            Err(message) => {
+                errors.push((field.path.clone(), message));
+                record.insert(field.name.clone(), first(pairs, &field.path).into());
+            }
         }
     }
     Value::Object(record)
@@ -189,6 +205,9 @@ fn read_field(field: &Field, text: &str) -> Result<Value, String> {
             known.ok_or_else(|| text::not_a_choice(&text))
         }
         Kind::Reference(_) => Ok(referred(text.trim())),
+        Kind::List { .. } if is_json_array(&text) => {
+            serde_json::from_str(&text).map_err(|error| text::not_json(&error))
+        }
         Kind::List { of_numbers } => {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             lines.map(|line| if *of_numbers { number(line) } else { Ok(line.into()) }).collect()
@@ -196,6 +215,11 @@ fn read_field(field: &Field, text: &str) -> Result<Value, String> {
         Kind::Json => serde_json::from_str(&text).map_err(|error| text::not_json(&error)),
         Kind::Text | Kind::Record(_) | Kind::Choices(_) => Ok(Value::String(text)),
     }
+}
+
+/// Whether a list was written as JSON, and not as a line for each element, such as `[::1]`.
+fn is_json_array(text: &str) -> bool {
+    serde_json::from_str::<Vec<Value>>(text).is_ok()
 }
 
 fn number(text: &str) -> Result<Value, String> {
@@ -237,13 +261,29 @@ fn same(field: &Field, old: &Value, new: &Value) -> bool {
         Kind::Reference(_) => {
             reference(old) == reference(new) || new.get("name").is_some_and(|name| old["name"] == *name)
         }
-        Kind::Number => old == new || old.as_f64().is_some() && old.as_f64() == new.as_f64(),
+        Kind::Number => {
+            old == new || !are_whole(old, new) && old.as_f64().is_some() && old.as_f64() == new.as_f64()
+        }
+        Kind::Choices(_) if old.is_array() && new.is_array() => sorted(old) == sorted(new),
+        Kind::Text if old.is_string() && new.is_string() => plain(old).replace("\r\n", "\n") == plain(new),
         // A form cannot tell an empty list from none.
         Kind::List { .. } | Kind::Choices(_) | Kind::Json | Kind::Text => {
             old == new || is_nothing(old) && is_nothing(new)
         }
         _ => old == new,
     }
+}
+
+/// Whether both are written as whole numbers, which are not rounded.
+fn are_whole(old: &Value, new: &Value) -> bool {
+    [old, new].iter().all(|number| number.is_i64() || number.is_u64())
+}
+
+/// The elements of a set, whose order means nothing.
+fn sorted(set: &Value) -> Vec<String> {
+    let mut texts: Vec<_> = set.as_array().into_iter().flatten().map(plain).collect();
+    texts.sort_unstable();
+    texts
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -308,12 +348,18 @@ mod tests {
             "name": "a", "port": 8080, "paths": ["/a", "/b"], "service": { "name": "orders" },
             "config": { "on": false, "rules": [{ "a": 1 }] },
         });
-        assert_eq!(read(&example(), &sent).unwrap(), expected);
+        assert_eq!(read(&example(), &sent), (expected, Vec::new()));
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let errors = read(&example(), &pairs(&[("port", "eighty"), ("config.rules", "[")])).unwrap_err();
+        let sent = pairs(&[("port", "eighty"), ("paths", "/a"), ("config.rules", "[")]);
+        let (entity, errors) = read(&example(), &sent);
+        assert_eq!(
+            (&entity["port"], &entity["paths"]),
+            (&json!("eighty"), &json!(["/a"])),
+            "nothing is lost"
+        );
         let paths: Vec<_> = errors.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["port", "config.rules"]);
     }

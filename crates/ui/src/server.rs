@@ -9,6 +9,8 @@ use crate::{assets, text};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +21,9 @@ use std::time::Duration;
 
 /// The longest form that is read, in bytes.
 const MAX_FORM_LEN: usize = 1 << 20;
+
+/// How many forms wait for their confirmation.
+const MAX_DRAFTS: usize = 100;
 
 /// How long a form waits for its confirmation.
 const DRAFT_LIFETIME: Duration = Duration::from_secs(15 * 60);
@@ -50,7 +55,7 @@ pub fn router(admin: Router, options: Options) -> Router {
     let ui = Arc::new(Ui {
         admin,
         sessions: Sessions::default(),
-        drafts: Arc::new(Drafts::new(DRAFT_LIFETIME)),
+        drafts: Arc::new(Drafts::new(DRAFT_LIFETIME, MAX_DRAFTS)),
         options,
     });
     Router::new()
@@ -68,12 +73,13 @@ async fn asset(Path((version, name)): Path<(String, String)>, headers: HeaderMap
 /// A request of a page or of a form.
 async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let known = cookie(&parts.headers, COOKIE).map(str::to_owned);
+    let name = cookie_name(&parts);
+    let known = cookie(&parts.headers, &name).map(str::to_owned);
     let token = known.as_deref().and_then(|id| ui.sessions.tokens.get(id));
     let id = known.clone().unwrap_or_else(new_id);
     let path = parts.uri.path().trim_start_matches('/').to_owned();
     let visit = Visit {
-        api: Api::of(&ui.admin, &parts.extensions, &parts.headers, token.as_deref()),
+        api: Api::of(&ui.admin, &parts, token.as_deref()),
         root: "../".repeat(path.matches('/').count()),
         address: parts.uri.path_and_query().map_or("", |all| all.as_str()).trim_start_matches('/').to_owned(),
         form_token: form_token(&id),
@@ -87,7 +93,7 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
         Method::GET | Method::HEAD => pages::show(&visit, &path, &query).await,
         Method::POST => match form(body).await {
             Ok(form) if first(&form, "form_token") == visit.form_token => {
-                submit(&ui, &visit, &path, &query, &form, &id).await
+                submit(&ui, &visit, &path, &query, &form, (&name, &id)).await
             }
             Ok(_) => refused(&visit, StatusCode::FORBIDDEN, text::FORM_EXPIRED),
             Err(response) => response,
@@ -95,13 +101,20 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
     };
     if known.is_none() {
-        set_cookie(&mut response, &ui.options, COOKIE, &id);
+        set_cookie(&mut response, &ui.options, &name, &id);
     }
     response
 }
 
 /// Forms of the frame and of the session; others are of pages.
-async fn submit(ui: &Ui, visit: &Visit, path: &str, query: &Pairs, form: &Pairs, id: &str) -> Response {
+async fn submit(
+    ui: &Ui,
+    visit: &Visit,
+    path: &str,
+    query: &Pairs,
+    form: &Pairs,
+    session: (&str, &str),
+) -> Response {
     match path {
         "theme" => {
             let mut response = pages::redirect(&visit.at(within(first(form, "back"))));
@@ -109,15 +122,15 @@ async fn submit(ui: &Ui, visit: &Visit, path: &str, query: &Pairs, form: &Pairs,
             response
         }
         "logout" => {
-            ui.sessions.tokens.remove(id);
+            ui.sessions.tokens.remove(session.1);
             pages::redirect(&visit.at("login"))
         }
-        "login" => login(ui, visit, form).await,
+        "login" => login(ui, visit, form, session.0).await,
         _ => pages::submit(visit, path, query, form).await,
     }
 }
 
-async fn login(ui: &Ui, visit: &Visit, form: &Pairs) -> Response {
+async fn login(ui: &Ui, visit: &Visit, form: &Pairs, cookie_name: &str) -> Response {
     let token = first(form, "token").trim();
     if !pages::login::is_valid(&visit.api, token).await {
         return match ui.sessions.wrong_token().await {
@@ -127,7 +140,7 @@ async fn login(ui: &Ui, visit: &Visit, form: &Pairs) -> Response {
     }
     let id = ui.sessions.tokens.put(token.to_owned());
     let mut response = pages::redirect(&visit.at(within(first(form, "next"))));
-    set_cookie(&mut response, &ui.options, COOKIE, &id);
+    set_cookie(&mut response, &ui.options, cookie_name, &id);
     response
 }
 
@@ -144,6 +157,15 @@ async fn form(body: Body) -> Result<Pairs, Response> {
 
 fn pairs(bytes: &[u8]) -> Pairs {
     form_urlencoded::parse(bytes).into_owned().collect()
+}
+
+/// The name of the session's cookie. Browsers give the cookies of a host to all its ports, so that it names the port.
+fn cookie_name(parts: &Parts) -> String {
+    let port = parts
+        .headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok()?.parse::<Authority>().ok()?.port_u16());
+    port.or(parts.uri.port_u16()).map_or(COOKIE.to_owned(), |port| format!("{COOKIE}_{port}"))
 }
 
 fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
@@ -166,7 +188,8 @@ async fn add_security_headers(request: Request, next: Next) -> Response {
     for (name, value) in [
         ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        // Without a referrer, browsers would send `Origin: null` with our own forms.
+        ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
     ] {

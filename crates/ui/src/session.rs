@@ -9,8 +9,8 @@ use uuid::Uuid;
 /// How long a session lasts.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
-/// How many values are stored at most; the oldest goes for a further one.
-const MAX_VALUES: usize = 1_000;
+/// How many sessions there are at most; the oldest ends for a further one.
+const MAX_SESSIONS: usize = 1_000;
 
 /// The pause after a wrong token, one at a time.
 const WRONG_TOKEN_PAUSE: Duration = Duration::from_secs(1);
@@ -27,11 +27,12 @@ type Key = [u8; 32];
 pub(crate) struct Expiring<V> {
     values: Mutex<HashMap<Key, (V, Instant)>>,
     lifetime: Duration,
+    max: usize,
 }
 
 impl<V: Clone> Expiring<V> {
-    pub(crate) fn new(lifetime: Duration) -> Expiring<V> {
-        Expiring { values: Mutex::default(), lifetime }
+    pub(crate) fn new(lifetime: Duration, max: usize) -> Expiring<V> {
+        Expiring { values: Mutex::default(), lifetime, max }
     }
 
     /// Stores a value; returns the id that it is found by.
@@ -39,7 +40,7 @@ impl<V: Clone> Expiring<V> {
         let id = new_id();
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         values.retain(|_, (_, since)| since.elapsed() < self.lifetime);
-        if values.len() >= MAX_VALUES {
+        if values.len() >= self.max {
             let oldest = values.iter().min_by_key(|(_, (_, since))| *since).map(|(key, _)| *key);
             oldest.and_then(|oldest| values.remove(&oldest));
         }
@@ -68,7 +69,7 @@ pub(crate) struct Sessions {
 impl Default for Sessions {
     fn default() -> Sessions {
         let turn = tokio::sync::Mutex::default();
-        Sessions { tokens: Expiring::new(LIFETIME), waiting: Semaphore::new(MAX_WAITING), turn }
+        Sessions { tokens: Expiring::new(LIFETIME, MAX_SESSIONS), waiting: Semaphore::new(MAX_WAITING), turn }
     }
 }
 
@@ -103,22 +104,22 @@ mod tests {
 
     #[test]
     fn values_are_found_until_they_are_removed_or_expire() {
-        let tokens = Expiring::new(LIFETIME);
+        let tokens = Expiring::new(LIFETIME, MAX_SESSIONS);
         let id = tokens.put("secret");
         assert_eq!((tokens.get(&id), tokens.get("other")), (Some("secret"), None));
         tokens.remove(&id);
         assert_eq!(tokens.get(&id), None);
-        let expired = Expiring::new(Duration::ZERO);
+        let expired = Expiring::new(Duration::ZERO, 1);
         assert_eq!(expired.get(&expired.put("secret")), None);
     }
 
     #[test]
     fn values_are_bounded() {
-        let tokens = Expiring::new(LIFETIME);
+        let tokens = Expiring::new(LIFETIME, MAX_SESSIONS);
         let first = tokens.put("first");
-        (0..MAX_VALUES).for_each(|_| drop(tokens.put("next")));
+        (0..MAX_SESSIONS).for_each(|_| drop(tokens.put("next")));
         assert_eq!(tokens.get(&first), None);
-        assert_eq!(tokens.values.lock().unwrap().len(), MAX_VALUES);
+        assert_eq!(tokens.values.lock().unwrap().len(), MAX_SESSIONS);
     }
 
     #[test]

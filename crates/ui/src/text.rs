@@ -14,6 +14,7 @@ pub(crate) const FORM_EXPIRED: &str =
 pub(crate) const WRONG_TOKEN: &str = "This is no token of the Admin API. `weir admin token` makes one.";
 pub(crate) const TOO_MANY_TRIES: &str = "Too many wrong tokens at once. Wait a few seconds and try again.";
 pub(crate) const CHANGED_MEANWHILE: &str = "Somebody has changed this since you loaded it. Your input is below; the page shows what it would change now.";
+pub(crate) const WRITE_AGAIN: &str = "Write it again: secrets are not sent back to the page.";
 pub(crate) const NOTHING_CHANGES: &str = "Nothing differs from what is stored.";
 
 /// An input that is none of the choices.
@@ -40,4 +41,9 @@ pub(crate) fn none_yet(one: &str) -> String {
 pub(crate) fn overlooked(name: &str, value: &str) -> String {
     let short: String = value.chars().take(80).collect();
     format!("{name}=“{short}” is not understood; the default is shown.")
+}
+
+/// What is said where a list ends before its end.
+pub(crate) fn first_of_many(shown: usize) -> String {
+    format!("These are the first {shown}; search for others by their names.")
 }

@@ -57,7 +57,9 @@ fn unescaped(segment: &str) -> String {
 /// An address within the UI that a browser sends back: never one of another site.
 pub(crate) fn within(address: &str) -> &str {
     let is_within = |address: &&str| {
-        !address.starts_with(['/', '\\']) && !address.contains(':') && !address.contains(['\n', '\r'])
+        // Browsers leave out blanks and control characters before they look at the rest.
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b':' && byte != b'\\';
+        !address.starts_with('/') && address.bytes().all(is_plain)
     };
     Some(address).filter(is_within).unwrap_or_default()
 }
@@ -74,6 +76,8 @@ mod tests {
             ("https://evil", ""),
             ("javascript:1", ""),
             ("/\\evil", ""),
+            (" //evil", ""),
+            ("\t//evil", ""),
         ] {
             assert_eq!(within(address), kept);
         }

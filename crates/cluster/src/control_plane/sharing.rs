@@ -100,7 +100,9 @@ impl Fleet {
             // An old connection to this control plane must not change what another one says.
             entry.connection = known.map_or(0, |known| known.connection) + 1;
             (entry.control_plane, entry.last_seen) = (row.control_plane, row.last_seen);
-            entry.set_online(row.online && alive.contains_key(&row.control_plane), seconds());
+            // What this control plane wrote before it was started again is connected to nothing.
+            let is_elsewhere = row.control_plane != self.id && alive.contains_key(&row.control_plane);
+            entry.set_online(row.online && is_elsewhere, seconds());
             entries.insert(row.id, entry);
         }
         drop(entries);

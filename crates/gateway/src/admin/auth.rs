@@ -131,7 +131,8 @@ pub(crate) fn is_local(host: &str) -> bool {
         _ => host,
     };
     let address = name.trim_start_matches('[').trim_end_matches(']');
-    let local = |name: &str| name.eq_ignore_ascii_case("localhost") || !name.contains('.');
+    let is_word = !name.is_empty() && !name.contains('.');
+    let local = |name: &str| name.eq_ignore_ascii_case("localhost") || is_word;
     address.parse::<IpAddr>().is_ok() || local(name) || name.to_ascii_lowercase().ends_with(".localhost")
 }
 

@@ -8,7 +8,7 @@ use crate::form::{self, Changed, FieldErrors, Pairs, first, plain};
 use crate::format::NONE;
 use crate::kinds::Kind;
 use crate::page::{Page, Visit};
-use crate::schema::{self, Field};
+use crate::schema::{self, Field, leaves};
 use crate::text;
 use crate::url::{query, segment};
 use axum::http::{Method, StatusCode};
@@ -59,10 +59,10 @@ pub(super) async fn submit(
         (false, _) => sent,
     };
     let subject = subject(visit, kind, id, if id.is_none() { inputs } else { asked }).await?;
-    let after = match form::read(&subject.fields, inputs) {
-        Ok(after) => after,
-        Err(errors) => return Ok(Submitted::Page(again(visit, &subject, inputs, &errors, Vec::new()))),
-    };
+    let (after, errors) = form::read(&subject.fields, inputs);
+    if !errors.is_empty() || !first(sent, "back").is_empty() {
+        return Ok(Submitted::Page(again(visit, &subject, inputs, &errors, Vec::new())));
+    }
     let changed = match &subject.id {
         Some(_) => form::changes(&subject.fields, &subject.current, &after),
         None => form::changes(&subject.fields, &defaults(&subject.fields), &after),
@@ -148,29 +148,14 @@ fn request_line(subject: &Subject, inputs: &Pairs) -> (Method, String) {
     (Method::POST, nested.unwrap_or_else(|| format!("/{}", kind.collection)))
 }
 
-/// The form again, with what the person has written.
+/// The form again, with what the person has written, but for secrets.
 fn again(visit: &Visit, subject: &Subject, inputs: &Pairs, errors: &FieldErrors, notes: Vec<String>) -> Page {
-    let mut written = form::read(&subject.fields, inputs).unwrap_or_default();
-    if written.is_null() {
-        written = as_written(inputs);
-    }
-    form_page(visit, subject, &written, errors, notes)
-}
-
-/// Inputs that cannot be read by the schema, as they are.
-fn as_written(inputs: &Pairs) -> Value {
-    let mut entity = json!({});
-    for (name, value) in inputs.iter().filter(|(_, value)| !value.is_empty()) {
-        let mut place = &mut entity;
-        for part in name.split('.') {
-            if !(place.is_object() || place.is_null()) {
-                break;
-            }
-            place = &mut place[part];
-        }
-        *place = Value::String(value.clone());
-    }
-    entity
+    let (written, _) = form::read(&subject.fields, inputs);
+    let secrets = leaves(&subject.fields).into_iter().filter(|field| field.is_secret);
+    let lost = secrets.filter(|field| !first(inputs, &field.path).is_empty());
+    let lost = lost.map(|field| (field.path.clone(), text::WRITE_AGAIN.to_owned()));
+    let errors: FieldErrors = errors.iter().cloned().chain(lost).collect();
+    form_page(visit, subject, &written, &errors, notes)
 }
 
 fn form_page(
@@ -202,7 +187,7 @@ fn title(subject: &Subject) -> String {
 }
 
 fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed]) -> Page {
-    let draft = visit.drafts.put(inputs.clone());
+    let draft = visit.drafts.put(kept(subject, inputs));
     let (method, path) = request_line(subject, inputs);
     let hidden: Vec<_> =
         changed.iter().filter(|change| change.is_secret).map(|change| change.path.as_str()).collect();
@@ -220,12 +205,20 @@ fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed])
             (visit.proof())
             input type="hidden" name="draft" value=(draft);
             input type="hidden" name="etag" value=(subject.etag.as_deref().unwrap_or_default());
-            div.bar { button.primary { "Save" } a.button href="" { "Back" } }
+            div.bar { button.primary { "Save" } button name="back" value="yes" { "Back" } }
         }
         h2 { "The same by the Admin API" }
         pre.copyable { (command) }
     };
     Page::new(subject.kind.collection, title(subject), content)
+}
+
+/// The inputs that mean something; nothing else of what was sent is kept.
+fn kept(subject: &Subject, inputs: &Pairs) -> Pairs {
+    let fields = leaves(&subject.fields);
+    let parent = subject.kind.parent().map(|(parent, _)| parent.one);
+    let is_kept = |name: &str| parent == Some(name) || fields.iter().any(|field| field.path == name);
+    inputs.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
 }
 
 fn row(change: &Changed) -> Markup {

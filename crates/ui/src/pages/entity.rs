@@ -11,10 +11,16 @@ use crate::url::segment;
 use maud::{Markup, html};
 use serde_json::Value;
 
+/// How many entities that belong to one are shown, of a kind.
+const MAX_CHILDREN: usize = 1_000;
+
 pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
     let at = format!("{}/{}", kind.collection, segment(id));
     let path = kind.path(id);
     let entity = visit.api.get(&path).await?.body;
+    if entity["id"].is_null() {
+        return Ok(super::unknown(visit, &at));
+    }
     let fields = schema(visit, kind, &entity).await?;
     let children = children(visit, kind, &path).await;
     let own_field = kind.one.replace(' ', "_");
@@ -32,7 +38,11 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
         }
         (facts(visit, &fields, &entity))
         @for (child, rows) in &children {
-            section { h2 { (child.many) } (list::table(visit, child, rows)) }
+            section {
+                h2 { (child.many) }
+                (list::table(visit, child, rows))
+                @if rows.len() == MAX_CHILDREN { p.help { (text::first_of_many(MAX_CHILDREN)) } }
+            }
         }
     };
     let title = format!("{}: {}", capitalised(kind.one), list::name(kind, &entity));
@@ -72,7 +82,7 @@ async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, V
     for (path, collection) in kind.children {
         // With their health, where they have one.
         let path = if *path == "targets" { "health" } else { path };
-        let rows = match visit.api.get(&format!("{of}/{path}?size=1000")).await {
+        let rows = match visit.api.get(&format!("{of}/{path}?size={MAX_CHILDREN}")).await {
             Ok(answer) => answer.body["data"].as_array().cloned().unwrap_or_default(),
             Err(_) => continue,
         };
@@ -122,6 +132,6 @@ fn shown(visit: &Visit, field: &Field, value: &Value) -> Markup {
 }
 
 /// A reference to a secret says nothing of it.
-fn is_reference(value: &Value) -> bool {
+pub(super) fn is_reference(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.starts_with("{vault://"))
 }

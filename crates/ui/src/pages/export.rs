@@ -1,6 +1,6 @@
 //! An entity as a member of a declarative file, and as a command.
 use super::Shown;
-use super::entity::schema;
+use super::entity::{is_reference, schema};
 use super::list;
 use crate::export::{curl, yaml};
 use crate::kinds::Kind;
@@ -10,18 +10,15 @@ use axum::http::Method;
 use maud::html;
 use serde_json::{Value, json};
 
-/// What stands for a secret.
-const LEFT_OUT: &str = "…";
-
 pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
     let entity = visit.api.get(&kind.path(id)).await?.body;
     let fields = schema(visit, kind, &entity).await?;
     let (given, secrets) = given(&fields, &entity);
-    let command = curl(&Method::PUT, &kind.path(id), &given, &[]);
+    let command = curl(&Method::PATCH, &kind.path(id), &given, &[]);
     let content = html! {
-        @if !secrets.is_empty() { p.note { "Secrets are left out: " @for path in &secrets { code { (path) } " " } } }
+        @if !secrets.is_empty() { p.note { "Secrets are left out; write them in yourself: " @for path in &secrets { code { (path) } " " } } }
         h2 { "In a declarative file, for decK too" }
-        pre.copyable { (yaml(&kind.collection.replace('-', "_"), &given)) }
+        pre.copyable { (yaml(kind.schema(), &given)) }
         h2 { "By the Admin API" }
         pre.copyable { (command) }
     };
@@ -37,9 +34,11 @@ fn given<'f>(fields: &'f [Field], entity: &Value) -> (Value, Vec<&'f str>) {
         if value.is_null() || matches!(&*field.path, "created_at" | "updated_at") {
             continue;
         }
-        let place = field.path.split('.').fold(&mut given, |place, name| &mut place[name]);
-        *place = if field.is_secret { LEFT_OUT.into() } else { value.clone() };
-        secrets.extend(field.is_secret.then_some(&*field.path));
+        if field.is_secret && !is_reference(value) {
+            secrets.push(&*field.path);
+            continue;
+        }
+        *field.path.split('.').fold(&mut given, |place, name| &mut place[name]) = value.clone();
     }
     (given, secrets)
 }
@@ -56,7 +55,7 @@ mod tests {
         ] });
         let entity = json!({ "name": "a", "config": { "password": "canary", "redis_password": "canary" } });
         let fields = crate::schema::fields(&schema);
-        let expected = json!({ "name": "a", "config": { "password": "…" } });
+        let expected = json!({ "name": "a" });
         assert_eq!(given(&fields, &entity), (expected, vec!["config.password"]));
     }
 }

@@ -15,6 +15,7 @@ use crate::api::ApiError;
 use crate::form::Pairs;
 use crate::kinds;
 use crate::page::{Page, Visit, failed};
+use crate::text;
 use crate::url::{query, segments};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -33,6 +34,9 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
         ["try"] => try_it::page(visit, asked).await,
         ["plugin-costs"] => costs::page(visit, asked).await,
         ["nodes"] => nodes::page(visit).await,
+        ["new" | "edit" | "delete", kind, ..] if visit.is_read_only && kinds::of(kind).is_some() => {
+            Ok(Page::new("", "Read only", html! { p { (text::READ_ONLY) } }))
+        }
         ["new", kind] => match kinds::of(kind) {
             Some(kind) => change::create(visit, kind, asked).await,
             None => Ok(unknown(visit, path)),

@@ -58,7 +58,8 @@ fn first_steps(node: &Value) -> Markup {
 fn facts(node: &Value, status: &Value) -> Markup {
     let configuration = &node["configuration"];
     let rows = [
-        ("Version", plain(&node["version"])),
+        ("Weir", env!("CARGO_PKG_VERSION").to_owned()),
+        ("Compatible with Kong", plain(&node["version"])),
         ("Host", plain(&node["hostname"])),
         ("Node id", plain(&node["node_id"])),
         ("Role", plain(&configuration["role"])),

@@ -120,7 +120,10 @@ impl Checked<'_, '_> {
             _ => return None,
         };
         let violations = vec![self.of_whole(format!("{words}: {}", listed(fields)))];
-        let fields = fields.iter().map(|field| self.path(field)).collect();
+        // A field that is given, and is wrong by itself, is not what is missing.
+        let is_concerned = |value: &Json| rule != "at_least_one_of" || value.is_null();
+        let concerned = fields.iter().zip(&values).filter(|(_, value)| is_concerned(value));
+        let fields = concerned.map(|(field, _)| self.path(field)).collect();
         (!is_met).then_some(BrokenCheck { fields, is_of_many: true, violations })
     }
 
