@@ -79,4 +79,5 @@ mod tls;
 mod unix_sockets;
 mod upstream_tls;
 mod vaults;
+mod web_ui;
 mod websocket;

@@ -75,6 +75,7 @@ fn prefer_defaults(loaded: &mut Loaded) {
     let listeners = [
         ("proxy_listen", &mut settings.proxy_listen),
         ("admin_listen", &mut settings.admin_listen),
+        ("admin_gui_listen", &mut settings.admin_gui_listen),
         ("status_listen", &mut settings.status_listen),
     ];
     for (name, Listeners(listeners)) in listeners {

@@ -213,7 +213,8 @@ pub(crate) fn control_connections() -> usize {
 
 fn control_listeners(settings: &Settings) -> usize {
     let apisix = settings.apisix_admin.then_some(&settings.apisix_admin_listen);
-    [&settings.admin_listen, &settings.status_listen].into_iter().chain(apisix).map(|all| all.0.len()).sum()
+    let always = [&settings.admin_listen, &settings.admin_gui_listen, &settings.status_listen];
+    always.into_iter().chain(apisix).map(|all| all.0.len()).sum()
 }
 
 /// Opens the logs of proxied requests and of sessions.

@@ -14,31 +14,30 @@ use tokio_rustls::rustls::ServerConfig;
 use weir_net::tls::{ca_certificates, default_certificate, server_config};
 use weir_proxy::listen::Bound;
 
-/// The listeners of the Admin API, without those that would be open to other machines without authentication.
-pub(crate) fn openable(settings: &Settings) -> Listeners {
+/// The listeners of the Admin API or of the web UI, without those that would be open to other machines without
+/// authentication.
+pub(crate) fn openable(name: &str, listeners: &Listeners, settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
         let address = &listen.address;
         let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
         let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
         if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
             tracing::error!(
-                "admin_listen {address} stays closed: the Admin API has no authentication, and this address is \
+                "{name} {address} stays closed: the Admin API has no authentication, and this address is \
                  reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
                  token), or set admin_allow_insecure=on"
             );
             return false;
         }
         if settings.admin_ssl_client_ca.is_some() && !listen.ssl {
-            tracing::warn!(
-                "admin_listen {address}: admin_ssl_client_ca has no effect without TLS; add `ssl`"
-            );
+            tracing::warn!("{name} {address}: admin_ssl_client_ca has no effect without TLS; add `ssl`");
         }
         if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
-            tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");
+            tracing::warn!("{name} {address}: tokens cross the network unencrypted; add `ssl`");
         }
         true
     };
-    Listeners(settings.admin_listen.0.iter().filter(open).cloned().collect())
+    Listeners(listeners.0.iter().filter(open).cloned().collect())
 }
 
 /// Kong's Admin API.
@@ -64,7 +63,29 @@ pub(crate) fn admin<'l>(
         timeouts: ClientTimeouts::of_admin(settings),
         counts: control.admin_counts(),
     };
-    api.serve(listeners, &router)
+    api.serve(listeners, |_| router.clone())
+}
+
+/// The web UI, which is a client of the Admin API in this process.
+pub(crate) fn gui<'l>(
+    settings: &Settings,
+    control: &Arc<Control>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
+) -> Result<Vec<ControlListener>, StartError> {
+    let admin = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone(), control.plugins());
+    let is_read_only = !control.registry().is_stored();
+    let api = Api {
+        name: "admin_gui_listen",
+        settings,
+        control,
+        certificate: data_plane::files(&settings.admin_gui_ssl_cert, &settings.admin_gui_ssl_cert_key),
+        authorities: settings.admin_ssl_client_ca.as_deref(),
+        timeouts: ClientTimeouts::of_admin(settings),
+        counts: Arc::default(),
+    };
+    api.serve(listeners, |listen| {
+        weir_ui::router(admin.clone(), weir_ui::Options { is_secure: listen.ssl, is_read_only })
+    })
 }
 
 /// The status API, for monitoring.
@@ -82,7 +103,8 @@ pub(crate) fn status<'l>(
         timeouts: ClientTimeouts::of(settings),
         counts: Arc::default(),
     };
-    api.serve(listeners, &status_api::router(control.clone(), admin::upstreams()))
+    let router = status_api::router(control.clone(), admin::upstreams());
+    api.serve(listeners, |_| router.clone())
 }
 
 /// APISIX's Admin API.
@@ -101,7 +123,7 @@ pub(crate) fn apisix<'l>(
         timeouts: ClientTimeouts::of_admin(settings),
         counts: Arc::default(),
     };
-    api.serve(listeners, router)
+    api.serve(listeners, |_| router.clone())
 }
 
 /// One of the node's own APIs.
@@ -123,7 +145,7 @@ impl Api<'_> {
     fn serve<'l>(
         &self,
         listeners: impl Iterator<Item = (&'l Listen, Bound)>,
-        router: &Router,
+        router: impl Fn(&Listen) -> Router,
     ) -> Result<Vec<ControlListener>, StartError> {
         let trusted = Arc::new(TrustedPeers::of(self.settings));
         let mut servers = Vec::new();
@@ -136,7 +158,7 @@ impl Api<'_> {
                 timeouts: self.timeouts,
                 counts: self.counts.clone(),
             };
-            servers.push(ControlListener::new(serving, bound, router.clone())?);
+            servers.push(ControlListener::new(serving, bound, router(listen))?);
         }
         Ok(servers)
     }

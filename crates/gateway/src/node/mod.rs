@@ -13,7 +13,7 @@ use crate::control::reload::Reloader;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
-use crate::settings::{AutoOr, Database, Loaded, LogTarget, Role, Settings};
+use crate::settings::{AutoOr, Database, Listeners, Loaded, LogTarget, Role, Settings};
 use crate::start_error::StartError;
 use crate::{apisix_admin, cluster, logger, store};
 use command_socket::CommandServer;
@@ -45,6 +45,8 @@ pub(crate) struct Addresses {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) stream: Vec<Address>,
     pub(crate) admin: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) admin_gui: Vec<Address>,
     pub(crate) status: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cluster: Vec<Address>,
@@ -99,8 +101,10 @@ impl Node {
             .map_err(StartError::Prefix)?;
         drop(entered);
         let apisix = apisix_admin::ApisixListeners::open(&settings, prefix.path())?;
-        let admin_listen = openable(&settings);
+        let admin_listen = openable("admin_listen", &settings.admin_listen, &settings);
         let admin = bind("admin_listen", &admin_listen)?;
+        let gui_listen = openable("admin_gui_listen", &settings.admin_gui_listen, &settings);
+        let gui = bind_gui(&gui_listen, given.contains(&"admin_gui_listen"))?;
         let status = bind("status_listen", &settings.status_listen)?;
         let cluster = bind("cluster_listen", &settings.cluster_listen)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
@@ -108,9 +112,10 @@ impl Node {
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
-        let mut addresses = addresses(&control, &admin, &status, &cluster)?;
+        let mut addresses = addresses(&control, [&admin, &gui, &status, &cluster])?;
         let entered = runtime.enter();
         let mut servers = listeners::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        servers.extend(listeners::gui(&settings, &control, gui_listen.0.iter().zip(gui))?);
         let status = settings.status_listen.0.iter().zip(status);
         servers.extend(listeners::status(&settings, &control, status)?);
         if let Some(apisix) = apisix {
@@ -273,20 +278,39 @@ fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
     }
 }
 
-fn addresses(
-    control: &Control,
-    admin: &[Bound],
-    status: &[Bound],
-    cluster: &[Bound],
-) -> io::Result<Addresses> {
+/// Binds the listeners of the web UI. If nobody has asked for it, a port that is in use is no reason not to start.
+fn bind_gui(listen: &Listeners, is_given: bool) -> Result<Vec<Bound>, StartError> {
+    match bind("admin_gui_listen", listen) {
+        Err(error) if !is_given => {
+            tracing::warn!(
+                "the web UI is not served: {error}; set admin_gui_listen to another address or to off"
+            );
+            Ok(Vec::new())
+        }
+        bound => bound,
+    }
+}
+
+fn addresses(control: &Control, [admin, gui, status, cluster]: [&[Bound]; 4]) -> io::Result<Addresses> {
     let role = control.settings().role;
     let role = (role != Role::Traditional).then(|| role.to_string());
     let [proxy, proxy_ssl, proxy_quic] = control.addresses();
     let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
-    let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
-    let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
-    let cluster = cluster.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let of = |bound: &[Bound]| bound.iter().map(Bound::address).collect::<io::Result<Vec<_>>>();
+    let (admin, admin_gui, status, cluster) = (of(admin)?, of(gui)?, of(status)?, of(cluster)?);
     let apisix_admin = Vec::new();
     let pid = std::process::id();
-    Ok(Addresses { pid, role, proxy, proxy_ssl, proxy_quic, stream, admin, status, cluster, apisix_admin })
+    Ok(Addresses {
+        pid,
+        role,
+        proxy,
+        proxy_ssl,
+        proxy_quic,
+        stream,
+        admin,
+        admin_gui,
+        status,
+        cluster,
+        apisix_admin,
+    })
 }

@@ -156,6 +156,7 @@ fn resolve_listeners(settings: &mut Settings, given: &Given, problems: &mut Vec<
         ("proxy_listen", &mut settings.proxy_listen.0),
         ("stream_listen", &mut settings.stream_listen.0),
         ("admin_listen", &mut settings.admin_listen.0),
+        ("admin_gui_listen", &mut settings.admin_gui_listen.0),
         ("status_listen", &mut settings.status_listen.0),
         ("cluster_listen", &mut settings.cluster_listen.0),
         ("apisix_proxy_listen", &mut settings.apisix_proxy_listen.0),
@@ -304,6 +305,7 @@ fn check_protocols(settings: &Settings, given: &Given, problems: &mut Vec<Proble
     problems.extend(given.too_many_protocols(|block| match block {
         "stream" | "sproxy" => with_tls(&settings.stream_listen.0),
         "admin" => with_tls(&settings.admin_listen.0),
+        "admin_gui" => with_tls(&settings.admin_gui_listen.0),
         "status" => with_tls(&settings.status_listen.0),
         _ => false,
     }));

@@ -152,6 +152,7 @@ pub(super) fn apply(settings: &mut Settings) {
         }
         Role::DataPlane => {
             settings.admin_listen = off();
+            settings.admin_gui_listen = off();
             settings.apisix_admin = false;
             settings.database = Some(Database::Off);
         }

@@ -188,8 +188,8 @@ settings! {
     /// the client if it comes from one of `trusted_ips` and `real_ip_header` is `proxy_protocol`. All users of this
     /// machine can connect to a Unix socket (`mode=0666`), unless it has another mode. Of the files that the process
     /// may open (`ulimit -Hn`), 64 and 4 for each worker are reserved for the node, with `stream_listen` 256 more for
-    /// each worker, and up to 256 for each listener of `admin_listen`, `status_listen` and `apisix_admin_listen`. Half
-    /// of the others are for clients, because each may need a connection to an upstream; further clients wait in the
+    /// each worker, and up to 256 for each listener of `admin_listen`, `admin_gui_listen`, `status_listen` and
+    /// `apisix_admin_listen`. Half of the others are for clients, because each may need a connection to an upstream; further clients wait in the
     /// backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
     /// Where TCP connections and UDP datagrams are proxied, by routes of the protocols tcp, tls, tls_passthrough and
@@ -218,6 +218,13 @@ settings! {
     admin_ssl_cert: Option<PathBuf> = "";
     /// The file of `admin_ssl_cert`'s private key, in PEM.
     admin_ssl_cert_key: Option<KeyFile> = "";
+    /// Where the [web UI](web-ui.md) listens, with the same rules as `admin_listen`. If nothing is set and the port is in
+    /// use, the node starts without it.
+    admin_gui_listen: Listeners = "127.0.0.1:8002";
+    /// The certificate of `admin_gui_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
+    admin_gui_ssl_cert: Option<PathBuf> = "";
+    /// The file of `admin_gui_ssl_cert`'s private key, in PEM.
+    admin_gui_ssl_cert_key: Option<KeyFile> = "";
     /// Where `/status`, `/status/ready`, `/metrics`, and the targets and health of upstreams are served; with the flag
     /// `ssl` over TLS, with the certificate of `status_ssl_cert`, and with `http2` over HTTP/2 too.
     status_listen: Listeners = "127.0.0.1:8007";

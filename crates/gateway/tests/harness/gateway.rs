@@ -46,6 +46,8 @@ struct StartLine {
     #[serde(default)]
     stream: Vec<Place>,
     admin: Vec<Place>,
+    #[serde(default)]
+    admin_gui: Vec<Place>,
     status: Vec<Place>,
     #[serde(default)]
     cluster: Vec<Place>,
@@ -178,6 +180,7 @@ impl Gateway {
             ("workers", "1"),
             ("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl"),
             ("admin_listen", "127.0.0.1:0"),
+            ("admin_gui_listen", "off"),
             ("status_listen", "127.0.0.1:0"),
         ];
         let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -286,6 +289,11 @@ impl Gateway {
     /// Where the Admin API listens.
     pub fn admin_addresses(&self) -> Vec<SocketAddr> {
         self.start.admin.iter().map(Place::address).collect()
+    }
+
+    /// Where the web UI listens.
+    pub fn web_ui(&self) -> SocketAddr {
+        self.start.admin_gui[0].address()
     }
 
     /// Where a listener of streams is, by its place in `stream_listen`.

@@ -1,0 +1,139 @@
+//! The Admin API, asked in the same process.
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// The longest answer that is read, in bytes.
+const MAX_ANSWER_LEN: usize = 64 << 20;
+
+/// The Admin API as one person asks it.
+#[derive(Clone)]
+pub(crate) struct Api {
+    admin: Router,
+    headers: HeaderMap,
+    /// What the listener knows of the connection.
+    extensions: Extensions,
+}
+
+/// An answer of the Admin API.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) body: Value,
+    pub(crate) etag: Option<String>,
+}
+
+/// Why the Admin API did not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    /// What was asked for, such as `GET /services/orders`.
+    pub(crate) asked: String,
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
+}
+
+impl ApiError {
+    /// What the Admin API says about it.
+    pub(crate) fn message(&self) -> String {
+        match self.body.get("message").and_then(Value::as_str) {
+            Some(message) => message.to_owned(),
+            None => self.body.to_string(),
+        }
+    }
+
+    /// The errors of single fields, as paths such as `config.minute` with a message.
+    pub(crate) fn fields(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        if let Some(fields) = self.body.get("fields") {
+            collect_fields("", fields, &mut found);
+        }
+        found
+    }
+}
+
+fn collect_fields(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::String(message) => found.push((path.to_owned(), message.clone())),
+        Value::Object(members) => {
+            members.iter().for_each(|(name, value)| collect_fields(&below(name), value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_fields(path, item, found)),
+        _ => {}
+    }
+}
+
+impl Api {
+    /// For a request of a browser: its connection, its host and origin, and the token of its session.
+    pub(crate) fn of(admin: &Router, extensions: &Extensions, asked: &HeaderMap, token: Option<&str>) -> Api {
+        let mut headers = HeaderMap::new();
+        for name in [header::HOST, header::ORIGIN] {
+            if let Some(value) = asked.get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        let api = Api { admin: admin.clone(), headers, extensions: extensions.clone() };
+        token.and_then(|token| api.with_token(token)).unwrap_or(api)
+    }
+
+    /// The same with a token; none if it cannot be one.
+    pub(crate) fn with_token(&self, token: &str) -> Option<Api> {
+        let mut value = HeaderValue::from_str(token).ok().filter(|value| !value.is_empty())?;
+        value.set_sensitive(true);
+        let mut api = self.clone();
+        api.headers.insert(HeaderName::from_static("kong-admin-token"), value);
+        Some(api)
+    }
+
+    /// What is at a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, ApiError> {
+        self.send(Method::GET, path, None, None).await
+    }
+
+    /// Sends a request; `if_match` is the version of the entity that the sender has seen.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> Result<Answer, ApiError> {
+        let asked = format!("{method} {path}");
+        let mut request = Request::new(body.map_or_else(Body::empty, |body| Body::from(body.to_string())));
+        *request.method_mut() = method;
+        *request.extensions_mut() = self.extensions.clone();
+        *request.headers_mut() = self.headers.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(etag) = if_match.and_then(|etag| HeaderValue::from_str(etag).ok()) {
+            headers.insert(header::IF_MATCH, etag);
+        }
+        let bad = |status, text: &str| ApiError {
+            asked: asked.clone(),
+            status,
+            body: serde_json::json!({ "message": text }),
+        };
+        let Ok(uri) = path.parse() else { return Err(bad(StatusCode::NOT_FOUND, "Not found")) };
+        *request.uri_mut() = uri;
+        let response = match self.admin.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        let status = response.status();
+        let etag =
+            response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let Ok(bytes) = to_bytes(response.into_body(), MAX_ANSWER_LEN).await else {
+            return Err(bad(StatusCode::BAD_GATEWAY, "the answer is too long"));
+        };
+        let body = match serde_json::from_slice(&bytes) {
+            Ok(body) => body,
+            Err(_) if bytes.is_empty() => Value::Null,
+            Err(_) => Value::String(String::from_utf8_lossy(&bytes).into_owned()),
+        };
+        match status.is_success() {
+            true => Ok(Answer { body, etag }),
+            false => Err(ApiError { asked, status, body }),
+        }
+    }
+}

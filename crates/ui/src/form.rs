@@ -1,0 +1,339 @@
+//! Forms, made from schemas; what a browser sends back; and what that changes.
+use crate::schema::{Field, Kind, value_at};
+use crate::text;
+use maud::{Markup, html};
+use serde_json::{Map, Number, Value};
+
+/// What a form holds: pairs of names and values, in its order.
+pub(crate) type Pairs = Vec<(String, String)>;
+
+/// Errors by the path of the field.
+pub(crate) type FieldErrors = Vec<(String, String)>;
+
+/// The first value of a name.
+pub(crate) fn first<'p>(pairs: &'p Pairs, name: &str) -> &'p str {
+    pairs.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+}
+
+/// The inputs for fields, filled with an entity.
+pub(crate) fn inputs(fields: &[Field], entity: &Value, errors: &FieldErrors) -> Markup {
+    html! {
+        @for field in fields.iter().filter(|field| !field.is_auto) {
+            @match &field.kind {
+                Kind::Record(inner) => fieldset {
+                    legend { (field.name) }
+                    @if let Some(description) = &field.description { p.help { (description) } }
+                    (inputs(inner, entity, errors))
+                },
+                _ => (labelled(field, value_at(entity, &field.path), errors)),
+            }
+        }
+    }
+}
+
+fn labelled(field: &Field, value: &Value, errors: &FieldErrors) -> Markup {
+    let id = format!("field-{}", field.path);
+    let help = format!("{id}-help");
+    let wrong: Vec<_> = errors.iter().filter(|(path, _)| concerns(path, &field.path)).collect();
+    html! {
+        div.field.wrong[!wrong.is_empty()] {
+            label for=(id) { (field.name) @if field.is_required && field.default.is_none() { " " abbr title=(text::REQUIRED) { "*" } } }
+            (input(field, value, &id, &help, !wrong.is_empty()))
+            p.help id=(help) {
+                @for (_, message) in &wrong { strong.error { (message) } " " }
+                @if let Some(description) = &field.description { (description) " " }
+                @if let Some(default) = shown_default(field) { span.default { (text::DEFAULT) " " (default) } }
+            }
+        }
+    }
+}
+
+/// Whether an error is of this field or of an element in it.
+fn concerns(error: &str, path: &str) -> bool {
+    error.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn shown_default(field: &Field) -> Option<String> {
+    match field.default.as_ref()? {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Null | Value::Object(_) | Value::String(_) => None,
+        other => Some(other.to_string()),
+    }
+}
+
+fn input(field: &Field, value: &Value, id: &str, help: &str, invalid: bool) -> Markup {
+    let name = &field.path;
+    let value = if value.is_null() { field.default.as_ref().unwrap_or(value) } else { value };
+    let invalid = invalid.then_some("true");
+    match &field.kind {
+        Kind::Json if field.is_secret => area(name, id, help, "", invalid),
+        _ if field.is_secret => html! {
+            input type="password" id=(id) name=(name) autocomplete="new-password" aria-describedby=(help) aria-invalid=[invalid]
+                placeholder=(if value.is_null() { "" } else { text::UNCHANGED_SECRET });
+        },
+        Kind::Boolean => options(name, id, help, &[Value::Bool(true), Value::Bool(false)], value, field),
+        Kind::Choice(choices) => options(name, id, help, choices, value, field),
+        Kind::Choices(choices) => html! {
+            span.choices id=(id) role="group" aria-describedby=(help) {
+                @for choice in choices {
+                    label.choice {
+                        input type="checkbox" name=(name) value=(plain(choice)) checked[has(value, choice)];
+                        " " (plain(choice))
+                    }
+                }
+            }
+        },
+        Kind::List { .. } => area(name, id, help, &lines(value), invalid),
+        Kind::Json => area(name, id, help, &json(value), invalid),
+        Kind::Text if plain(value).contains('\n') => area(name, id, help, &plain(value), invalid),
+        Kind::Number => html! {
+            input type="text" inputmode="decimal" id=(id) name=(name) value=(plain(value)) aria-describedby=(help) aria-invalid=[invalid];
+        },
+        _ => html! {
+            input type="text" id=(id) name=(name) value=(reference(value)) aria-describedby=(help) aria-invalid=[invalid];
+        },
+    }
+}
+
+fn options(name: &str, id: &str, help: &str, choices: &[Value], value: &Value, field: &Field) -> Markup {
+    html! {
+        select id=(id) name=(name) aria-describedby=(help) {
+            @if !field.is_required || field.default.is_none() { option value="" { (text::NOT_SET) } }
+            @for choice in choices {
+                option value=(plain(choice)) selected[choice == value] { (plain(choice)) }
+            }
+        }
+    }
+}
+
+fn area(name: &str, id: &str, help: &str, value: &str, invalid: Option<&str>) -> Markup {
+    let rows = value.lines().count().clamp(2, 12);
+    html! { textarea id=(id) name=(name) rows=(rows) aria-describedby=(help) aria-invalid=[invalid] { (value) } }
+}
+
+fn has(value: &Value, choice: &Value) -> bool {
+    value.as_array().is_some_and(|values| values.contains(choice))
+}
+
+/// A scalar as text.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The id or name of an entity that is referred to.
+fn reference(value: &Value) -> String {
+    match value.get("id") {
+        Some(id) => plain(id),
+        None => plain(value),
+    }
+}
+
+fn lines(value: &Value) -> String {
+    value.as_array().into_iter().flatten().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+fn json(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    }
+}
+
+/// The entity that a form describes, or what cannot be read. A secret that was left empty is absent.
+pub(crate) fn read(fields: &[Field], pairs: &Pairs) -> Result<Value, FieldErrors> {
+    let mut errors = Vec::new();
+    let entity = read_record(fields, pairs, &mut errors);
+    if errors.is_empty() { Ok(entity) } else { Err(errors) }
+}
+
+fn read_record(fields: &[Field], pairs: &Pairs, errors: &mut FieldErrors) -> Value {
+    let mut record = Map::new();
+    for field in fields.iter().filter(|field| !field.is_auto) {
+        let value = match &field.kind {
+            Kind::Record(inner) => Ok(read_record(inner, pairs, errors)),
+            Kind::Choices(choices) => Ok(chosen(choices, pairs, &field.path)),
+            _ => read_field(field, first(pairs, &field.path)),
+        };
+        match value {
+            Ok(Value::Null) if field.is_secret => {}
+            Ok(value) => drop(record.insert(field.name.clone(), value)),
+            Err(message) => errors.push((field.path.clone(), message)),
+        }
+    }
+    Value::Object(record)
+}
+
+fn chosen(choices: &[Value], pairs: &Pairs, path: &str) -> Value {
+    let is_chosen =
+        |choice: &&Value| pairs.iter().any(|(name, value)| name == path && *value == plain(choice));
+    match choices.iter().filter(is_chosen).cloned().collect::<Vec<_>>() {
+        none if none.is_empty() => Value::Null,
+        some => Value::Array(some),
+    }
+}
+
+fn read_field(field: &Field, text: &str) -> Result<Value, String> {
+    let text = text.replace("\r\n", "\n");
+    if text.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    match &field.kind {
+        Kind::Number => number(text.trim()),
+        Kind::Boolean => Ok(Value::Bool(text == "true")),
+        Kind::Choice(choices) => {
+            let known = choices.iter().find(|choice| plain(choice) == text).cloned();
+            known.ok_or_else(|| text::not_a_choice(&text))
+        }
+        Kind::Reference(_) => Ok(referred(text.trim())),
+        Kind::List { of_numbers } => {
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            lines.map(|line| if *of_numbers { number(line) } else { Ok(line.into()) }).collect()
+        }
+        Kind::Json => serde_json::from_str(&text).map_err(|error| text::not_json(&error)),
+        Kind::Text | Kind::Record(_) | Kind::Choices(_) => Ok(Value::String(text)),
+    }
+}
+
+fn number(text: &str) -> Result<Value, String> {
+    text.parse::<Number>().map(Value::Number).map_err(|_| text::not_a_number(text))
+}
+
+/// Another entity by its id or name, as the Admin API takes it.
+fn referred(text: &str) -> Value {
+    let is_id = text.len() == 36 && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    let field = if is_id { "id" } else { "name" };
+    serde_json::json!({ field: text })
+}
+
+/// A field that a form changes.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Changed {
+    pub(crate) path: String,
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+    pub(crate) is_secret: bool,
+}
+
+/// What a form changes in an entity. Secrets that were left empty are unchanged.
+pub(crate) fn changes(fields: &[Field], before: &Value, after: &Value) -> Vec<Changed> {
+    let mut changed = Vec::new();
+    for field in crate::schema::leaves(fields).into_iter().filter(|field| !field.is_auto) {
+        let (old, new) = (value_at(before, &field.path), value_at(after, &field.path));
+        let is_left = field.is_secret && new.is_null();
+        if !(is_left || same(field, old, new)) {
+            let (path, is_secret) = (field.path.clone(), field.is_secret);
+            changed.push(Changed { path, before: old.clone(), after: new.clone(), is_secret });
+        }
+    }
+    changed
+}
+
+fn same(field: &Field, old: &Value, new: &Value) -> bool {
+    match &field.kind {
+        Kind::Reference(_) => {
+            reference(old) == reference(new) || new.get("name").is_some_and(|name| old["name"] == *name)
+        }
+        Kind::Number => old == new || old.as_f64().is_some() && old.as_f64() == new.as_f64(),
+        // A form cannot tell an empty list from none.
+        Kind::List { .. } | Kind::Choices(_) | Kind::Json | Kind::Text => {
+            old == new || is_nothing(old) && is_nothing(new)
+        }
+        _ => old == new,
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// The body of a request that makes these changes.
+pub(crate) fn patch(changes: &[Changed]) -> Value {
+    let mut patch = Value::Object(Map::new());
+    for Changed { path, after, .. } in changes {
+        let mut place = &mut patch;
+        for name in path.split('.') {
+            place = &mut place[name];
+        }
+        *place = after.clone();
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::fields;
+    use serde_json::json;
+
+    fn example() -> Vec<Field> {
+        fields(&json!({ "fields": [
+            { "name": { "type": "string" } },
+            { "port": { "type": "integer", "default": 80 } },
+            { "paths": { "type": "array", "elements": { "type": "string" } } },
+            { "service": { "type": "foreign", "reference": "services" } },
+            { "config": { "type": "record", "fields": [
+                { "password": { "type": "string" } },
+                { "on": { "type": "boolean", "default": true, "required": true } },
+                { "rules": { "type": "array", "elements": { "type": "record" } } },
+            ] } },
+        ] }))
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> Pairs {
+        of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_form_is_read_by_its_schema() {
+        let sent = pairs(&[
+            ("name", "a"),
+            ("port", "8080"),
+            ("paths", "/a\r\n\r\n/b"),
+            ("service", "orders"),
+            ("config.password", ""),
+            ("config.on", "false"),
+            ("config.rules", "[{\"a\": 1}]"),
+        ]);
+        let expected = json!({
+            "name": "a", "port": 8080, "paths": ["/a", "/b"], "service": { "name": "orders" },
+            "config": { "on": false, "rules": [{ "a": 1 }] },
+        });
+        assert_eq!(read(&example(), &sent).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let errors = read(&example(), &pairs(&[("port", "eighty"), ("config.rules", "[")])).unwrap_err();
+        let paths: Vec<_> = errors.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["port", "config.rules"]);
+    }
+
+    #[test]
+    fn only_what_differs_is_changed() {
+        let before = json!({
+            "name": "a", "port": 80, "paths": null, "service": { "id": "s", "name": "orders" },
+            "config": { "password": "secret", "on": true, "rules": [] },
+        });
+        let after = json!({ "name": "b", "port": 80.0, "paths": [], "service": { "name": "orders" }, "config": { "on": false } });
+        let changed = changes(&example(), &before, &after);
+        assert_eq!(patch(&changed), json!({ "name": "b", "config": { "on": false } }));
+    }
+
+    #[test]
+    fn values_are_escaped_and_secrets_left_out() {
+        let entity = json!({ "name": "<img src=x onerror=alert(1)>\"", "config": { "password": "canary" } });
+        let html = inputs(&example(), &entity, &Vec::new()).into_string();
+        assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;&quot;"), "{html}");
+        assert!(!html.contains("canary") && !html.contains("<img"), "{html}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Figures and times as text.
+
+/// What is shown where there is no value.
+pub(crate) const NONE: &str = "–";
+
+/// A number with a thin space between thousands.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Microseconds, in the unit that fits.
+pub(crate) fn micros(micros: f64) -> String {
+    match micros {
+        _ if micros < 10.0 => format!("{micros:.1} µs"),
+        _ if micros < 1_000.0 => format!("{micros:.0} µs"),
+        _ if micros < 10_000.0 => format!("{:.1} ms", micros / 1e3),
+        _ if micros < 1e6 => format!("{:.0} ms", micros / 1e3),
+        _ => format!("{:.1} s", micros / 1e6),
+    }
+}
+
+/// Seconds since 1970, in UTC.
+pub(crate) fn time(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The civil date of a day since 1970, by H. Hinnant's `civil_from_days`.
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+/// A duration in the two largest units.
+pub(crate) fn duration(seconds: i64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let first = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(units.len() - 1);
+    let mut rest = seconds.max(0);
+    let mut parts = Vec::new();
+    for (unit, name) in units.iter().skip(first).take(2) {
+        let number = rest / unit;
+        rest %= unit;
+        if number > 0 || parts.is_empty() {
+            parts.push(format!("{number} {name}"));
+        }
+    }
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_at_a_glance() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        for (value, text) in [(0.25, "0.2 µs"), (999.0, "999 µs"), (1_500.0, "1.5 ms"), (2.5e6, "2.5 s")] {
+            assert_eq!(micros(value), text);
+        }
+    }
+
+    #[test]
+    fn times_and_durations() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_795_457_084, "2026-11-23 18:04:44 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
+        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (3_600, "1 h"), (90_061, "1 d 1 h"), (-5, "0 s")] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Making and editing an entity: a form, a review of what would change, then the change.
+use super::entity::schema;
+use super::list;
+use super::{Shown, Submitted};
+use crate::api::{Answer, ApiError};
+use crate::export;
+use crate::form::{self, Changed, FieldErrors, Pairs, first, plain};
+use crate::format::NONE;
+use crate::kinds::Kind;
+use crate::page::{Page, Visit};
+use crate::schema::{self, Field};
+use crate::text;
+use crate::url::{query, segment};
+use axum::http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+/// What a form is about.
+struct Subject {
+    kind: &'static Kind,
+    /// The id in addresses; none for a new entity.
+    id: Option<String>,
+    fields: Vec<Field>,
+    current: Value,
+    etag: Option<String>,
+}
+
+/// The form for a new entity.
+pub(super) async fn create(visit: &Visit, kind: &'static Kind, asked: &Pairs) -> Shown {
+    let name = first(asked, "name");
+    if kind.collection == "plugins" && name.is_empty() {
+        return choose_plugin(visit, asked).await;
+    }
+    let subject = subject(visit, kind, None, asked).await?;
+    let prefilled = asked.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    Ok(form_page(visit, &subject, &Value::Object(prefilled), &Vec::new(), Vec::new()))
+}
+
+/// The form for an entity.
+pub(super) async fn edit(visit: &Visit, kind: &'static Kind, id: &str, asked: &Pairs) -> Shown {
+    let subject = subject(visit, kind, Some(id), asked).await?;
+    Ok(form_page(visit, &subject, &subject.current, &Vec::new(), Vec::new()))
+}
+
+/// A form was sent: to be reviewed, or to be saved.
+pub(super) async fn submit(
+    visit: &Visit,
+    kind: &'static Kind,
+    id: Option<&str>,
+    asked: &Pairs,
+    sent: &Pairs,
+) -> Result<Submitted, ApiError> {
+    let draft = first(sent, "draft");
+    let is_confirmed = !draft.is_empty();
+    let stored = visit.drafts.get(draft);
+    let inputs = match (is_confirmed, &stored) {
+        (true, Some(inputs)) => inputs,
+        (true, None) => return Ok(Submitted::Page(expired())),
+        (false, _) => sent,
+    };
+    let subject = subject(visit, kind, id, if id.is_none() { inputs } else { asked }).await?;
+    let after = match form::read(&subject.fields, inputs) {
+        Ok(after) => after,
+        Err(errors) => return Ok(Submitted::Page(again(visit, &subject, inputs, &errors, Vec::new()))),
+    };
+    let changed = match &subject.id {
+        Some(_) => form::changes(&subject.fields, &subject.current, &after),
+        None => form::changes(&subject.fields, &defaults(&subject.fields), &after),
+    };
+    if changed.is_empty() && subject.id.is_some() {
+        let notes = vec![text::NOTHING_CHANGES.to_owned()];
+        return Ok(Submitted::Page(again(visit, &subject, inputs, &Vec::new(), notes)));
+    }
+    match is_confirmed {
+        true => save(visit, &subject, inputs, &changed, first(sent, "etag"), draft).await,
+        false => Ok(Submitted::Page(review(visit, &subject, inputs, &changed))),
+    }
+}
+
+async fn subject(
+    visit: &Visit,
+    kind: &'static Kind,
+    id: Option<&str>,
+    asked: &Pairs,
+) -> Result<Subject, ApiError> {
+    let (current, etag) = match id {
+        Some(id) => {
+            let Answer { body, etag } = visit.api.get(&kind.path(id)).await?;
+            (body, etag)
+        }
+        None => (json!({ "name": first(asked, "name") }), None),
+    };
+    let fields = schema(visit, kind, &current).await?;
+    Ok(Subject { kind, id: id.map(str::to_owned), fields, current, etag })
+}
+
+fn expired() -> Page {
+    Page::new("", "Expired", html! { p { (text::FORM_EXPIRED) } }).status(StatusCode::GONE)
+}
+
+/// An entity of defaults alone: what a new one differs from.
+fn defaults(fields: &[Field]) -> Value {
+    let each = fields.iter().map(|field| match &field.kind {
+        schema::Kind::Record(inner) => (field.name.clone(), defaults(inner)),
+        _ => (field.name.clone(), field.default.clone().unwrap_or_default()),
+    });
+    Value::Object(each.collect())
+}
+
+async fn save(
+    visit: &Visit,
+    subject: &Subject,
+    inputs: &Pairs,
+    changed: &[Changed],
+    etag: &str,
+    draft: &str,
+) -> Result<Submitted, ApiError> {
+    let (method, path) = request_line(subject, inputs);
+    let if_match = Some(etag).filter(|etag| !etag.is_empty());
+    match visit.api.send(method, &path, Some(&form::patch(changed)), if_match).await {
+        Ok(Answer { body, .. }) => {
+            visit.drafts.remove(draft);
+            let id = subject.kind.id(&body);
+            Ok(Submitted::Done(visit.at(&format!("{}/{}", subject.kind.collection, segment(&id)))))
+        }
+        Err(error) if error.status == StatusCode::PRECONDITION_FAILED => {
+            let notes = vec![text::CHANGED_MEANWHILE.to_owned()];
+            Ok(Submitted::Page(again(visit, subject, inputs, &Vec::new(), notes).status(error.status)))
+        }
+        Err(error) if matches!(error.status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND) => Err(error),
+        Err(error) => {
+            let (notes, fields) = (vec![error.message()], error.fields());
+            Ok(Submitted::Page(again(visit, subject, inputs, &fields, notes).status(error.status)))
+        }
+    }
+}
+
+/// The request that saves a form.
+fn request_line(subject: &Subject, inputs: &Pairs) -> (Method, String) {
+    let Subject { kind, id, .. } = subject;
+    if let Some(id) = id {
+        return (Method::PATCH, kind.path(id));
+    }
+    let nested = kind.parent().and_then(|(parent, path)| {
+        let id = first(inputs, parent.one);
+        (!id.is_empty()).then(|| format!("{}/{path}", parent.path(id)))
+    });
+    (Method::POST, nested.unwrap_or_else(|| format!("/{}", kind.collection)))
+}
+
+/// The form again, with what the person has written.
+fn again(visit: &Visit, subject: &Subject, inputs: &Pairs, errors: &FieldErrors, notes: Vec<String>) -> Page {
+    let mut written = form::read(&subject.fields, inputs).unwrap_or_default();
+    if written.is_null() {
+        written = as_written(inputs);
+    }
+    form_page(visit, subject, &written, errors, notes)
+}
+
+/// Inputs that cannot be read by the schema, as they are.
+fn as_written(inputs: &Pairs) -> Value {
+    let mut entity = json!({});
+    for (name, value) in inputs.iter().filter(|(_, value)| !value.is_empty()) {
+        let mut place = &mut entity;
+        for part in name.split('.') {
+            if !(place.is_object() || place.is_null()) {
+                break;
+            }
+            place = &mut place[part];
+        }
+        *place = Value::String(value.clone());
+    }
+    entity
+}
+
+fn form_page(
+    visit: &Visit,
+    subject: &Subject,
+    entity: &Value,
+    errors: &FieldErrors,
+    notes: Vec<String>,
+) -> Page {
+    let action = match &subject.id {
+        Some(id) => format!("edit/{}/{}", subject.kind.collection, segment(id)),
+        None => format!("new/{}", subject.kind.collection),
+    };
+    let content = html! {
+        form.entity method="post" action=(visit.at(&action)) {
+            (visit.proof())
+            (form::inputs(&subject.fields, entity, errors))
+            div.bar { button.primary { "Review" } }
+        }
+    };
+    Page::new(subject.kind.collection, title(subject), content).notes(notes)
+}
+
+fn title(subject: &Subject) -> String {
+    match subject.id {
+        Some(_) => format!("Edit {} {}", subject.kind.one, list::name(subject.kind, &subject.current)),
+        None => format!("New {}", subject.kind.one),
+    }
+}
+
+fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed]) -> Page {
+    let draft = visit.drafts.put(inputs.clone());
+    let (method, path) = request_line(subject, inputs);
+    let hidden: Vec<_> =
+        changed.iter().filter(|change| change.is_secret).map(|change| change.path.as_str()).collect();
+    let command = export::curl(&method, &path, &form::patch(changed), &hidden);
+    let content = html! {
+        p { "This would change:" }
+        div.scroll {
+            table.difference {
+                caption.unseen { "Changes" }
+                thead { tr { th scope="col" { "Field" } th scope="col" { "Before" } th scope="col" { "After" } } }
+                tbody { @for change in changed { (row(change)) } }
+            }
+        }
+        form method="post" {
+            (visit.proof())
+            input type="hidden" name="draft" value=(draft);
+            input type="hidden" name="etag" value=(subject.etag.as_deref().unwrap_or_default());
+            div.bar { button.primary { "Save" } a.button href="" { "Back" } }
+        }
+        h2 { "The same by the Admin API" }
+        pre.copyable { (command) }
+    };
+    Page::new(subject.kind.collection, title(subject), content)
+}
+
+fn row(change: &Changed) -> Markup {
+    let shown = |value: &Value| match value {
+        Value::Null => html! { span.none { (NONE) } },
+        _ if change.is_secret => html! { span.none { (text::HIDDEN) } },
+        value => html! { code { (plain(value)) } },
+    };
+    html! { tr { th scope="row" { (change.path) } td { (shown(&change.before)) } td { (shown(&change.after)) } } }
+}
+
+/// The plugins to choose from.
+async fn choose_plugin(visit: &Visit, asked: &Pairs) -> Shown {
+    let enabled = visit.api.get("/plugins/enabled").await?.body;
+    let mut names: Vec<_> = enabled["enabled_plugins"].as_array().into_iter().flatten().map(plain).collect();
+    names.sort_unstable();
+    let address = |name: &str| {
+        let scope = asked.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+        visit.at(&format!("new/plugins{}", query([("name", name)].into_iter().chain(scope))))
+    };
+    let content = html! {
+        p { "Which plugin?" }
+        ul.choices { @for name in &names { li { a href=(address(name)) { (name) } } } }
+    };
+    Ok(Page::new("plugins", "New plugin", content))
+}

@@ -1,0 +1,89 @@
+//! What each plugin costs.
+use super::Shown;
+use crate::form::{Pairs, first, plain};
+use crate::format::{NONE, count, micros};
+use crate::page::{Page, Visit};
+use crate::text;
+use crate::url::query;
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// The columns that the table can be sorted by, with the field and the heading of each.
+const COLUMNS: [(&str, &str); 6] = [
+    ("us_mean", "Mean per call"),
+    ("us_p99", "p99"),
+    ("calls", "Calls"),
+    ("answers", "Answers"),
+    ("errors", "Errors"),
+    ("us_waited_mean", "Mean wait"),
+];
+
+pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
+    let mut body = visit.api.get("/plugins/costs").await?.body;
+    let given = first(asked, "sort");
+    let known = COLUMNS.iter().find(|(field, _)| *field == given);
+    let notes = match (given, known) {
+        ("", _) | (_, Some(_)) => Vec::new(),
+        (given, None) => vec![text::overlooked("sort", given)],
+    };
+    let sorted_by = known.map_or("us_mean", |(field, _)| field);
+    let mut rows = match body["data"].take() {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    };
+    rows.sort_by(|a, b| figure(b, sorted_by).total_cmp(&figure(a, sorted_by)));
+    let content = html! {
+        p.about { "Time that each plugin takes, sampled from real requests. Waits for other servers are counted apart." }
+        @match rows.is_empty() {
+            true => div.empty { p { "No plugin has run yet. Send a request to a route with a plugin." } },
+            false => (table(visit, &rows, sorted_by)),
+        }
+    };
+    Ok(Page::new("plugin-costs", "Plugin costs", content).notes(notes))
+}
+
+fn figure(row: &Value, field: &str) -> f64 {
+    row[field].as_f64().unwrap_or(-1.0)
+}
+
+fn table(visit: &Visit, rows: &[Value], sorted_by: &str) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Plugin costs" {
+            table {
+                caption.unseen { "Plugin costs" }
+                thead { tr {
+                    th scope="col" { "Plugin" } th scope="col" { "Route" }
+                    @for (field, name) in COLUMNS {
+                        th.number scope="col" aria-sort=[(field == sorted_by).then_some("descending")] {
+                            a href=(format!("{}{}", visit.at("plugin-costs"), query([("sort", field)]))) { (name) }
+                        }
+                    }
+                } }
+                tbody { @for row in rows { (line(visit, row)) } }
+            }
+        }
+    }
+}
+
+fn line(visit: &Visit, row: &Value) -> Markup {
+    let shown = |field: &str| match (row[field].as_f64(), field.starts_with("us_")) {
+        (None, _) => NONE.to_owned(),
+        (Some(value), true) => micros(value),
+        (Some(value), false) => count(value as u64),
+    };
+    let route = &row["route"];
+    html! {
+        tr {
+            th scope="row" { a href=(visit.at(&format!("plugins/{}", plain(&row["id"])))) { (plain(&row["name"])) } }
+            td {
+                @match route.is_null() {
+                    true => span.none { (NONE) },
+                    false => a href=(visit.at(&format!("routes/{}", plain(&route["id"])))) {
+                        (Some(plain(&route["name"])).filter(|name| !name.is_empty()).unwrap_or_else(|| plain(&route["id"])))
+                    },
+                }
+            }
+            @for (field, _) in COLUMNS { td.number { (shown(field)) } }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One entity: its fields, and what belongs to it.
+use super::list::{self, link};
+use super::{Shown, list::expiry};
+use crate::form::plain;
+use crate::format::{NONE, time};
+use crate::kinds::{self, Kind};
+use crate::page::{Page, Visit};
+use crate::schema::{Field, fields, leaves, value_at};
+use crate::text;
+use crate::url::segment;
+use maud::{Markup, html};
+use serde_json::Value;
+
+pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
+    let at = format!("{}/{}", kind.collection, segment(id));
+    let path = kind.path(id);
+    let entity = visit.api.get(&path).await?.body;
+    let fields = schema(visit, kind, &entity).await?;
+    let children = children(visit, kind, &path).await;
+    let own_field = kind.one.replace(' ', "_");
+    let new = |child: &str| visit.at(&format!("new/{child}?{own_field}={}", segment(&plain(&entity["id"]))));
+    let content = html! {
+        div.bar {
+            a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
+            @if !visit.is_read_only {
+                a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }
+                a.button href=(visit.at(&format!("delete/{at}"))) { "Delete" }
+                @for (_, child) in kind.children.iter().filter(|(_, child)| *child != "consumers") {
+                    @if let Some(child) = kinds::of(child) { a.button href=(new(child.collection)) { "Add " (child.one) } }
+                }
+            }
+        }
+        (facts(visit, &fields, &entity))
+        @for (child, rows) in &children {
+            section { h2 { (child.many) } (list::table(visit, child, rows)) }
+        }
+    };
+    let title = format!("{}: {}", capitalised(kind.one), list::name(kind, &entity));
+    Ok(Page::new(kind.collection, title, content))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The fields of an entity; those of its configuration, too, if it is a plugin or a vault.
+pub(super) async fn schema(
+    visit: &Visit,
+    kind: &Kind,
+    entity: &Value,
+) -> Result<Vec<Field>, crate::api::ApiError> {
+    let mut all = fields(&visit.api.get(&format!("/schemas/{}", kind.schema())).await?.body);
+    if !matches!(kind.collection, "plugins" | "vaults") {
+        return Ok(all);
+    }
+    let Some(name) = entity["name"].as_str() else { return Ok(all) };
+    let path = format!("/schemas/{}/{}", kind.collection, segment(name));
+    let own = fields(&visit.api.get(&path).await?.body);
+    for field in own {
+        match all.iter_mut().find(|known| known.name == field.name) {
+            Some(known) => *known = field,
+            None => all.push(field),
+        }
+    }
+    Ok(all)
+}
+
+/// What belongs to an entity, of the kinds that there are any of.
+async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, Vec<Value>)> {
+    let mut found = Vec::new();
+    for (path, collection) in kind.children {
+        // With their health, where they have one.
+        let path = if *path == "targets" { "health" } else { path };
+        let rows = match visit.api.get(&format!("{of}/{path}?size=1000")).await {
+            Ok(answer) => answer.body["data"].as_array().cloned().unwrap_or_default(),
+            Err(_) => continue,
+        };
+        if let Some(child) = kinds::of(collection).filter(|_| !rows.is_empty()) {
+            found.push((child, rows));
+        }
+    }
+    found
+}
+
+fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
+    let set: Vec<_> =
+        leaves(fields).into_iter().map(|field| (field, value_at(entity, &field.path))).collect();
+    let (given, unset): (Vec<_>, Vec<_>) = set.into_iter().partition(|(_, value)| !value.is_null());
+    html! {
+        dl.facts {
+            @for (field, value) in &given {
+                dt title=[field.description.as_deref()] { (field.path) }
+                dd { (shown(visit, field, value)) }
+            }
+        }
+        @if !unset.is_empty() {
+            p.help { "Not set: " @for (field, _) in &unset { code { (field.path) } " " } }
+        }
+    }
+}
+
+fn shown(visit: &Visit, field: &Field, value: &Value) -> Markup {
+    use crate::schema::Kind::{Json, Reference};
+    match (&field.kind, value) {
+        _ if field.is_secret && !is_reference(value) => html! { span.none { (text::HIDDEN) } },
+        (Reference(collection), value) => match kinds::of(collection) {
+            Some(kind) => link(visit, kind, value),
+            None => html! { (plain(&value["id"])) },
+        },
+        (_, Value::Number(number)) if field.name.ends_with("_at") => {
+            html! { (number.as_f64().map_or(NONE.to_owned(), |seconds| time(seconds as i64))) }
+        }
+        (_, value) if field.name == "not_after" => expiry(value),
+        (Json, value) => html! { pre { (serde_json::to_string_pretty(value).unwrap_or_default()) } },
+        (_, Value::Array(items)) => {
+            html! { ul.values { @for item in items { li { code { (plain(item)) } } } } }
+        }
+        (_, Value::String(text)) if text.contains('\n') => html! { pre { (text) } },
+        (_, value) => html! { (plain(value)) },
+    }
+}
+
+/// A reference to a secret says nothing of it.
+fn is_reference(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.starts_with("{vault://"))
+}

@@ -1,0 +1,119 @@
+//! The pages.
+mod change;
+mod costs;
+mod entity;
+mod export;
+mod list;
+pub(crate) mod login;
+mod nodes;
+mod overview;
+mod remove;
+mod search;
+mod try_it;
+
+use crate::api::ApiError;
+use crate::form::Pairs;
+use crate::kinds;
+use crate::page::{Page, Visit, failed};
+use crate::url::{query, segments};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::html;
+
+/// What a page is made of, or what the Admin API did not do for it.
+type Shown = Result<Page, ApiError>;
+
+/// The page at an address.
+pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
+    let segments = segments(path);
+    let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [""] => overview::page(visit).await,
+        ["login"] => return login::page(visit, crate::form::first(asked, "next"), None),
+        ["search"] => search::page(visit, asked).await,
+        ["try"] => try_it::page(visit, asked).await,
+        ["plugin-costs"] => costs::page(visit, asked).await,
+        ["nodes"] => nodes::page(visit).await,
+        ["new", kind] => match kinds::of(kind) {
+            Some(kind) => change::create(visit, kind, asked).await,
+            None => Ok(unknown(visit, path)),
+        },
+        [action @ ("edit" | "delete" | "export"), kind, id] => match (kinds::of(kind), *action) {
+            (Some(kind), "edit") => change::edit(visit, kind, id, asked).await,
+            (Some(kind), "delete") => remove::page(visit, kind, id).await,
+            (Some(kind), _) => export::page(visit, kind, id).await,
+            (None, _) => Ok(unknown(visit, path)),
+        },
+        [kind] => match kinds::of(kind) {
+            Some(kind) => list::page(visit, kind, asked).await,
+            None => Ok(unknown(visit, path)),
+        },
+        [kind, id] => match kinds::of(kind) {
+            Some(kind) => entity::page(visit, kind, id).await,
+            None => Ok(unknown(visit, path)),
+        },
+        _ => Ok(unknown(visit, path)),
+    };
+    finish(visit, path, asked, shown)
+}
+
+/// What a form of a page does.
+pub(crate) async fn submit(visit: &Visit, path: &str, asked: &Pairs, form: &Pairs) -> Response {
+    let segments = segments(path);
+    let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["try"] => try_it::send(visit, form).await.map(Submitted::Page),
+        ["new", kind] => match kinds::of(kind) {
+            Some(kind) => change::submit(visit, kind, None, asked, form).await,
+            None => Ok(Submitted::Page(unknown(visit, path))),
+        },
+        ["edit", kind, id] => match kinds::of(kind) {
+            Some(kind) => change::submit(visit, kind, Some(id), asked, form).await,
+            None => Ok(Submitted::Page(unknown(visit, path))),
+        },
+        ["delete", kind, id] => match kinds::of(kind) {
+            Some(kind) => remove::submit(visit, kind, id, form).await,
+            None => Ok(Submitted::Page(unknown(visit, path))),
+        },
+        _ => Ok(Submitted::Page(unknown(visit, path))),
+    };
+    match shown {
+        Ok(Submitted::Done(address)) => redirect(&address),
+        Ok(Submitted::Page(page)) => finish(visit, path, asked, Ok(page)),
+        Err(error) => finish(visit, path, asked, Err(error)),
+    }
+}
+
+/// What comes of a form.
+enum Submitted {
+    /// The browser is sent on, to this address.
+    Done(String),
+    Page(Page),
+}
+
+fn finish(visit: &Visit, path: &str, asked: &Pairs, shown: Shown) -> Response {
+    match shown {
+        Ok(page) => page.render(visit),
+        Err(error) if error.status == StatusCode::UNAUTHORIZED => {
+            let members = asked.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let next = format!("{path}{}", query(members));
+            redirect(&visit.at(&format!("login{}", query([("next", next.as_str())]))))
+        }
+        Err(error) => failed(visit, &error),
+    }
+}
+
+/// Sends the browser to another page.
+pub(crate) fn redirect(address: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(address) = HeaderValue::from_str(address) {
+        response.headers_mut().insert(header::LOCATION, address);
+    }
+    response
+}
+
+fn unknown(visit: &Visit, path: &str) -> Page {
+    let content = html! {
+        p { "There is no page at " code { (path) } "." }
+        p { a href=(visit.at("")) { "To the overview" } }
+    };
+    Page::new("", "Not found", content).status(StatusCode::NOT_FOUND)
+}

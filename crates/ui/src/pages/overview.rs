@@ -1,0 +1,81 @@
+//! The first page: what this node is, and where to begin.
+use super::Shown;
+use crate::form::plain;
+use crate::format::{NONE, count};
+use crate::kinds::{IN_NAVIGATION, KINDS};
+use crate::page::{Page, Visit};
+use maud::{Markup, html};
+use serde_json::Value;
+
+pub(super) async fn page(visit: &Visit) -> Shown {
+    let node = visit.api.get("/").await?.body;
+    let status = visit.api.get("/status").await?.body;
+    let services = visit.api.get("/services?size=1").await?.body;
+    let is_empty = services["data"].as_array().is_some_and(Vec::is_empty);
+    let content = html! {
+        (figures(&status))
+        @if is_empty { (first_steps(&node)) }
+        section.cards aria-label="Configuration" {
+            @for kind in &KINDS[..IN_NAVIGATION] {
+                a.card href=(visit.at(kind.collection)) { strong { (kind.many) } span { (kind.about) } }
+            }
+        }
+        (facts(&node, &status))
+    };
+    Ok(Page::new("", "Overview", content))
+}
+
+fn figures(status: &Value) -> Markup {
+    let server = &status["server"];
+    let number = |name: &str| server[name].as_u64().map_or(NONE.to_owned(), count);
+    html! {
+        dl.figures {
+            div { dt { "Requests since the start" } dd { (number("total_requests")) } }
+            div { dt { "Open connections" } dd { (number("connections_active")) } }
+            div { dt { "Revision in force" } dd { (plain(&status["revision"]["in_force"])) } }
+        }
+        @if let Some(error) = status["revision"]["error"].as_str() {
+            p.note.error role="alert" { "The newest configuration is not in force: " (error) }
+        }
+    }
+}
+
+fn first_steps(node: &Value) -> Markup {
+    let admin = plain(&node["configuration"]["admin_listen"][0]);
+    let command = format!(
+        "curl -X POST {admin}/services -d name=example -d url=http://127.0.0.1:9000\n\
+         curl -X POST {admin}/services/example/routes -d 'paths[]=/example'"
+    );
+    html! {
+        section.card {
+            h2 { "Nothing is configured yet" }
+            p { "Make a service and a route with the pages at the left, or with these commands:" }
+            pre.copyable { (command) }
+        }
+    }
+}
+
+fn facts(node: &Value, status: &Value) -> Markup {
+    let configuration = &node["configuration"];
+    let rows = [
+        ("Version", plain(&node["version"])),
+        ("Host", plain(&node["hostname"])),
+        ("Node id", plain(&node["node_id"])),
+        ("Role", plain(&configuration["role"])),
+        ("Database", plain(&configuration["database"])),
+        ("Requests arrive at", listed(&configuration["proxy_listen"])),
+        ("Admin API", listed(&configuration["admin_listen"])),
+        ("Committed revision", plain(&status["revision"]["committed"])),
+    ];
+    html! {
+        h2 { "This node" }
+        dl.facts { @for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) { dt { (name) } dd { (value) } } }
+    }
+}
+
+fn listed(value: &Value) -> String {
+    match value.as_array() {
+        Some(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
+        None => plain(value),
+    }
+}

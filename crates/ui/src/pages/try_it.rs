@@ -1,0 +1,93 @@
+//! How the gateway would handle a request, and why.
+use super::Shown;
+use crate::form::{Pairs, first, plain};
+use crate::page::{Page, Visit};
+use axum::http::{Method, StatusCode, Uri};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
+    Ok(render(visit, asked, html! {}))
+}
+
+/// A request that was described in the form.
+pub(super) async fn send(visit: &Visit, form: &Pairs) -> Shown {
+    let question = match question(first(form, "method"), first(form, "url"), headers(form)) {
+        Ok(question) => question,
+        Err(wrong) => return Ok(render(visit, form, html! { p.note.error role="alert" { (wrong) } })),
+    };
+    let answer = visit.api.send(Method::POST, "/explain", Some(&question), None).await;
+    let result = match answer {
+        Ok(answer) => explained(&answer.body),
+        Err(error) if error.status == StatusCode::BAD_REQUEST => {
+            html! { p.note.error role="alert" { (error.message()) } }
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(render(visit, form, result))
+}
+
+/// The request as `/explain` takes it.
+fn question(method: &str, url: &str, headers: Map<String, Value>) -> Result<Value, &'static str> {
+    let uri: Uri = url.trim().parse().map_err(|_| "This is not a URL: write http://host/path?query")?;
+    let host = uri.authority().ok_or("The URL has no host: write http://host/path")?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let mut question =
+        json!({ "method": method, "scheme": scheme, "host": host.host(), "path": path, "headers": headers });
+    if let Some(port) = host.port_u16() {
+        question["port"] = port.into();
+    }
+    Ok(question)
+}
+
+/// Lines `Name: value`.
+fn headers(form: &Pairs) -> Map<String, Value> {
+    let lines = first(form, "headers").lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(name, value)| (name.trim().to_owned(), value.trim().into())).collect()
+}
+
+fn render(visit: &Visit, given: &Pairs, result: Markup) -> Page {
+    let method = Some(first(given, "method")).filter(|method| !method.is_empty()).unwrap_or("GET");
+    let content = html! {
+        p.about { "Which route a request matches, which plugins run, where it goes, and why. Nothing is sent." }
+        form.card method="post" action=(visit.at("try")) {
+            (visit.proof())
+            div.field { label for="method" { "Method" } input id="method" name="method" value=(method) list="methods"; }
+            datalist id="methods" { @for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] { option value=(method) {} } }
+            div.field {
+                label for="url" { "URL" }
+                input id="url" name="url" value=(first(given, "url")) placeholder="http://localhost:8000/orders?page=2" required;
+            }
+            div.field {
+                label for="headers" { "Headers" }
+                textarea id="headers" name="headers" rows="3" placeholder="apikey: demo-key" { (first(given, "headers")) }
+                p.help { "One line each: " code { "Name: value" } }
+            }
+            button.primary { "Explain" }
+        }
+        (result)
+    };
+    Page::new("try", "Try a request", content)
+}
+
+fn explained(answer: &Value) -> Markup {
+    html! {
+        h2 { "What the gateway does" }
+        (tree(answer))
+    }
+}
+
+/// Any JSON, as nested lists of names and values.
+fn tree(value: &Value) -> Markup {
+    match value {
+        Value::Object(members) => html! {
+            dl.facts { @for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) { dt { (name.replace('_', " ")) } dd { (tree(value)) } } }
+        },
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => html! {
+            ol { @for item in items { li { (tree(item)) } } }
+        },
+        Value::Array(items) => html! { (items.iter().map(plain).collect::<Vec<_>>().join(", ")) },
+        scalar => html! { (plain(scalar)) },
+    }
+}

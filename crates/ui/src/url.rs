@@ -1,0 +1,97 @@
+//! Addresses: escaping of paths and queries.
+use std::fmt::Write;
+
+/// A segment of a path, escaped.
+pub(crate) fn segment(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte.into()),
+            _ => {
+                let _ = write!(escaped, "%{byte:02X}");
+            }
+        }
+    }
+    // A path of dots alone would be resolved by the browser.
+    match escaped.bytes().all(|byte| byte == b'.') {
+        true => escaped.replace('.', "%2E"),
+        false => escaped,
+    }
+}
+
+/// A query of these members, without those that are empty; with its `?`.
+pub(crate) fn query<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(members.into_iter().filter(|(_, value)| !value.is_empty()));
+    match query.finish() {
+        empty if empty.is_empty() => empty,
+        query => format!("?{query}"),
+    }
+}
+
+/// The segments of a path, unescaped.
+pub(crate) fn segments(path: &str) -> Vec<String> {
+    path.split('/').map(unescaped).collect()
+}
+
+fn unescaped(segment: &str) -> String {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped =
+            after.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(unescaped) => {
+                bytes.push(unescaped);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// An address within the UI that a browser sends back: never one of another site.
+pub(crate) fn within(address: &str) -> &str {
+    let is_within = |address: &&str| {
+        !address.starts_with(['/', '\\']) && !address.contains(':') && !address.contains(['\n', '\r'])
+    };
+    Some(address).filter(is_within).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_other_sites_are_not_followed() {
+        for (address, kept) in [
+            ("routes?q=a", "routes?q=a"),
+            ("//evil", ""),
+            ("https://evil", ""),
+            ("javascript:1", ""),
+            ("/\\evil", ""),
+        ] {
+            assert_eq!(within(address), kept);
+        }
+    }
+
+    #[test]
+    fn paths_are_unescaped_once() {
+        assert_eq!(segments("routes/a%20b%2Fc"), ["routes", "a b/c"]);
+        assert_eq!(segments("%2520/%zz/%"), ["%20", "%zz", "%"]);
+    }
+
+    #[test]
+    fn segments_and_queries_are_escaped() {
+        for (text, escaped) in [("a b/c", "a%20b%2Fc"), ("..", "%2E%2E"), ("a.b", "a.b"), ("ü?", "%C3%BC%3F")]
+        {
+            assert_eq!(segment(text), escaped);
+        }
+        assert_eq!(query([("q", "a&b"), ("offset", "")]), "?q=a%26b");
+        assert_eq!(query([("q", "")]), "");
+    }
+}
