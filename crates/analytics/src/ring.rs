@@ -44,7 +44,8 @@ pub struct Consumer {
 /// A ring of this many records, rounded up to a power of two.
 pub fn ring(capacity: usize) -> (Producer, Consumer) {
     let words = std::iter::repeat_with(Default::default).take(capacity.next_power_of_two()).collect();
-    let shared = Shared { words, head: Padded::default(), tail: Padded::default(), dropped: Padded::default() };
+    let shared =
+        Shared { words, head: Padded::default(), tail: Padded::default(), dropped: Padded::default() };
     let shared = Arc::new(shared);
     let producer = Producer { shared: Arc::clone(&shared), head: Cell::new(0), tail: Cell::new(0) };
     (producer, Consumer { shared, tail: 0 })
