@@ -7,6 +7,7 @@ mod counts;
 mod dictionary;
 pub mod disk;
 pub mod entities;
+pub mod frame;
 pub mod histogram;
 mod live;
 pub mod record;

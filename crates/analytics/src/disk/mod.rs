@@ -78,3 +78,6 @@ impl Disk {
         view.oldest = oldest;
     }
 }
+
+#[cfg(test)]
+mod tests;
