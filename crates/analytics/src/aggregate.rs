@@ -3,6 +3,7 @@ use crate::bucket::Bucket;
 use crate::cause::Cause;
 use crate::counts::Counts;
 use crate::histogram::Histogram;
+use crate::pairs;
 use crate::record::{Record, Traits};
 use crate::varint::{self, DecodeError, Reader};
 
@@ -146,6 +147,26 @@ impl Aggregate {
         for latency in &self.latencies {
             latency.encode(bytes);
         }
+    }
+
+    /// Appends the sum of two aggregates that were encoded, without building either.
+    pub(crate) fn merge_bytes(
+        mine: &[u8],
+        theirs: &[u8],
+        bytes: &mut Vec<u8>,
+        scratch: &mut Vec<(u32, u64)>,
+    ) -> Result<(), DecodeError> {
+        let (mut mine, mut theirs) = (Reader::new(mine), Reader::new(theirs));
+        for _outcomes_then_traits in 0..2 {
+            pairs::merge(&mut mine, &mut theirs, bytes, scratch)?;
+        }
+        for _bytes_in_then_out in 0..2 {
+            varint::put(bytes, mine.number()?.saturating_add(theirs.number()?));
+        }
+        for _latency in 0..3 {
+            pairs::merge(&mut mine, &mut theirs, bytes, scratch)?;
+        }
+        Ok(())
     }
 
     /// An aggregate that was encoded.

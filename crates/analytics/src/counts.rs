@@ -1,16 +1,17 @@
 //! Exact counts by a small key, such as a status with its cause.
-use crate::varint::{self, DecodeError, Reader};
+use crate::pairs::{self, Pairs};
+use crate::varint::{DecodeError, Reader};
 
 /// Counts by key, sorted. There are few keys, and the last one often comes again.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counts {
+pub(crate) struct Counts {
     entries: Vec<(u32, u64)>,
 }
 
 impl Counts {
     /// Adds to the count of a key.
     #[inline]
-    pub fn add(&mut self, key: u32, count: u64) {
+    pub(crate) fn add(&mut self, key: u32, count: u64) {
         match self.entries.first_mut() {
             Some((first, sum)) if *first == key => *sum = sum.saturating_add(count),
             _ => self.search(key, count),
@@ -25,24 +26,24 @@ impl Counts {
     }
 
     /// Adds the counts of another.
-    pub fn merge(&mut self, other: &Counts) {
+    pub(crate) fn merge(&mut self, other: &Counts) {
         for (key, count) in other.iter() {
             self.add(key, count);
         }
     }
 
     /// Keys and counts, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.entries.iter().copied()
     }
 
     /// The sum of all counts.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.sum(|_| true)
     }
 
     /// The sum of the counts whose key fulfils a condition.
-    pub fn sum(&self, condition: impl Fn(u32) -> bool) -> u64 {
+    pub(crate) fn sum(&self, condition: impl Fn(u32) -> bool) -> u64 {
         let counts = self.iter().filter(|(key, _)| condition(*key));
         counts.fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
@@ -52,15 +53,9 @@ impl Counts {
         self.entries.capacity() * size_of::<(u32, u64)>()
     }
 
-    /// Appends the counts as bytes: their number, then the distance to each key and its count.
+    /// Appends the counts as bytes.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        varint::put(bytes, self.entries.len() as u64);
-        let mut previous = 0;
-        for (key, count) in self.iter() {
-            varint::put(bytes, u64::from(key - previous));
-            varint::put(bytes, count);
-            previous = key;
-        }
+        pairs::put(bytes, self.entries.iter().copied());
     }
 
     /// Adds counts that were encoded. `translate` may give a key another number.
@@ -69,14 +64,9 @@ impl Counts {
         reader: &mut Reader<'_>,
         translate: &mut dyn FnMut(u32) -> Result<u32, DecodeError>,
     ) -> Result<(), DecodeError> {
-        let mut key = 0u32;
-        for place in 0..reader.number()? {
-            let distance: u32 = reader.small()?;
-            if distance == 0 && place > 0 {
-                return Err(DecodeError::Unordered);
-            }
-            key = key.checked_add(distance).ok_or(DecodeError::OutOfRange)?;
-            self.add(translate(key)?, reader.number()?);
+        let mut pairs = Pairs::new(reader)?;
+        while let Some((key, count)) = pairs.next()? {
+            self.add(translate(key)?, count);
         }
         Ok(())
     }

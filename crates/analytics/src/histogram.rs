@@ -1,6 +1,7 @@
 //! How often values fell into each bucket. Merging adds, so no information is lost by it.
 use crate::bucket::Bucket;
-use crate::varint::{self, DecodeError, Reader};
+use crate::pairs::{self, Pairs};
+use crate::varint::{DecodeError, Reader};
 
 pub mod export;
 
@@ -104,37 +105,19 @@ impl Histogram {
         self.counts.capacity() * size_of::<u64>()
     }
 
-    /// Appends the histogram as bytes: the number of buckets, then the distance to each and its count.
+    /// Appends the histogram as bytes.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        varint::put(bytes, self.iter().count() as u64);
-        let mut previous = 0;
-        for (bucket, count) in self.iter() {
-            varint::put(bytes, u64::from(bucket.0 - previous));
-            varint::put(bytes, count);
-            previous = bucket.0;
-        }
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let first = u32::from(self.first);
+        pairs::put(bytes, counted.map(|(index, count)| (first + index as u32, *count)));
     }
 
     /// Adds a histogram that was encoded.
     pub(crate) fn merge_encoded(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let mut bucket = 0u16;
-        for place in 0..reader.number()? {
-            let distance: u16 = reader.small()?;
-            if distance == 0 && place > 0 {
-                return Err(DecodeError::Unordered);
-            }
-            let in_range = bucket.checked_add(distance).filter(|bucket| *bucket <= Bucket::MAX.0);
-            bucket = in_range.ok_or(DecodeError::OutOfRange)?;
-            self.add(Bucket(bucket), reader.number()?);
-        }
-        Ok(())
-    }
-
-    /// Skips a histogram that was encoded.
-    pub(crate) fn skip(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-        for _ in 0..reader.number()? {
-            reader.number()?;
-            reader.number()?;
+        let mut pairs = Pairs::new(reader)?;
+        while let Some((key, count)) = pairs.next()? {
+            let bucket = u16::try_from(key).ok().map(Bucket).filter(|bucket| *bucket <= Bucket::MAX);
+            self.add(bucket.ok_or(DecodeError::OutOfRange)?, count);
         }
         Ok(())
     }

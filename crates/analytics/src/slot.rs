@@ -133,6 +133,7 @@ impl Slot {
     pub(crate) fn merge(&self, other: &Slot) -> Result<Slot, DecodeError> {
         let mut writer = SlotWriter::default();
         writer.entries.reserve(self.entries.len() + other.entries.len() / 4);
+        let (mut sum, mut scratch) = (Vec::new(), Vec::new());
         let (mut left, mut right) = (self.entries(), other.entries());
         let (mut a, mut b) = (left.next().transpose()?, right.next().transpose()?);
         loop {
@@ -147,9 +148,9 @@ impl Slot {
                     a = left.next().transpose()?;
                 }
                 (Some((entity, mine)), Some((same, theirs))) if entity == same => {
-                    let mut sum = Aggregate::decode(mine)?;
-                    sum.merge_encoded(theirs, &mut Ok)?;
-                    writer.push(entity, &sum);
+                    sum.clear();
+                    Aggregate::merge_bytes(mine, theirs, &mut sum, &mut scratch)?;
+                    writer.push_encoded(entity, &sum);
                     (a, b) = (left.next().transpose()?, right.next().transpose()?);
                 }
                 (_, Some((entity, bytes))) => {
@@ -171,7 +172,7 @@ impl Slot {
     }
 
     /// The slot with at most [`Kind::limit`] entities of each kind: those with the fewest requests become others.
-    pub(crate) fn fold(&self) -> Slot {
+    pub(crate) fn fold(self) -> Slot {
         let mut excess = Vec::new();
         let mut others = SlotWriter::default();
         for kind in Kind::ALL {
@@ -183,12 +184,19 @@ impl Slot {
             others.push(Entity::new(kind, OTHERS), &sum);
             excess.extend(entities);
         }
+        if excess.is_empty() {
+            return self;
+        }
         let kept = self.filter(|entity| excess.binary_search(&entity).is_err());
         kept.merge(&others.finish(self.start, 0)).unwrap_or(kept)
     }
 
     /// The entities of a kind beyond its limit, sorted.
     fn excess(&self, kind: Kind) -> Option<Vec<Entity>> {
+        let of_kind = |entry: &(Entity, &[u8])| entry.0.kind == kind && entry.0.is_named();
+        if self.entries().map_while(Result::ok).filter(of_kind).count() <= kind.limit() {
+            return None;
+        }
         let named = self.of_kind(kind).filter(|(entity, _)| entity.is_named());
         let mut sizes: Vec<_> = named.map(|(entity, aggregate)| (aggregate.requests(), entity)).collect();
         let excess = sizes.len().checked_sub(kind.limit()).filter(|excess| *excess > 0)?;

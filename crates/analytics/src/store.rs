@@ -129,7 +129,14 @@ impl Store {
         self.disk.as_mut()
     }
 
-    /// Reads what workers have recorded. Call it every 50 ms, and before a query for results up to now.
+    /// Reads what workers have recorded, and brings everything up to now into view. Call it before a query.
+    pub fn refresh(&mut self, now: u64) -> Vec<Arc<Slot>> {
+        let completed = self.drain(now);
+        self.flush();
+        completed
+    }
+
+    /// Reads what workers have recorded. Call it every 50 ms. Seconds that have ended come into view.
     ///
     /// Returns slots of ten seconds that have been completed, for a control plane.
     pub fn drain(&mut self, now: u64) -> Vec<Arc<Slot>> {
@@ -145,7 +152,6 @@ impl Store {
             }
             completed.extend(self.end_second(now));
         }
-        self.flush();
         completed
     }
 
@@ -266,7 +272,7 @@ impl Store {
 
     /// Moves what is not on the disk there, when the node stops.
     pub fn finish(mut self, now: u64) {
-        self.drain(now);
+        self.refresh(now);
         for slot in self.tiers.open_tens() {
             self.write(TENS, &slot);
         }

@@ -42,12 +42,12 @@ fn every_tier_has_every_request() {
         }
         if tick % 9_999 == 0 {
             for step in [10, 60, 3_600, 86_400] {
-                store.drain(now);
+                store.refresh(now);
                 assert_eq!(sum(&store, Entity::NODE, step).requests(), sent, "at {tick}, step {step}");
             }
         }
     }
-    store.drain(START + 8_000_000);
+    store.refresh(START + 8_000_000);
     for step in [10, 60, 3_600, 86_400] {
         for kind in [Kind::Node, Kind::Route, Kind::Service, Kind::Upstream, Kind::Consumer] {
             assert_eq!(kind_sum(&store, kind, step), sent, "{kind:?} with step {step}");
@@ -80,7 +80,7 @@ fn requests_are_visible_before_their_second_ends() {
     let worker = store.add_worker();
     for millis in [100, 200, 300] {
         worker.push(&Record { time: Tick::at(START + millis), ..record(1) });
-        store.drain(START + millis);
+        store.refresh(START + millis);
         assert_eq!(sum(&store, Entity::new(Kind::Route, 1), 1).requests(), millis / 100);
     }
 }

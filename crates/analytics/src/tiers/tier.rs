@@ -44,7 +44,7 @@ impl Tier {
         match self.slots.binary_search_by_key(&start, |slot| slot.start) {
             Ok(place) => {
                 let sum = self.slots[place].merge(slot)?;
-                self.put(place, sum);
+                self.put(place, sum.fold());
             }
             Err(place) => {
                 let slot = slot.at(start);
@@ -68,9 +68,6 @@ impl Tier {
         if slot.start + self.spec.width > now {
             return None;
         }
-        let folded = slot.fold();
-        self.put(place, folded);
-        let slot = &self.slots[place];
         self.closed_until = slot.start + self.spec.width;
         Some(Arc::clone(slot))
     }
