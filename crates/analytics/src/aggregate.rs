@@ -7,9 +7,6 @@ use crate::pairs;
 use crate::record::{Record, Traits};
 use crate::varint::{self, DecodeError, Reader};
 
-/// From so many requests in a second on, an entity is busy.
-const BUSY_REQUESTS: u64 = 16;
-
 /// Which of a request's durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Latency {
@@ -86,18 +83,6 @@ impl Aggregate {
         if keep != Keep::Total {
             upstream.record(record.waited);
         }
-    }
-
-    /// Begins anew. An entity that is busy keeps its memory for the next second.
-    pub(crate) fn reset(&mut self) {
-        if self.requests() < BUSY_REQUESTS {
-            *self = Aggregate::default();
-            return;
-        }
-        self.outcomes.clear();
-        self.traits.clear();
-        (self.bytes_in, self.bytes_out) = (0, 0);
-        self.latencies.iter_mut().for_each(Histogram::reset);
     }
 
     /// Adds another.

@@ -25,11 +25,6 @@ impl Counts {
         }
     }
 
-    /// Removes all counts and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.entries.clear();
-    }
-
     /// Adds the counts of another.
     pub(crate) fn merge(&mut self, other: &Counts) {
         for (key, count) in other.iter() {

@@ -5,10 +5,8 @@ use crate::varint::{DecodeError, Reader};
 
 pub mod export;
 
-/// Where windows begin and end: at multiples of this.
+/// The window grows by so many buckets at once.
 const CHUNK: u16 = 16;
-/// All buckets, in whole chunks.
-const MAX_WINDOW: usize = (Bucket::MAX.0 / CHUNK + 1) as usize * CHUNK as usize;
 
 /// Counts of a window of consecutive buckets, which grows to where the values are.
 ///
@@ -46,31 +44,24 @@ impl Histogram {
         }
     }
 
-    /// Makes the window reach a bucket. It at least doubles, so that it seldom grows.
     #[cold]
     fn grow(&mut self, bucket: u16, count: u64) {
         let chunk = bucket / CHUNK * CHUNK;
-        let length = self.counts.len();
-        if length == 0 {
+        if self.counts.is_empty() {
             self.first = chunk;
         }
         if chunk < self.first {
-            let first = chunk.min(self.first.saturating_sub(length as u16));
-            let missing = usize::from(self.first - first);
+            let missing = usize::from(self.first - chunk);
             self.counts.splice(..0, std::iter::repeat_n(0, missing));
-            self.first = first;
-        } else {
-            let room = MAX_WINDOW - usize::from(self.first);
-            let needed = usize::from(chunk + CHUNK - self.first).max(length * 2).min(room);
-            self.counts.reserve_exact(needed - length);
+            self.first = chunk;
+        }
+        let index = usize::from(bucket - self.first);
+        let needed = usize::from(chunk + CHUNK - self.first);
+        if self.counts.len() < needed {
+            self.counts.reserve_exact(needed - self.counts.len());
             self.counts.resize(needed, 0);
         }
-        self.counts[usize::from(bucket - self.first)] = count;
-    }
-
-    /// Sets all counts to 0 and keeps the window, for values that will be similar.
-    pub(crate) fn reset(&mut self) {
-        self.counts.fill(0);
+        self.counts[index] = count;
     }
 
     /// Adds the counts of another.
@@ -129,33 +120,5 @@ impl Histogram {
             self.add(bucket.ok_or(DecodeError::OutOfRange)?, count);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn no_value_is_lost_wherever_the_window_grows(buckets in prop::collection::vec(0..=Bucket::MAX.0, 0..60)) {
-            let mut histogram = Histogram::default();
-            buckets.iter().for_each(|bucket| histogram.record(Bucket(*bucket)));
-            let mut sorted = buckets;
-            sorted.sort_unstable();
-            let counted = histogram.iter().flat_map(|(bucket, n)| std::iter::repeat_n(bucket.0, n as usize));
-            prop_assert_eq!(counted.collect::<Vec<_>>(), sorted);
-            prop_assert!(histogram.counts.len() <= MAX_WINDOW);
-            histogram.reset();
-            prop_assert_eq!(histogram, Histogram::default());
-        }
-    }
-
-    #[test]
-    fn a_value_that_does_not_exist_is_not_counted() {
-        let mut histogram = Histogram::default();
-        histogram.record(Bucket::NONE);
-        assert_eq!((histogram.count(), histogram.percentile(0.5)), (0, None));
     }
 }

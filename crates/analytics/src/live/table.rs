@@ -130,7 +130,7 @@ impl Table {
         for row in self.active.drain(..) {
             let row = &mut rows[row as usize];
             writer.push(Entity::new(self.kind, row.id), &row.aggregate);
-            row.aggregate.reset();
+            row.aggregate = Aggregate::default();
             row.is_active = false;
         }
         if std::mem::take(&mut self.has_others) {
@@ -169,7 +169,7 @@ impl Table {
     pub(super) fn heap_bytes(&self) -> usize {
         let arrays =
             (self.row_of.capacity() + self.score.capacity() + self.active.capacity()) * size_of::<u32>();
-        let counted: usize = self.rows.iter().map(|row| row.aggregate.heap_bytes()).sum();
+        let counted: usize = self.active().map(|(_, aggregate)| aggregate.heap_bytes()).sum();
         arrays + self.rows.capacity() * size_of::<Row>() + counted + self.others.heap_bytes()
     }
 }
