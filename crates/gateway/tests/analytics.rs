@@ -1,7 +1,7 @@
 //! Analytics: every request is counted, by entity and by what it came to; the Admin API answers questions about it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Upstream, document, eventually, nobody, service};
+use crate::harness::{Gateway, Peer, Upstream, curl, document, eventually, nobody, service};
 use serde_json::{Value, json};
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -78,6 +78,42 @@ fn every_request_is_counted_by_route_service_consumer_and_status() {
         assert_ne!(top[member], Value::Null, "{member}: {top}");
     }
     assert_eq!((&top["sampled"], &top["dropped"]), (&json!(false), &json!(0)));
+}
+
+#[test]
+fn every_protocol_is_counted() {
+    let upstream = Upstream::answering(HI);
+    let chat = Upstream::start(|peer, _| {
+        let Ok(mut socket) = tungstenite::accept(peer.into_socket()) else { return };
+        while socket.read().is_ok() {}
+    });
+    let greeting = Upstream::start(|mut peer, _| {
+        peer.send("welcome");
+    });
+    let services = [service("/a", upstream.address, "", ""), service("/chat", chat.address, "", "")];
+    let stream = format!(
+        "- {{name: s-stream, protocol: tcp, host: 127.0.0.1, port: {}, routes: [{{name: r-stream, protocols: [tcp], \
+         sources: [{{ip: 127.0.0.0/8}}]}}]}}\n",
+        greeting.address.port()
+    );
+    let gateway = Gateway::builder(&document(&services, &stream))
+        .set("proxy_listen", "127.0.0.1:0 http2")
+        .set("stream_listen", "127.0.0.1:0")
+        .start();
+    curl(&["--http2-prior-knowledge", &format!("http://{}/a", gateway.proxy())]);
+    gateway.get("/a");
+    let request = tungstenite::ClientRequestBuilder::new("ws://localhost/chat".parse().unwrap());
+    let (mut socket, _) = tungstenite::client(request, gateway.connect().into_socket()).unwrap();
+    socket.close(None).unwrap();
+    while socket.read().is_ok() {}
+    drop(socket);
+    assert_eq!(Peer::connect(gateway.stream(0)).finish_sending().rest(), b"welcome");
+    counted(&gateway, 4.0);
+    let protocols = columns(&[("http1", 1.0), ("http2", 1.0), ("websocket", 1.0), ("stream", 1.0)]);
+    assert_eq!(sums(&gateway, "by=protocol"), protocols);
+    assert_eq!(sums(&gateway, "by=status"), columns(&[("0", 1.0), ("101", 1.0), ("200", 2.0)]));
+    assert_eq!(sum(&gateway, "route=r-stream&metric=bytes_out"), 7.0);
+    assert_eq!(errors(&gateway), []);
 }
 
 /// Status, origin, cause and count of each group of errors.
@@ -186,13 +222,25 @@ fn changes(gateway: &Gateway) -> Vec<(String, String)> {
 }
 
 #[test]
-fn changes_are_listed() {
-    let configuration = document(&[service("/a", nobody(), "", "")], "");
+fn changes_of_a_declared_configuration_name_what_differs() {
+    let configuration = document(&[service("/a", "127.0.0.1:1", "", "")], "");
     let gateway = Gateway::start(&configuration);
     assert_eq!(changes(&gateway), []);
-    assert!(gateway.reload(&configuration.replace("/a", "/b")).status.success());
-    eventually("the reload is listed", || !changes(&gateway).is_empty());
-    assert_eq!(changes(&gateway), [("declared".to_owned(), "replace the configuration".to_owned())]);
+    let services = ["/b", "/c", "/d", "/e"].map(|path| service(path, "127.0.0.1:1", "", ""));
+    let others = document(&services, "");
+    let listed = [
+        (configuration.replace("/a", "/b"), "put routes/r-a"),
+        (
+            document(&[service("/b", "127.0.0.1:1", "", "")], ""),
+            "put services/s-b, put routes/r-b, delete routes/r-a, delete services/s-a",
+        ),
+        (others, "put 3 routes, put 3 services"),
+    ];
+    for (number, (configuration, what)) in listed.iter().enumerate() {
+        assert!(gateway.reload(configuration).status.success());
+        eventually("the reload is listed", || changes(&gateway).len() > number);
+        assert_eq!(changes(&gateway)[number], ("declared".to_owned(), (*what).to_owned()));
+    }
 }
 
 #[test]
