@@ -265,3 +265,16 @@ fn history_is_on_the_disk_when_the_node_has_stopped() {
     let files = std::fs::read_dir(kept).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
     assert!(files.sum::<u64>() > 0, "what was counted is on the disk");
 }
+
+#[test]
+fn a_folder_that_cannot_be_written_costs_history_and_nothing_else() {
+    let upstream = Upstream::answering(HI);
+    let prefix = tempfile::tempdir().unwrap();
+    std::fs::write(prefix.path().join("analytics"), "").unwrap();
+    let configuration = document(&[service("/a", upstream.address, "", "")], "");
+    let gateway = Gateway::builder(&configuration).set("prefix", prefix.path().to_str().unwrap()).start();
+    ask(&gateway, 3, "/a", "");
+    counted(&gateway, 3.0);
+    eventually("the error is logged", || gateway.log().contains("the history of analytics cannot be kept"));
+    assert_eq!(gateway.log().matches("analytics_disk=0").count(), 1);
+}

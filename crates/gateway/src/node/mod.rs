@@ -278,7 +278,7 @@ fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
     }
 }
 
-/// Binds the listeners of the web UI. If nobody has asked for it, a port that is in use is no reason not to start.
+/// Binds the listeners of the web UI. If it was not asked for, a port that is in use is no reason not to start.
 fn bind_gui(listen: &Listeners, is_given: bool) -> Result<Vec<Bound>, StartError> {
     match bind("admin_gui_listen", listen) {
         Err(error) if !is_given => {

@@ -18,9 +18,13 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
 use weir_analytics::entities::{Entity, Kind};
-use weir_analytics::query::{self, By, Column, ErrorGroup, Metric, Precision, QueryError, Row, SeriesQuery};
+use weir_analytics::query::{
+    self, By, Column, ErrorGroup, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
+};
 use weir_model::schema::{did_you_mean, quoted};
 
+/// Points of a sparkline.
+const SPARKLINE_POINTS: u64 = 30;
 /// Why nothing is measured.
 const NOT_RECORDED: &str = "this node records no analytics: set analytics=on, and ask a node that proxies rather than a control plane";
 /// The metrics of a row, beside the one that rows are ordered by.
@@ -141,6 +145,11 @@ fn shown_column(column: &Column, by: By, names: &Names<'_>) -> Value {
     shown
 }
 
+/// How far the points of a sparkline are apart: fine enough for each to have an interval.
+fn sparkline_step(frame: Frame) -> u64 {
+    frame.to.saturating_sub(frame.from) / SPARKLINE_POINTS
+}
+
 /// The entities of a kind, the first ones by a metric.
 fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let frame = parameters::frame(call)?;
@@ -155,7 +164,7 @@ fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let (top, rows) = analytics
         .ask(|store| {
             let entities = store.entities();
-            let view = store.view(frame.from, frame.to, frame.to.saturating_sub(frame.from), None);
+            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
             let top = query::top(&view, kind, of, frame, limit, entities).map_err(invalid)?;
             let rows: Vec<_> =
                 top.rows.iter().map(|row| shown_row(row, of, names.of(row.entity, entities))).collect();
@@ -194,7 +203,7 @@ fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
         .ask(|store| {
             let entities = store.entities();
             let route = route.map(|asked| names.find(Kind::Route, asked, entities)).transpose()?;
-            let view = store.view(frame.from, frame.to, frame.to.saturating_sub(frame.from) / 30, None);
+            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
             let route = route.map(|route| route.id);
             let errors = query::errors(&view, &store.samples, route, frame, entities).map_err(invalid)?;
             let shown = |group: &ErrorGroup| {
