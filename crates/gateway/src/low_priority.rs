@@ -69,7 +69,7 @@ impl Background {
 
 /// Moves this thread to the idle class. A low priority alone is not enough, because a thread finishes a time slice that
 /// it has begun, and a worker waits for milliseconds; a thread of the idle class is preempted at once.
-fn set_idle_priority() {
+pub(crate) fn set_idle_priority() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     // If it fails, the work merely competes with traffic.
     let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);

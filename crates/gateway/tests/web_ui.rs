@@ -265,6 +265,31 @@ fn what_is_wrong_is_said_at_the_field_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_a_form_does_not_change_stays() {
+    let gateway = with_ui();
+    fill(&gateway);
+    let add = json!({ "headers": ["x-a:line1\nline2", "x-b: v "] });
+    let plugin = json!({ "name": "request-transformer", "config": { "append": add } });
+    let id = created(&gateway, "/routes/orders/plugins", &plugin);
+    let mut browser = Browser::of(&gateway);
+    let path = format!("/edit/plugins/{id}");
+    let review = browser.submit(&path, &[("tags", "a")]);
+    assert!(!review.text().contains("config.append"), "{}", review.text());
+    let back = browser.submit_form(&path, review.text(), &[("back", "yes")]);
+    assert!(back.text().contains("line1") && !back.text().contains("This would change"), "{}", back.text());
+    assert_eq!(browser.submit_form(&path, review.text(), &[]).status, 303);
+    assert_eq!(
+        gateway.admin(&format!("/plugins/{id}")).json()["config"]["append"]["headers"],
+        add["headers"]
+    );
+    let wrong = [("regex_priority", "abc"), ("strip_path", "false"), ("protocols", "https")];
+    let again = browser.submit("/edit/routes/orders", &wrong);
+    let corrected = browser.submit_form("/edit/routes/orders", again.text(), &[("regex_priority", "3")]);
+    let corrected = corrected.text();
+    assert!(!corrected.contains(">paths<") && corrected.contains(">strip_path<"), "{corrected}");
+}
+
+#[test]
 fn the_second_of_two_editors_is_told() {
     let gateway = with_ui();
     fill(&gateway);
@@ -386,19 +411,38 @@ fn the_theme_is_kept_and_leads_back() {
     assert!(browser.page("/").contains("data-theme=\"dark\""));
 }
 
-/// In a real browser: what its script adds is there, and the page gives it nothing to complain of.
+/// What expressions give in the page at a path, in a real browser, and what the browser complains of.
+fn in_chromium(gateway: &Gateway, path: &str, expressions: &[&str]) -> Vec<serde_json::Value> {
+    let output = Command::new("/usr/bin/python3")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web_ui/browser.py"))
+        .arg(format!("http://{}{path}", gateway.web_ui()))
+        .args(expressions)
+        .output()
+        .expect("python3 runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {log}"))
+}
+
 #[test]
 fn a_browser_shows_pages_without_a_complaint() {
     let gateway = with_ui();
-    let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=2000"])
-        .args(["--enable-logging=stderr", "--v=0"])
-        .arg(format!("--user-data-dir={}", folder.path().display()))
-        .arg(format!("http://{}/", gateway.web_ui()))
-        .output()
-        .expect("chromium runs");
-    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(dom.contains("<button class=\"copy\" type=\"button\">Copy</button>"), "{dom}\n{log}");
-    assert!(!log.contains("CONSOLE"), "{log}");
+    let seen =
+        in_chromium(&gateway, "/", &["document.querySelector('pre.copyable button.copy').textContent"]);
+    assert_eq!(seen, [json!("Copy"), json!([])]);
+}
+
+#[test]
+fn a_browser_sends_forms() {
+    let gateway = with_ui();
+    let fill = "go:document.getElementById('field-name').value = 'orders'; \
+                document.getElementById('field-host').value = '127.0.0.1'; \
+                document.querySelector('form.entity button.primary').click()";
+    let title = "document.querySelector('h1').textContent";
+    let save = "go:document.querySelector('main button.primary').click()";
+    let dark = "go:document.querySelector('button[value=dark]').click()";
+    let theme = "document.documentElement.dataset.theme + ' ' + document.querySelector('h1').textContent";
+    let seen = in_chromium(&gateway, "/new/services", &[fill, title, save, title, dark, theme]);
+    assert_eq!(seen[3], "Service: orders", "{seen:?}");
+    assert_eq!(seen[5..], [json!("dark Service: orders"), json!([])], "{seen:?}");
+    assert_eq!(gateway.admin("/services/orders").status, 200);
 }

@@ -3,6 +3,7 @@
 
 use h2::Reason;
 use std::{fmt, io};
+use weir_analytics::cause::Cause;
 use weir_http1::ParseError;
 use weir_plugin::engine::grpc_status::UNAVAILABLE;
 use weir_plugin::{Exchange, LocalResponse};
@@ -67,6 +68,24 @@ impl RequestError {
             | Self::NoTunnel
             | Self::NoMemoryForRequest
             | Self::NoMemoryForResponse => ErrorOrigin::Gateway,
+        }
+    }
+
+    /// What analytics call it.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Self::Rejected(_) | Self::MethodNotAllowed | Self::Misdirected => Cause::Rejected,
+            Self::BodyTooLarge => Cause::BodyTooLarge,
+            Self::ClientTimeout => Cause::ClientTimeout,
+            Self::ClientGone => Cause::ClientGone,
+            Self::DeadlineExceeded => Cause::DeadlineExceeded,
+            Self::Refused(_) => Cause::Plugin(0),
+            Self::Upstream(error) => upstream_cause(error),
+            Self::Internal => Cause::Internal,
+            Self::NoRoute => Cause::NoRoute,
+            Self::NoService => Cause::NoService,
+            Self::NoTunnel => Cause::Local,
+            Self::NoMemoryForRequest | Self::NoMemoryForResponse => Cause::NoMemory,
         }
     }
 
@@ -148,6 +167,22 @@ impl RequestError {
 impl From<UpstreamError> for RequestError {
     fn from(error: UpstreamError) -> Self {
         Self::Upstream(error)
+    }
+}
+
+/// What analytics call a failure of an upstream.
+pub(crate) fn upstream_cause(error: &UpstreamError) -> Cause {
+    match error {
+        UpstreamError::NoTarget => Cause::NoTarget,
+        UpstreamError::NameResolution(_) => Cause::Dns,
+        UpstreamError::Connect(error) if error.get_ref().is_some_and(|it| it.is::<rustls::Error>()) => {
+            Cause::Tls
+        }
+        UpstreamError::Connect(_) => Cause::Connect,
+        UpstreamError::ConnectTimeout => Cause::ConnectTimeout,
+        UpstreamError::Closed(_) | UpstreamError::Reset(_) => Cause::Reset,
+        UpstreamError::InvalidResponse(_) => Cause::InvalidResponse,
+        UpstreamError::Timeout => Cause::Timeout,
     }
 }
 

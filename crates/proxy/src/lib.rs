@@ -3,7 +3,7 @@
 //! ```text
 //! runtime ─► listen
 //!    ├─────► downstream ─► pipeline ─► tunnel
-//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot
+//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot ─► recording
 //! ```
 //! [`Proxy`] starts the threads and publishes snapshots. A connection arrives in `listen`; `downstream` reads its
 //! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
@@ -23,6 +23,7 @@ mod exchange;
 mod hooks_tests;
 mod observe;
 mod pipeline;
+mod recording;
 mod runtime;
 mod snapshot;
 mod stream;
@@ -35,6 +36,7 @@ pub use downstream::proxy_protocol;
 pub use listen::{Address, Listen, Network, Traffic};
 pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};
+pub use recording::Recording;
 pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use snapshot::{CompileError, Compiler, Snapshot, UpstreamVerification};

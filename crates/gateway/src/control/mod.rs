@@ -4,6 +4,7 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
+use crate::analytics::{self, Analytics};
 use crate::cluster::cached::{self, Cached};
 use crate::cluster::{self, Cluster};
 use crate::configuration::{self, Configuration, Origin, Source};
@@ -63,6 +64,8 @@ pub(crate) struct Control {
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
     cluster: Cluster,
+    /// None where nothing is recorded.
+    analytics: Option<Analytics>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
     started: SystemTime,
@@ -96,6 +99,7 @@ impl Control {
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings, source.definitions)?;
         let source = Arc::new(source);
+        let analytics = analytics::Prepared::new(&settings, &compiler.retained);
         let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
         let options = options(&settings, own);
         let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached).await? {
@@ -131,6 +135,8 @@ impl Control {
         let node_id = plane.compiler.retained.get::<NodeId>().0;
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
+        let analytics = analytics.map(|prepared| prepared.start(&registry)).transpose();
+        let analytics = analytics.map_err(StartError::System)?;
         let cluster = Cluster::of(&settings, node_id);
         if let Cluster::ControlPlane(fleet) = &cluster {
             cluster::share(&settings, fleet.clone()).await?;
@@ -146,6 +152,7 @@ impl Control {
             shown_settings,
             admin_counts: Arc::default(),
             cluster,
+            analytics,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
@@ -272,6 +279,9 @@ impl Control {
         let delivering = background.clone();
         let finished = tokio::task::spawn_blocking(move || delivering.finish(left)).await;
         log_undelivered(&background, matches!(finished, Ok(true)));
+        if let Some(analytics) = &self.analytics {
+            analytics.finish();
+        }
         in_time
     }
 
@@ -328,6 +338,11 @@ impl Control {
     /// What the node knows of its fleet.
     pub(crate) fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// What was measured; none where nothing is recorded.
+    pub(crate) fn analytics(&self) -> Option<&Analytics> {
+        self.analytics.as_ref()
     }
 
     /// The CPU time that all workers have used.

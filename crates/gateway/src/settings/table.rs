@@ -288,6 +288,13 @@ settings! {
     /// The token of `request_debug`. Without one, the node generates one when it starts. It is in the file
     /// `.request_debug_token` of `prefix`.
     request_debug_token: Option<Password> = "";
+    /// Remembers what each request came to, for the [analytics](analytics.md) of this node. `off` costs nothing. A control
+    /// plane has no traffic, so it records nothing.
+    analytics: bool = "on";
+    /// The memory of analytics. If it is exceeded, the oldest measurements go first. 2m for each worker come on top.
+    analytics_memory: Bytes = "64m";
+    /// How much of the disk analytics may take, in `analytics` of `prefix`; 0 keeps them in memory alone.
+    analytics_disk: Bytes = "256m";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),

@@ -5,7 +5,7 @@ mod resets;
 
 use crate::harness::http2::{ask, block_on, connect, read, start};
 use crate::harness::http2_upstream::Http2Upstream;
-use crate::harness::{Gateway, Identity, Upstream, nobody};
+use crate::harness::{Gateway, Identity, Upstream, eventually, nobody};
 use bytes::Bytes;
 use echo::{Caller, serve};
 use h2::server::Builder;
@@ -110,6 +110,22 @@ fn a_status_comes_with_its_details_and_metadata() {
         assert_eq!(status.metadata().get("x-more").unwrap(), "1");
         let status = caller.unary("None", Request::new(Bytes::new())).await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
+    });
+}
+
+#[test]
+fn a_call_that_fails_is_counted_by_its_status() {
+    run(async {
+        let gateway = gateway(&configuration(serve(None).await, "", "", "")).start();
+        let mut caller = caller(&gateway).await;
+        caller.unary("Unary", Request::new(Bytes::from_static(b"hello"))).await.unwrap();
+        caller.unary("Unary", Request::new(Bytes::from_static(b"fail"))).await.unwrap_err();
+        let chart = || gateway.admin("/analytics/series?by=cause&step=1h").json()["columns"].to_string();
+        eventually("both calls are counted", || chart().matches("1.0").count() == 2);
+        assert!(chart().contains("\"response\"") && chart().contains("\"grpc_status 9\""), "{}", chart());
+        let protocols = gateway.admin("/analytics/series?by=protocol").json()["columns"].clone();
+        assert_eq!(protocols.as_array().map(Vec::len), Some(1), "{protocols}");
+        assert_eq!(protocols[0]["label"], "grpc");
     });
 }
 

@@ -5,6 +5,7 @@ mod worker_snapshot;
 pub(crate) use worker_snapshot::WorkerSnapshot;
 
 use crate::observe::costs::{Call, Sampler};
+use crate::observe::recorder::Decision;
 use crate::observe::request_debug::Times;
 use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
@@ -26,6 +27,8 @@ pub(crate) struct Exchange {
     pub(crate) snapshot: Rc<WorkerSnapshot>,
     /// Whether its hooks are measured.
     pub(crate) watch: Sampler,
+    /// What decided its outcome.
+    pub(crate) decision: Decision,
     measured: Option<Box<Measured>>,
 }
 
@@ -56,7 +59,8 @@ impl Exchange {
         heads: (RequestHead, ResponseHead),
     ) -> Exchange {
         let public = engine::begin(connection, snapshot.configuration.clone(), origin, heads);
-        Exchange { public, snapshot, watch: Sampler::default(), measured: None }
+        let (watch, decision) = (Sampler::default(), Decision::default());
+        Exchange { public, snapshot, watch, decision, measured: None }
     }
 
     /// The route that the request matched.

@@ -3,7 +3,6 @@
 use crate::exchange::Exchange;
 use crate::observe::costs::{self, Phase};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
-use weir_model::Uuid;
 use weir_plugin::engine::GroupIndex;
 use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks, Phases};
 
@@ -63,7 +62,7 @@ impl Chain {
 
     /// Runs the rewrite hooks from the one at `from` on. Stops where one responds or waits, and says where to go on and which
     /// it was; at the end it says no plugin.
-    pub(crate) fn rewrite(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<Uuid>) {
+    pub(crate) fn rewrite(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<&Instance>) {
         for (at, step) in self.steps_of(Phases::REWRITE).enumerate().skip(from) {
             // Not the configuration of a consumer, if a hook has named one.
             let base = step.base.as_ref().filter(|base| base.runs(exchange.tls, Phases::REWRITE));
@@ -71,7 +70,7 @@ impl Chain {
             let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.rewrite(exchange);
             match costs::hook_that_waits(instance, Phase::Rewrite, exchange, run) {
                 Flow::Continue => {}
-                flow => return (flow, at + 1, Some(instance.id)),
+                flow => return (flow, at + 1, Some(instance)),
             }
         }
         (Flow::Continue, 0, None)
@@ -89,14 +88,14 @@ impl Chain {
         exchange: &mut Exchange,
         from: usize,
         until: usize,
-    ) -> (Flow, usize, Option<Uuid>) {
+    ) -> (Flow, usize, Option<&Instance>) {
         for (at, step) in self.steps_of(Phases::ACCESS).enumerate().take(until).skip(from) {
             exchange.engine.running = step.priority;
             if let Some(instance) = step.instance(exchange, Phases::ACCESS) {
                 let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
                 match costs::hook_that_waits(instance, Phase::Access, exchange, run) {
                     Flow::Continue => {}
-                    flow => return (flow, at + 1, Some(instance.id)),
+                    flow => return (flow, at + 1, Some(instance)),
                 }
             }
         }

@@ -182,7 +182,10 @@ impl<'a> UpstreamCall<'a> {
         if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref(), turn) {
             upstream.lease = lease.take();
             match self.attempt(&mut *upstream, endpoint, client, exchange).await {
-                Ok(upload) => return Ok((AnyUpstream::Http1(upstream), upload)),
+                Ok(upload) => {
+                    exchange.decision.reused = true;
+                    return Ok((AnyUpstream::Http1(upstream), upload));
+                }
                 // The peer had closed the idle connection: that is no failure of the endpoint.
                 Err(failed) if failed.retry == Some(RetryReason::IdleClosed) => {
                     lease = upstream.lease.take();

@@ -281,7 +281,11 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Ends the response as the upstream has; true once all of it was sent.
     fn finish_download(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
-        self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
+        let trailers = self.upstream.trailers();
+        if let Some(trailers) = trailers {
+            self.exchange.decision.is_in(trailers);
+        }
+        self.client.end(trailers).map_err(RelayError::Client)?;
         let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
         if flushed.is_pending() {
             self.await_now(Awaited::Send, false);

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
+use crate::observe::recorder::error_response;
 use crate::pipeline::filtered_body::FilteredBody;
 use crate::pipeline::relay::Relay;
 use crate::snapshot::chain::Chain;
@@ -168,7 +169,7 @@ fn replace_own(
     let mut reservation = exchange.engine.reserve_body(false);
     if is_cached && reservation.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
-        let error = RequestError::NoMemoryForResponse.answer();
+        let error = error_response(exchange, &RequestError::NoMemoryForResponse);
         return (error.write(exchange, &worker.options.error_templates), None);
     }
     let body = chain.response_body(exchange, body.into());

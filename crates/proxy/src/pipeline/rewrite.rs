@@ -4,6 +4,7 @@ use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::Exchange;
 use crate::observe::costs::{self, Waiter};
+use crate::observe::recorder::error_response;
 use crate::snapshot::chain::Chain;
 use weir_plugin::{Flow, LocalResponse};
 
@@ -26,7 +27,7 @@ pub(crate) async fn run<C: Client>(
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
                     Some(resume) => flow = costs::resume(exchange, resume),
-                    None => return Err(RequestError::ClientGone.answer()),
+                    None => return Err(error_response(exchange, &RequestError::ClientGone)),
                 }
                 drop(waiter);
             }

@@ -9,6 +9,7 @@ use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::{Connection, Exchange, NormalPath};
 use crate::observe::costs::{self, Sampler, Waiter};
+use crate::observe::recorder::error_response;
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
 use crate::pipeline::client_ip;
@@ -29,6 +30,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
+use weir_analytics::cause::Cause;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead, Version};
 use weir_plugin::Flow;
 use weir_plugin::Instrumentations;
@@ -77,7 +79,7 @@ pub(crate) async fn one<C: Client>(
         Err(failure) => {
             client.close_after();
             let snapshot = exchange.snapshot.clone();
-            let mut outcome = Outcome::Local(failure.answer());
+            let mut outcome = Outcome::Local(error_response(exchange, &failure));
             leave(worker, client, exchange, (Some(&snapshot.global), &mut outcome)).await;
         }
     }
@@ -100,7 +102,7 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
             Outcome::Over
         } else {
             client.close_after();
-            Outcome::Local(RequestError::Internal.answer())
+            Outcome::Local(error_response(exchange, &RequestError::Internal))
         };
         // Without the hooks: one of them may have been what failed.
         Box::pin(leave(worker, client, exchange, (None, &mut outcome))).await;
@@ -152,7 +154,7 @@ async fn decide<'s, C: Client>(
     };
     let outcome = match (passed, &route.service) {
         (Err(answer), _) => Outcome::Local(answer),
-        (Ok(()), None) => Outcome::Local(RequestError::NoService.answer()),
+        (Ok(()), None) => Outcome::Local(error_response(exchange, &RequestError::NoService)),
         (Ok(()), Some(service)) => proxy::ask(worker, client, exchange, (route, service)).await,
     };
     (Some(&route.chain), outcome)
@@ -191,6 +193,7 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
         client.abort();
         let service = route.and_then(|route| route.service.as_deref());
         if let (tunnel::Broken::Upstream(error), Some(service)) = (broken, service) {
+            exchange.decision.is_by(Cause::Reset);
             telemetry::cut(exchange, service, &error);
         }
     }
@@ -201,11 +204,11 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
 /// Normalises what routing and plugins look at.
 fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Result<(), LocalResponse> {
     if matches!(exchange.request.method, Method::Connect | Method::Trace) {
-        return Err(RequestError::MethodNotAllowed.answer());
+        return Err(error_response(exchange, &RequestError::MethodNotAllowed));
     }
     let limit = worker.options.client_max_body_size;
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
-        return Err(RequestError::BodyTooLarge.answer());
+        return Err(error_response(exchange, &RequestError::BodyTooLarge));
     }
     if exchange.request.method == Method::Options
         && let Some(answer) = respond::to_options(exchange)
@@ -265,7 +268,7 @@ fn routed<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Result<&'s Com
     if let Some(start) = start {
         exchange.engine.step_done("kong.router", start, Instant::now());
     }
-    found.ok_or_else(|| RequestError::NoRoute.answer())
+    found.ok_or_else(|| error_response(exchange, &RequestError::NoRoute))
 }
 
 /// Brings the path into its normal form.
@@ -326,7 +329,7 @@ async fn through_plugins<C: Client>(
                 }
                 // Boxed, so that a connection has no room for what few requests need.
                 let collected = Box::pin(request_body::collect(worker, client, exchange, wants)).await;
-                collected.map_err(|failure| failure.answer())?;
+                collected.map_err(|failure| error_response(exchange, &failure))?;
             }
             Flow::Respond(answer) => {
                 costs::answered(exchange, plugin, &answer);
@@ -336,7 +339,7 @@ async fn through_plugins<C: Client>(
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
                     Some(resume) => flow = costs::resume(exchange, resume),
-                    None => return Err(RequestError::ClientGone.answer()),
+                    None => return Err(error_response(exchange, &RequestError::ClientGone)),
                 }
                 drop(waiter);
             }
@@ -349,6 +352,9 @@ fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
     exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
     costs::finished(exchange);
+    if let Some(recorder) = &worker.recorder {
+        recorder.record(exchange);
+    }
     if let Some(chain) = chain {
         chain.log(exchange);
     }

@@ -4,12 +4,14 @@ use super::asked::Asked;
 use super::chain::{Chain, Instance};
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins, same};
+use super::numbers::Numbers;
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::Services;
 use super::unusable::Unusable;
 use super::upstreams::Positions;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot, StreamRouter};
+use crate::recording::Recording;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -197,8 +199,10 @@ impl<'d> Compilation<'d> {
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
         let streams = self.streams(last, &services, &plugins).map(Arc::new);
         let watched = self.watched(&identities.certificates);
-        let (users, router, streams) = (self.users.clone(), router?, streams?);
-        Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
+        let recording = self.compiler.retained.get::<Recording>();
+        let numbers = Numbers::new(&recording, last, (&routes, &self.users), self.compiler.plugins);
+        let (users, router, streams, numbers) = (self.users.clone(), router?, streams?, Arc::new(numbers));
+        Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched, numbers })
     }
 
     /// The routes of services that are not disabled.

@@ -3,6 +3,7 @@
 
 use super::asked::Asked;
 use super::instances::Instances;
+use super::numbers::Numbers;
 use super::scopes::Scopes;
 use super::services::Services;
 use super::users::Users;
@@ -40,6 +41,7 @@ pub(super) struct Parts {
     pub(super) streams: Arc<Streams>,
     pub(super) asked: Arc<Asked>,
     pub(super) watched: Vec<Arc<MonitoredUpstream>>,
+    pub(super) numbers: Arc<Numbers>,
 }
 
 /// Certificates, and what they were compiled from.
@@ -89,6 +91,7 @@ impl LastParts {
             definitions: parts.plugins.definitions,
             instances: parts.plugins.instances.clone(),
             watched: parts.watched.clone(),
+            numbers: parts.numbers.clone(),
             unusable: [parts.identities.certificates.unusable(), &parts.plugins.unusable].concat(),
         };
         self.parts = Some(parts);

@@ -7,6 +7,7 @@ mod compile;
 mod groups;
 mod instances;
 mod last;
+mod numbers;
 mod scopes;
 mod services;
 mod stream_route;
@@ -21,6 +22,7 @@ mod watched;
 
 use asked::Asked;
 use chain::{Chain, Instance};
+use numbers::Numbers;
 use std::ops::Deref;
 use std::sync::Arc;
 use upstreams::Upstreams;
@@ -64,6 +66,8 @@ pub struct Snapshot {
     pub(crate) definitions: &'static [Definition],
     /// The instances of those that want to know of them on each worker.
     pub(crate) instances: Arc<PluginInstances>,
+    /// What analytics call routes and consumers.
+    pub(crate) numbers: Arc<Numbers>,
     /// The certificates and plugins that cannot be used with the secrets that they refer to: a line each.
     pub unusable: Vec<String>,
 }
@@ -85,6 +89,7 @@ impl Snapshot {
             asked: Arc::default(),
             definitions: self.definitions,
             instances: self.instances.clone(),
+            numbers: Arc::default(),
             unusable: Vec::new(),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct StreamRoute {
     pub(crate) view: Arc<Route>,
     pub(crate) service: Option<Arc<CompiledService>>,
     pub(crate) chain: Arc<Chain>,
+    /// What analytics call it; 0 if nothing is recorded.
+    pub(crate) number: u32,
 }
 
 impl Deref for StreamRoute {

@@ -2,8 +2,10 @@
 
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
+use super::numbers::route_number;
 use super::services::Services;
 use super::{StreamRoute, Streams};
+use crate::recording::Recording;
 use std::sync::Arc;
 use weir_model::entity::Route;
 use weir_plugin as plugin;
@@ -21,15 +23,15 @@ impl Compilation<'_> {
             Some(router) => router,
             None => Arc::new(self.stream_router(&served, &mut last.patterns)?),
         };
+        let recording = self.compiler.retained.get::<Recording>();
         let mut known = last.stream_routes(plugins);
         let compiled = served.into_iter().map(|route| {
             let service = route.service.and_then(|id| services.get(id));
             known.take(route, service).unwrap_or_else(|| {
+                let view = plugin::Route::new(route.clone(), service.map(|service| service.view.clone()));
                 Arc::new(StreamRoute {
-                    view: Arc::new(plugin::Route::new(
-                        route.clone(),
-                        service.map(|service| service.view.clone()),
-                    )),
+                    number: recording.entities().map_or(0, |entities| route_number(entities, &view)),
+                    view: Arc::new(view),
                     service: service.cloned(),
                     chain: plugins.scopes.chain(Some(route.id), route.service),
                 })

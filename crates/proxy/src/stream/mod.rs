@@ -15,6 +15,7 @@ pub(crate) use session::Session;
 pub(crate) use udp::receive;
 
 use crate::downstream::proxy_protocol;
+use crate::error::upstream_cause;
 use crate::listen::Accepted;
 use crate::snapshot::{Query, StreamRoute, Transport};
 use crate::worker::{ConnectionGuard, Load, Worker};
@@ -26,6 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use weir_analytics::cause::Cause;
+use weir_analytics::entities::NONE;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
 use weir_net::tls::negotiated;
@@ -69,6 +72,18 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
+    /// What analytics call it.
+    fn cause(&self) -> Cause {
+        match self {
+            Refusal::Header | Refusal::Hello(_) | Refusal::Handshake(_) => Cause::Rejected,
+            Refusal::Late => Cause::ClientTimeout,
+            Refusal::NoRoute => Cause::NoRoute,
+            Refusal::NotAdmitted => Cause::Plugin(0),
+            Refusal::NoService => Cause::NoService,
+            Refusal::Upstream(error) => upstream_cause(error),
+        }
+    }
+
     /// As nginx numbers it.
     fn status(&self) -> u16 {
         match self {
@@ -123,7 +138,7 @@ impl Drop for Counted<'_> {
 }
 
 fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
-    session.status = refusal.status();
+    (session.status, session.cause) = (refusal.status(), refusal.cause());
     let is_said_elsewhere = matches!(refusal, Refusal::Header | Refusal::NotAdmitted);
     if !is_said_elsewhere && (session.has_warned.get() || worker.may_warn()) {
         tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");
@@ -145,6 +160,10 @@ fn tell_end(session: &Session, ended: &Ended) {
 /// After the last byte: logs and counts.
 fn finish(worker: &Worker, mut session: Session) {
     session.engine.finish();
+    if let Some(recorder) = &worker.recorder {
+        let route = session.route.as_ref().map_or(NONE, |route| route.number);
+        recorder.record_session(&session, route, session.cause);
+    }
     if let Some(route) = &session.route {
         route.chain.log_stream(&session);
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
+use weir_analytics::cause::Cause;
 use weir_plugin as plugin;
 use weir_plugin::Source;
 
@@ -15,6 +16,8 @@ pub(crate) struct Session {
     public: plugin::Session,
     pub(super) transport: Transport,
     pub(super) route: Option<Arc<StreamRoute>>,
+    /// What decided its outcome.
+    pub(super) cause: Cause,
     /// Whether a failed target was logged as a warning; then the end of the session is logged as well.
     pub(super) has_warned: Cell<bool>,
 }
@@ -22,7 +25,7 @@ pub(crate) struct Session {
 impl Session {
     pub(super) fn new(client: SocketAddr, local: SocketAddr, transport: Transport) -> Self {
         let public = plugin::Session::new(client, local);
-        Self { public, transport, route: None, has_warned: Cell::new(false) }
+        Self { public, transport, route: None, cause: Cause::Response, has_warned: Cell::new(false) }
     }
 
     /// The client that a trusted peer speaks for.

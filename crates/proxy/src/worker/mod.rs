@@ -16,6 +16,7 @@ use date::HttpDate;
 use crate::exchange::WorkerSnapshot;
 use crate::observe::access_log::{AccessLog, WorkerLog};
 use crate::observe::costs::{CostShard, Costs};
+use crate::observe::recorder::Recorder;
 use crate::snapshot::Snapshot;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -111,6 +112,7 @@ pub(crate) struct Worker {
     pub(crate) upstreams: Pools,
     pub(crate) access_log: WorkerLog,
     pub(crate) session_log: WorkerLog,
+    pub(crate) recorder: Option<Recorder>,
     pub(crate) pipes: Pipes,
     pub(crate) draining: Cell<bool>,
     pub(crate) date: HttpDate,
@@ -155,6 +157,7 @@ impl Worker {
             options: node.options.clone(),
             access_log: node.access_log.worker(),
             session_log: node.session_log.worker(),
+            recorder: Recorder::new(&node.retained.get()),
             pipes: Pipes::default(),
             upstreams,
             node,

@@ -12,6 +12,10 @@ use std::sync::Arc;
 /// Paths that do not belong to a collection of entities.
 pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/",
+    "/analytics/changes",
+    "/analytics/errors",
+    "/analytics/series",
+    "/analytics/top",
     "/clustering/data-planes",
     "/clustering/data-planes/{data_planes}",
     "/clustering/in-force",

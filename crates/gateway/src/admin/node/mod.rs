@@ -1,4 +1,5 @@
 //! The endpoints about the node itself: its plugins and schemas, its configuration, its health.
+mod analytics;
 mod clustering;
 mod config;
 mod costs;
@@ -56,6 +57,7 @@ pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
         .route("/tags/{tag}", get(tags::list_one))
         .route("/timers", get(timers::show))
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
+        .merge(analytics::router())
         .merge(plugin_routes::router(definitions))
         .merge(health::of_targets())
         .method_not_allowed_fallback(|| async { ApiError::Method })

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use weir_analytics::cause::Cause;
 use weir_model::Uuid;
 use weir_plugin::{self as plugin, Flow, Hooks, LocalResponse, Resume};
 
@@ -121,8 +122,8 @@ impl Drop for Running<'_> {
 pub(crate) struct Waiter(Option<(Rc<WorkerSnapshot>, Key)>);
 
 impl Waiter {
-    pub(crate) fn new(exchange: &Exchange, plugin: Option<Uuid>) -> Self {
-        Self(plugin.map(|_| (exchange.snapshot.clone(), key(exchange, plugin))))
+    pub(crate) fn new(exchange: &Exchange, plugin: Option<&Instance>) -> Self {
+        Self(plugin.map(|plugin| (exchange.snapshot.clone(), key(exchange, Some(plugin.id)))))
     }
 }
 
@@ -135,8 +136,12 @@ impl Drop for Waiter {
 }
 
 /// A plugin has answered in the place of the upstream.
-pub(crate) fn answered(exchange: &Exchange, plugin: Option<Uuid>, answer: &LocalResponse) {
-    write(exchange, plugin, |account| {
+pub(crate) fn answered(exchange: &mut Exchange, plugin: Option<&Instance>, answer: &LocalResponse) {
+    if let Some(plugin) = plugin {
+        let number = exchange.snapshot.numbers.plugin(plugin.name);
+        exchange.decision.is_by(Cause::Plugin(number));
+    }
+    write(exchange, plugin.map(|plugin| plugin.id), |account| {
         account.answers.add(1);
         account.errors.add(u64::from(answer.status >= 500));
     });

@@ -30,6 +30,7 @@ pub(super) async fn send<C: Client>(
     }
     // A cached response carries its own length, if it is known.
     let is_cached = answer.cached_headers.is_some();
+    exchange.decision.cached = is_cached;
     let body = answer.write(exchange, &worker.options.error_templates);
     let own = match chain {
         None => OwnBody::unchanged(body),

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
+use crate::observe::recorder::error_response;
 use crate::observe::telemetry;
 use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
 use crate::pipeline::grpc;
@@ -41,7 +42,7 @@ pub(super) async fn ask<'s, C: Client>(
 ) -> Outcome<'s> {
     let framing = match request_body::buffer(worker, client, exchange, route).await {
         Ok(framing) => framing,
-        Err(failure) => return Outcome::Local(failure.answer()),
+        Err(failure) => return Outcome::Local(error_response(exchange, &failure)),
     };
     if framing != Framing::Chunked {
         exchange.request.headers.remove_known(Known::Trailer);
@@ -73,7 +74,8 @@ pub(super) async fn ask<'s, C: Client>(
                 RequestError::Upstream(_) => engine::replacement(exchange, UpstreamOutcome::Failed),
                 _ => None,
             };
-            Outcome::Local(instead.unwrap_or_else(|| failure.answer()))
+            let own = error_response(exchange, &failure);
+            Outcome::Local(instead.unwrap_or(own))
         }
     }
 }
@@ -293,7 +295,7 @@ fn reject_unbuffered<C: Client>(
     client.close_after();
     let failure = failure(broken, false);
     failure.note(exchange);
-    failure.answer()
+    error_response(exchange, &failure)
 }
 
 /// Ends a response that cannot be completed. As long as nothing of it has left, the client is answered instead; otherwise
@@ -309,6 +311,7 @@ async fn give_up<C: Client>(
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
     failure.note(exchange);
+    exchange.decision.is_by(failure.cause());
     let is_clients = matches!(failure, RequestError::ClientGone | RequestError::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {

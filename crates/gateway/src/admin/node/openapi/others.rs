@@ -12,6 +12,10 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const ASKED: &[Row] = &[
     ("/", "get", "root", "What this node is and can do"),
+    ("/analytics/changes", "get", "list-changes", "The changes of the configuration in a frame of time"),
+    ("/analytics/errors", "get", "list-errors", "Errors by route, status and cause"),
+    ("/analytics/series", "get", "get-series", "A metric over time"),
+    ("/analytics/top", "get", "list-top", "The entities of a kind, the first ones by a metric"),
     ("/clustering/data-planes", "get", "list-data-planes", "The data planes of a control plane"),
     ("/clustering/data-planes/{data_planes}", "get", "get-data-plane", "One data plane"),
     ("/clustering/in-force", "get", "get-coverage", "Which data planes serve a revision"),

@@ -1,0 +1,73 @@
+//! Exact counts by a small key, such as a status with its cause.
+use crate::pairs::{self, Pairs};
+use crate::varint::{DecodeError, Reader};
+
+/// Counts by key, sorted. There are few keys, and the last one often comes again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Counts {
+    entries: Vec<(u32, u64)>,
+}
+
+impl Counts {
+    /// Adds to the count of a key.
+    #[inline]
+    pub(crate) fn add(&mut self, key: u32, count: u64) {
+        match self.entries.first_mut() {
+            Some((first, sum)) if *first == key => *sum = sum.saturating_add(count),
+            _ => self.search(key, count),
+        }
+    }
+
+    fn search(&mut self, key: u32, count: u64) {
+        match self.entries.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(place) => self.entries[place].1 = self.entries[place].1.saturating_add(count),
+            Err(place) => self.entries.insert(place, (key, count)),
+        }
+    }
+
+    /// Adds the counts of another.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        for (key, count) in other.iter() {
+            self.add(key, count);
+        }
+    }
+
+    /// Keys and counts, by key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.entries.iter().copied()
+    }
+
+    /// The sum of all counts.
+    pub(crate) fn total(&self) -> u64 {
+        self.sum(|_| true)
+    }
+
+    /// The sum of the counts whose key fulfils a condition.
+    pub(crate) fn sum(&self, condition: impl Fn(u32) -> bool) -> u64 {
+        let counts = self.iter().filter(|(key, _)| condition(*key));
+        counts.fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// The memory beyond the struct itself, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<(u32, u64)>()
+    }
+
+    /// Appends the counts as bytes.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        pairs::put(bytes, self.entries.iter().copied());
+    }
+
+    /// Adds counts that were encoded. `translate` may give a key another number.
+    pub(crate) fn merge_encoded(
+        &mut self,
+        reader: &mut Reader<'_>,
+        translate: &mut dyn FnMut(u32) -> Result<u32, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut pairs = Pairs::new(reader)?;
+        while let Some((key, count)) = pairs.next()? {
+            self.add(translate(key)?, count);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Names beside slots, for readers whose numbers of entities differ: the next process, or a control plane.
+//!
+//! A writer gives the name of an entity once, before the first slot that has it. A reader then replaces the writer's
+//! numbers by its own.
+use crate::aggregate::Aggregate;
+use crate::cause::Cause;
+use crate::entities::{Entities, Entity, Kind};
+use crate::slot::{Slot, SlotWriter};
+use crate::varint::{self, DecodeError, Reader};
+use foldhash::{HashMap, HashSet, HashSetExt};
+use std::collections::BTreeMap;
+
+/// The entities whose names have been given.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    entities: HashSet<Entity>,
+}
+
+impl Named {
+    /// The names that a reader needs for a slot and does not have, as bytes.
+    pub(crate) fn missing(&mut self, slot: &Slot, entities: &Entities) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (entity, aggregate) in slot.entries().map_while(Result::ok) {
+            self.name(entity, entities, &mut bytes);
+            // Every cause of a request is in the node's entry, too.
+            if entity == Entity::NODE {
+                let outcomes = Aggregate::decode(aggregate).unwrap_or_default();
+                let plugins = outcomes.outcomes().filter_map(|(outcome, _)| plugin(outcome.cause));
+                plugins.for_each(|plugin| self.name(plugin, entities, &mut bytes));
+            }
+        }
+        bytes
+    }
+
+    fn name(&mut self, entity: Entity, entities: &Entities, bytes: &mut Vec<u8>) {
+        if !entity.is_named() || !self.entities.insert(entity) {
+            return;
+        }
+        if let Some(name) = entities.name(entity) {
+            varint::put(bytes, entity.key());
+            varint::put_text(bytes, &name);
+        }
+    }
+
+    /// Forgets what has been named, because there is a new reader.
+    pub(crate) fn clear(&mut self) {
+        self.entities = HashSet::new();
+    }
+}
+
+fn plugin(cause: Cause) -> Option<Entity> {
+    match cause {
+        Cause::Plugin(id) => Some(Entity::new(Kind::Plugin, u32::from(id))),
+        _ => None,
+    }
+}
+
+/// The writer's numbers and the reader's.
+#[derive(Debug, Default)]
+pub(crate) struct Dictionary {
+    ids: HashMap<Entity, u32>,
+}
+
+impl Dictionary {
+    /// Takes names that [`Named::missing`] gave.
+    pub(crate) fn learn(&mut self, bytes: &[u8], entities: &Entities) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            let entity = Entity::from_key(reader.number()?).ok_or(DecodeError::OutOfRange)?;
+            let id = entities.intern(entity.kind, reader.text()?);
+            self.ids.insert(entity, id);
+        }
+        Ok(())
+    }
+
+    /// A slot with the reader's numbers.
+    pub(crate) fn translate(&self, slot: &Slot) -> Result<Slot, DecodeError> {
+        let mut translated: BTreeMap<Entity, Aggregate> = BTreeMap::new();
+        for entry in slot.entries() {
+            let (entity, bytes) = entry?;
+            let sum = translated.entry(self.local(entity)?).or_default();
+            sum.merge_encoded(bytes, &mut |code| self.local_cause(code))?;
+        }
+        let mut writer = SlotWriter::default();
+        translated.iter().for_each(|(entity, aggregate)| writer.push(*entity, aggregate));
+        Ok(writer.finish(slot.start, slot.dropped))
+    }
+
+    fn local(&self, entity: Entity) -> Result<Entity, DecodeError> {
+        if !entity.is_named() {
+            return Ok(entity);
+        }
+        let id = self.ids.get(&entity).ok_or(DecodeError::OutOfRange)?;
+        Ok(Entity::new(entity.kind, *id))
+    }
+
+    fn local_cause(&self, code: u16) -> Result<u16, DecodeError> {
+        let Some(plugin) = plugin(Cause::from_code(code)) else { return Ok(code) };
+        let id = self.local(plugin)?.id;
+        Ok(Cause::Plugin(u16::try_from(id).unwrap_or(0)).code())
+    }
+}

@@ -1,0 +1,112 @@
+//! The bytes of a segment: a header, then blocks with checksums.
+//!
+//! ```text
+//! segment: magic (8 bytes) │ format (2, big-endian) │ block …
+//! block:   length of the payload (4, big-endian) │ tag (1) │ payload │ CRC-32C of tag and payload (4, big-endian)
+//! ```
+use crate::dictionary::Dictionary;
+use crate::entities::Entities;
+use crate::slot::Slot;
+use crate::varint::{self, DecodeError, Reader};
+use crc::{CRC_32_ISCSI, Crc};
+
+const MAGIC: &[u8; 8] = b"weirstat";
+/// This release reads segments of this format and of those before.
+const FORMAT: u16 = 1;
+const HEADER_LEN: usize = 10;
+
+const NAMES: u8 = 1;
+const SLOT: u8 = 2;
+/// Another process continues the segment, so its numbers of entities begin anew.
+const RESET: u8 = 3;
+
+static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+pub(super) fn header() -> Vec<u8> {
+    [&MAGIC[..], &FORMAT.to_be_bytes()].concat()
+}
+
+fn put_block(bytes: &mut Vec<u8>, tag: u8, payload: &[&[u8]]) {
+    let length: usize = payload.iter().map(|part| part.len()).sum();
+    bytes.extend_from_slice(&(length as u32).to_be_bytes());
+    let start = bytes.len();
+    bytes.push(tag);
+    payload.iter().for_each(|part| bytes.extend_from_slice(part));
+    let checksum = CHECKSUM.checksum(&bytes[start..]);
+    bytes.extend_from_slice(&checksum.to_be_bytes());
+}
+
+/// The block that begins the part of another process.
+pub(super) fn reset() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_block(&mut bytes, RESET, &[]);
+    bytes
+}
+
+/// A slot and the names it needs.
+pub(super) fn slot(slot: &Slot, names: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if !names.is_empty() {
+        put_block(&mut bytes, NAMES, &[names]);
+    }
+    let mut head = Vec::new();
+    varint::put(&mut head, slot.start);
+    varint::put(&mut head, slot.dropped);
+    put_block(&mut bytes, SLOT, &[&head, slot.bytes()]);
+    bytes
+}
+
+/// What a segment has.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// The slots, each complete and with the reader's numbers.
+    pub(super) slots: Vec<Slot>,
+    /// Where the last good block ends. What follows is torn.
+    pub(super) good_len: u64,
+}
+
+/// Reads a segment up to the first block that is damaged. An error means that it is not a segment of this format.
+pub(super) fn read(bytes: &[u8], entities: &Entities) -> Result<Content, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let header = reader.take(HEADER_LEN)?;
+    let format = u16::from_be_bytes([header[8], header[9]]);
+    if &header[..8] != MAGIC {
+        return Err(DecodeError::OutOfRange);
+    }
+    if format > FORMAT {
+        return Err(DecodeError::Format(u64::from(format)));
+    }
+    let mut content = Content { slots: Vec::new(), good_len: HEADER_LEN as u64 };
+    let mut dictionary = Dictionary::default();
+    while read_block(&mut reader, &mut dictionary, entities, &mut content.slots).is_ok() {
+        content.good_len = (bytes.len() - reader.rest().len()) as u64;
+    }
+    Ok(content)
+}
+
+fn read_block(
+    reader: &mut Reader<'_>,
+    dictionary: &mut Dictionary,
+    entities: &Entities,
+    slots: &mut Vec<Slot>,
+) -> Result<(), DecodeError> {
+    let length = reader.take(4)?;
+    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    let content = reader.take(length.checked_add(1).ok_or(DecodeError::OutOfRange)?)?;
+    if CHECKSUM.checksum(content).to_be_bytes() != *reader.take(4)? {
+        return Err(DecodeError::OutOfRange);
+    }
+    let (tag, payload) = (content[0], &content[1..]);
+    match tag {
+        RESET => *dictionary = Dictionary::default(),
+        NAMES => dictionary.learn(payload, entities)?,
+        SLOT => {
+            let mut payload = Reader::new(payload);
+            let (start, dropped) = (payload.number()?, payload.number()?);
+            slots.push(dictionary.translate(&Slot::decode(start, dropped, payload.rest())?)?);
+        }
+        // A later release may add blocks that this one does not need.
+        _ => {}
+    }
+    Ok(())
+}

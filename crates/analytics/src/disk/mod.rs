@@ -1,0 +1,83 @@
+//! The history on a disk: for each tier a series of segments, to which slots are appended as they close.
+//!
+//! A slot is written when it closes rather than in blocks of many, so that a crash loses ten seconds at most. The oldest
+//! segment is deleted when a tier exceeds its share. Whatever the disk does costs history and nothing else.
+use crate::entities::Entities;
+use crate::slot::Slot;
+use crate::tiers::{SPECS, View};
+use segments::Segments;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+mod block;
+mod error;
+mod segments;
+pub use error::DiskError;
+
+/// The files of all tiers.
+#[derive(Debug)]
+pub struct Disk {
+    tiers: Vec<Segments>,
+    error: Option<DiskError>,
+    lost_slots: u64,
+}
+
+impl Disk {
+    /// Opens a folder, which is created if there is none. `budget` is in bytes: the setting `analytics_disk`.
+    pub fn open(folder: PathBuf, budget: u64, entities: &Entities) -> Result<Disk, DiskError> {
+        fs::create_dir_all(&folder).map_err(|error| DiskError::new(&folder, "creating", error))?;
+        let open = |spec| Segments::open(folder.clone(), spec, budget, entities);
+        let tiers = SPECS.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Disk { tiers, error: None, lost_slots: 0 })
+    }
+
+    /// Appends a slot. If this fails, the slot is lost and counted, and the next one is tried again.
+    pub(crate) fn append(&mut self, tier: usize, slot: &Slot, entities: &Entities) {
+        if let Err(error) = self.tiers[tier].append(slot, entities) {
+            self.lost_slots += 1;
+            self.error = Some(error);
+        }
+    }
+
+    /// The last error since the previous call.
+    pub fn take_error(&mut self) -> Option<DiskError> {
+        self.error.take()
+    }
+
+    /// The slots that could not be written.
+    pub fn lost_slots(&self) -> u64 {
+        self.lost_slots
+    }
+
+    /// The size of all files, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.tiers.iter().map(Segments::bytes).sum()
+    }
+
+    /// The slots of a tier from a time on, the newest of them if there are more than fit into this memory.
+    pub(crate) fn newest(&self, tier: usize, from: u64, memory: usize, entities: &Entities) -> Vec<Slot> {
+        self.tiers[tier].newest(from, memory, entities)
+    }
+
+    /// The start of the oldest slot of each tier.
+    pub(crate) fn oldest(&self) -> [Option<u64>; SPECS.len()] {
+        [0, 1, 2, 3, 4].map(|tier| self.tiers[tier].oldest())
+    }
+
+    /// Puts older slots, which are on the disk alone, before those of a view.
+    pub(crate) fn extend(&self, tier: usize, from: u64, view: &mut View, entities: &Entities) {
+        let until = view.oldest.unwrap_or(u64::MAX);
+        let oldest = self.tiers[tier].oldest();
+        if from >= until || oldest.is_none_or(|oldest| oldest >= until) {
+            return;
+        }
+        let mut slots = self.tiers[tier].between(from, until, entities);
+        slots.sort_by_key(|slot| slot.start);
+        view.slots.splice(..0, slots.into_iter().map(Arc::new));
+        view.oldest = oldest;
+    }
+}
+
+#[cfg(test)]
+mod tests;

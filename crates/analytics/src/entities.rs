@@ -1,0 +1,228 @@
+//! Entities by number: names are interned once, where a configuration is compiled, and records carry the number.
+use foldhash::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// No entity, such as the consumer of an anonymous request.
+pub const NONE: u32 = 0;
+/// All entities that are not counted one by one.
+pub const OTHERS: u32 = u32::MAX;
+
+/// The most names of a kind. Further ones are [`OTHERS`].
+pub const MAX_NAMES: usize = 1 << 18;
+/// The longest name in bytes. A longer one is cut.
+const MAX_NAME_LEN: usize = 256;
+
+/// What is counted one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The node as a whole.
+    Node,
+    /// Routes.
+    Route,
+    /// Services.
+    Service,
+    /// Addresses of upstreams.
+    Upstream,
+    /// Consumers.
+    Consumer,
+    /// Plugins; they occur in causes.
+    Plugin,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] =
+        [Self::Node, Self::Route, Self::Service, Self::Upstream, Self::Consumer, Self::Plugin];
+
+    /// The name in queries and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Route => "route",
+            Self::Service => "service",
+            Self::Upstream => "upstream",
+            Self::Consumer => "consumer",
+            Self::Plugin => "plugin",
+        }
+    }
+
+    /// How many entities of the kind are counted one by one.
+    pub fn limit(self) -> usize {
+        match self {
+            Self::Consumer => 256,
+            _ => 4_096,
+        }
+    }
+
+    /// The kind of a stored number.
+    pub(crate) fn from_number(number: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(number)).copied()
+    }
+}
+
+/// An entity: its kind and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entity {
+    /// What it is.
+    pub kind: Kind,
+    /// Its number among those of its kind, [`NONE`] or [`OTHERS`].
+    pub id: u32,
+}
+
+impl Entity {
+    /// The node as a whole.
+    pub const NODE: Entity = Entity { kind: Kind::Node, id: NONE };
+
+    /// An entity of a kind.
+    pub fn new(kind: Kind, id: u32) -> Entity {
+        Entity { kind, id }
+    }
+
+    /// Whether it has a name of its own.
+    pub(crate) fn is_named(self) -> bool {
+        self.id != NONE && self.id != OTHERS
+    }
+
+    pub(crate) fn key(self) -> u64 {
+        (self.kind as u64) << 32 | u64::from(self.id)
+    }
+
+    pub(crate) fn from_key(key: u64) -> Option<Entity> {
+        let kind = u8::try_from(key >> 32).ok().and_then(Kind::from_number)?;
+        Some(Entity { kind, id: key as u32 })
+    }
+}
+
+/// The names of one kind.
+#[derive(Debug, Default)]
+struct Names {
+    ids: HashMap<Arc<str>, u32>,
+    names: Vec<Arc<str>>,
+}
+
+impl Names {
+    fn intern(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        if self.names.len() == MAX_NAMES {
+            return OTHERS;
+        }
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        let id = self.names.len() as u32;
+        self.ids.insert(name, id);
+        id
+    }
+
+    fn heap_bytes(&self) -> usize {
+        /// An `Arc<str>` has two counters before its text; the map has 8 bytes for an id and its control byte.
+        const PER_NAME: usize = 16 + 2 * size_of::<Arc<str>>() + 8;
+        self.names.iter().map(|name| name.len() + PER_NAME).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    names: [Names; Kind::ALL.len()],
+    /// The service of each route, by the route's number.
+    services: Vec<u32>,
+}
+
+/// The numbers of entities. Numbers are dense, begin at 1, and stay until the process ends.
+///
+/// A name is what identifies the entity on every node, such as its id in the configuration or an address. Interning takes
+/// a lock, so it belongs to the compilation of a configuration and not to requests.
+#[derive(Debug, Default)]
+pub struct Entities {
+    inner: RwLock<Inner>,
+}
+
+impl Entities {
+    /// The number of a name. [`NONE`] for an empty one, [`OTHERS`] if there are too many.
+    pub fn intern(&self, kind: Kind, name: &str) -> u32 {
+        if name.is_empty() {
+            return NONE;
+        }
+        let name = &name[..name.floor_char_boundary(MAX_NAME_LEN)];
+        self.write().names[kind as usize].intern(name)
+    }
+
+    /// The number of a route, whose requests count for this service too.
+    pub fn intern_route(&self, name: &str, service: u32) -> u32 {
+        let id = self.intern(Kind::Route, name);
+        if id != NONE && id != OTHERS {
+            let services = &mut self.write().services;
+            services.resize(services.len().max(id as usize + 1), NONE);
+            services[id as usize] = service;
+        }
+        id
+    }
+
+    /// The name of an entity that has one.
+    pub fn name(&self, entity: Entity) -> Option<Arc<str>> {
+        let place = (entity.id as usize).checked_sub(1)?;
+        self.read().names[entity.kind as usize].names.get(place).map(Arc::clone)
+    }
+
+    /// The number of a name that is known.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<u32> {
+        self.read().names[kind as usize].ids.get(name).copied()
+    }
+
+    /// The service of a route.
+    pub fn service_of(&self, route: u32) -> u32 {
+        self.read().services.get(route as usize).copied().unwrap_or(NONE)
+    }
+
+    /// The memory of all names, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let inner = self.read();
+        let names: usize = inner.names.iter().map(Names::heap_bytes).sum();
+        names + inner.services.capacity() * size_of::<u32>()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_keeps_its_number() {
+        let entities = Entities::default();
+        let service = entities.intern(Kind::Service, "s");
+        let route = entities.intern_route("r", service);
+        assert_eq!((service, route), (1, 1));
+        assert_eq!(entities.intern(Kind::Route, "r"), route);
+        assert_eq!(entities.service_of(route), service);
+        assert_eq!(entities.name(Entity::new(Kind::Route, route)).as_deref(), Some("r"));
+        assert_eq!(entities.intern(Kind::Route, ""), NONE);
+        assert_eq!(entities.name(Entity::new(Kind::Route, OTHERS)), None);
+        assert_eq!(entities.find(Kind::Consumer, "r"), None);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let entities = Entities::default();
+        let id = entities.intern(Kind::Upstream, &"é".repeat(1_000));
+        assert_eq!(entities.name(Entity::new(Kind::Upstream, id)).map(|name| name.len()), Some(256));
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let entities = Entities::default();
+        for n in 0..MAX_NAMES {
+            assert_ne!(entities.intern(Kind::Upstream, &n.to_string()), OTHERS);
+        }
+        assert_eq!(entities.intern(Kind::Upstream, "one more"), OTHERS);
+        assert_eq!(entities.intern(Kind::Upstream, "7"), 8);
+    }
+}

@@ -1,0 +1,181 @@
+//! What can be asked for, and by what it can be divided.
+use super::QueryError;
+use crate::aggregate::{Aggregate, Latency, Outcome};
+use crate::bucket;
+use crate::entities::Kind;
+use std::fmt;
+use std::str::FromStr;
+
+pub(super) const METRICS: &str = "requests, errors, error_rate, bytes_in, bytes_out, retried, cached, reused, and mean, \
+     p50, p90, p95, p99 or p999, also with _gateway or _upstream after it";
+pub(super) const DIMENSIONS: &str =
+    "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer";
+
+/// A number of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Requests.
+    Requests,
+    /// Requests that ended in an error.
+    Errors,
+    /// The share of these.
+    ErrorRate,
+    /// Bytes from clients.
+    BytesIn,
+    /// Bytes to clients.
+    BytesOut,
+    /// Requests that were sent upstream more than once.
+    Retried,
+    /// Requests that a cache answered.
+    Cached,
+    /// Requests over an upstream connection that had served one before.
+    Reused,
+    /// The mean of a latency in seconds.
+    Mean(Latency),
+    /// A percentile of a latency in seconds; the share is per mille.
+    Percentile(Latency, u16),
+}
+
+impl Metric {
+    /// The number; none where there is nothing to divide.
+    pub fn of(self, aggregate: &Aggregate) -> Option<f64> {
+        let share = |part: f64, whole: u64| (whole > 0).then(|| part / whole as f64);
+        Some(match self {
+            Self::Requests => aggregate.requests() as f64,
+            Self::Errors => aggregate.requests_with(Outcome::is_error) as f64,
+            Self::ErrorRate => {
+                return share(aggregate.requests_with(Outcome::is_error) as f64, aggregate.requests());
+            }
+            Self::BytesIn => aggregate.bytes_in as f64,
+            Self::BytesOut => aggregate.bytes_out as f64,
+            Self::Retried => aggregate.requests_of(|traits| traits.is_retried()) as f64,
+            Self::Cached => aggregate.requests_of(|traits| traits.is_cached()) as f64,
+            Self::Reused => aggregate.requests_of(|traits| traits.is_reused()) as f64,
+            Self::Mean(latency) => {
+                let histogram = aggregate.latency(latency);
+                return share(bucket::seconds(histogram.sum()), histogram.count());
+            }
+            Self::Percentile(latency, per_mille) => {
+                let share = f64::from(per_mille) / 1_000.0;
+                return aggregate.latency(latency).percentile(share).map(bucket::seconds);
+            }
+        })
+    }
+
+    fn latency(name: &str) -> Option<Metric> {
+        let (name, latency) = match name.split_once('_') {
+            None => (name, Latency::Total),
+            Some((name, "gateway")) => (name, Latency::Gateway),
+            Some((name, "upstream")) => (name, Latency::Upstream),
+            Some(_) => return None,
+        };
+        let per_mille = match name {
+            "mean" => return Some(Self::Mean(latency)),
+            "p50" => 500,
+            "p90" => 900,
+            "p95" => 950,
+            "p99" => 990,
+            "p999" => 999,
+            _ => return None,
+        };
+        Some(Self::Percentile(latency, per_mille))
+    }
+}
+
+impl FromStr for Metric {
+    type Err = QueryError;
+
+    fn from_str(name: &str) -> Result<Metric, QueryError> {
+        Ok(match name {
+            "requests" => Self::Requests,
+            "errors" => Self::Errors,
+            "error_rate" => Self::ErrorRate,
+            "bytes_in" => Self::BytesIn,
+            "bytes_out" => Self::BytesOut,
+            "retried" => Self::Retried,
+            "cached" => Self::Cached,
+            "reused" => Self::Reused,
+            name => Self::latency(name).ok_or_else(|| QueryError::Metric(name.to_owned()))?,
+        })
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = |latency: &Latency| match latency {
+            Latency::Total => "",
+            Latency::Gateway => "_gateway",
+            Latency::Upstream => "_upstream",
+        };
+        match self {
+            Self::Requests => f.write_str("requests"),
+            Self::Errors => f.write_str("errors"),
+            Self::ErrorRate => f.write_str("error_rate"),
+            Self::BytesIn => f.write_str("bytes_in"),
+            Self::BytesOut => f.write_str("bytes_out"),
+            Self::Retried => f.write_str("retried"),
+            Self::Cached => f.write_str("cached"),
+            Self::Reused => f.write_str("reused"),
+            Self::Mean(latency) => write!(f, "mean{}", suffix(latency)),
+            Self::Percentile(latency, 999) => write!(f, "p999{}", suffix(latency)),
+            Self::Percentile(latency, per_mille) => write!(f, "p{}{}", per_mille / 10, suffix(latency)),
+        }
+    }
+}
+
+/// What the columns of a series are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// One column.
+    Nothing,
+    /// Each status.
+    Status,
+    /// Each class of status, such as 5xx.
+    Class,
+    /// Who decided the outcome.
+    Origin,
+    /// Why.
+    Cause,
+    /// Each protocol.
+    Protocol,
+    /// Each bucket of the total latency: a heat map.
+    Bucket,
+    /// Each entity of a kind: the busiest, and the others together.
+    Entity(Kind),
+}
+
+impl FromStr for By {
+    type Err = QueryError;
+
+    fn from_str(name: &str) -> Result<By, QueryError> {
+        Ok(match name {
+            "" => Self::Nothing,
+            "status" => Self::Status,
+            "class" => Self::Class,
+            "origin" => Self::Origin,
+            "cause" => Self::Cause,
+            "protocol" => Self::Protocol,
+            "bucket" => Self::Bucket,
+            "route" => Self::Entity(Kind::Route),
+            "service" => Self::Entity(Kind::Service),
+            "upstream" => Self::Entity(Kind::Upstream),
+            "consumer" => Self::Entity(Kind::Consumer),
+            _ => return Err(QueryError::By(name.to_owned())),
+        })
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Status => "status",
+            Self::Class => "class",
+            Self::Origin => "origin",
+            Self::Cause => "cause",
+            Self::Protocol => "protocol",
+            Self::Bucket => "bucket",
+            Self::Entity(kind) => kind.name(),
+        })
+    }
+}

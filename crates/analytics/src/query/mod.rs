@@ -1,0 +1,87 @@
+//! Questions to the history, as pure functions of a [`View`]. The caller decides on the text of an answer.
+use crate::tiers::View;
+use std::fmt;
+
+mod errors;
+mod metric;
+mod requests;
+mod series;
+mod top;
+pub use errors::{ErrorGroup, Errors, errors};
+pub use metric::{By, Metric};
+pub use requests::{Page, RequestFilter, requests};
+pub use series::{Column, Series, SeriesQuery, series};
+pub use top::{Row, Top, top};
+
+/// Points of a sparkline.
+const SPARKLINE_POINTS: u64 = 30;
+
+/// Why a question cannot be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueryError {
+    /// There is no such metric.
+    Metric(String),
+    /// There is no such dimension.
+    By(String),
+    /// The metric cannot be divided by this dimension.
+    Indivisible(Metric, By),
+    /// The frame of time is empty or the step is 0.
+    EmptyFrame,
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Metric(name) => write!(f, "metric: there is no '{name}'; use one of {}", metric::METRICS),
+            Self::By(name) => write!(f, "by: there is no '{name}'; use one of {}", metric::DIMENSIONS),
+            Self::Indivisible(metric, by) => {
+                write!(f, "by: '{metric}' cannot be divided by {by}; use metric=requests, or by=route")
+            }
+            Self::EmptyFrame => f.write_str("from, to, step: the frame is empty; 'to' must be after 'from'"),
+        }
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+/// A frame of time in seconds since 1970: from (included) to (excluded).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The begin.
+    pub from: u64,
+    /// The end.
+    pub to: u64,
+}
+
+/// How far an answer can be relied on. It is a part of every answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Precision {
+    /// The width of the slots that the answer is made of, in seconds. Edges of the frame are as wide.
+    pub resolution: u64,
+    /// Where the history of this resolution begins.
+    pub oldest: Option<u64>,
+    /// Requests in the frame that are not in the answer, because a ring was full.
+    pub dropped: u64,
+}
+
+impl Precision {
+    fn of(view: &View) -> Precision {
+        let dropped = view.slots.iter().map(|slot| slot.dropped).sum();
+        Precision { resolution: view.width, oldest: view.oldest, dropped }
+    }
+
+    /// Whether every request of the frame was counted; else the answer is a sample.
+    pub fn is_exact(&self) -> bool {
+        self.dropped == 0
+    }
+}
+
+impl Frame {
+    fn sparkline_point(self, start: u64) -> usize {
+        let offset = start.saturating_sub(self.from).min(self.to - self.from - 1);
+        (u128::from(offset) * u128::from(SPARKLINE_POINTS) / u128::from(self.to - self.from)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use super::*;
+use crate::bucket::Bucket;
+use crate::cause::{Cause, Origin};
+use crate::entities::{Entities, Entity, Kind};
+use crate::record::{Record, Tick};
+use crate::samples::{Reason, SampleBuilder};
+use crate::store::{Budget, Store};
+use crate::testing::record;
+use std::sync::Arc;
+
+const START: u64 = 1_790_000_040;
+const FRAME: Frame = Frame { from: START, to: START + 60 };
+
+/// A minute of two routes: "fast" ten times a second, "slow" twice, of which one fails.
+fn store() -> Store {
+    let mut store = Store::new(Arc::<Entities>::default(), Budget::default(), START * 1_000);
+    let worker = store.add_worker();
+    let entities = Arc::clone(store.entities());
+    let (fast, slow) = (entities.intern_route("fast", 0), entities.intern_route("slow", 0));
+    let plugin = Cause::Plugin(entities.intern(Kind::Plugin, "key-auth") as u16);
+    for second in 0..60 {
+        let at = (START + second) * 1_000;
+        let base = Record { time: Tick::at(at), ..record(slow) };
+        (0..10).for_each(|_| worker.push(&Record { route: fast, ..base }));
+        worker.push(&Record { total: Bucket::of_nanos(2_000_000_000), ..base });
+        let refused = Record { status: 401, cause: plugin, ..base };
+        worker.push(&refused);
+        let sample = SampleBuilder::new(at, Reason::Error, refused, "GET", "/orders/7?key=abc", "id");
+        store.samples.add(sample.build());
+        store.drain(at + 500);
+    }
+    store.drain((START + 62) * 1_000);
+    store
+}
+
+fn chart(store: &Store, metric: &str, by: &str, of: Entity, step: u64) -> Result<Series, QueryError> {
+    let by: By = by.parse()?;
+    let needs = if matches!(by, By::Entity(_)) { None } else { Some(of) };
+    let view = store.view(FRAME.from, FRAME.to, step, needs);
+    series(&view, &SeriesQuery { metric: metric.parse()?, by, of, frame: FRAME, step }, store.entities())
+}
+
+/// The labels and the sums of the columns.
+fn sums(series: &Series) -> Vec<(&str, f64)> {
+    series.columns.iter().map(|c| (c.label.as_str(), c.values.iter().flatten().sum())).collect()
+}
+
+#[test]
+fn seconds_of_the_node() {
+    let series = chart(&store(), "requests", "", Entity::NODE, 1).unwrap();
+    assert_eq!((series.step, series.times.len(), series.precision.resolution), (1, 60, 1));
+    assert!(series.precision.is_exact());
+    assert_eq!(series.columns[0].values, vec![Some(12.0); 60]);
+}
+
+#[test]
+fn columns_by_properties_and_entities() {
+    let store = store();
+    let chart = |by| chart(&store, "requests", by, Entity::NODE, 10).unwrap();
+    assert_eq!(sums(&chart("status")), [("200", 660.0), ("401", 60.0)]);
+    assert_eq!(sums(&chart("class")), [("2xx", 660.0), ("4xx", 60.0)]);
+    assert_eq!(sums(&chart("origin")), [("gateway", 60.0), ("upstream", 660.0)]);
+    assert_eq!(sums(&chart("cause")), [("response", 660.0), ("plugin key-auth", 60.0)]);
+    assert_eq!(sums(&chart("protocol")), [("http1", 720.0)]);
+    assert_eq!(sums(&chart("route")), [("fast", 600.0), ("slow", 120.0)]);
+    assert_eq!(sums(&chart("consumer")), [("none", 720.0)]);
+    let heat_map = chart("bucket");
+    let (label, count) = sums(&heat_map)[1];
+    assert!((label.parse::<f64>().unwrap() - 2.0).abs() < 0.05 && count == 60.0, "{label}");
+}
+
+#[test]
+fn metrics_of_a_route() {
+    let store = store();
+    let slow = Entity::new(Kind::Route, store.entities().find(Kind::Route, "slow").unwrap());
+    let value = |metric| chart(&store, metric, "", slow, 60).unwrap().columns[0].values[0].unwrap();
+    assert_eq!((value("errors"), value("error_rate")), (60.0, 0.5));
+    assert_eq!((value("bytes_in"), value("bytes_out"), value("reused")), (12_000.0, 120_000.0, 120.0));
+    assert!((value("p99") - 2.0).abs() < 0.03 && (value("p50") - 0.001).abs() < 0.00002);
+    assert!((value("mean_gateway") / 0.000_02 - 1.0).abs() < 0.02);
+    assert!((value("p999_upstream") / 0.000_98 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn nonsense_is_explained() {
+    let store = store();
+    for (metric, by, hint) in [
+        ("p17", "", "metric: there is no 'p17'; use one of requests"),
+        ("p99_", "", "metric: there is no 'p99_'"),
+        ("requests", "weather", "by: there is no 'weather'; use one of status"),
+        ("p99", "status", "by: 'p99' cannot be divided by status"),
+        ("p999_gateway", "origin", "'p999_gateway' cannot be divided by origin"),
+    ] {
+        let error = chart(&store, metric, by, Entity::NODE, 1).unwrap_err().to_string();
+        assert!(error.contains(hint), "{error}");
+    }
+    assert_eq!(chart(&store, "requests", "", Entity::NODE, 0), Err(QueryError::EmptyFrame));
+}
+
+#[test]
+fn a_chart_is_never_too_long() {
+    let store = store();
+    let frame = Frame { from: 0, to: u64::MAX / 2 };
+    let view = store.view(frame.from, frame.to, 1, Some(Entity::NODE));
+    let query = SeriesQuery { metric: Metric::Requests, by: By::Nothing, of: Entity::NODE, frame, step: 1 };
+    let series = series(&view, &query, store.entities()).unwrap();
+    assert!(series.times.len() <= 2_001);
+    assert_eq!(sums(&series), [("", 720.0)]);
+}
+
+#[test]
+fn tables() {
+    let store = store();
+    let view = store.view(FRAME.from, FRAME.to, 2, None);
+    let table = |of: &str| top(&view, Kind::Route, of.parse().unwrap(), FRAME, 10, store.entities()).unwrap();
+    let labels = |table: &Top| table.rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
+    assert_eq!(labels(&table("requests")), ["fast", "slow"]);
+    assert_eq!(labels(&table("p99")), ["slow", "fast"]);
+    assert_eq!(table("requests").rows[0].sparkline.iter().sum::<u64>(), 600);
+    let first = top(&view, Kind::Route, Metric::Requests, FRAME, 1, store.entities()).unwrap();
+    assert_eq!((first.rows.len(), first.total), (1, 2));
+}
+
+#[test]
+fn errors_have_a_group_and_samples() {
+    let store = store();
+    let view = store.view(FRAME.from, FRAME.to, 2, None);
+    let errors = errors(&view, &store.samples, None, FRAME, store.entities()).unwrap();
+    let [group] = &errors.groups[..] else { panic!("{:?}", errors.groups.len()) };
+    assert_eq!((group.route.as_str(), group.cause.as_str(), group.count), ("slow", "plugin key-auth", 60));
+    assert_eq!((group.first, group.last), (START, START + 50));
+    assert_eq!((group.samples.len(), group.sparkline.iter().sum::<u64>()), (16, 60));
+}
+
+#[test]
+fn pages_of_requests() {
+    let store = store();
+    let slow = store.entities().find(Kind::Route, "slow");
+    let filter = RequestFilter {
+        route: slow,
+        status_from: Some(400),
+        status_to: Some(499),
+        method: Some("GET".to_owned()),
+        path_prefix: Some("/orders".to_owned()),
+        origin: Some(Origin::Gateway),
+        ..RequestFilter::default()
+    };
+    let (mut before, mut seen) = (None, Vec::new());
+    loop {
+        let page = requests(&store.samples, &filter, before, 7);
+        seen.extend(page.requests.iter().map(|sample| sample.at));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert!(seen.len() == 16 && seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+    for other in [
+        RequestFilter { route: Some(99), ..filter.clone() },
+        RequestFilter { routes: Some(vec![99]), ..filter.clone() },
+        RequestFilter { consumer: Some(99), ..filter.clone() },
+        RequestFilter { status_from: Some(402), ..filter.clone() },
+        RequestFilter { status_to: Some(400), ..filter.clone() },
+        RequestFilter { method: Some("PUT".to_owned()), ..filter.clone() },
+        RequestFilter { path_prefix: Some("/x".to_owned()), ..filter.clone() },
+        RequestFilter { at_least: Some(std::time::Duration::from_secs(1)), ..filter.clone() },
+        RequestFilter { origin: Some(Origin::Client), ..filter },
+    ] {
+        assert!(requests(&store.samples, &other, None, 10).requests.is_empty(), "{other:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! The aggregator: reads the rings of all workers, and keeps the history. It belongs to one thread of low priority.
+use crate::disk::Disk;
+use crate::entities::{Entities, Entity, Kind};
+use crate::live::Live;
+use crate::ring::{self, Consumer, Producer};
+use crate::samples::Samples;
+use crate::slot::Slot;
+use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
+use std::sync::Arc;
+
+/// How long after its end a second is still waited for, because a worker's clock may be behind, in milliseconds.
+const GRACE_MILLIS: u64 = 100;
+/// If the clock is set back by more seconds than this, counting follows it. Until then it goes on in the same second.
+const MAX_CLOCK_STEP: u64 = 5;
+/// How many routes are in the tier of seconds.
+const BUSIEST_ROUTES: usize = 32;
+/// How often the busiest entities are determined, in seconds.
+const RANK_INTERVAL: u64 = 60;
+/// The memory for tiers is at least this, whatever names and samples need.
+const MIN_TIERS_BYTES: usize = 1 << 20;
+
+/// How much may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// The memory for everything but the rings, in bytes: the setting `analytics_memory`.
+    pub memory: usize,
+    /// The part of it for samples.
+    pub samples: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { memory: 64 << 20, samples: 8 << 20 }
+    }
+}
+
+/// What the memory is used for, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// The slots of all tiers.
+    pub tiers: usize,
+    /// The counts that are in no slot yet.
+    pub live: usize,
+    /// The names of entities.
+    pub names: usize,
+    /// Samples of requests.
+    pub samples: usize,
+}
+
+impl Usage {
+    /// The sum.
+    pub fn total(self) -> usize {
+        self.tiers + self.live + self.names + self.samples
+    }
+}
+
+/// The measurements of a node, from now to two years back.
+#[derive(Debug)]
+pub struct Store {
+    entities: Arc<Entities>,
+    budget: Budget,
+    rings: Vec<Consumer>,
+    /// The second that is being counted, since 1970.
+    second: u64,
+    live: Live,
+    tiers: Tiers,
+    busiest_routes: Vec<u32>,
+    /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
+    dropped_before: u64,
+    dropped_in_slots: u64,
+    /// The samples of requests.
+    pub samples: Samples,
+    disk: Option<Disk>,
+}
+
+impl Store {
+    /// A store without history. `now` is in milliseconds since 1970, here and in all methods.
+    pub fn new(entities: Arc<Entities>, budget: Budget, now: u64) -> Store {
+        Store {
+            entities,
+            budget,
+            rings: Vec::new(),
+            second: now / 1_000,
+            live: Live::new(),
+            tiers: Tiers::default(),
+            busiest_routes: Vec::new(),
+            dropped_before: 0,
+            dropped_in_slots: 0,
+            samples: Samples::new(budget.samples),
+            disk: None,
+        }
+    }
+
+    /// Reads the history of a disk, and writes to it from now on.
+    pub fn attach(&mut self, disk: Disk) {
+        self.disk = Some(disk);
+        let Some(disk) = &mut self.disk else { return };
+        for (tier, spec) in SPECS.iter().enumerate().filter(|(_, spec)| spec.disk_share > 0) {
+            let memory = self.budget.memory * spec.memory_share / 100;
+            let from = (self.second).saturating_sub(spec.keep);
+            for slot in disk.newest(tier, from, memory, &self.entities) {
+                // Every slot of a disk has been decoded, so merging it cannot fail.
+                self.tiers.restore(tier, &slot).ok();
+            }
+        }
+        self.tiers.reconcile().ok();
+        self.evict();
+    }
+
+    /// The ring for a new worker.
+    pub fn add_worker(&mut self) -> Producer {
+        let (producer, consumer) = ring::ring(ring::CAPACITY);
+        self.rings.push(consumer);
+        producer
+    }
+
+    /// The numbers of entities.
+    pub fn entities(&self) -> &Arc<Entities> {
+        &self.entities
+    }
+
+    /// The history.
+    pub fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// The disk, if there is one.
+    pub fn disk_mut(&mut self) -> Option<&mut Disk> {
+        self.disk.as_mut()
+    }
+
+    /// Reads what workers have recorded, and brings everything up to now into view. Call it before a query.
+    pub fn refresh(&mut self, now: u64) -> Vec<Arc<Slot>> {
+        let completed = self.drain(now);
+        self.flush();
+        completed
+    }
+
+    /// Reads what workers have recorded. Call it every 50 ms. Seconds that have ended come into view.
+    ///
+    /// Returns slots of ten seconds that have been completed, for a control plane.
+    pub fn drain(&mut self, now: u64) -> Vec<Arc<Slot>> {
+        let mut completed = Vec::new();
+        if now / 1_000 + MAX_CLOCK_STEP < self.second {
+            self.flush();
+            self.second = now / 1_000;
+        }
+        loop {
+            self.drain_second(now);
+            if now < (self.second + 1) * 1_000 + GRACE_MILLIS {
+                break;
+            }
+            completed.extend(self.end_second(now));
+        }
+        completed
+    }
+
+    /// Counts the records up to the end of the current second.
+    fn drain_second(&mut self, now: u64) {
+        let (second, live, entities) = (self.second, &mut self.live, &self.entities);
+        for ring in &mut self.rings {
+            ring.drain(|record| {
+                let is_due = record.time.millis(now) / 1_000 <= second;
+                if is_due {
+                    live.record(record, entities);
+                }
+                is_due
+            });
+        }
+        let gone = self.rings.extract_if(.., |ring| ring.is_finished());
+        self.dropped_before += gone.map(|ring| ring.dropped()).sum::<u64>();
+    }
+
+    /// Moves what has been counted into slots. What follows in the same second is added to them.
+    fn flush(&mut self) {
+        let dropped = self.dropped() - self.dropped_in_slots;
+        if self.live.is_empty() && dropped == 0 {
+            return;
+        }
+        self.dropped_in_slots += dropped;
+        if self.busiest_routes.len() < BUSIEST_ROUTES {
+            self.rank_routes();
+        }
+        let slot = self.live.take(&self.entities, self.second, dropped);
+        self.add(&slot);
+    }
+
+    fn add(&mut self, slot: &Slot) {
+        let busiest = &self.busiest_routes;
+        let few = slot.filter(|entity| match entity.kind {
+            Kind::Node => true,
+            Kind::Route => busiest.binary_search(&entity.id).is_ok(),
+            _ => false,
+        });
+        // Only bytes of ours are merged here, and these decode.
+        self.tiers.add_second(&few).ok();
+        let closed = self.tiers.add(slot).unwrap_or(TENS..TENS);
+        closed.for_each(|tier| self.write(tier, slot));
+    }
+
+    fn end_second(&mut self, now: u64) -> Vec<Arc<Slot>> {
+        self.flush();
+        self.second += 1;
+        if self.rings.iter().all(Consumer::is_empty) {
+            // Nothing happened meanwhile, so that seconds need not be passed one by one.
+            self.second = self.second.max((now.saturating_sub(GRACE_MILLIS)) / 1_000);
+        }
+        if self.second.is_multiple_of(RANK_INTERVAL) {
+            self.live.rank();
+        }
+        if self.second.is_multiple_of(SPECS[TENS].width) {
+            self.rank_routes();
+        }
+        let closed = self.tiers.close(self.second).unwrap_or_default();
+        closed.iter().for_each(|(tier, slot)| self.write(*tier, slot));
+        if !closed.is_empty() {
+            self.evict();
+        }
+        closed.into_iter().filter(|(tier, _)| *tier == TENS).map(|(_, slot)| slot).collect()
+    }
+
+    fn rank_routes(&mut self) {
+        self.busiest_routes = self.live.busiest_routes(BUSIEST_ROUTES);
+        self.busiest_routes.sort_unstable();
+    }
+
+    fn write(&mut self, tier: usize, slot: &Slot) {
+        if let Some(disk) = &mut self.disk {
+            disk.append(tier, slot, &self.entities);
+        }
+    }
+
+    fn evict(&mut self) {
+        let usage = self.usage();
+        let budget = self.budget.memory.saturating_sub(usage.live + usage.names + self.budget.samples);
+        self.tiers.evict(self.second, budget.max(MIN_TIERS_BYTES));
+    }
+
+    /// The records that rings have dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_before + self.rings.iter().map(Consumer::dropped).sum::<u64>()
+    }
+
+    /// What the memory is used for.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            tiers: self.tiers.bytes(),
+            live: self.live.heap_bytes(),
+            names: self.entities.heap_bytes(),
+            samples: self.samples.bytes(),
+        }
+    }
+
+    /// The slots for a query of this frame, in seconds since 1970, that wants points this many seconds apart.
+    ///
+    /// The tier of seconds has the node and the busiest routes alone, so it is chosen for one of these only.
+    pub fn view(&self, from: u64, to: u64, step: u64, of: Option<Entity>) -> View {
+        let is_in_seconds = of.is_some_and(|entity| self.is_in_seconds(entity));
+        let older = self.disk.as_ref().map(Disk::oldest).unwrap_or_default();
+        let tier = self.tiers.choose(if is_in_seconds { SECONDS } else { TENS }, from, step, &older);
+        let mut view = self.tiers.view(tier, from, to);
+        if let Some(disk) = &self.disk {
+            disk.extend(tier, from, &mut view, &self.entities);
+        }
+        view
+    }
+
+    fn is_in_seconds(&self, entity: Entity) -> bool {
+        entity == Entity::NODE
+            || entity.kind == Kind::Route && self.busiest_routes.binary_search(&entity.id).is_ok()
+    }
+
+    /// Moves what is not on the disk there, when the node stops.
+    pub fn finish(mut self, now: u64) {
+        self.refresh(now);
+        for slot in self.tiers.open_tens() {
+            self.write(TENS, &slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

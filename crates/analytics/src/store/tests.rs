@@ -1,0 +1,150 @@
+use super::*;
+use crate::aggregate::{Aggregate, Latency};
+use crate::entities::NONE;
+use crate::record::{Record, Tick};
+use crate::testing::record;
+
+const START: u64 = 1_790_000_000_000;
+
+fn store() -> Store {
+    Store::new(Arc::default(), Budget::default(), START)
+}
+
+/// The sum of an entity over everything that a view has.
+fn sum(store: &Store, of: Entity, step: u64) -> Aggregate {
+    let view = store.view(0, u64::MAX, step, Some(of));
+    let mut sum = Aggregate::default();
+    view.slots.iter().filter_map(|slot| slot.get(of)).for_each(|aggregate| sum.merge(&aggregate));
+    sum
+}
+
+fn kind_sum(store: &Store, kind: Kind, step: u64) -> u64 {
+    let view = store.view(0, u64::MAX, step, None);
+    view.slots.iter().flat_map(|slot| slot.of_kind(kind)).map(|(_, aggregate)| aggregate.requests()).sum()
+}
+
+#[test]
+fn every_tier_has_every_request() {
+    let mut store = store();
+    let (a, b) = (store.add_worker(), store.add_worker());
+    let mut sent = 0;
+    for tick in 0..40_000u64 {
+        let now = START + tick * 200;
+        let record = Record { time: Tick::at(now), consumer: tick as u32 % 5, ..record(1 + tick as u32 % 7) };
+        if tick % 2 == 0 {
+            a.push(&record)
+        } else {
+            b.push(&record)
+        }
+        sent += 1;
+        if tick % 3 == 0 {
+            store.drain(now);
+        }
+        if tick % 9_999 == 0 {
+            for step in [10, 60, 3_600, 86_400] {
+                store.refresh(now);
+                assert_eq!(sum(&store, Entity::NODE, step).requests(), sent, "at {tick}, step {step}");
+            }
+        }
+    }
+    store.refresh(START + 8_000_000);
+    for step in [10, 60, 3_600, 86_400] {
+        for kind in [Kind::Node, Kind::Route, Kind::Service, Kind::Upstream, Kind::Consumer] {
+            assert_eq!(kind_sum(&store, kind, step), sent, "{kind:?} with step {step}");
+        }
+    }
+    let node = sum(&store, Entity::NODE, 60);
+    assert_eq!((node.bytes_in, node.bytes_out), (sent * 100, sent * 1_000));
+    assert_eq!(node.latency(Latency::Gateway).count(), sent);
+    assert_eq!(sum(&store, Entity::new(Kind::Consumer, NONE), 60).requests(), sent / 5);
+}
+
+#[test]
+fn a_second_has_the_requests_that_ended_in_it() {
+    let mut store = store();
+    let worker = store.add_worker();
+    for (millis, times) in [(990, 3), (1_000, 2), (1_990, 1)] {
+        (0..times).for_each(|_| worker.push(&Record { time: Tick::at(START + millis), ..record(1) }));
+    }
+    store.drain(START + 2_500);
+    let view = store.view(START / 1_000, START / 1_000 + 10, 1, Some(Entity::NODE));
+    let counts: Vec<_> =
+        view.slots.iter().map(|slot| (slot.start, slot.get(Entity::NODE).unwrap().requests())).collect();
+    assert_eq!(view.width, 1);
+    assert_eq!(counts, [(START / 1_000, 3), (START / 1_000 + 1, 3)]);
+}
+
+#[test]
+fn requests_are_visible_before_their_second_ends() {
+    let mut store = store();
+    let worker = store.add_worker();
+    for millis in [100, 200, 300] {
+        worker.push(&Record { time: Tick::at(START + millis), ..record(1) });
+        store.refresh(START + millis);
+        assert_eq!(sum(&store, Entity::new(Kind::Route, 1), 1).requests(), millis / 100);
+    }
+}
+
+#[test]
+fn drops_are_counted_once_and_are_in_the_slots() {
+    let mut store = store();
+    let worker = store.add_worker();
+    (0..ring::CAPACITY + 10).for_each(|_| worker.push(&Record { time: Tick::at(START), ..record(1) }));
+    drop(worker);
+    store.drain(START + 10);
+    store.drain(START + 10_000);
+    let view = store.view(0, u64::MAX, 10, None);
+    assert_eq!(view.slots.iter().map(|slot| slot.dropped).sum::<u64>(), 10);
+    assert_eq!((store.dropped(), store.rings.len()), (10, 0));
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_followed() {
+    let mut store = store();
+    let worker = store.add_worker();
+    for now in [START, START + 100_000, START + 20_000, START + 200_000] {
+        worker.push(&Record { time: Tick::at(now), ..record(1) });
+        store.drain(now);
+        store.drain(now + 2_000);
+    }
+    for step in [10, 60, 86_400] {
+        assert_eq!(sum(&store, Entity::NODE, step).requests(), 4);
+    }
+    let starts: Vec<_> =
+        store.view(0, u64::MAX, 10, None).slots.iter().map(|slot| slot.start * 1_000).collect();
+    assert_eq!(starts, [START, START + 20_000, START + 100_000, START + 200_000]);
+}
+
+#[test]
+fn services_are_the_sum_of_their_routes() {
+    let mut store = store();
+    let entities = Arc::clone(store.entities());
+    let service = entities.intern(Kind::Service, "orders");
+    let worker = store.add_worker();
+    for n in 0..6_000 {
+        let route = entities.intern_route(&format!("route-{n}"), if n % 2 == 0 { service } else { NONE });
+        worker.push(&Record { time: Tick::at(START), ..record(route) });
+    }
+    store.drain(START + 20_000);
+    assert_eq!(sum(&store, Entity::new(Kind::Service, service), 10).requests(), 3_000);
+    assert_eq!(sum(&store, Entity::new(Kind::Route, crate::entities::OTHERS), 10).requests(), 6_000 - 4_096);
+    assert_eq!(sum(&store, Entity::NODE, 10).requests(), 6_000);
+}
+
+#[test]
+fn a_busy_entity_gets_a_place_from_idle_ones() {
+    let mut store = store();
+    let worker = store.add_worker();
+    let busy = 300;
+    for second in 0..130 {
+        let now = START + second * 1_000;
+        for consumer in (1..=256).chain([busy; 20]) {
+            worker.push(&Record { time: Tick::at(now), consumer, ..record(1) });
+        }
+        store.drain(now + 500);
+    }
+    store.drain(START + 140_000);
+    let counted = sum(&store, Entity::new(Kind::Consumer, busy), 10).requests();
+    assert!(counted > 130 * 20 / 2, "{counted} of 2,600 requests");
+    assert_eq!(kind_sum(&store, Kind::Consumer, 10), 130 * 276);
+}

@@ -1,0 +1,256 @@
+//! `/analytics/…`: what this node has measured.
+mod names;
+mod parameters;
+
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
+use crate::analytics::Analytics;
+use crate::control::Control;
+use crate::listener::message;
+use crate::low_priority::spawn_low_priority;
+use crate::registry::ActiveConfiguration;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use names::Names;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use weir_analytics::aggregate::Aggregate;
+use weir_analytics::entities::{Entity, Kind};
+use weir_analytics::query::{
+    self, By, Column, ErrorGroup, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
+};
+use weir_model::schema::{did_you_mean, quoted};
+
+/// Points of a sparkline.
+const SPARKLINE_POINTS: u64 = 30;
+/// Why nothing is measured.
+const NOT_RECORDED: &str = "this node records no analytics: set analytics=on, and ask a node that proxies rather than a control plane";
+/// The metrics of a row, beside the one that rows are ordered by.
+const ROW_METRICS: [&str; 10] = [
+    "requests",
+    "errors",
+    "error_rate",
+    "bytes_in",
+    "bytes_out",
+    "mean",
+    "p50",
+    "p99",
+    "p50_upstream",
+    "p99_upstream",
+];
+
+/// A question that can be answered, or the status and message that say why not.
+type Answer = Result<Value, (StatusCode, String)>;
+
+/// A question: how it is answered, and the arguments that it takes.
+struct Question {
+    arguments: &'static [&'static str],
+    answer: fn(&ApiRequest, &Analytics) -> Answer,
+}
+
+const SERIES: Question = Question {
+    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream"],
+    answer: series,
+};
+const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit"], answer: top };
+const ERRORS: Question = Question { arguments: &["from", "to", "route"], answer: errors };
+const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes };
+
+/// The routes of analytics.
+pub(super) fn router() -> Router<Arc<Control>> {
+    Router::new()
+        .route("/analytics/series", get(|call| ask(call, SERIES)))
+        .route("/analytics/top", get(|call| ask(call, TOP)))
+        .route("/analytics/errors", get(|call| ask(call, ERRORS)))
+        .route("/analytics/changes", get(|call| ask(call, CHANGES)))
+}
+
+async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
+    if let Some(unknown) = call.argument_beside(question.arguments) {
+        let (shown, known) = (quoted(unknown), question.arguments.join(", "));
+        let hint = did_you_mean(unknown, question.arguments.iter().copied());
+        return Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
+    }
+    let work = move || match call.control.analytics() {
+        Some(analytics) => (question.answer)(&call, analytics),
+        None => Err(not_recorded()),
+    };
+    Ok(match spawn_low_priority("weir-history", work).await {
+        Ok(Ok(answer)) => json_response(StatusCode::OK, &answer),
+        Ok(Err((status, text))) => message(status, &text),
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+    })
+}
+
+fn not_recorded() -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, NOT_RECORDED.to_owned())
+}
+
+fn invalid(message: impl ToString) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, message.to_string())
+}
+
+/// The active configuration, which has the names of entities.
+fn configuration(call: &ApiRequest) -> Arc<ActiveConfiguration> {
+    call.control.registry().configuration()
+}
+
+/// A metric over time.
+fn series(call: &ApiRequest, analytics: &Analytics) -> Answer {
+    let frame = parameters::frame(call)?;
+    let metric: Metric = call.argument("metric").unwrap_or("requests").parse().map_err(invalid)?;
+    let by: By = call.argument("by").unwrap_or_default().parse().map_err(invalid)?;
+    let step = parameters::step(call, frame)?;
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document);
+    let named = parameters::entity(call)?;
+    if let (By::Entity(_), Some((kind, _))) = (by, named) {
+        let text = "divides the requests of the whole node; leave one of them out";
+        return Err(invalid(format!("by, {}: by={by} {text}", kind.name())));
+    }
+    let (found, label) = analytics
+        .ask(|store| {
+            let entities = store.entities();
+            let of = match named {
+                Some((kind, asked)) => names.find(kind, asked, entities)?,
+                None => Entity::NODE,
+            };
+            let needed = (!matches!(by, By::Entity(_))).then_some(of);
+            let view = store.view(frame.from, frame.to, step, needed);
+            let query = SeriesQuery { metric, by, of, frame, step };
+            let label = named.map(|(kind, _)| json!({ kind.name(): names.of(of, entities) }));
+            query::series(&view, &query, entities).map(|found| (found, label)).map_err(invalid)
+        })
+        .ok_or_else(not_recorded)??;
+    let columns = found.columns.iter().map(|column| shown_column(column, by, &names)).collect::<Vec<_>>();
+    Ok(with_precision(
+        json!({
+            "metric": metric.to_string(),
+            "of": label,
+            "step": found.step,
+            "times": found.times,
+            "columns": columns,
+        }),
+        found.precision,
+    ))
+}
+
+fn shown_column(column: &Column, by: By, names: &Names<'_>) -> Value {
+    let mut shown = json!({ "label": column.label, "values": column.values });
+    if let By::Entity(kind) = by {
+        shown["name"] = json!(names.name(kind, &column.label));
+    }
+    shown
+}
+
+/// How far the points of a sparkline are apart: fine enough for each to have an interval.
+fn sparkline_step(frame: Frame) -> u64 {
+    frame.to.saturating_sub(frame.from) / SPARKLINE_POINTS
+}
+
+/// The entities of a kind, the first ones by a metric.
+fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
+    let frame = parameters::frame(call)?;
+    let kind = parameters::kind(call)?;
+    let of: Metric = call.argument("of").unwrap_or("requests").parse().map_err(|error| match error {
+        QueryError::Metric(_) => invalid(format!("of, as a {error}")),
+        error => invalid(error),
+    })?;
+    let limit = parameters::limit(call)?;
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document);
+    let (top, rows) = analytics
+        .ask(|store| {
+            let entities = store.entities();
+            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
+            let top = query::top(&view, kind, of, frame, limit, entities).map_err(invalid)?;
+            let rows: Vec<_> =
+                top.rows.iter().map(|row| shown_row(row, of, names.of(row.entity, entities))).collect();
+            Ok((top, rows))
+        })
+        .ok_or_else(not_recorded)??;
+    let answer = json!({ "by": kind.name(), "of": of.to_string(), "total": top.total, "data": rows });
+    Ok(with_precision(answer, top.precision))
+}
+
+fn shown_row(row: &Row, of: Metric, mut shown: Map<String, Value>) -> Value {
+    let metrics = ROW_METRICS.iter().filter_map(|name| name.parse::<Metric>().ok());
+    for metric in metrics.chain([of]) {
+        shown.insert(metric.to_string(), number(metric, &row.aggregate));
+    }
+    shown.insert("sparkline".to_owned(), json!(row.sparkline));
+    shown.into()
+}
+
+/// A whole number where the metric is a count.
+fn number(metric: Metric, aggregate: &Aggregate) -> Value {
+    let value = metric.of(aggregate);
+    match metric {
+        Metric::ErrorRate | Metric::Mean(_) | Metric::Percentile(..) => json!(value),
+        _ => json!(value.map(|count| count as u64)),
+    }
+}
+
+/// Errors by route, status and cause.
+fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
+    let frame = parameters::frame(call)?;
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document);
+    let route = call.argument("route");
+    let (precision, groups) = analytics
+        .ask(|store| {
+            let entities = store.entities();
+            let route = route.map(|asked| names.find(Kind::Route, asked, entities)).transpose()?;
+            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
+            let route = route.map(|route| route.id);
+            let errors = query::errors(&view, &store.samples, route, frame, entities).map_err(invalid)?;
+            let shown = |group: &ErrorGroup| {
+                shown_group(group, names.of(Entity::new(Kind::Route, group.group.route), entities))
+            };
+            Ok((errors.precision, errors.groups.iter().map(shown).collect::<Vec<_>>()))
+        })
+        .ok_or_else(not_recorded)??;
+    Ok(with_precision(json!({ "data": groups }), precision))
+}
+
+fn shown_group(group: &ErrorGroup, route: Map<String, Value>) -> Value {
+    let outcome = group.group.outcome;
+    json!({
+        "route": route,
+        "status": outcome.status,
+        "origin": outcome.cause.origin().name(),
+        "cause": group.cause,
+        "count": group.count,
+        "first": group.first,
+        "last": group.last,
+        "sparkline": group.sparkline,
+    })
+}
+
+/// The changes of the configuration.
+fn changes(call: &ApiRequest, analytics: &Analytics) -> Answer {
+    let frame = parameters::frame(call)?;
+    let (changes, forgotten) = analytics.changes(frame.from * 1_000, frame.to * 1_000);
+    let oldest = changes.first().map(|change| change.at as f64 / 1_000.0);
+    let shown = changes.iter().map(|change| {
+        json!({
+            "at": change.at as f64 / 1_000.0,
+            "revision": change.revision,
+            "source": change.who,
+            "what": change.what,
+        })
+    });
+    let data: Vec<_> = shown.collect();
+    Ok(json!({ "data": data, "resolution": 1, "oldest": oldest, "sampled": false, "dropped": forgotten }))
+}
+
+/// The answer with how far it can be relied on.
+fn with_precision(mut answer: Value, precision: Precision) -> Value {
+    answer["resolution"] = json!(precision.resolution);
+    answer["oldest"] = json!(precision.oldest);
+    answer["sampled"] = json!(!precision.is_exact());
+    answer["dropped"] = json!(precision.dropped);
+    answer
+}

@@ -1,0 +1,86 @@
+//! Between the names that people give to entities and those that analytics know: ids and addresses.
+use super::StatusCode;
+use serde_json::{Map, Value, json};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use weir_analytics::entities::{Entities, Entity, Kind, NONE, OTHERS};
+use weir_model::schema::{did_you_mean, quoted};
+use weir_model::{Document, Uuid};
+
+/// The names of a configuration's entities, by kind. They are listed when they are first asked for.
+pub(super) struct Names<'d> {
+    document: &'d Document,
+    routes: OnceCell<ById<'d>>,
+    services: OnceCell<ById<'d>>,
+    consumers: OnceCell<ById<'d>>,
+}
+
+type ById<'d> = HashMap<Uuid, Option<&'d str>>;
+
+impl<'d> Names<'d> {
+    pub(super) fn new(document: &'d Document) -> Self {
+        let (routes, services, consumers) = Default::default();
+        Names { document, routes, services, consumers }
+    }
+
+    fn by_id(&self, kind: Kind) -> Option<&ById<'d>> {
+        let document = self.document;
+        Some(match kind {
+            Kind::Route => self.routes.get_or_init(|| {
+                document.routes.iter().map(|route| (route.id, route.name.as_deref())).collect()
+            }),
+            Kind::Service => self.services.get_or_init(|| {
+                document.services.iter().map(|service| (service.id, service.name.as_deref())).collect()
+            }),
+            Kind::Consumer => self.consumers.get_or_init(|| {
+                document
+                    .consumers
+                    .iter()
+                    .map(|consumer| (consumer.id, consumer.username.as_deref()))
+                    .collect()
+            }),
+            _ => return None,
+        })
+    }
+
+    /// The name of the entity with this id; none if it has none, or is gone.
+    pub(super) fn name(&self, kind: Kind, id: &str) -> Option<&'d str> {
+        self.by_id(kind)?.get(&id.parse().ok()?).copied().flatten()
+    }
+
+    /// Id and name of an entity; an upstream's address is both. Requests of no entity, and those of all that are not
+    /// counted one by one, have no id.
+    pub(super) fn of(&self, entity: Entity, entities: &Entities) -> Map<String, Value> {
+        let id = entities.name(entity);
+        let name = match (entity.id, &id) {
+            (NONE, _) => Some("none"),
+            (OTHERS, _) => Some("others"),
+            (_, Some(address)) if entity.kind == Kind::Upstream => Some(&**address),
+            (_, Some(id)) => self.name(entity.kind, id),
+            _ => None,
+        };
+        Map::from_iter([("id".to_owned(), json!(id.as_deref())), ("name".to_owned(), json!(name))])
+    }
+
+    /// The entity of this id, name or address; `none` stands for requests of no entity, `others` for those that are not
+    /// counted one by one.
+    pub(super) fn find(
+        &self,
+        kind: Kind,
+        asked: &str,
+        entities: &Entities,
+    ) -> Result<Entity, (StatusCode, String)> {
+        let known = self.by_id(kind);
+        let called = known.into_iter().flatten().find(|(_, name)| **name == Some(asked));
+        let id = called.map_or_else(|| asked.to_owned(), |(id, _)| id.to_string());
+        let number = match asked {
+            "none" if called.is_none() => Some(NONE),
+            "others" if called.is_none() => Some(OTHERS),
+            _ => entities.find(kind, &id),
+        };
+        number.map(|number| Entity::new(kind, number)).ok_or_else(|| {
+            let hint = did_you_mean(asked, known.into_iter().flatten().filter_map(|(_, name)| *name));
+            (StatusCode::NOT_FOUND, format!("there is no {} `{}`{hint}", kind.name(), quoted(asked)))
+        })
+    }
+}

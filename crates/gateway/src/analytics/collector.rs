@@ -1,0 +1,81 @@
+//! The thread `weir-analytics`: reads the rings of all workers, and writes the history to the disk.
+use super::changes::ChangeWatcher;
+use super::{Memory, lock, now};
+use crate::low_priority::set_idle_priority;
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+use weir_analytics::disk::{Disk, DiskError};
+use weir_analytics::store::Store;
+
+/// How often the rings are read.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(super) struct Collector {
+    memory: Arc<Memory>,
+    watcher: ChangeWatcher,
+    /// The folder and the size of the history.
+    disk: Option<(PathBuf, u64)>,
+    /// The errors of the disk that are logged already.
+    logged: HashSet<io::ErrorKind>,
+}
+
+impl Collector {
+    pub(super) fn new(memory: Arc<Memory>, watcher: ChangeWatcher, disk: Option<(PathBuf, u64)>) -> Self {
+        Collector { memory, watcher, disk, logged: HashSet::new() }
+    }
+
+    /// Collects on a thread of its own, until the other end of `stopping` is dropped.
+    pub(super) fn spawn(mut self, stopping: Receiver<()>, ending: Sender<()>) -> io::Result<()> {
+        let work = move || {
+            set_idle_priority();
+            self.open_disk();
+            while stopping.recv_timeout(DRAIN_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                self.collect();
+            }
+            self.finish();
+            drop(ending);
+        };
+        thread::Builder::new().name("weir-analytics".to_owned()).spawn(work).map(drop)
+    }
+
+    fn open_disk(&mut self) {
+        let Some((folder, budget)) = self.disk.take() else { return };
+        let mut store = lock(&self.memory.store);
+        let Some(store) = store.as_mut() else { return };
+        match Disk::open(folder, budget, store.entities()) {
+            Ok(disk) => store.attach(disk),
+            Err(error) => log(&mut self.logged, &error),
+        }
+    }
+
+    fn collect(&mut self) {
+        if let Some(change) = self.watcher.look(now()) {
+            lock(&self.memory.changes).add(change);
+        }
+        let mut store = lock(&self.memory.store);
+        let Some(store) = store.as_mut() else { return };
+        store.drain(now());
+        if let Some(error) = store.disk_mut().and_then(Disk::take_error) {
+            log(&mut self.logged, &error);
+        }
+    }
+
+    fn finish(&self) {
+        let store: Option<Store> = lock(&self.memory.store).take();
+        if let Some(store) = store {
+            store.finish(now());
+        }
+    }
+}
+
+/// Logs an error of the disk, once for each kind.
+fn log(logged: &mut HashSet<io::ErrorKind>, error: &DiskError) {
+    if logged.insert(error.kind()) {
+        tracing::error!("{error}");
+    }
+}

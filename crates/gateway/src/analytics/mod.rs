@@ -1,0 +1,111 @@
+//! Analytics of this node: the memory of what its workers have measured, and the thread that fills it.
+//!
+//! ```text
+//! worker ─► ring ─► collector ─► store ◄─ queries of the Admin API
+//! ```
+mod changes;
+mod collector;
+
+use crate::prefix;
+use crate::registry::Registry;
+use crate::settings::{Role, Settings};
+use changes::ChangeWatcher;
+use collector::Collector;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_analytics::changes::{Change, Changes};
+use weir_analytics::entities::Entities;
+use weir_analytics::store::{Budget, Store};
+use weir_proxy::{Recording, Retained};
+
+/// The folder of the history in `prefix`.
+const FOLDER: &str = "analytics";
+/// How long a stopping node waits for the history to be written.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What was measured, for those who ask.
+pub(crate) struct Analytics {
+    memory: Arc<Memory>,
+    /// Dropped when the collector is to end.
+    stop: Mutex<Option<Sender<()>>>,
+    /// Closed when it has ended.
+    ended: Mutex<Receiver<()>>,
+}
+
+/// What the collector and queries share.
+struct Memory {
+    /// None once the node has stopped.
+    store: Mutex<Option<Store>>,
+    changes: Mutex<Changes>,
+}
+
+/// Analytics whose collector has not started yet.
+pub(crate) struct Prepared {
+    store: Store,
+    disk: Option<(PathBuf, u64)>,
+}
+
+impl Prepared {
+    /// Gives each worker that will start a ring; none where nothing is to be recorded. Call it before the first
+    /// configuration is compiled, because entities get their numbers then.
+    pub(crate) fn new(settings: &Settings, retained: &Retained) -> Option<Prepared> {
+        if !settings.analytics || settings.role == Role::ControlPlane {
+            return None;
+        }
+        let entities = Arc::<Entities>::default();
+        let memory = usize::try_from(settings.analytics_memory.0).unwrap_or(usize::MAX);
+        let budget = Budget { memory, samples: Budget::default().samples.min(memory / 8) };
+        let mut store = Store::new(entities.clone(), budget, now());
+        let producers = (0..settings.workers.0.max(1)).map(|_| store.add_worker()).collect();
+        retained.provide(Recording::new(entities, producers));
+        let folder = prefix::or_default(settings.prefix.clone()).map(|prefix| prefix.join(FOLDER));
+        let disk = folder.ok().zip(Some(settings.analytics_disk.0)).filter(|(_, budget)| *budget > 0);
+        Some(Prepared { store, disk })
+    }
+
+    /// Starts the collector, which notes the changes of this configuration too.
+    pub(crate) fn start(self, registry: &Arc<Registry>) -> io::Result<Analytics> {
+        let Prepared { store, disk } = self;
+        let memory = Arc::new(Memory { store: Mutex::new(Some(store)), changes: Mutex::default() });
+        let ((stop, stopping), (ending, ended)) = (channel(), channel());
+        let watcher = ChangeWatcher::new(registry.clone());
+        Collector::new(memory.clone(), watcher, disk).spawn(stopping, ending)?;
+        Ok(Analytics { memory, stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
+    }
+}
+
+impl Analytics {
+    /// Asks the store, with everything that was recorded until now; none once the node has stopped.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Store) -> T) -> Option<T> {
+        let mut store = lock(&self.memory.store);
+        let store = store.as_mut()?;
+        store.refresh(now());
+        Some(question(store))
+    }
+
+    /// The changes of the configuration in a frame, in milliseconds since 1970, and how many older ones are forgotten.
+    pub(crate) fn changes(&self, from: u64, to: u64) -> (Vec<Change>, u64) {
+        let changes = lock(&self.memory.changes);
+        (changes.between(from, to).cloned().collect(), changes.forgotten())
+    }
+
+    /// Writes what is not on the disk yet, and ends the collector.
+    pub(crate) fn finish(&self) {
+        drop(lock(&self.stop).take());
+        if lock(&self.ended).recv_timeout(FINISH_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            tracing::warn!("the last seconds of analytics are lost: writing them took too long");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
