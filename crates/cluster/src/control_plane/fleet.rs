@@ -282,11 +282,6 @@ impl Link {
         self.update(|entry, now| entry.sent(sent, now));
     }
 
-    /// The hash of what the data plane said last that it serves.
-    pub(super) fn hash(&self) -> String {
-        self.fleet.entries().get(&self.id).map_or_else(String::new, |entry| entry.hash.clone())
-    }
-
     /// The data plane says what it serves.
     pub(super) fn seen(&self, hash: &str) {
         self.update(|entry, now| entry.seen(hash, now));

@@ -17,6 +17,7 @@ use super::payloads::Form;
 use super::upgrade::{Arrival, Stream};
 use crate::Refusal;
 use crate::rpc::{Event, RpcEnd, RpcSocket, send};
+use crate::sync::identity::Identity;
 use crate::wire::data_plane::SyncStatus;
 use crate::wire::v1::check_size;
 use crate::wire::v2::{
@@ -24,12 +25,13 @@ use crate::wire::v2::{
     SYNC_CAPABILITY, SyncVersion, ValidationError, Welcome, encode_result,
 };
 use increments::Held;
-use peers::Peer;
+use peers::{Offer, Peer};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
@@ -131,22 +133,22 @@ impl Session<'_> {
                     if changed.is_err() {
                         return Err(RpcEnd::Closed);
                     }
-                    let revision = *newest.borrow_and_update();
-                    self.announce(socket, revision).await?;
+                    self.announce(socket, &mut newest).await?;
                 }
                 () = peer.unannounced.notified(), if !self.is_calling => {
-                    let revision = *newest.borrow_and_update();
-                    self.announce(socket, revision).await?;
+                    self.announce(socket, &mut newest).await?;
                 }
             }
         }
     }
 
     /// Calls the data plane because of a new revision, unless another of its connections does.
-    async fn announce(&mut self, socket: &mut Socket, revision: u64) -> Result<(), RpcEnd> {
-        if !self.peer.announces(revision) {
-            return Ok(());
-        }
+    async fn announce(
+        &mut self,
+        socket: &mut Socket,
+        newest: &mut watch::Receiver<u64>,
+    ) -> Result<(), RpcEnd> {
+        let Some(revision) = self.peer.announces(newest) else { return Ok(()) };
         self.expect(revision, 0).await;
         let new_version = self.version.with(revision);
         self.is_calling = true;
@@ -189,18 +191,22 @@ impl Session<'_> {
         version: SyncVersion,
         id: Option<Value>,
     ) -> Result<(), RpcEnd> {
-        let revision = self.peer.held(&version);
-        match revision {
-            Some(revision) => self.peer.link.serves(revision, &version.hash()),
+        let newest = self.cohort.with(|cohort| cohort.identity().sequence);
+        let held = self.peer.held(&version, self.form, self.cohort.labels());
+        // One that is no more was of a history that the store has lost.
+        let held = held.filter(|held| held.sequence <= newest);
+        match held {
+            Some(held) => self.peer.link.serves(held.sequence, &version.hash()),
             None => self.peer.link.seen(EMPTY_HASH),
         }
         self.version = version;
         let Some(id) = id else { return Ok(()) };
-        match self.prepare(revision, &id).await {
-            Ok((revision, frame)) => {
+        match self.prepare(held, &id).await {
+            Ok((identity, frame)) => {
                 self.peer.link.judged(SyncStatus::Normal.as_str(), None);
-                self.expect(revision, frame.len()).await;
-                self.peer.offer(revision);
+                self.expect(identity.sequence, frame.len()).await;
+                let labels = self.cohort.labels().clone();
+                self.peer.offer(Offer { identity, form: self.form, labels });
                 socket.send(frame.into()).await
             }
             Err(error) => {
@@ -211,21 +217,21 @@ impl Session<'_> {
         }
     }
 
-    /// The answer to a data plane that has this revision, and which one it brings.
-    async fn prepare(&mut self, revision: Option<u64>, id: &Value) -> Result<(u64, Vec<u8>), RpcError> {
+    /// The answer to a data plane that has this, and what it brings.
+    async fn prepare(&mut self, held: Option<Identity>, id: &Value) -> Result<(Identity, Vec<u8>), RpcError> {
         // What it has came from another control plane, which may know later commits.
-        if !self.is_caught_up && revision.is_none() && self.version != self.version.with(0) {
+        if !self.is_caught_up && held.is_none() && self.version != self.version.with(0) {
             let caught_up = timeout(CATCH_UP_TIMEOUT, self.plane.cohorts.caught_up()).await;
             caught_up.map_err(|_| RpcError::failed("the control plane has not read the database yet"))?;
         }
         self.is_caught_up = true;
-        let held = Held { revision, version: self.version.clone(), form: self.form };
+        let held = Held { identity: held, version: self.version.clone(), form: self.form };
         let answer = self.plane.increments.answer(&self.cohort, held).await;
         let answer = answer.map_err(|error| RpcError::internal(&error.to_string()))?;
         let frame =
             encode_result(id, &answer.result).map_err(|error| RpcError::failed(&error.to_string()))?;
         check_size(&frame, self.max_payload).map_err(|error| RpcError::failed(&error.to_string()))?;
-        Ok((answer.revision, frame))
+        Ok((answer.identity, frame))
     }
 
     /// The data plane cannot serve a version.
