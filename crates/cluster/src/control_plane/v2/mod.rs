@@ -9,6 +9,7 @@ pub(super) use greeting::Greeting;
 pub(super) use increments::Increments;
 
 use super::ControlPlane;
+use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
 use super::fleet::Sent;
 use super::introduction::record;
@@ -24,6 +25,7 @@ use crate::wire::v2::{
     ENCODING, GET_DELTA, GetDelta, NOTIFY_NEW_VERSION, NOTIFY_VALIDATION_ERROR, NotifyNewVersion, RpcError,
     SYNC_CAPABILITY, SyncVersion, ValidationError, Welcome, encode_result,
 };
+use greeting::Terms;
 use increments::Held;
 use peers::{Offer, Peer};
 use serde_json::Value;
@@ -57,16 +59,19 @@ pub(super) async fn serve(
     let is_offered = plane.options.incremental_sync;
     let rpc_capabilities = is_offered.then(|| SYNC_CAPABILITY.to_owned()).into_iter().collect();
     let welcome = Welcome { rpc_capabilities, rpc_frame_encoding: ENCODING.to_owned() };
-    if let Err(error) = send(&mut stream, welcome.encode(&greeting.id).into()).await {
+    let is_synced = is_offered && greeting.is_synced();
+    let Greeting { id: call, capabilities, terms, .. } = greeting;
+    if let Err(error) = send(&mut stream, welcome.encode(&call).into()).await {
         return error.to_string();
     }
+    drop(call);
     let id = arrival.visitor.id;
-    let _listed = plane.fleet.capabilities.list(id, greeting.hello.rpc_capabilities.clone());
+    let _listed = plane.fleet.capabilities.list(id, capabilities);
     let mut socket = Socket::new(stream, MAX_CALL_LEN);
-    let ended = if is_offered && greeting.is_synced() {
-        let connect = || record(plane, arrival, greeting.labels(), PROTOCOL);
+    let ended = if is_synced {
+        let connect = || record(plane, arrival, terms.labels.clone(), PROTOCOL);
         let peer = plane.increments.peers.join(id, connect);
-        let mut session = Session::new(plane, peer, &greeting);
+        let mut session = Session::new(plane, peer, &terms);
         let ended = session.exchange(&mut socket).await;
         if session.is_calling {
             session.peer.retract();
@@ -105,16 +110,15 @@ struct Session<'p> {
 }
 
 impl Session<'_> {
-    fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, greeting: &Greeting) -> Session<'p> {
-        let (form, version) = (greeting.form(), greeting.first_version());
-        let cohort = plane.cohorts.enter(&greeting.labels());
+    fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, terms: &Terms) -> Session<'p> {
+        let cohort = plane.cohorts.enter(&terms.labels);
         Session {
             plane,
             cohort,
             peer,
-            form,
-            max_payload: greeting.max_payload(),
-            version,
+            form: terms.form,
+            max_payload: terms.max_payload,
+            version: terms.first_version(),
             is_calling: false,
             is_caught_up: false,
         }
@@ -168,7 +172,8 @@ impl Session<'_> {
             Event::Answered((), answer) => {
                 self.is_calling = false;
                 if let Err(error) = answer {
-                    tracing::warn!("a data plane was not notified of a new version: {}", error.message);
+                    let message = shortened(error.message, MAX_MESSAGE_LEN);
+                    tracing::warn!("a data plane was not notified of a new version: {message}");
                 }
                 return Ok(());
             }
@@ -196,7 +201,7 @@ impl Session<'_> {
         // One that is no more was of a history that the store has lost.
         let held = held.filter(|held| held.sequence <= newest);
         match held {
-            Some(held) => self.peer.link.serves(held.sequence, &version.hash()),
+            Some(held) => self.peer.link.serves(held.sequence, &version.with(held.sequence).hash()),
             None => self.peer.link.seen(EMPTY_HASH),
         }
         self.version = version;
@@ -240,7 +245,6 @@ impl Session<'_> {
             .ok_or_else(|| RpcError::failed("no version and error in params"))?;
         let message = error.error.as_str().map_or_else(|| error.error.to_string(), str::to_owned);
         let refusal = Refusal { entity: "configuration".to_owned(), field: None, message };
-        tracing::error!("a data plane refuses the configuration: {refusal}");
         self.peer.link.refused(vec![refusal]);
         Ok(true.into())
     }
