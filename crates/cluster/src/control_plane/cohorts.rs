@@ -1,4 +1,5 @@
 //! What data planes get by Weir's own protocol: kept once for all that get the same, and brought up to date with each commit.
+use super::bounds;
 use crate::Source;
 use crate::sync::transfer::Transfer;
 use crate::sync::{Cohort, Cohorts as All, Draft, Labels, Replacement, Selector, digests};
@@ -94,7 +95,7 @@ impl Cohorts {
 
     /// Counts a data plane: as long as there is one with its labels, what they lead to is kept.
     pub(super) fn enter(&self, labels: &Labels) -> Counted<'_> {
-        let labels = self.selector.relevant(labels);
+        let labels = self.selector.relevant(&bounds::labels(labels.clone()));
         *self.counts().entry(labels.clone()).or_default() += 1;
         Counted { cohorts: self, labels }
     }

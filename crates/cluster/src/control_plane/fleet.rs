@@ -1,5 +1,6 @@
 //! The data planes that a control plane knows: which of them are connected, and what each of them serves.
 use super::ADMISSION_RATE;
+use super::bounds::{self, MAX_MESSAGE_LEN, MAX_NAME_LEN, shortened};
 use super::capabilities::Capabilities;
 use super::member::{Entry, Member};
 use crate::Refusal;
@@ -15,15 +16,6 @@ use uuid::Uuid;
 /// How many data planes are known, unless more are connected.
 const MAX_ENTRIES: usize = 10_000;
 
-/// How many labels of a data plane are kept.
-const MAX_LABELS: usize = 64;
-
-/// The longest key and the longest value of a label, as of Kong.
-const MAX_LABEL_LEN: usize = 63;
-
-/// How much of the name of a host is kept, and of a version.
-const MAX_NAME_LEN: usize = 255;
-
 /// What a data plane says of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Introduction {
@@ -37,9 +29,8 @@ pub(super) struct Introduction {
 
 impl Introduction {
     fn shortened(mut self) -> Introduction {
-        for name in [&mut self.hostname, &mut self.version] {
-            name.truncate(name.floor_char_boundary(MAX_NAME_LEN));
-        }
+        self.hostname = shortened(self.hostname, MAX_NAME_LEN);
+        self.version = shortened(self.version, MAX_NAME_LEN);
         self
     }
 }
@@ -267,24 +258,20 @@ impl Link {
 
     /// Records its labels. Those that Kong would not take are left out, and so are those beyond the limit.
     pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
-        let is_short = |label: &(String, String)| label.0.len().max(label.1.len()) <= MAX_LABEL_LEN;
-        let labels = labels.into_iter().filter(is_short).take(MAX_LABELS).collect();
+        let labels = bounds::labels(labels);
         self.update(|entry, _| entry.labels = labels);
     }
 
     /// Records whether the data plane can serve the configuration, in Kong's words, and why not.
     pub(super) fn judged(&self, sync_status: &'static str, reason: Option<String>) {
+        let reason = reason.map(|reason| shortened(reason, MAX_MESSAGE_LEN));
         self.update(|entry, now| entry.judged(sync_status, reason, now));
     }
 
     /// The data plane is to serve this.
-    pub(super) fn sent(&self, sent: Sent) {
+    pub(super) fn sent(&self, mut sent: Sent) {
+        sent.altered.truncate(bounds::MAX_ALTERED);
         self.update(|entry, now| entry.sent(sent, now));
-    }
-
-    /// The hash of what the data plane said last that it serves.
-    pub(super) fn hash(&self) -> String {
-        self.fleet.entries().get(&self.id).map_or_else(String::new, |entry| entry.hash.clone())
     }
 
     /// The data plane says what it serves.
@@ -297,8 +284,9 @@ impl Link {
         self.update(|entry, now| entry.serves(revision, hash, now));
     }
 
-    /// The data plane refuses what was sent, which the log says of each entity.
+    /// The data plane refuses what was sent, which the log says of each entity, up to the limit.
     pub(super) fn refused(&self, refusals: Vec<Refusal>) {
+        let refusals = bounds::refusals(refusals);
         let log =
             |refusal: &Refusal| tracing::error!("data plane {self} refuses the configuration: {refusal}");
         refusals.iter().for_each(log);
@@ -325,6 +313,7 @@ pub(super) fn seconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bounds::MAX_LABELS;
     use super::*;
     use crate::control_plane::State;
 

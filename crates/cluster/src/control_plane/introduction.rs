@@ -1,6 +1,7 @@
 //! What all protocols begin with: a data plane introduces itself in its first message, is recorded in the fleet, and has a
 //! version that goes with the control plane's, or not.
 use super::ControlPlane;
+use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::fleet::{Introduction, Link};
 use super::upgrade::{Arrival, Stream};
 use crate::wire::compat::{KongVersion, check_version};
@@ -61,8 +62,9 @@ pub(super) fn admit(
     match check_version(KongVersion::CURRENT, &version) {
         Ok(version) => Ok((link, version)),
         Err(refused) => {
-            link.judged(refused.status.as_str(), Some(refused.message.clone()));
-            Err(refused.message)
+            let message = shortened(refused.message, MAX_MESSAGE_LEN);
+            link.judged(refused.status.as_str(), Some(message.clone()));
+            Err(message)
         }
     }
 }

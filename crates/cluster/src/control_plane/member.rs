@@ -10,9 +10,6 @@ use uuid::Uuid;
 /// The hash of a data plane that has no configuration.
 pub(crate) const EMPTY_HASH: &str = "00000000000000000000000000000000";
 
-/// How many refusals are kept.
-const MAX_REFUSALS: usize = 20;
-
 /// Whether a data plane serves the newest configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -223,8 +220,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn refused(&mut self, mut refusals: Vec<Refusal>, now: u64) {
-        refusals.truncate(MAX_REFUSALS);
+    pub(super) fn refused(&mut self, refusals: Vec<Refusal>, now: u64) {
         self.counts.refusals += 1;
         self.refusals = refusals;
         self.is_unshared = true;

@@ -1,4 +1,5 @@
 //! A control plane: admits data planes, sends them the configuration, and knows which of them serve it.
+mod bounds;
 mod capabilities;
 mod cohorts;
 mod fleet;

@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OnceCell, watch};
 use weir_model::{Document, PluginSchema};
 
+/// For how many forms, and for how many labels, a version is kept.
+const MAX_KEPT: usize = 64;
+
 /// Prepares the configuration for as long as there are data planes that take it.
 pub(super) struct Payloads {
     plugins: Arc<[PluginSchema]>,
@@ -150,6 +153,9 @@ impl Payload {
         let labels = selector.relevant(labels);
         let cell = {
             let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+            if selected.len() >= MAX_KEPT && !selected.contains_key(&labels) {
+                selected.clear();
+            }
             selected.entry(labels.clone()).or_default().clone()
         };
         let selected = cell.get_or_try_init(|| async {
@@ -173,6 +179,9 @@ impl Payload {
     pub(super) async fn frame(self: &Arc<Self>, form: Form) -> Result<Frame, MessageError> {
         let cell = {
             let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+            if frames.len() >= MAX_KEPT && !frames.contains_key(&form) {
+                frames.clear();
+            }
             frames.entry(form).or_default().clone()
         };
         let frame = cell.get_or_try_init(|| async {

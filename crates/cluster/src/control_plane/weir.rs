@@ -1,5 +1,6 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
+use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
 use super::fleet::{Link, Sent};
 use super::introduction::{admit, first_message};
@@ -196,7 +197,7 @@ fn receive(
     match event {
         None => {}
         Some(Event::Applied(Applied { identity, cache_error })) => {
-            if let Some(error) = cache_error {
+            if let Some(error) = cache_error.map(|error| shortened(error, MAX_MESSAGE_LEN)) {
                 tracing::warn!("data plane {link} cannot store the configuration: {error}");
             }
             link.serves(identity.sequence, &identity.digest.to_string());

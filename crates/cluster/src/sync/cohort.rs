@@ -161,6 +161,11 @@ impl Cohort {
     }
 
     fn note(&mut self, sequence: u64, before: Digest, changed: Vec<Key>) {
+        let goes_on = sequence > self.identity.sequence;
+        if sequence < self.identity.sequence || (!goes_on && !changed.is_empty()) {
+            // Another history, whose sequences mean something else.
+            self.journal = Journal::new(sequence);
+        }
         self.identity = Identity { sequence, digest: self.inventory.digest(), ..self.identity };
         if !changed.is_empty() {
             self.journal.push(sequence, before, changed);
@@ -185,14 +190,9 @@ impl Cohort {
         }
     }
 
-    /// The entities that changed after this state, if that is known.
-    pub fn changed_after(&self, state: Identity) -> Option<BTreeSet<Key>> {
-        self.journal.after(state.sequence, state.digest)
-    }
-
-    /// The entities that changed after this sequence, those that changed last at the end, if that is known.
-    pub fn changed_since(&self, sequence: u64) -> Option<Vec<Key>> {
-        self.journal.after_sequence(sequence)
+    /// The entities that changed after this state, those that changed last at the end, if that is known.
+    pub fn changed_after(&self, state: Identity) -> Option<Vec<Key>> {
+        self.journal.after(state.sequence, state.digest, self.identity.digest)
     }
 
     /// Everything.

@@ -121,9 +121,9 @@ impl ControlSession {
         }
         match &self.phase {
             Phase::Compared(comparison) => match cohort.changed_after(comparison.at) {
-                Some(mut keys) => {
+                Some(keys) => {
                     // What changed while it was looked for is sent, too.
-                    keys.extend(&comparison.keys);
+                    let keys = comparison.keys.iter().copied().chain(keys).collect();
                     cohort.differing(self.held.digest, keys)
                 }
                 // More changed than is remembered.

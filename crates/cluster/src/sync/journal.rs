@@ -48,21 +48,18 @@ impl Journal {
     }
 
     /// The entities that changed after this sequence, at which the content had this digest, if the journal reaches back so
-    /// far.
-    pub(super) fn after(&self, sequence: u64, digest: Digest) -> Option<BTreeSet<Key>> {
+    /// far. Those that changed last stand at the end. `now`: the digest of the content.
+    pub(super) fn after(&self, sequence: u64, digest: Digest, now: Digest) -> Option<Vec<Key>> {
         let first = self.entries.partition_point(|entry| entry.sequence <= sequence);
-        let is_complete = self.entries.get(first).is_none_or(|entry| entry.before == digest);
-        is_complete.then(|| self.entries.range(first..).flat_map(|entry| &entry.keys).copied().collect())
-    }
-
-    /// The entities that changed after this sequence, those that changed last at the end, if the journal reaches back so far.
-    pub(super) fn after_sequence(&self, sequence: u64) -> Option<Vec<Key>> {
-        let first = self.entries.partition_point(|entry| entry.sequence <= sequence);
+        let known = self.entries.get(first).map_or(now, |entry| entry.before);
+        if sequence < self.begins || known != digest {
+            return None;
+        }
         let mut seen = BTreeSet::new();
         let newest_first = self.entries.range(first..).rev().flat_map(|entry| entry.keys.iter().rev());
         let mut keys: Vec<Key> = newest_first.filter(|key| seen.insert(**key)).copied().collect();
         keys.reverse();
-        (sequence >= self.begins).then_some(keys)
+        Some(keys)
     }
 }
 
@@ -76,15 +73,23 @@ mod tests {
         (EntityKind::Services, Uuid::from_u128(id))
     }
 
+    fn digest(id: u128) -> Digest {
+        Digest::of_entity("services", Uuid::from_u128(id), b"")
+    }
+
     #[test]
     fn what_changed_after_a_sequence_is_known_as_far_as_the_journal_reaches() {
         let mut journal = Journal::new(5);
-        journal.push(6, Digest::default(), vec![key(1), key(2)]);
-        journal.push(8, Digest::default(), vec![key(1)]);
-        assert_eq!(journal.after_sequence(5), Some(vec![key(2), key(1)]));
-        assert_eq!(journal.after_sequence(6), Some(vec![key(1)]));
-        assert_eq!((journal.after_sequence(9), journal.after_sequence(4)), (Some(Vec::new()), None));
-        journal.push(9, Digest::default(), (0..MAX_KEYS as u128).map(key).collect());
-        assert_eq!((journal.after_sequence(7), journal.after_sequence(9)), (None, Some(Vec::new())));
+        journal.push(6, digest(5), vec![key(1), key(2)]);
+        journal.push(8, digest(6), vec![key(1)]);
+        assert_eq!(journal.after(5, digest(5), digest(8)), Some(vec![key(2), key(1)]));
+        assert_eq!(journal.after(6, digest(6), digest(8)), Some(vec![key(1)]));
+        assert_eq!(journal.after(9, digest(8), digest(8)), Some(Vec::new()));
+        assert_eq!(journal.after(4, digest(5), digest(8)), None, "it begins later");
+        assert_eq!(journal.after(6, digest(7), digest(8)), None, "that was other content");
+        assert_eq!(journal.after(9, digest(6), digest(8)), None, "that is other content");
+        journal.push(9, digest(8), (0..MAX_KEYS as u128).map(key).collect());
+        assert_eq!(journal.after(7, digest(6), digest(9)), None);
+        assert_eq!(journal.after(9, digest(9), digest(9)), Some(Vec::new()));
     }
 }

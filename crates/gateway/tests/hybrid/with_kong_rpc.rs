@@ -196,6 +196,23 @@ fn versions_of_another_control_plane_count_for_nothing() {
 }
 
 #[test]
+fn a_version_counts_for_the_labels_that_it_was_sent_for() {
+    let identity = shared();
+    let control = with_rpc(control_plane(&identity)).set("cluster_select_by_labels", "region").start();
+    assert_eq!(control.ask_admin("POST", "/consumers", "{\"username\": \"ann\"}").status, 201);
+    let port = control.cluster().port().into();
+    let connect = |region: &str, number: &Value| {
+        let node = "44444444-4444-4444-8444-444444444444";
+        let options =
+            json!({ "rpc": true, "node_id": node, "number": number, "labels": { "region": region } });
+        Fake::data_plane(port, &identity, options)
+    };
+    let number = connect("eu", &json!(0)).event("deltas")["number"].clone();
+    assert_eq!(connect("eu", &number).event("unchanged")["number"], number);
+    assert_eq!(connect("us", &number).event("deltas")["wipe"], true);
+}
+
+#[test]
 fn a_data_plane_of_kong_3_10_gets_texts() {
     let identity = shared();
     let control = with_rpc(control_plane(&identity)).start();

@@ -1,5 +1,6 @@
 //! What is left out or rewritten for the data planes of a form, kept up to date with each revision.
 use super::super::cohorts::Counted;
+use crate::sync::identity::Identity;
 use crate::sync::inventory::Key;
 use crate::wire::payload::Withheld;
 use crate::wire::v2::DeltaForm;
@@ -10,14 +11,14 @@ use weir_model::Document;
 /// The messages about entities, as of a revision.
 #[derive(Debug, Default)]
 pub(super) struct Altered {
-    revision: Option<u64>,
+    identity: Option<Identity>,
     by_entity: BTreeMap<Key, Vec<String>>,
     list: Arc<[String]>,
 }
 
 /// What there is to read for a newer revision.
 pub(super) struct News {
-    revision: u64,
+    identity: Identity,
     document: Arc<Document>,
     /// The entities that changed; none if all have to be read.
     changed: Option<Vec<Key>>,
@@ -27,12 +28,12 @@ impl Altered {
     /// What is new; none if nothing is.
     pub(super) fn news(&self, cohort: &Counted<'_>) -> Option<News> {
         cohort.with(|cohort| {
-            let revision = cohort.identity().sequence;
-            if self.revision == Some(revision) {
+            let identity = cohort.identity();
+            if self.identity == Some(identity) {
                 return None;
             }
-            let changed = self.revision.and_then(|revision| cohort.changed_since(revision));
-            Some(News { revision, document: cohort.document().clone(), changed })
+            let changed = self.identity.and_then(|identity| cohort.changed_after(identity));
+            Some(News { identity, document: cohort.document().clone(), changed })
         })
     }
 
@@ -54,7 +55,7 @@ impl Altered {
                 }
             }
         }
-        self.revision = Some(news.revision);
+        self.identity = Some(news.identity);
         self.list = self.by_entity.values().flatten().cloned().collect();
         self
     }

@@ -5,6 +5,7 @@ use super::super::payloads::Form;
 use super::altered::Altered;
 use super::peers::Peers;
 use crate::sync::Labels;
+use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::Key;
 use crate::wire::compat::Rules;
 use crate::wire::v1::MessageError;
@@ -33,13 +34,13 @@ pub(in crate::control_plane) struct Increments {
 /// A result of a call, as JSON. Several data planes wait for the same.
 type Whole = Arc<OnceCell<Arc<str>>>;
 
-/// What identifies everything as it is written: the version and its form, that of the entities, and the labels that select.
-type Edition = (SyncVersion, Form, Labels);
+/// What identifies everything as it is written: the version, its content, the form of the entities, and the labels that select.
+type Edition = (SyncVersion, Digest, Form, Labels);
 
 /// What a data plane has.
 pub(super) struct Held {
-    /// The revision, if that is known.
-    pub(super) revision: Option<u64>,
+    /// What that is, if it is known.
+    pub(super) identity: Option<Identity>,
     /// How it names it.
     pub(super) version: SyncVersion,
     pub(super) form: Form,
@@ -48,7 +49,7 @@ pub(super) struct Held {
 /// What a data plane gets.
 pub(super) struct Answer {
     /// What it has then.
-    pub(super) revision: u64,
+    pub(super) identity: Identity,
     /// The result of its call, as JSON.
     pub(super) result: Arc<str>,
 }
@@ -76,18 +77,21 @@ impl Increments {
 
     /// What a data plane lacks.
     pub(super) async fn answer(&self, cohort: &Counted<'_>, held: Held) -> Result<Answer, MessageError> {
-        let (revision, document, changed) = cohort.with(|cohort| {
-            let revision = cohort.identity().sequence;
-            let changed = held.start(revision).and_then(|from| cohort.changed_since(from));
-            (revision, cohort.document().clone(), changed)
+        let (identity, document, changed) = cohort.with(|cohort| {
+            let identity = cohort.identity();
+            let changed = held.start(identity.sequence).and_then(|from| cohort.changed_after(from));
+            (identity, cohort.document().clone(), changed)
         });
-        let version = held.version.with(revision);
+        let version = held.version.with(identity.sequence);
         let result = match changed {
-            Some(_) if held.revision == Some(revision) => result(Vec::new(), &version),
+            Some(_) if held.identity == Some(identity) => result(Vec::new(), &version),
             Some(keys) => self.changes(held.form, document, keys, version).await?,
-            None => self.everything((version, held.form, cohort.labels().clone()), document).await?,
+            None => {
+                self.everything((version, identity.digest, held.form, cohort.labels().clone()), document)
+                    .await?
+            }
         };
-        Ok(Answer { revision, result })
+        Ok(Answer { identity, result })
     }
 
     async fn changes(
@@ -122,7 +126,7 @@ impl Increments {
         let written = cell.get_or_try_init(|| async {
             let plugins = self.plugins.clone();
             let write = move || {
-                let (version, form, _) = edition;
+                let (version, _, form, _) = edition;
                 serde_json::to_string(&delta_form(form, &plugins).everything(&document, version))
             };
             match spawn_blocking(write).await {
@@ -136,12 +140,13 @@ impl Increments {
 }
 
 impl Held {
-    /// The revision from which on changes are sent, if this is no more than a few revisions behind. Data planes of 3.10 get
-    /// nothing or everything.
-    fn start(&self, revision: u64) -> Option<u64> {
+    /// From what on changes are sent, if this is no more than a few revisions behind. Data planes of 3.10 get nothing or
+    /// everything.
+    fn start(&self, revision: u64) -> Option<Identity> {
         let takes_changes = matches!(self.version, SyncVersion::Number(_));
         let max_behind = if takes_changes { MAX_BEHIND } else { 0 };
-        self.revision.filter(|from| *from <= revision && revision - from <= max_behind)
+        let is_near = |from: &Identity| from.sequence <= revision && revision - from.sequence <= max_behind;
+        self.identity.filter(is_near)
     }
 }
 

@@ -9,6 +9,7 @@ pub(super) use greeting::Greeting;
 pub(super) use increments::Increments;
 
 use super::ControlPlane;
+use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
 use super::fleet::Sent;
 use super::introduction::record;
@@ -17,19 +18,22 @@ use super::payloads::Form;
 use super::upgrade::{Arrival, Stream};
 use crate::Refusal;
 use crate::rpc::{Event, RpcEnd, RpcSocket, send};
+use crate::sync::identity::Identity;
 use crate::wire::data_plane::SyncStatus;
 use crate::wire::v1::check_size;
 use crate::wire::v2::{
     ENCODING, GET_DELTA, GetDelta, NOTIFY_NEW_VERSION, NOTIFY_VALIDATION_ERROR, NotifyNewVersion, RpcError,
     SYNC_CAPABILITY, SyncVersion, ValidationError, Welcome, encode_result,
 };
+use greeting::Terms;
 use increments::Held;
-use peers::Peer;
+use peers::{Offer, Peer};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
@@ -55,16 +59,19 @@ pub(super) async fn serve(
     let is_offered = plane.options.incremental_sync;
     let rpc_capabilities = is_offered.then(|| SYNC_CAPABILITY.to_owned()).into_iter().collect();
     let welcome = Welcome { rpc_capabilities, rpc_frame_encoding: ENCODING.to_owned() };
-    if let Err(error) = send(&mut stream, welcome.encode(&greeting.id).into()).await {
+    let is_synced = is_offered && greeting.is_synced();
+    let Greeting { id: call, capabilities, terms, .. } = greeting;
+    if let Err(error) = send(&mut stream, welcome.encode(&call).into()).await {
         return error.to_string();
     }
+    drop(call);
     let id = arrival.visitor.id;
-    let _listed = plane.fleet.capabilities.list(id, greeting.hello.rpc_capabilities.clone());
+    let _listed = plane.fleet.capabilities.list(id, capabilities);
     let mut socket = Socket::new(stream, MAX_CALL_LEN);
-    let ended = if is_offered && greeting.is_synced() {
-        let connect = || record(plane, arrival, greeting.labels(), PROTOCOL);
+    let ended = if is_synced {
+        let connect = || record(plane, arrival, terms.labels.clone(), PROTOCOL);
         let peer = plane.increments.peers.join(id, connect);
-        let mut session = Session::new(plane, peer, &greeting);
+        let mut session = Session::new(plane, peer, &terms);
         let ended = session.exchange(&mut socket).await;
         if session.is_calling {
             session.peer.retract();
@@ -103,16 +110,15 @@ struct Session<'p> {
 }
 
 impl Session<'_> {
-    fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, greeting: &Greeting) -> Session<'p> {
-        let (form, version) = (greeting.form(), greeting.first_version());
-        let cohort = plane.cohorts.enter(&greeting.labels());
+    fn new<'p>(plane: &'p ControlPlane, peer: Arc<Peer>, terms: &Terms) -> Session<'p> {
+        let cohort = plane.cohorts.enter(&terms.labels);
         Session {
             plane,
             cohort,
             peer,
-            form,
-            max_payload: greeting.max_payload(),
-            version,
+            form: terms.form,
+            max_payload: terms.max_payload,
+            version: terms.first_version(),
             is_calling: false,
             is_caught_up: false,
         }
@@ -131,22 +137,22 @@ impl Session<'_> {
                     if changed.is_err() {
                         return Err(RpcEnd::Closed);
                     }
-                    let revision = *newest.borrow_and_update();
-                    self.announce(socket, revision).await?;
+                    self.announce(socket, &mut newest).await?;
                 }
                 () = peer.unannounced.notified(), if !self.is_calling => {
-                    let revision = *newest.borrow_and_update();
-                    self.announce(socket, revision).await?;
+                    self.announce(socket, &mut newest).await?;
                 }
             }
         }
     }
 
     /// Calls the data plane because of a new revision, unless another of its connections does.
-    async fn announce(&mut self, socket: &mut Socket, revision: u64) -> Result<(), RpcEnd> {
-        if !self.peer.announces(revision) {
-            return Ok(());
-        }
+    async fn announce(
+        &mut self,
+        socket: &mut Socket,
+        newest: &mut watch::Receiver<u64>,
+    ) -> Result<(), RpcEnd> {
+        let Some(revision) = self.peer.announces(newest) else { return Ok(()) };
         self.expect(revision, 0).await;
         let new_version = self.version.with(revision);
         self.is_calling = true;
@@ -166,7 +172,8 @@ impl Session<'_> {
             Event::Answered((), answer) => {
                 self.is_calling = false;
                 if let Err(error) = answer {
-                    tracing::warn!("a data plane was not notified of a new version: {}", error.message);
+                    let message = shortened(error.message, MAX_MESSAGE_LEN);
+                    tracing::warn!("a data plane was not notified of a new version: {message}");
                 }
                 return Ok(());
             }
@@ -189,18 +196,22 @@ impl Session<'_> {
         version: SyncVersion,
         id: Option<Value>,
     ) -> Result<(), RpcEnd> {
-        let revision = self.peer.held(&version);
-        match revision {
-            Some(revision) => self.peer.link.serves(revision, &version.hash()),
+        let newest = self.cohort.with(|cohort| cohort.identity().sequence);
+        let held = self.peer.held(&version, self.form, self.cohort.labels());
+        // One that is no more was of a history that the store has lost.
+        let held = held.filter(|held| held.sequence <= newest);
+        match held {
+            Some(held) => self.peer.link.serves(held.sequence, &version.with(held.sequence).hash()),
             None => self.peer.link.seen(EMPTY_HASH),
         }
         self.version = version;
         let Some(id) = id else { return Ok(()) };
-        match self.prepare(revision, &id).await {
-            Ok((revision, frame)) => {
+        match self.prepare(held, &id).await {
+            Ok((identity, frame)) => {
                 self.peer.link.judged(SyncStatus::Normal.as_str(), None);
-                self.expect(revision, frame.len()).await;
-                self.peer.offer(revision);
+                self.expect(identity.sequence, frame.len()).await;
+                let labels = self.cohort.labels().clone();
+                self.peer.offer(Offer { identity, form: self.form, labels });
                 socket.send(frame.into()).await
             }
             Err(error) => {
@@ -211,21 +222,21 @@ impl Session<'_> {
         }
     }
 
-    /// The answer to a data plane that has this revision, and which one it brings.
-    async fn prepare(&mut self, revision: Option<u64>, id: &Value) -> Result<(u64, Vec<u8>), RpcError> {
+    /// The answer to a data plane that has this, and what it brings.
+    async fn prepare(&mut self, held: Option<Identity>, id: &Value) -> Result<(Identity, Vec<u8>), RpcError> {
         // What it has came from another control plane, which may know later commits.
-        if !self.is_caught_up && revision.is_none() && self.version != self.version.with(0) {
+        if !self.is_caught_up && held.is_none() && self.version != self.version.with(0) {
             let caught_up = timeout(CATCH_UP_TIMEOUT, self.plane.cohorts.caught_up()).await;
             caught_up.map_err(|_| RpcError::failed("the control plane has not read the database yet"))?;
         }
         self.is_caught_up = true;
-        let held = Held { revision, version: self.version.clone(), form: self.form };
+        let held = Held { identity: held, version: self.version.clone(), form: self.form };
         let answer = self.plane.increments.answer(&self.cohort, held).await;
         let answer = answer.map_err(|error| RpcError::internal(&error.to_string()))?;
         let frame =
             encode_result(id, &answer.result).map_err(|error| RpcError::failed(&error.to_string()))?;
         check_size(&frame, self.max_payload).map_err(|error| RpcError::failed(&error.to_string()))?;
-        Ok((answer.revision, frame))
+        Ok((answer.identity, frame))
     }
 
     /// The data plane cannot serve a version.
@@ -234,7 +245,6 @@ impl Session<'_> {
             .ok_or_else(|| RpcError::failed("no version and error in params"))?;
         let message = error.error.as_str().map_or_else(|| error.error.to_string(), str::to_owned);
         let refusal = Refusal { entity: "configuration".to_owned(), field: None, message };
-        tracing::error!("a data plane refuses the configuration: {refusal}");
         self.peer.link.refused(vec![refusal]);
         Ok(true.into())
     }

@@ -2,8 +2,9 @@
 use super::simulation::Simulation;
 use super::{consumer, document, route, service};
 use crate::sync::inventory::Inventory;
-use crate::sync::{Event, Next};
+use crate::sync::{Cohort, Event, Next, Replacement};
 use proptest::prelude::*;
+use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Change, Uuid};
 
@@ -143,4 +144,26 @@ fn a_full_sync_of_many_chunks_waits_for_credit() {
     simulation.assert_converged();
     let Next::Transfer(whole) = simulation.cohort.whole() else { panic!("it was not kept") };
     assert!(whole.messages.len() > 2 * crate::sync::CREDIT as usize);
+}
+
+#[test]
+fn a_sequence_that_goes_down_begins_another_history() {
+    let with = |names: &[&str]| {
+        let consumers = names.iter().enumerate().map(|(id, name)| consumer(id as u128, name));
+        Arc::new(document(consumers))
+    };
+    let mut cohort = Cohort::new(Arc::from([]), 1, 5, with(&["ann"]));
+    let five = cohort.identity();
+    cohort.replace(6, Replacement::new(with(&["ann", "bob"])));
+    let six = cohort.identity();
+    assert_eq!(cohort.changed_after(five).map(|keys| keys.len()), Some(1));
+    cohort.replace(4, Replacement::new(with(&["cid"])));
+    assert_eq!((cohort.changed_after(five), cohort.changed_after(six)), (None, None));
+    assert!(matches!(cohort.next(six.digest), Next::Draft(draft) if draft.entities() == 2));
+    let four = cohort.identity();
+    cohort.replace(6, Replacement::new(with(&["cid", "dan"])));
+    assert_eq!(cohort.changed_after(six), None, "this number had other content");
+    assert_eq!(cohort.changed_after(four).map(|keys| keys.len()), Some(1));
+    cohort.replace(6, Replacement::new(with(&["eve"])));
+    assert_eq!(cohort.changed_after(four), None);
 }

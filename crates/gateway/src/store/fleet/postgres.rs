@@ -19,16 +19,14 @@ const NOW: &str = "EXTRACT(EPOCH FROM now())::bigint";
 /// What is lost in a crash of the server is written again.
 const HASTY: &str = "SET synchronous_commit = off";
 
-/// A data plane belongs to the control plane that it came to last: the one before cannot change its row any more.
+/// A data plane belongs to the control plane that it came to last: the one before cannot change its row any more, even if
+/// both write at once.
 const WRITE: &str = "\
     INSERT INTO weir_data_planes (id, control_plane, stamp, online, last_seen, facts) \
-    SELECT given.id, given.control_plane, given.stamp, given.online, given.last_seen, given.facts \
-    FROM UNNEST($1::text[], $2::text[], $3::bigint[], $4::boolean[], $5::bigint[], $6::text[], $7::boolean[]) \
-        AS given (id, control_plane, stamp, online, last_seen, facts, is_new) \
-    LEFT JOIN weir_data_planes AS stored ON stored.id = given.id \
-    WHERE stored.id IS NULL OR stored.control_plane = given.control_plane OR given.is_new \
+    SELECT * FROM UNNEST($1::text[], $2::text[], $3::bigint[], $4::boolean[], $5::bigint[], $6::text[]) \
     ON CONFLICT (id) DO UPDATE SET control_plane = excluded.control_plane, stamp = excluded.stamp, \
-        online = excluded.online, last_seen = excluded.last_seen, facts = excluded.facts";
+        online = excluded.online, last_seen = excluded.last_seen, facts = excluded.facts \
+    WHERE weir_data_planes.control_plane = excluded.control_plane OR excluded.id = ANY($7::text[])";
 
 /// The condition of rows that are newer than what is known.
 const NEWER: &str = "\
@@ -114,15 +112,15 @@ impl FleetStore for PostgresFleet {
         let ids = |id: fn(&Stamped) -> Uuid| rows.iter().map(|it| id(it).to_string()).collect::<Vec<_>>();
         let numbers =
             |number: fn(&Stamped) -> u64| rows.iter().map(|it| number(it).cast_signed()).collect::<Vec<_>>();
-        let facts = |is_so: fn(&Stamped) -> bool| rows.iter().map(is_so).collect::<Vec<_>>();
+        let new: Vec<_> = rows.iter().filter(|it| it.row.is_new).map(|it| it.row.id.to_string()).collect();
         let write = sqlx::query(WRITE)
             .bind(ids(|it| it.row.id))
             .bind(ids(|it| it.row.control_plane))
             .bind(numbers(|it| it.stamp))
-            .bind(facts(|it| it.row.online))
+            .bind(rows.iter().map(|it| it.row.online).collect::<Vec<_>>())
             .bind(numbers(|it| it.row.last_seen))
             .bind(rows.iter().map(|it| it.row.facts.clone()).collect::<Vec<_>>())
-            .bind(facts(|it| it.row.is_new));
+            .bind(new);
         Box::pin(self.on_connection(async move |connection| {
             write.execute(&mut *connection).await?;
             notify(connection, &self.channels[0]).await

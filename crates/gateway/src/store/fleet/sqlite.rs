@@ -18,8 +18,13 @@ const NOW: &str = "CAST(strftime('%s', 'now') AS INTEGER)";
 /// are gone.
 const BEGIN: &str = "PRAGMA synchronous = NORMAL; DELETE FROM weir_control_planes;";
 
-const WRITE: &str = "INSERT OR REPLACE INTO weir_data_planes (id, control_plane, stamp, online, last_seen, facts) \
-    VALUES ($1, $2, $3, $4, $5, $6)";
+/// A data plane belongs to the control plane that it came to last.
+const WRITE: &str = "\
+    INSERT INTO weir_data_planes (id, control_plane, stamp, online, last_seen, facts) \
+    VALUES ($1, $2, $3, $4, $5, $6) \
+    ON CONFLICT (id) DO UPDATE SET control_plane = excluded.control_plane, stamp = excluded.stamp, \
+        online = excluded.online, last_seen = excluded.last_seen, facts = excluded.facts \
+    WHERE weir_data_planes.control_plane = excluded.control_plane OR $7";
 
 /// Data planes in a file.
 pub(super) struct SqliteFleet {
@@ -62,7 +67,7 @@ impl SqliteFleet {
         for Stamped { row, stamp } in rows {
             let write = sqlx::query(WRITE).bind(row.id.to_string()).bind(row.control_plane.to_string());
             let write = write.bind(stamp.cast_signed()).bind(row.online).bind(row.last_seen.cast_signed());
-            write.bind(row.facts.as_str()).execute(&mut *transaction).await?;
+            write.bind(row.facts.as_str()).bind(row.is_new).execute(&mut *transaction).await?;
         }
         transaction.commit().await
     }
