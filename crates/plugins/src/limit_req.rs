@@ -99,6 +99,7 @@ impl Plugin for LimitReq {
     const NAME: &'static str = "limit-req";
     const PRIORITY: i32 = 1001;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
