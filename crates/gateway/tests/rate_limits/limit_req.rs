@@ -76,12 +76,18 @@ fn requests_whose_clients_have_left_are_not_counted() {
     let limit = json!({ "conn": 10_000, "burst": 0, "default_conn_delay": 0.001 });
     let node = node(&upstream, "limit-conn", &server, limit);
     assert_eq!(status(&node, "a"), 200);
-    for abort in 0..400 {
+    let abort = |after: u64| {
         let mut client = node.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nX-Tenant: a\r\n\r\n");
-        thread::park_timeout(Duration::from_micros(abort % 20 * 100));
+        thread::park_timeout(Duration::from_micros(after));
         client.reset();
-    }
+    };
+    // Many at once, so that replies wait to be taken when their clients leave.
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..300).for_each(|count| abort(count % 30 * 50)));
+        }
+    });
     // A connection is served after those before it.
     assert_eq!(status(&node, "b"), 200);
     eventually("nothing is in flight", || server.keys().is_empty());
