@@ -129,6 +129,7 @@ fn the_file_is_its_users_alone_whatever_the_umask_and_no_link_is_followed() {
 fn a_file_for_kong_lacks_what_kong_lacks() {
     let database = Database::in_sqlite();
     let file = "_format_version: \"3.0\"\nservices:\n- {name: db, host: db.test, protocol: tcp, proxy_protocol: v2}\n\
+                routes:\n- {name: narrow, paths: [/], vars: [[arg_a, ==, b]], plugins: [{name: key-auth}]}\n\
                 consumer_groups:\n- {name: gold}\nplugins:\n- {name: forward-auth, config: {url: \"http://a.test\"}}\n\
                 - name: rate-limiting\n  config: {minute: 5, window_type: sliding, policy: redis, redis: {cluster_nodes: [{ip: \
                 10.0.0.1}]}}\n- {name: zipkin, config: {header_type: instana}}\n\
@@ -147,6 +148,8 @@ fn a_file_for_kong_lacks_what_kong_lacks() {
         "instana",
         "r.test",
         "consumer_groups",
+        "narrow",
+        "key-auth",
     ];
     assert!(lacking.iter().all(|name| !text.contains(name)), "{text}");
     assert!(
@@ -155,6 +158,8 @@ fn a_file_for_kong_lacks_what_kong_lacks() {
     );
     for line in [
         "service `db`: `proxy_protocol`",
+        "route `narrow`",
+        "plugin `key-auth`",
         "consumer_group `gold`",
         "plugin `forward-auth`",
         "plugin `rate-limiting`: `config.window_type`",

@@ -1,6 +1,6 @@
 //! What the open source of Kong 3.9 lacks: entities, plugins, fields and values. Its schemas are strict, so that what is
 //! written for it must hold none of them.
-use crate::entity::{Entity, EntityKind, Plugin};
+use crate::entity::{Entity, EntityKind, Plugin, Route};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{Json, take_extensions};
 
@@ -25,10 +25,19 @@ pub fn lacks_plugin(plugin: &Plugin, plugins: &[PluginSchema]) -> Option<&'stati
     plugin.consumer_group.map(|_| "Kong 3.9 does not have consumer groups")
 }
 
+/// Why Kong cannot have a route, if it cannot. Without its condition the route would match more requests, also such as
+/// another route authenticates.
+pub fn lacks_route(route: &Route) -> Option<&'static str> {
+    route.vars.as_ref().map(
+        |_| "Kong 3.9 does not have `vars`, without which the route would match more: say it in `expression`",
+    )
+}
+
 /// Whether Kong can have an entity like this one.
 pub fn has(entity: &Entity, plugins: &[PluginSchema]) -> bool {
     match entity {
         Entity::Plugins(plugin) => lacks_plugin(plugin, plugins).is_none(),
+        Entity::Routes(route) => lacks_route(route).is_none(),
         entity => has_kind(entity.kind(), plugins),
     }
 }

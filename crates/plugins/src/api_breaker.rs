@@ -94,6 +94,7 @@ impl Plugin for ApiBreaker {
     const NAME: &'static str = "api-breaker";
     const PRIORITY: i32 = 1005;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -113,6 +113,7 @@ impl Plugin for ApisixCors {
     const NAME: &'static str = "apisix-cors";
     const PRIORITY: i32 = 4000;
     const FOR_CONSUMERS: bool = false;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

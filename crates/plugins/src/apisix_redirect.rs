@@ -69,6 +69,7 @@ impl Plugin for ApisixRedirect {
     const NAME: &'static str = "apisix-redirect";
     const PRIORITY: i32 = 900;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

@@ -77,6 +77,7 @@ impl Plugin for ConsumerRestriction {
     const NAME: &'static str = "consumer-restriction";
     const PRIORITY: i32 = 960;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

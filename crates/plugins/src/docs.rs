@@ -55,6 +55,43 @@ fn entities_page() {
     check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/entities.md"), &page);
 }
 
+/// The plugins here that Kong 3.9 has too.
+const OF_KONG: [&str; 26] = [
+    "acl",
+    "basic-auth",
+    "bot-detection",
+    "correlation-id",
+    "cors",
+    "file-log",
+    "hmac-auth",
+    "http-log",
+    "ip-restriction",
+    "jwt",
+    "key-auth",
+    "opentelemetry",
+    "prometheus",
+    "proxy-cache",
+    "rate-limiting",
+    "redirect",
+    "request-size-limiting",
+    "request-termination",
+    "request-transformer",
+    "response-ratelimiting",
+    "response-transformer",
+    "statsd",
+    "syslog",
+    "tcp-log",
+    "udp-log",
+    "zipkin",
+];
+
+#[test]
+fn plugins_that_kong_lacks_are_extensions() {
+    for schema in PLUGINS.iter().map(|definition| definition.schema) {
+        assert_eq!(schema.extension, !OF_KONG.contains(&schema.name), "{}", schema.name);
+    }
+}
+
 #[test]
 fn plugins_are_listed_from_the_first_to_run_to_the_last() {
     assert!(PLUGINS.is_sorted_by_key(|definition| -definition.priority));

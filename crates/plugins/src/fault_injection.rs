@@ -125,6 +125,7 @@ impl Plugin for FaultInjection {
     const NAME: &'static str = "fault-injection";
     const PRIORITY: i32 = 11_000;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

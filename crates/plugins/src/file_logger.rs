@@ -49,6 +49,7 @@ pub(super) struct FileLogger {
 impl Plugin for FileLogger {
     const NAME: &'static str = "file-logger";
     const PRIORITY: i32 = 10;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

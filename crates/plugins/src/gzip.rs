@@ -78,6 +78,7 @@ impl Plugin for Gzip {
     const NAME: &'static str = "gzip";
     const PRIORITY: i32 = 895;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

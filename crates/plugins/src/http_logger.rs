@@ -86,6 +86,7 @@ pub(super) struct HttpLogger {
 impl Plugin for HttpLogger {
     const NAME: &'static str = "http-logger";
     const PRIORITY: i32 = 10;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -109,6 +109,7 @@ impl Plugin for LimitConn {
     const NAME: &'static str = "limit-conn";
     const PRIORITY: i32 = 1003;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {

@@ -20,10 +20,10 @@
 //! With `policy: local` each node counts by itself. With `redis` or `redis-cluster` all nodes count together in Redis or
 //! Valkey, as [limit-count](limit-count.md#policies) does: a request waits for one reply of the server. Time is the
 //! server's. A key in Redis is `limit-req:ROUTE:SERVICE:CONSUMER:RATE:BURST:key:VALUE`; it ends in `address:ADDRESS` if
-//! the client's address counts, and lasts until the bucket is empty. If the Redis user is restricted by ACLs, it needs
-//! `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `TIME`, `HMGET`, `HMSET` and `PEXPIRE` on the keys `limit-req:*`, and `INCRBY` and
-//! `EXPIRE` on `ratelimit:probe`. While the server is unavailable, requests are answered 500; with `allow_degradation`
-//! this node counts them. APISIX lets all of them pass.
+//! the client's address counts, and lasts until the bucket is empty, a year at most. If the Redis user is restricted by
+//! ACLs, it needs `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `TIME`, `HMGET`, `HMSET` and `PEXPIRE` on the keys `limit-req:*`, and
+//! `INCRBY` and `EXPIRE` on `ratelimit:probe`. While the server is unavailable, requests are answered 500; with
+//! `allow_degradation` this node counts them. APISIX lets all of them pass.
 //!
 //! ## Responses
 //!
@@ -99,6 +99,7 @@ impl Plugin for LimitReq {
     const NAME: &'static str = "limit-req";
     const PRIORITY: i32 = 1001;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
@@ -154,7 +155,7 @@ impl Instance {
         Flow::Wait(Box::pin(async move {
             let reply = reply.await.ok();
             let resume: Resume = Box::new(move |exchange| match reply {
-                Some(reply) => instance.decide(excess(&reply)),
+                Some(reply) => instance.decide(excess(&reply.numbers)),
                 None => instance.decide_alone(exchange),
             });
             resume

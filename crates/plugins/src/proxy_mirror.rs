@@ -69,6 +69,7 @@ impl Plugin for ProxyMirror {
     const NAME: &'static str = "proxy-mirror";
     const PRIORITY: i32 = 890;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

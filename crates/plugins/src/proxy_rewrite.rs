@@ -82,6 +82,7 @@ impl Plugin for ProxyRewrite {
     const NAME: &'static str = "proxy-rewrite";
     const PRIORITY: i32 = 1008;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

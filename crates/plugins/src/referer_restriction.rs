@@ -51,6 +51,7 @@ impl Plugin for RefererRestriction {
     const NAME: &'static str = "referer-restriction";
     const PRIORITY: i32 = 2990;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

@@ -175,6 +175,7 @@ impl Plugin for ResponseRewrite {
     const NAME: &'static str = "response-rewrite";
     const PRIORITY: i32 = 899;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

@@ -54,6 +54,7 @@ impl Plugin for UaRestriction {
     const NAME: &'static str = "ua-restriction";
     const PRIORITY: i32 = 2999;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

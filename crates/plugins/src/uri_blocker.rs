@@ -43,6 +43,7 @@ impl Plugin for UriBlocker {
     const NAME: &'static str = "uri-blocker";
     const PRIORITY: i32 = 2900;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

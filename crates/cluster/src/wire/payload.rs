@@ -11,6 +11,7 @@ mod tests;
 pub use read::read;
 pub(crate) use read::read_entity;
 pub use row::{ForeignKeys, row};
+pub(crate) use table::NO_EXPRESSIONS;
 pub use table::{ConfigTable, Withheld};
 
 /// The id of the workspace that all entities are in.

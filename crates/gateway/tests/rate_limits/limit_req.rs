@@ -1,7 +1,9 @@
 //! limit-req and limit-conn, by APISIX's fields, on real servers.
 use super::{HELLO, limited};
 use crate::harness::{Gateway, RedisServer, Upstream, eventually};
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::{thread, time::Duration};
 
 fn node(upstream: &Upstream, plugin: &str, server: &RedisServer, more: Value) -> Gateway {
     let mut config = json!({
@@ -65,6 +67,80 @@ fn requests_in_flight_are_counted_over_all_nodes() {
     assert_eq!([status(&other, "a"), status(&other, "b")], [503, 200]);
     drop(client);
     eventually("a request whose client has left is over", || status(&other, "a") == 200);
+}
+
+/// Whenever a client leaves, and whatever has been sent to the server by then.
+#[test]
+fn requests_whose_clients_have_left_are_not_counted() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let limit = json!({ "conn": 10_000, "burst": 0, "default_conn_delay": 0.001 });
+    let node = node(&upstream, "limit-conn", &server, limit);
+    assert_eq!(status(&node, "a"), 200);
+    let abort = |after: u64| {
+        let mut client = node.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX-Tenant: a\r\n\r\n");
+        thread::park_timeout(Duration::from_micros(after));
+        client.reset();
+    };
+    // Many at once, so that replies wait to be taken when their clients leave.
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..300).for_each(|count| abort(count % 30 * 50)));
+        }
+    });
+    // A connection is served after those before it.
+    assert_eq!(status(&node, "b"), 200);
+    eventually("nothing is in flight", || server.keys().is_empty());
+}
+
+#[test]
+fn a_request_that_was_counted_too_late_is_not_in_flight() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let limit = json!({ "conn": 1, "burst": 0, "default_conn_delay": 0.001, "redis_timeout": 300 });
+    let node = node(&upstream, "limit-conn", &server, limit);
+    assert_eq!(status(&node, "a"), 200);
+    eventually("the end is reported", || server.keys().is_empty());
+    server.ask(&["config", "resetstat"]);
+    server.signal(Signal::STOP);
+    assert_eq!(status(&node, "a"), 500);
+    server.signal(Signal::CONT);
+    let counted = || server.ask(&["info", "commandstats"]).contains("cmdstat_zadd:");
+    eventually("the server executes what it got", counted);
+    eventually("it is taken back", || server.keys().is_empty());
+}
+
+/// Another program may have written a key.
+#[test]
+fn a_key_of_another_type_fails_the_requests_of_that_key_alone() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let limits = [
+        ("limit-req", json!({ "rate": 0.001, "burst": 10, "nodelay": true })),
+        ("limit-conn", json!({ "conn": 10, "burst": 0, "default_conn_delay": 0.001, "key_ttl": 5 })),
+    ];
+    for (plugin, limit) in limits {
+        let (held, _held) = Upstream::holding(HELLO);
+        let holder = node(&held, plugin, &server, limit.clone());
+        let mut client = holder.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nX-Tenant: a\r\n\r\n");
+        eventually("it is counted", || !server.keys().is_empty());
+        server.ask(&["set", &server.keys()[0], "text"]);
+        let node = node(&upstream, plugin, &server, limit);
+        let statuses = ["a", "b", "a", "b"].map(|tenant| status(&node, tenant));
+        assert_eq!(statuses, [500, 200, 500, 200], "{plugin}");
+        drop(client);
+        server.ask(&["flushall"]);
+    }
+}
+
+#[test]
+fn a_bucket_that_never_empties_lasts_for_a_year() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let limit = json!({ "rate": 1e-14, "burst": 0, "nodelay": true });
+    let node = node(&upstream, "limit-req", &server, limit);
+    assert_eq!([(); 2].map(|()| status(&node, "a")), [200, 503]);
+    let left: u64 = server.ask(&["pttl", &server.keys()[0]]).parse().unwrap();
+    let year = 31_536_000_000;
+    assert!((year - 600_000..=year).contains(&left), "{left}");
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl Plugin for JwtAuth {
     const PRIORITY: i32 = 1440;
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[JwtAuthCredential::ENTITY];
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -1,6 +1,6 @@
 //! Requests in flight that nodes count together in Redis.
 
-use super::super::limits::{Scripts, Unavailable, counted_by, scope};
+use super::super::limits::{Reply, Scripts, Unavailable, Undo, counted_by, scope};
 use super::Config;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -43,18 +43,12 @@ impl Shared {
         let key = format!("{}:{}", self.scope, counted_by(exchange, value));
         let request = exchange.id().to_owned();
         let arguments = vec![self.most.to_string(), self.key_ttl.to_string(), request];
-        let reply = self.scripts.run(ENTER, key.clone(), arguments.clone(), Some(LEAVE))?;
-        Ok(Entering { scripts: self.scripts.clone(), key, arguments, reply })
+        Ok(Entering(self.scripts.run(ENTER, key, arguments, Some(LEAVE))?))
     }
 }
 
 /// A request whose number is not known yet.
-pub(super) struct Entering {
-    scripts: Arc<Scripts>,
-    key: String,
-    arguments: Vec<String>,
-    reply: oneshot::Receiver<Vec<i64>>,
-}
+pub(super) struct Entering(oneshot::Receiver<Reply>);
 
 /// What became of it.
 pub(super) enum Admission {
@@ -67,35 +61,22 @@ pub(super) enum Admission {
 impl Entering {
     /// Waits for the server; none if it did not answer.
     pub(super) async fn entered(self) -> Option<Admission> {
-        let reply = self.reply.await.ok()?;
-        let [is_in, number] = reply[..] else { return None };
-        if is_in == 0 {
+        let Reply { numbers, undo } = self.0.await.ok()?;
+        let ([is_in, number], Some(undo)) = (&numbers[..], undo) else { return None };
+        if *is_in == 0 {
+            undo.disarm();
             return Some(Admission::Refused);
         }
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let (scripts, key, arguments) = (self.scripts, self.key, self.arguments);
-        Some(Admission::Admitted(number, SharedGuard { scripts, key, arguments, has_left: Cell::new(false) }))
+        let number = u32::try_from(*number).unwrap_or(u32::MAX);
+        Some(Admission::Admitted(number, SharedGuard(Cell::new(Some(undo)))))
     }
 }
 
 /// A request in flight. It is counted until it is over, also if the client leaves.
-pub(super) struct SharedGuard {
-    scripts: Arc<Scripts>,
-    key: String,
-    arguments: Vec<String>,
-    has_left: Cell<bool>,
-}
+pub(super) struct SharedGuard(Cell<Option<Undo>>);
 
 impl SharedGuard {
     pub(super) fn leave(&self) {
-        if !self.has_left.replace(true) {
-            self.scripts.send(LEAVE, self.key.clone(), self.arguments.clone());
-        }
-    }
-}
-
-impl Drop for SharedGuard {
-    fn drop(&mut self) {
-        self.leave();
+        drop(self.0.take());
     }
 }

@@ -11,5 +11,7 @@ if level[1] and level[2] then
   end
 end
 redis.call('HMSET', KEYS[1], 'excess', tostring(excess), 'at', now)
-redis.call('PEXPIRE', KEYS[1], math.ceil((excess + 1000) * 1000 / rate))
+-- At most a year. Lua would write large numbers with an exponent, which PEXPIRE does not take.
+local lasts = math.min(math.ceil((excess + 1000) * 1000 / rate), 31536000000)
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lasts))
 return { math.floor(excess) }

@@ -1,6 +1,6 @@
 //! Buckets that nodes share in Redis.
 
-use super::super::limits::{Scripts, Unavailable, counted_by, scope};
+use super::super::limits::{Reply, Scripts, Unavailable, counted_by, scope};
 use super::Config;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Shared {
         &self,
         exchange: &Exchange,
         value: Option<Cow<'_, [u8]>>,
-    ) -> Result<oneshot::Receiver<Vec<i64>>, Unavailable> {
+    ) -> Result<oneshot::Receiver<Reply>, Unavailable> {
         let key = format!("{}:{}", self.scope, counted_by(exchange, value));
         self.scripts.run(POUR, key, self.limit.to_vec(), None)
     }

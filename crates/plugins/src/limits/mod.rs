@@ -27,7 +27,7 @@ pub(super) use periods::Periods;
 pub(super) use policy::{Identifier, Limiter, Policy, Reserved, SentQuery};
 pub(super) use quota::{Quota, QuotaUsage, Quotas};
 pub(super) use redis::{Redis, RedisStore};
-pub(super) use scripts::Scripts;
+pub(super) use scripts::{Reply, Scripts, Undo};
 pub use sliding::Slide;
 pub use store::{
     Add, Bound, ClusterStore, CounterKey, CounterStore, Pending, Take, Taken, Unavailable, Window,

@@ -79,6 +79,7 @@ impl Plugin for RequestValidation {
     const NAME: &'static str = "request-validation";
     const PRIORITY: i32 = 952;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::kong_schema::{has_kind, lacks_plugin};
+use weir_model::kong_schema::{has_kind, lacks_plugin, lacks_route};
 use weir_model::{Document, EntityKinds, PluginSchema, Uuid};
 
 /// The kinds of Kong itself, in the order in which its control planes list them. Those of plugins follow.
@@ -26,6 +26,9 @@ const KINDS: [EntityKind; 12] = [
     EntityKind::KeySets,
     EntityKind::Keys,
 ];
+
+/// Why a route with an expression is withheld.
+pub(crate) const NO_EXPRESSIONS: &str = "the data plane's router takes no expressions";
 
 /// What of an entity data planes of Kong do not get, or get otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -65,7 +68,7 @@ pub struct ConfigTable<'d> {
     document: &'d Document,
     plugins: &'d [PluginSchema],
     kinds: Vec<EntityKind>,
-    /// Services that are switched off and their routes; routes that the router of the data planes cannot have.
+    /// Services that are switched off and their routes; routes that the data planes cannot have.
     disabled: HashSet<Uuid>,
     takes_expressions: bool,
 }
@@ -85,6 +88,8 @@ impl<'d> ConfigTable<'d> {
             let routes: Vec<_> = routes.map(|route| route.id).collect();
             disabled.extend(routes);
         }
+        let lacking = document.routes.iter().filter(|route| lacks_route(route).is_some());
+        disabled.extend(lacking.map(|route| route.id));
         ConfigTable { document, plugins, kinds, disabled, takes_expressions: true }
     }
 
@@ -155,10 +160,10 @@ impl<'d> ConfigTable<'d> {
             let entity = Entity::Plugins(plugin.clone());
             found.extend(reason.map(|reason| Withheld::new(&entity, None, reason)));
         }
-        let with_expression = self.document.routes.iter().filter(|route| route.expression.is_some());
-        for route in with_expression.filter(|_| !self.takes_expressions) {
-            let entity = Entity::Routes(route.clone());
-            found.push(Withheld::new(&entity, None, "the data plane's router takes no expressions"));
+        for route in &self.document.routes {
+            let takes = self.takes_expressions || route.expression.is_none();
+            let reason = if takes { lacks_route(route) } else { Some(NO_EXPRESSIONS) };
+            found.extend(reason.map(|reason| Withheld::new(&Entity::Routes(route.clone()), None, reason)));
         }
         for entity in self.kinds.iter().flat_map(|kind| self.entities(*kind)) {
             let (mut row, taken) = row(&entity, ForeignKeys::Bare, self.plugins);

@@ -175,6 +175,22 @@ fn routes_with_expressions_are_for_routers_that_take_them() {
     assert_eq!(table.withheld(&current())[0].entity, "route `e`");
 }
 
+/// Without its condition a route would match more, and without the route its plugins would run for all.
+#[test]
+fn routes_with_vars_are_withheld_with_their_plugins() {
+    let file = "_format_version: '3.0'\nservices: [{name: s, host: h}]\nroutes:\n- {name: v, paths: [/], vars: [[arg_a, '==', b]], service: s, plugins: [{name: key-auth}]}\n- {name: p, paths: [/p], service: s}\n";
+    let document = document(file);
+    let table = ConfigTable::new(&document, PLUGINS);
+    let sent = written(&table, &current());
+    let routes: Vec<_> =
+        sent["routes"].as_array().unwrap().iter().map(|route| route["name"].as_str().unwrap()).collect();
+    assert_eq!((routes, sent.get("plugins")), (vec!["p"], None));
+    assert_eq!((table.hashes(None).config, table.hashes(None).parts()), hashes_of(&sent));
+    let withheld = table.withheld(&current());
+    assert_eq!((withheld.len(), &*withheld[0].entity, &withheld[0].field), (1, "route `v`", &None));
+    assert!(withheld[0].reason.contains("`vars`"), "{}", withheld[0].reason);
+}
+
 #[test]
 fn rows_have_no_other_fields_than_those_of_kong() {
     let fields = include_str!("../../../../gateway/tests/hybrid/kong/fields.json");

@@ -1,11 +1,12 @@
 //! What data planes get of entities as deltas: Kong's fields alone, changed for older versions.
 use super::{Delta, SyncVersion};
 use crate::wire::compat::Rules;
-use crate::wire::payload::{ForeignKeys, Withheld, row};
+use crate::wire::payload::{ForeignKeys, NO_EXPRESSIONS, Withheld, row};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::collections::HashSet;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::kong_schema::{has_kind, lacks_plugin};
+use weir_model::kong_schema::{has_kind, lacks_plugin, lacks_route};
 use weir_model::{Change, Document, PluginSchema};
 
 /// The form in which some data planes take entities.
@@ -53,8 +54,9 @@ impl DeltaForm<'_> {
         match entity {
             Entity::Plugins(plugin) => lacks_plugin(plugin, self.plugins),
             Entity::Routes(route) if route.expression.is_some() && !self.takes_expressions => {
-                Some("the data plane's router takes no expressions")
+                Some(NO_EXPRESSIONS)
             }
+            Entity::Routes(route) => lacks_route(route),
             Entity::Custom(_) if !has_kind(entity.kind(), self.plugins) => {
                 Some("Kong 3.9 does not have its plugin")
             }
@@ -110,7 +112,16 @@ impl Serialize for Deltas<'_, '_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Everything { form, document, version } = self.0;
         let workspace = form.changed(Delta::of_workspace(version.clone()));
-        let entities = document.entities().filter_map(|entity| form.whole(&entity, version.clone()));
+        let routes = document.of_kind(EntityKind::Routes);
+        let routes = routes.filter(|route| form.reason_against(route).is_some());
+        let lacking: HashSet<_> = routes.map(|route| route.id()).collect();
+        // A data plane would refuse the reference of a plugin to a route that it does not get.
+        let is_sent = |entity: &Entity| match entity {
+            Entity::Plugins(plugin) => !plugin.route.is_some_and(|route| lacking.contains(&route)),
+            _ => true,
+        };
+        let entities =
+            document.entities().filter(is_sent).filter_map(|entity| form.whole(&entity, version.clone()));
         serializer.collect_seq(std::iter::once(workspace).chain(entities))
     }
 }

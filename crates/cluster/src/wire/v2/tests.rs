@@ -196,6 +196,22 @@ fn data_planes_of_a_form_get_what_they_can_have() {
 }
 
 #[test]
+fn routes_with_vars_are_withheld_with_their_plugins() {
+    let file = "_format_version: '3.0'\nservices: [{name: s, host: h}]\nroutes:\n- {name: v, paths: [/], vars: [[arg_a, '==', b]], service: s, plugins: [{name: key-auth}]}\n- {name: p, paths: [/p], service: s}\n";
+    let document = document(file);
+    let (plugins, rules) = (PLUGINS, Rules::of(KongVersion::parse("3.9.3").unwrap()));
+    let form = DeltaForm { plugins, rules, takes_expressions: true };
+    let whole = serde_json::to_value(form.everything(&document, SyncVersion::Number(7))).unwrap();
+    let sent = SyncResult::read(whole).unwrap().deltas.into_iter().map(|delta| delta.r#type);
+    assert_eq!(sent.collect::<Vec<_>>(), ["workspaces", "services", "routes"]);
+    let route = document.entities().find(|it| it.name() == Some("v")).unwrap();
+    let withheld = form.withheld(&route);
+    assert_eq!((withheld.len(), &withheld[0].field), (1, &None));
+    let delta = form.delta(&Change::put(route), SyncVersion::Number(8)).unwrap();
+    assert_eq!((delta.entity, delta.pk.is_some()), (None, true), "it goes if it was there before");
+}
+
+#[test]
 fn a_result_that_is_written_already_is_framed() {
     let frame = encode_result(&json!("i"), "[1]").unwrap();
     assert_eq!(decode(&frame, 100).unwrap(), [Message::Result { id: json!("i"), result: json!([1]) }]);

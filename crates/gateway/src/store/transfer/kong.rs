@@ -1,5 +1,6 @@
 //! A declarative file for Kong 3.9: without the entities, plugins, fields and values that it lacks.
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::kong_schema::{has, take_unknown};
 use weir_model::{PluginSchema, find_kind};
@@ -10,7 +11,14 @@ pub(super) fn known(
     plugins: &[PluginSchema],
     left_out: &mut Vec<String>,
 ) -> Vec<Entity> {
-    let (known, others): (Vec<_>, Vec<_>) = entities.iter().cloned().partition(|entity| has(entity, plugins));
+    let without = |entity: &&Entity| entity.kind() == EntityKind::Routes && !has(entity, plugins);
+    let lacking: HashSet<_> = entities.iter().filter(without).map(Entity::id).collect();
+    // Without its route, a plugin would run for others.
+    let is_known = |entity: &Entity| match entity {
+        Entity::Plugins(plugin) if plugin.route.is_some_and(|route| lacking.contains(&route)) => false,
+        entity => has(entity, plugins),
+    };
+    let (known, others): (Vec<_>, Vec<_>) = entities.iter().cloned().partition(is_known);
     left_out.extend(others.iter().map(|entity| label(entity.kind(), &entity.to_value())));
     known
 }

@@ -127,9 +127,18 @@ impl RedisStore {
         done.map_err(|Unavailable(why)| Unavailable(at_place(&self.place, &why)))
     }
 
+    /// Runs all commands, of which the server must take at least one.
+    async fn run(&self, commands: &[Commands]) -> Result<Vec<Value>, Unavailable> {
+        let answers = self.run_all(commands).await?;
+        match answers.iter().map(refusal).collect::<Option<Vec<_>>>().and_then(|all| all.first().cloned()) {
+            Some(refusal) => Err(unavailable(&refusal.into())),
+            None => Ok(answers),
+        }
+    }
+
     /// Runs all commands, in order for each key. A command is sent again over new connections if its slot has moved, if
     /// the server is not the master any more, or if it had closed the connection.
-    async fn run(&self, commands: &[Commands]) -> Result<Vec<Value>, Unavailable> {
+    async fn run_all(&self, commands: &[Commands]) -> Result<Vec<Value>, Unavailable> {
         let mut answers: Vec<Option<Value>> = commands.iter().map(|_| None).collect();
         let tries = match &self.servers {
             Servers::Cluster(_) => self.connector.config.cluster_max_redirections,
@@ -143,11 +152,7 @@ impl RedisStore {
                 Some(_) => self.forget(&linked),
             }
         }
-        let answers: Vec<_> = answers.into_iter().flatten().collect();
-        match answers.iter().map(refusal).collect::<Option<Vec<_>>>().and_then(|all| all.first().cloned()) {
-            Some(refusal) => Err(unavailable(&refusal.into())),
-            None => Ok(answers),
-        }
+        Ok(answers.into_iter().flatten().collect())
     }
 
     /// Takes from quotas with distinct keys. Each take is atomic.

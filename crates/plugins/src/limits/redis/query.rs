@@ -14,6 +14,13 @@ impl RedisStore {
         self.in_time(self.run(&commands)).await
     }
 
+    /// Runs a script on a key. An error about the key's value is its reply, because the server is available.
+    pub(crate) async fn evaluate(&self, key: String, script: Cmd) -> Result<Value, Unavailable> {
+        let commands = [Commands { key, make: Box::new(move |_| script.clone()) }];
+        let mut replies = self.in_time(self.run_all(&commands)).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
     /// The keys of all servers that match a pattern.
     pub(crate) async fn keys(&self, pattern: &str) -> Result<Vec<String>, Unavailable> {
         let linked = self.in_time(self.linked()).await?;
