@@ -50,7 +50,9 @@ impl Cluster {
 /// Begins to share what a control plane knows of its data planes with the others of its store.
 pub(crate) async fn share(settings: &Settings, fleet: Arc<Fleet>) -> Result<(), StartError> {
     if let Some(store) = store::fleet::open(settings).await.map_err(StartError::Store)? {
-        tokio::spawn(Sharing::new(fleet, store).run());
+        let mut sharing = Sharing::new(fleet, store);
+        sharing.begin().await;
+        tokio::spawn(sharing.run());
     }
     Ok(())
 }

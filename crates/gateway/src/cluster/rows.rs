@@ -57,7 +57,13 @@ impl Sharing {
         }
     }
 
-    /// Reads what is stored, and shares from then on, for as long as the process runs.
+    /// Reads what is stored, so that it is known as soon as the node answers.
+    pub(super) async fn begin(&mut self) {
+        let outcome = self.beat().await;
+        self.note(outcome);
+    }
+
+    /// Shares for as long as the process runs.
     pub(super) async fn run(mut self) {
         let (fleet, store) = (self.fleet.clone(), self.store.clone());
         let mut beats = interval(BEAT_INTERVAL);
