@@ -2,6 +2,8 @@
 use crate::fleet::{self, control_plane, members, route, shared, with_certificate};
 use crate::harness::{Builder, Gateway, Identity, PostgresServer, Upstream, eventually, weir};
 use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -234,13 +236,18 @@ fn a_control_plane_alone_knows_its_data_planes_after_a_restart() {
     let before = members(&control).remove(0);
     drop(data);
     eventually("it is gone", || states(&control) == ["offline"]);
-    // What is known is written within a second.
+    let id = before["id"].as_str().unwrap();
+    // What is known is written within a second: to the file, or to the log beside it.
     eventually("it is written", || {
-        control.signal(Signal::KILL);
-        control.exit();
-        control = control_plane(&identity).set("prefix", &prefix).start();
-        states(&control) == ["offline"]
+        ["weir.sqlite", "weir.sqlite-wal"].iter().any(|name| {
+            let file = fs::read(Path::new(&prefix).join(name)).unwrap_or_default();
+            file.windows(id.len()).any(|bytes| bytes == id.as_bytes())
+        })
     });
+    control.signal(Signal::KILL);
+    control.exit();
+    control = control_plane(&identity).set("prefix", &prefix).start();
+    assert_eq!(states(&control), ["offline"], "known as soon as it answers");
     let after = members(&control).remove(0);
     for field in ["id", "labels", "config_hash", "revision", "version", "protocol"] {
         assert_eq!(after[field], before[field], "{field}");
