@@ -290,7 +290,7 @@ settings! {
     request_debug_token: Option<Password> = "";
     /// Remembers what each request came to, for the [analytics](analytics.md) of this node. `off` costs nothing. A control
     /// plane has no traffic, so it records nothing.
-    analytics: bool = "on";
+    analytics: bool = "off";
     /// The memory of analytics. If it is exceeded, the oldest measurements go first. 2m for each worker come on top.
     analytics_memory: Bytes = "64m";
     /// How much of the disk analytics may take, in `analytics` of `prefix`; 0 keeps them in memory alone.
