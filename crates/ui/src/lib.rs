@@ -3,8 +3,8 @@
 //! It is a client of the Admin API in the same process: each page asks it with the token of the person who looks, so
 //! that its authentication, its checks and its audit log hold for the UI too. It knows neither the proxy nor the stores.
 //!
-//! A request of a browser passes [`server`] (assets, security headers), [`session`] (who asks, and whether a form is
-//! ours), one of [`pages`], which asks [`api`], and [`page`], the frame around what it renders.
+//! A request of a browser passes `server` (assets, security headers), `session` (who asks, and whether a form is
+//! ours), one of `pages`, which asks `api`, and `page`, the frame around what it renders.
 mod api;
 mod assets;
 mod export;

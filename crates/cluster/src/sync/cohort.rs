@@ -130,7 +130,7 @@ impl Cohort {
         self.update(sequence, digests(changes));
     }
 
-    /// The content after these changes, of which `digests` are the [digests](digests). Where something else has the document,
+    /// The content after these changes, of which `digests` are the [`digests`]. Where something else has the document,
     /// it is copied.
     pub fn apply(&mut self, sequence: u64, changes: &[Change], digests: Digests) {
         let document = Arc::make_mut(&mut self.document);

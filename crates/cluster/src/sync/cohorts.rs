@@ -74,7 +74,7 @@ impl Cohorts {
         self.selected.retain(|labels, _| is_used(labels));
     }
 
-    /// The configuration after these changes, of which `of_changes` are the [digests](digests).
+    /// The configuration after these changes, of which `of_changes` are the [`digests`].
     pub fn apply(&mut self, sequence: u64, changes: &[Change], of_changes: Digests) {
         if !self.selector.is_off() {
             self.dependents.apply(self.everything.document(), changes);
