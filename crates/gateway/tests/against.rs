@@ -111,9 +111,9 @@ fn a_port_that_no_listener_has_is_mapped_with_a_warning() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
-    let told = run("80:8000, 443:9443");
-    assert_eq!(told.matches("port_maps: no listener").count(), 1, "{told}");
-    assert!(told.contains("has the port of 443:9443, which has no effect"), "{told}");
+    let output = run("80:8000, 443:9443");
+    assert_eq!(output.matches("port_maps: no listener").count(), 1, "{output}");
+    assert!(output.contains("has the port of 443:9443, which has no effect"), "{output}");
     assert!(!run("80:8000, 443:8443").contains("port_maps"));
 }
 

@@ -172,7 +172,7 @@ fn an_error_names_who_decided_it() {
 #[test]
 fn what_cannot_be_answered_names_the_argument_and_its_choices() {
     let gateway = Gateway::start(&document(&[service("/a", nobody(), "", "")], ""));
-    for (query, status, told) in [
+    for (query, status, expected) in [
         ("series?metric=speed", 400, "metric: there is no 'speed'; use one of requests"),
         ("series?by=colour", 400, "by: there is no 'colour'; use one of status"),
         ("series?metric=p99&by=status", 400, "by: 'p99' cannot be divided by status"),
@@ -195,7 +195,11 @@ fn what_cannot_be_answered_names_the_argument_and_its_choices() {
     ] {
         let answer = gateway.admin(&format!("/analytics/{query}"));
         let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert!(answer.status == status && message.starts_with(told), "{query}: {} {message}", answer.status);
+        assert!(
+            answer.status == status && message.starts_with(expected),
+            "{query}: {} {message}",
+            answer.status
+        );
     }
 }
 

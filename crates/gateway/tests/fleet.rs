@@ -148,7 +148,7 @@ fn peers_that_are_not_verified_are_refused_on_both_sides() {
     });
     eventually("the control plane says who", || control.log().contains("the data plane at 127.0.0.1:"));
     assert!(members(&control).is_empty());
-    assert_eq!(control.admin("/clustering/in-force").json()["in_force"], false, "nobody serves it");
+    assert_eq!(control.admin("/clustering/in-force").json()["in_force"], false, "no data plane serves it");
     let alone = control.ask_admin("POST", "/consumers?wait=all,1", "{\"username\": \"ann\"}");
     assert_eq!((alone.status, &alone.json()["serving"]), (202, &0.into()));
     assert_eq!(control.ask_admin("POST", "/explain", "{\"path\": \"/\"}").status, 400);

@@ -290,7 +290,7 @@ fn what_a_form_does_not_change_stays() {
 }
 
 #[test]
-fn the_second_of_two_editors_is_told() {
+fn a_second_editor_gets_a_conflict() {
     let gateway = with_ui();
     fill(&gateway);
     let mut browser = Browser::of(&gateway);

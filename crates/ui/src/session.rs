@@ -87,7 +87,7 @@ fn key(id: &str) -> Key {
     Sha256::digest(id.as_bytes()).into()
 }
 
-/// What nobody can guess.
+/// An id that cannot be guessed.
 pub(crate) fn new_id() -> String {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }

@@ -17,7 +17,7 @@ pub(crate) const CHANGED_MEANWHILE: &str = "Somebody has changed this since you 
 pub(crate) const WRITE_AGAIN: &str = "Write it again: secrets are not sent back to the page.";
 pub(crate) const NOTHING_CHANGES: &str = "Nothing differs from what is stored.";
 
-/// An input that is none of the choices.
+/// An input that is not one of the choices.
 pub(crate) fn not_a_choice(text: &str) -> String {
     format!("“{text}” is not one of the choices")
 }

@@ -364,7 +364,7 @@ mod tests {
         assert!(coverage.reaches(Share::Percent(50)) && !coverage.reaches(Share::Percent(51)));
         drop(links.into_iter().skip(2).collect::<Vec<_>>());
         assert_eq!(fleet.coverage(7).offline, 4, "the handles of all have gone");
-        assert!(!fleet.coverage(7).reaches(Share::Percent(1)), "nobody serves it");
+        assert!(!fleet.coverage(7).reaches(Share::Percent(1)), "no data plane serves it");
         let back = fleet.connect(introduction(1));
         assert!(!fleet.coverage(7).reaches(Share::Percent(1)), "it has not said what it serves yet");
         back.serves(7, "aa");

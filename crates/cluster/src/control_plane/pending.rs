@@ -1,5 +1,5 @@
 //! Connections on their way to a WebSocket. There is a limit to them, in all and by address, so that peers that connect and
-//! say nothing keep nobody else out.
+//! say nothing keep no other connection out.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -185,7 +185,7 @@ mod tests {
         assert!(other.coverage(5).reaches(Share::All) && !other.coverage(6).reaches(Share::All));
         assert!(other.take_unshared().is_empty(), "it is not its own");
         link.seen("5");
-        assert!(one.take_unshared().is_empty(), "a ping is written by nobody");
+        assert!(one.take_unshared().is_empty(), "a ping is not written");
         one.unwritten(&rows);
         assert_eq!(one.take_unshared(), rows, "what was not written is taken again");
         other.note_alive(&alive(&[2]));

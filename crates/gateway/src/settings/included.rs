@@ -103,7 +103,7 @@ fn text(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// The files that a mask is for, in the order of their names; the path itself if it is none.
+/// The files that a mask is for, in the order of their names; the path itself if it is not a mask.
 fn matching(mask: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for component in mask.components() {

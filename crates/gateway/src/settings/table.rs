@@ -288,8 +288,8 @@ settings! {
     /// The token of `request_debug`. Without one, the node generates one when it starts. It is in the file
     /// `.request_debug_token` of `prefix`.
     request_debug_token: Option<Password> = "";
-    /// Remembers what each request came to, for the [analytics](analytics.md) of this node. `off` costs nothing. A control
-    /// plane has no traffic, so it records nothing.
+    /// Remembers what each request came to, for the [analytics](analytics.md) of this node. It is off by default because of
+    /// what it costs. A control plane has no traffic, so it records nothing.
     analytics: bool = "off";
     /// The memory of analytics. If it is exceeded, the oldest measurements go first. 2m for each worker come on top.
     analytics_memory: Bytes = "64m";

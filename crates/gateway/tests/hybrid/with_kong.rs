@@ -99,7 +99,9 @@ fn kongs_data_planes_get_the_newest_configuration_after_none_was_there() {
     let first = Fake::data_plane(port, &identity, json!({}));
     let before = first.event("applied")["hash"].clone();
     drop(first);
-    eventually("nobody is connected", || members(&control).iter().all(|one| one["state"] == "offline"));
+    eventually("no data plane is connected", || {
+        members(&control).iter().all(|one| one["state"] == "offline")
+    });
     assert_eq!(route(&control, "since", &upstream, ""), 200);
     let second = Fake::data_plane(port, &identity, json!({}));
     let applied = second.event("applied");

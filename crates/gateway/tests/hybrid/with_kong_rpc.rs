@@ -294,7 +294,7 @@ fn it_is_refused_where_it_is_off_and_not_used_between_nodes_of_weir() {
 }
 
 #[test]
-fn frames_that_are_no_calls_end_the_connection_and_disturb_nobody() {
+fn frames_that_are_not_calls_end_the_connection_alone() {
     let identity = shared();
     let control = with_rpc(control_plane(&identity)).start();
     let port: u64 = control.cluster().port().into();
