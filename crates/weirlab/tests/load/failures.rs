@@ -23,8 +23,11 @@ fn wrong_statuses_and_bodies_are_counted() {
     let outcome = expecting(&server, Expect { body_contains: Some("gh".to_owned()), ..Expect::default() });
     assert_eq!(errors(&outcome, "status"), status(&outcome, 404) + status(&outcome, 503));
     assert_eq!(outcome.good + errors(&outcome, "body"), status(&outcome, 200));
-    assert!(outcome.good > 0 && outcome.good.abs_diff(errors(&outcome, "body")) <= 4);
-    assert_eq!(outcome.latencies.service.count(), outcome.good);
+    // Each edge of the window cuts through the requests that its four connections have in flight.
+    assert!(outcome.good > 0 && outcome.good.abs_diff(errors(&outcome, "body")) <= 9);
+    // A request in flight at the end counts among the latencies if it has waited longer than any that was answered.
+    let unanswered = outcome.latencies.service.count() - outcome.good;
+    assert!(unanswered <= 4, "{unanswered} latencies without an answer");
 
     let outcome = expecting(&server, Expect { status: vec![404], body_length: Some(4), ..Expect::default() });
     assert_eq!(outcome.good, status(&outcome, 404));
