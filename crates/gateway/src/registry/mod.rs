@@ -15,7 +15,7 @@ mod writer;
 
 pub(crate) use state::{ActiveConfiguration, ApplyError};
 
-use crate::low_priority::spawn_low_priority;
+use crate::low_priority::{Background, spawn_low_priority};
 use crate::store::{Revision, Store, UnusableObject};
 use draft::Draft;
 use publisher::Publisher;
@@ -23,7 +23,7 @@ use state::RegistryState;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, OnceCell, mpsc, watch};
 use weir_cluster::Update;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::FieldValue;
@@ -37,6 +37,9 @@ pub(crate) const INITIAL: Revision = Revision(1);
 
 /// How many writes may be queued; further writers wait until there is room in the queue.
 const MAX_QUEUED_WRITES: usize = 1024;
+
+/// The thread that compiles a configuration.
+const THREAD: &str = "weir-compile";
 
 /// How many errors a response lists at most.
 const MAX_REPORTED_ERRORS: usize = 3;
@@ -101,6 +104,8 @@ pub(crate) struct Registry {
     store: Option<Arc<dyn Store>>,
     /// Replacements of the configuration wait for each other.
     turn: Mutex<()>,
+    /// Compiles what a control plane sends, from the first time on.
+    background: OnceCell<Background>,
 }
 
 impl Registry {
@@ -126,7 +131,14 @@ impl Registry {
     ) -> Registry {
         let revision = INITIAL;
         let state = Arc::new(RegistryState::new(entities, ActiveConfiguration { revision, hash, document }));
-        Registry { state, plane, writes: None, store: None, turn: Mutex::default() }
+        Registry {
+            state,
+            plane,
+            writes: None,
+            store: None,
+            turn: Mutex::default(),
+            background: OnceCell::new(),
+        }
     }
 
     /// For a configuration that a store holds, and that is active as of this revision. Begins to follow the store.
@@ -144,7 +156,8 @@ impl Registry {
         let (writes, queue) = mpsc::channel(MAX_QUEUED_WRITES);
         tokio::spawn(Publisher::start(state.clone(), plane.clone(), plugins)?.run());
         tokio::spawn(Writer::new(state.clone(), plane.clone(), store.clone(), draft).run(queue));
-        Ok(Registry { state, plane, writes: Some(writes), store: Some(store), turn: Mutex::default() })
+        let (turn, background) = (Mutex::default(), OnceCell::new());
+        Ok(Registry { state, plane, writes: Some(writes), store: Some(store), turn, background })
     }
 
     /// The committed entities. Hold the lock briefly, and never across an await.
@@ -240,40 +253,52 @@ impl Registry {
         hash: String,
     ) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
-        self.activate(dated(document), hash, Document::clone).await
+        let work = publication(self.plane.clone(), Document::clone, move || dated(document));
+        let published = spawn_low_priority(THREAD, work).await.map_err(|error| vec![ended(&error)])??;
+        Ok(self.activate(published, hash))
     }
 
     /// Makes active what a control plane sends, or returns all errors of its compilation. What was active stays so if it
     /// fails, and the errors are in the status.
     pub(crate) async fn push(&self, update: Update, hash: String) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
-        let document = match update {
-            Update::Whole(document) => *document,
-            Update::Changes(changes) => {
-                let mut document = self.configuration().document.clone();
-                changes.iter().for_each(|change| document.apply(change));
-                document
-            }
+        let active = self.configuration();
+        let updated = move || {
+            dated(match update {
+                Update::Whole(document) => *document,
+                Update::Changes(changes) => {
+                    let mut document = active.document.clone();
+                    changes.iter().for_each(|change| document.apply(change));
+                    document
+                }
+            })
         };
-        let activated = self.activate(dated(document), hash, shown_by_data_planes).await;
-        activated.inspect_err(|errors| {
+        let work = publication(self.plane.clone(), shown_by_data_planes, updated);
+        let published = match self.in_background(work).await {
+            Ok(published) => published,
+            Err(error) => Err(vec![ended(&error)]),
+        };
+        let published = published.inspect_err(|errors| {
             let reasons: Vec<_> = errors.iter().take(MAX_REPORTED_ERRORS).map(ToString::to_string).collect();
             self.state.record_failure(Revision(self.revision().0 + 1), reasons.join("; "));
-        })
+        })?;
+        Ok(self.activate(published, hash))
     }
 
-    /// `shown`: the entities that can be read.
-    async fn activate(
+    /// Runs work that recurs with each change on a thread of the idle class.
+    async fn in_background<T: Send + 'static>(
         &self,
-        document: Document,
-        hash: String,
-        shown: fn(&Document) -> Document,
-    ) -> Result<Revision, Vec<CompileError>> {
-        let (entities, document) = self.publish(document, shown).await?;
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let background = self.background.get_or_try_init(async || Background::start(THREAD)).await?;
+        background.run(work).await
+    }
+
+    fn activate(&self, (entities, document): Published, hash: String) -> Revision {
         let revision = Revision(self.revision().0 + 1);
         self.state.replace(revision, entities);
         self.state.activate(ActiveConfiguration { revision, hash, document });
-        Ok(revision)
+        revision
     }
 
     /// Compiles the configuration anew with the secrets that vaults have now.
@@ -282,30 +307,39 @@ impl Registry {
             return self.state.announce();
         }
         let _turn = self.turn.lock().await;
-        let document = self.configuration().document.clone();
-        if let Err(errors) = self.publish(document, |_| Document::default()).await {
-            errors.iter().for_each(|error| tracing::error!("{error}"));
-            tracing::error!(
-                "the secrets that vaults have now are not used: the configuration cannot be compiled"
-            );
-        }
-    }
-
-    /// Compiles a configuration that is declared as a whole, and makes it active.
-    async fn publish(
-        &self,
-        document: Document,
-        shown: fn(&Document) -> Document,
-    ) -> Result<(Entities, Document), Vec<CompileError>> {
-        let plane = self.plane.clone();
-        let work = move || plane.publish(&document).map(|()| (Entities::of(shown(&document)), document));
-        let ended = |error: io::Error| CompileError {
-            entity: "configuration".to_owned(),
-            of: None,
-            message: error.to_string(),
+        let active = self.configuration();
+        let work = publication(self.plane.clone(), |_| Document::default(), move || active.document.clone());
+        let published = spawn_low_priority(THREAD, work).await;
+        let errors = match published {
+            Ok(Ok(_)) => return,
+            Ok(Err(errors)) => errors,
+            Err(error) => vec![ended(&error)],
         };
-        spawn_low_priority("weir-compile", work).await.map_err(|error| vec![ended(error)])?
+        errors.iter().for_each(|error| tracing::error!("{error}"));
+        tracing::error!(
+            "the secrets that vaults have now are not used: the configuration cannot be compiled"
+        );
     }
+}
+
+/// The entities that can be read of a configuration, and the configuration, which every worker serves.
+type Published = (Entities, Document);
+
+/// The work of compiling a configuration and making workers serve it. `shown`: the entities that can be read.
+fn publication(
+    plane: Arc<dyn DataPlane>,
+    shown: fn(&Document) -> Document,
+    document: impl FnOnce() -> Document,
+) -> impl FnOnce() -> Result<Published, Vec<CompileError>> {
+    move || {
+        let document = document();
+        plane.publish(&document)?;
+        Ok((Entities::of(shown(&document)), document))
+    }
+}
+
+fn ended(error: &io::Error) -> CompileError {
+    CompileError { entity: "configuration".to_owned(), of: None, message: error.to_string() }
 }
 
 /// What a data plane shows of its configuration, by its status listener: it has no Admin API. To index the rest takes more
