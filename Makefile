@@ -21,6 +21,8 @@ PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
 PACKAGE_redis-cli := redis-tools
 PACKAGE_etcd := etcd-server
+PACKAGE_java := default-jre-headless
+PACKAGE_mvn := maven
 # Clients and servers of other makers, as modules of Debian's Python.
 TEST_MODULES := grpc websockets yaml
 PACKAGE_grpc := python3-grpcio
@@ -72,6 +74,16 @@ $(VALKEY)/usr/bin/valkey-server: | $(AIOQUIC)/installed
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
 	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
 
+# The jars of Apache Kafka, as pom.xml names them, if they are those of the list.
+KAFKA := $(abspath $(TARGET)/tools/kafka)
+KAFKA_FILES := crates/gateway/tests/kafka
+$(KAFKA)/installed: $(KAFKA_FILES)/pom.xml $(KAFKA_FILES)/sha256sums | $(VALKEY)/usr/bin/valkey-server
+	$(call need,java mvn)
+	rm -rf $(KAFKA) && mkdir -p $(KAFKA)
+	if mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(KAFKA); then \
+	  (cd $(KAFKA) && sha256sum --check --strict --quiet) < $(KAFKA_FILES)/sha256sums && touch $@; \
+	else echo "Apache Kafka cannot be had here: what needs it is tested only where KAFKA names its jars" >&2; fi
+
 # Says which step begins, so that a long build is not silent.
 step = @echo '==> $(1)'
 # Before a long command: without a terminal, cargo shows no progress, so the time is printed every half minute.
@@ -104,13 +116,13 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	wait $$tools || { cat "$$log" >&2; exit 1; }
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
-	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server KAFKA=$(KAFKA) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Fetch what only the tests use: h2spec, aioquic, Valkey
+test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed ## Fetch what only the tests use: h2spec, aioquic, Valkey, Kafka
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

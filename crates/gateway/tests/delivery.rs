@@ -33,6 +33,7 @@ const fn client(name: &'static str, plugin: &'static str, config: &'static str) 
 /// `HOST` and `PORT` stand for the server's.
 const CLIENTS: &[Client] = &[
     client("http-log", "http-log", "http_endpoint: 'http://HOST:PORT/'"),
+    client("kafka", "kafka-logger", "brokers: [{host: HOST, port: PORT}], kafka_topic: t, batch_max_size: 1"),
     client("tcp-log", "tcp-log", "host: HOST, port: PORT"),
     Client { name: "udp-log", plugin: "udp-log", config: "host: HOST, port: PORT", is_udp: true },
     Client { name: "statsd", plugin: "statsd", config: "host: HOST, port: PORT", is_udp: true },

@@ -14,14 +14,15 @@
 //! record. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is dropped.
 
 use crate::shared::apisix_record::ApisixRecord;
+use crate::shared::batch_processor::BatchProcessor;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Uri};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, Hooks, HttpClient, Json, Phases, Plugin, Queue, QueueConfig, Record,
-    Secret, host_and_port, schema,
+    BuildContext, Bytes, Exchange, Hooks, HttpClient, Json, Phases, Plugin, Queue, Record, Secret,
+    host_and_port,
 };
 
 /// The server, and what is sent to it.
@@ -44,37 +45,9 @@ pub(super) struct Config {
     /// Whether to verify the server's certificate.
     #[field(default = false)]
     pub ssl_verify: bool,
-    /// The most records of a batch.
-    #[field(default = 1000, between = [1, 1_000_000])]
-    pub batch_max_size: u32,
-    /// For how many seconds a record waits for others.
-    #[field(default = 5, between = [1, 3600])]
-    pub inactive_timeout: u32,
-    /// How often a batch is sent again.
-    #[field(default = 0, between = [0, 1_000_000])]
-    pub max_retry_count: u32,
-    /// How many seconds before a batch is sent again.
-    #[field(default = 1, between = [0, 86400])]
-    pub retry_delay: u32,
-}
-
-impl Config {
-    fn queue(&self) -> Result<QueueConfig, String> {
-        let delay = f64::from(self.retry_delay).max(0.001);
-        let retries = match self.max_retry_count {
-            0 => -1.0,
-            count => f64::from(count) * delay,
-        };
-        let queue = serde_json::json!({
-            "max_batch_size": self.batch_max_size,
-            "max_coalescing_delay": self.inactive_timeout,
-            "max_retry_time": retries,
-            "initial_retry_delay": delay,
-            "max_retry_delay": delay,
-        });
-        let read = <QueueConfig as schema::Record>::from_value(&queue);
-        read.map_err(|found| found.iter().map(|error| error.message.as_str()).collect())
-    }
+    /// How records are batched.
+    #[field(flatten)]
+    pub batch: BatchProcessor,
 }
 
 /// One configured instance.
@@ -96,7 +69,7 @@ impl Plugin for HttpLogger {
             let endpoint = endpoint.clone();
             async move { endpoint.send(&batch).await }
         };
-        Ok(Self { record, queue: build.queue(config.queue()?, deliver) })
+        Ok(Self { record, queue: build.queue(config.batch.queue()?, deliver) })
     }
 }
 
@@ -137,7 +110,7 @@ impl Endpoint {
             uri: config.uri.parse().map_err(|error| format!("config.uri is not a valid URL: {error}"))?,
             authorization: authorization.map(header).transpose()?,
             timeout: Duration::from_secs(config.timeout.into()),
-            alone: config.batch_max_size == 1,
+            alone: config.batch.batch_max_size == 1,
             by_line: config.concat_method == "new_line",
         })
     }

@@ -32,6 +32,7 @@ mod http_logger;
 mod ip_restriction;
 mod jwt;
 mod jwt_auth;
+mod kafka_logger;
 mod key_auth;
 mod limit_conn;
 mod limit_count;
@@ -123,6 +124,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<statsd::Statsd>(),
     define::<file_logger::FileLogger>(),
     define::<http_logger::HttpLogger>(),
+    define::<kafka_logger::KafkaLogger>(),
     define::<file_log::FileLog>(),
     define::<udp_log::UdpLog>(),
     define::<tcp_log::TcpLog>(),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 25] = [
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",
@@ -21,6 +21,7 @@ const OTHERS: [&str; 24] = [
     "gzip",
     "http-logger",
     "jwt-auth",
+    "kafka-logger",
     "limit-conn",
     "limit-count",
     "limit-req",

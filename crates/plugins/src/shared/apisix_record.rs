@@ -6,7 +6,7 @@ use super::variables::{Variable, route_id, service_id};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use weir_plugin::json_text::{self, Object};
-use weir_plugin::{Exchange, Headers, Json};
+use weir_plugin::{Exchange, Headers, Json, Version};
 
 /// Writes records.
 #[derive(Debug)]
@@ -24,6 +24,13 @@ enum Field {
     /// None if there is no such variable: the member is left out.
     Variable(Option<Variable>),
     Constant(Json),
+}
+
+/// The bodies that a record of APISIX's own format has, or their beginnings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bodies<'b> {
+    pub(crate) request: Option<&'b [u8]>,
+    pub(crate) response: Option<&'b [u8]>,
 }
 
 impl ApisixRecord {
@@ -58,10 +65,15 @@ impl ApisixRecord {
 
     /// Appends the record of a request.
     pub(crate) fn write(&self, out: &mut Vec<u8>, exchange: &Exchange) {
+        self.write_with(out, exchange, Bodies::default());
+    }
+
+    /// The same, with bodies unless the format is the user's.
+    pub(crate) fn write_with(&self, out: &mut Vec<u8>, exchange: &Exchange, bodies: Bodies<'_>) {
         let mut object = Object::open(out);
         match &self.format {
             Some(format) => custom(&mut object, format, exchange),
-            None => self.full(&mut object, exchange),
+            None => self.full(&mut object, exchange, bodies),
         }
         for (name, id) in [("route_id", route_id(exchange)), ("service_id", service_id(exchange))] {
             object.some(name, id.as_deref());
@@ -69,7 +81,7 @@ impl ApisixRecord {
         object.close();
     }
 
-    fn full(&self, object: &mut Object<'_>, exchange: &Exchange) {
+    fn full(&self, object: &mut Object<'_>, exchange: &Exchange, bodies: Bodies<'_>) {
         let value = |variable: Variable| variable.value(exchange).unwrap_or_default().into_owned();
         let uri = value(Variable::RequestUri);
         let mut request = Object::open(object.key("request"));
@@ -84,11 +96,13 @@ impl ApisixRecord {
         }
         arguments.close();
         request.number("size", exchange.bytes_in);
+        body(&mut request, bodies.request);
         request.close();
         let mut response = Object::open(object.key("response"));
         response.number("status", exchange.response.status.into());
         headers(response.key("headers"), &exchange.response.headers);
         response.number("size", exchange.bytes_out);
+        body(&mut response, bodies.response);
         response.close();
         let mut server = Object::open(object.key("server"));
         server.text("hostname", self.hostname.as_bytes());
@@ -103,6 +117,41 @@ impl ApisixRecord {
         object.text("client_ip", exchange.client_ip.to_string().as_bytes());
         latencies(object, exchange);
     }
+}
+
+fn body(object: &mut Object<'_>, bytes: Option<&[u8]>) {
+    if let Some(bytes) = bytes {
+        object.text("body", bytes);
+    }
+}
+
+/// Appends a request as HTTP/1.1 has it: its line, its headers without credentials, and a body.
+pub(crate) fn write_original(out: &mut Vec<u8>, exchange: &Exchange, body: Option<&[u8]>) {
+    let request = &exchange.request;
+    let version = match request.version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+        Version::Http2 => "2.0",
+        Version::Http3 => "3.0",
+    };
+    let target = Variable::RequestUri.value(exchange).unwrap_or_default();
+    for part in [request.method_str().as_bytes(), b" ", &target, b" HTTP/", version.as_bytes(), b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+    for field in request.headers.iter() {
+        let name = field.name.to_ascii_lowercase();
+        for part in [&*name, b": ", shown(&name, field.value), b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body.unwrap_or_default());
+}
+
+/// The value of a header, unless it is a credential.
+fn shown<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
+    const SECRET: [&[u8]; 2] = [b"authorization", b"proxy-authorization"];
+    if SECRET.contains(&name) { b"REDACTED" } else { value }
 }
 
 fn custom(object: &mut Object<'_>, format: &[(String, Field)], exchange: &Exchange) {
@@ -138,7 +187,6 @@ fn latencies(object: &mut Object<'_>, exchange: &Exchange) {
 
 /// The headers by name in lower case, without credentials; of several with one name the first.
 fn headers(out: &mut Vec<u8>, headers: &Headers) {
-    const SECRET: [&[u8]; 2] = [b"authorization", b"proxy-authorization"];
     let mut object = Object::open(out);
     let mut written: Vec<Vec<u8>> = Vec::new();
     for field in headers.iter().take(100) {
@@ -146,8 +194,7 @@ fn headers(out: &mut Vec<u8>, headers: &Headers) {
         if written.contains(&name) {
             continue;
         }
-        let value = if SECRET.contains(&name.as_slice()) { b"REDACTED".as_slice() } else { field.value };
-        json_text::string(object.name(&name), value);
+        json_text::string(object.name(&name), shown(&name, field.value));
         written.push(name);
     }
     object.close();

@@ -3,6 +3,7 @@
 
 pub(crate) mod apisix_record;
 pub(crate) mod authentication;
+pub(crate) mod batch_processor;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
 pub(crate) mod expression;

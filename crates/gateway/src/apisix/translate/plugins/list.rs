@@ -68,7 +68,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 29] = [
+static ROWS: [Row; 30] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -97,6 +97,7 @@ static ROWS: [Row; 29] = [
     same("response-rewrite", 899, "response-rewrite"),
     adapted::<Prometheus>("prometheus", 500, "prometheus"),
     same("http-logger", 410, "http-logger"),
+    same("kafka-logger", 403, "kafka-logger"),
     same("file-logger", 399, "file-logger"),
 ];
 
