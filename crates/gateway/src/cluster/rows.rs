@@ -33,7 +33,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Tells the other control planes that this one is gone, because it stops.
+    /// Notifies the other control planes that this one is gone, because it stops.
     pub(crate) async fn leave(&self) {
         let (left, has_left) = oneshot::channel();
         let leaves = async {
@@ -194,7 +194,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tells the others that the control plane and its connections are gone.
+    /// Notifies the others that the control plane and its connections are gone.
     async fn leave(&mut self) -> Result<(), StoreError> {
         self.fleet.leave();
         self.write().await?;

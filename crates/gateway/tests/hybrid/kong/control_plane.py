@@ -163,7 +163,8 @@ class Session:
         self.say = lambda event, **members: control_plane.lines.say(event, node=self.node, **members)
 
     def run(self):
-        self.stream.settimeout(5)
+        # Kong waits for 5 s, which a busy machine may need for its other side.
+        self.stream.settimeout(30)
         line, headers = websocket.read_head(self.stream)
         url = urllib.parse.urlsplit(line.split(" ")[1])
         if url.path == "/v2/outlet":
