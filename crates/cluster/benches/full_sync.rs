@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use weir_cluster::cache::Cache;
 use weir_cluster::sync::message::{Hello, Message, Welcome};
-use weir_cluster::sync::{Cohort, ControlSession, Follower, Next, Step, Update};
+use weir_cluster::sync::{Cohort, ControlSession, Follower, Next, Step, Update, digests};
 use weir_model::entity::{CustomEntity, CustomEntitySchema, Entity, EntityKind};
 use weir_model::schema::{Json, Record};
 use weir_model::{Change, Document, PluginSchema, ReadOptions, Uuid, find_kind};
@@ -141,10 +141,8 @@ fn serve(consumers: u64) {
         let event = session.receive(Message::decode(message).unwrap(), &cohort).unwrap();
         if event.is_some() && changes < 10 {
             changes += 1;
-            let changed = Change::put(route(&plugins, 7, &format!("/changed/{changes}")));
-            let mut document = Document::clone(cohort.document());
-            document.apply(&changed);
-            cohort.advance(1 + changes, Arc::new(document), &[changed]);
+            let changed = [Change::put(route(&plugins, 7, &format!("/changed/{changes}")))];
+            cohort.apply(1 + changes, &changed, digests(&changed));
         } else if event.is_some() {
             return;
         }

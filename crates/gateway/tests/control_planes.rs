@@ -227,6 +227,44 @@ fn each_control_plane_counts_the_data_planes_of_all() {
 }
 
 #[test]
+fn a_control_plane_that_stops_counts_as_gone_at_once() {
+    let fleet = Fleet::new("stopped");
+    let mut planes = fleet.control_planes();
+    let _data = fleet::data_plane(&fleet.identity, &planes[1]).start();
+    eventually("both show it", || planes.iter().all(|plane| states(plane) == ["connected"]));
+    planes[1].signal(Signal::TERM);
+    planes[1].exit();
+    eventually("the other has heard of it", || states(&planes[0]) == ["offline"]);
+    let left = PostgresServer::execute(
+        PostgresServer::shared_port(),
+        "SELECT 'left: ' || count(*) FROM stopped.weir_control_planes",
+    );
+    assert!(left.contains("left: 1"), "its row is gone: {left}");
+}
+
+#[test]
+fn a_data_plane_is_shown_where_it_speaks() {
+    let fleet = Fleet::new("reclaimed");
+    let (planes, upstream) = (fleet.control_planes(), Upstream::answering(HELLO));
+    let _data = fleet::data_plane(&fleet.identity, &planes[0]).start();
+    eventually("both show it", || planes.iter().all(|plane| states(plane) == ["connected"]));
+    let shown_at = |plane: &Gateway| members(plane)[0]["control_plane"].clone();
+    let at = shown_at(&planes[0]);
+    // As if the other one had a connection of it that is dead, and had written last.
+    PostgresServer::execute(
+        PostgresServer::shared_port(),
+        "SET search_path TO reclaimed; \
+         UPDATE weir_data_planes SET stamp = stamp + 1000000, control_plane = \
+             (SELECT c.id FROM weir_control_planes c WHERE c.id <> weir_data_planes.control_plane); \
+         SELECT pg_notify('weir_rows_reclaimed', '')",
+    );
+    eventually("it is shown at the other", || shown_at(&planes[0]) != at);
+    assert_eq!(route(&planes[0], "said", &upstream, "?wait=all"), 200, "it acknowledges the change");
+    assert_eq!(shown_at(&planes[0]), at);
+    eventually("the other one knows it, too", || shown_at(&planes[1]) == at);
+}
+
+#[test]
 fn a_control_plane_alone_knows_its_data_planes_after_a_restart() {
     let (identity, folder) = (shared(), tempfile::tempdir().unwrap());
     let prefix = folder.path().join("control").display().to_string();

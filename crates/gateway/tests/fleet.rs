@@ -2,6 +2,7 @@
 use crate::harness::{Builder, Gateway, Identity, Upstream, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::path::Path;
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -29,6 +30,12 @@ pub(crate) fn with_rpc(builder: Builder) -> Builder {
 pub(crate) fn control_plane(identity: &Identity) -> Builder {
     let builder = Gateway::empty().set("role", "control_plane").set("cluster_listen", "127.0.0.1:0");
     with_certificate(builder, identity)
+}
+
+/// A control plane that listens here, and finds what one of the same folder has left.
+pub(crate) fn lasting(identity: &Identity, folder: &Path, listen: &str) -> Gateway {
+    let prefix = folder.join("control").display().to_string();
+    control_plane(identity).set("prefix", &prefix).set("cluster_listen", listen).start()
 }
 
 pub(crate) fn data_plane(identity: &Identity, to: &Gateway) -> Builder {
@@ -115,9 +122,7 @@ fn roles_leave_out_what_they_do_not_have() {
 fn a_data_plane_serves_on_while_its_control_plane_is_away() {
     let (identity, upstream) = (shared(), Upstream::answering(HELLO));
     let folder = tempfile::tempdir().unwrap();
-    let prefix = folder.path().join("control").display().to_string();
-    let start =
-        |listen: &str| control_plane(&identity).set("prefix", &prefix).set("cluster_listen", listen).start();
+    let start = |listen: &str| lasting(&identity, folder.path(), listen);
     let mut control = start("127.0.0.1:0");
     let listen = control.cluster().to_string();
     let data = data_plane(&identity, &control).start();
@@ -134,8 +139,12 @@ fn a_data_plane_serves_on_while_its_control_plane_is_away() {
     assert_eq!(members(&control)[0]["id"], id);
     let bytes = members(&control)[0]["pushed_bytes"].as_u64().unwrap();
     assert!(bytes < 2_000, "only what differs was sent: {bytes} bytes");
+    eventually("it has said that it serves it", || members(&control)[0]["lag"] == 0);
     drop(data);
     eventually("it is shown as gone", || state(&control) == "offline");
+    assert_eq!(members(&control)[0]["lag"], 0);
+    assert_eq!(control.ask_admin("PUT", "/consumers/ann", "{}").status, 200);
+    eventually("it lacks what is committed since", || members(&control)[0]["lag"] == 1);
 }
 
 #[test]
@@ -187,7 +196,8 @@ fn a_write_that_data_planes_do_not_serve_names_them() {
     let data = data_plane(&identity, &control).set("plugins", "off").start();
     eventually("it is connected", || state(&control) == "connected");
     assert_eq!(route(&control, "good", &upstream, "?wait=all,5000"), 200);
-    let plugin = control.ask_admin("POST", "/plugins?wait=all", "{\"name\": \"key-auth\"}");
+    // No time is spent on waiting for what it will not be sent.
+    let plugin = control.ask_admin("POST", "/plugins?wait=all,60000", "{\"name\": \"key-auth\"}");
     assert_eq!(plugin.status, 202, "{}", plugin.text());
     let body = plugin.json();
     assert_eq!(body["behind"][0]["state"], "failed");

@@ -1,4 +1,5 @@
 //! Figures and times as text.
+use time::OffsetDateTime;
 
 /// What is shown where there is no value.
 pub(crate) const NONE: &str = "–";
@@ -27,23 +28,11 @@ pub(crate) fn micros(micros: f64) -> String {
     }
 }
 
-/// Seconds since 1970, in UTC.
+/// Seconds since 1970, in UTC; nothing for years of five digits.
 pub(crate) fn time(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// The civil date of a day since 1970, by H. Hinnant's `civil_from_days`.
-fn date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+    let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return NONE.to_owned() };
+    let (hour, minute, second) = time.to_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02} UTC", time.date())
 }
 
 /// A duration in the two largest units.
@@ -82,6 +71,7 @@ mod tests {
             (951_782_400, "2000-02-29 00:00:00 UTC"),
             (1_795_457_084, "2026-11-23 18:04:44 UTC"),
             (-1, "1969-12-31 23:59:59 UTC"),
+            (i64::MAX, NONE),
         ] {
             assert_eq!(time(seconds), text);
         }

@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock};
 use weir_cluster::cache::Cache;
 use weir_cluster::sync::identity::Digest;
 use weir_cluster::sync::message::Message;
-use weir_cluster::sync::{Cohort, Next};
+use weir_cluster::sync::{Cohort, Next, digests};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Change, Document, ReadOptions, Uuid};
+use weir_model::{Change, ReadOptions, Uuid};
 
 /// A generation with changes, and the digest of each state of it.
 struct Original {
@@ -35,10 +35,8 @@ fn original() -> Original {
     let mut states = BTreeSet::new();
     for id in 0..5_u128 {
         let held = cohort.identity();
-        let mut document = Document::clone(cohort.document());
-        let change = Change::put(consumer(id));
-        document.apply(&change);
-        cohort.advance(held.sequence + 1, Arc::new(document), &[change]);
+        let changes = [Change::put(consumer(id))];
+        cohort.apply(held.sequence + 1, &changes, digests(&changes));
         let Next::Draft(draft) = cohort.next(held.digest) else { unreachable!("it has changed") };
         let transfer = draft.encode();
         match Message::decode(transfer.messages[0].clone()) {

@@ -2,9 +2,9 @@
 use super::block::BlockWriter;
 use super::{Cache, CacheError, CacheWarning, Opened};
 use crate::sync::message::Message;
-use crate::sync::tests::{changed, consumer, document, route, service};
+use crate::sync::tests::{consumer, document, route, service};
 use crate::sync::transfer::Transfer;
-use crate::sync::{Cohort, Next};
+use crate::sync::{Cohort, Next, digests};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,7 @@ fn cohort() -> Cohort {
 /// Commits changes, and returns the transfer of them.
 fn commit(cohort: &mut Cohort, changes: &[Change]) -> Transfer {
     let held = cohort.identity();
-    let document = changed(cohort.document(), changes);
-    cohort.advance(held.sequence + 1, document, changes);
+    cohort.apply(held.sequence + 1, changes, digests(changes));
     encoded(cohort.next(held.digest))
 }
 

@@ -1,13 +1,14 @@
 //! The data planes that a control plane knows: which of them are connected, and what each of them serves.
 use super::ADMISSION_RATE;
-use super::bounds::{self, MAX_MESSAGE_LEN, MAX_NAME_LEN, shortened};
+use super::bounds::{MAX_NAME_LEN, shortened};
 use super::capabilities::Capabilities;
+use super::coverage::{Coverage, Share};
+use super::link::Link;
 use super::member::{Entry, Member};
-use crate::Refusal;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
@@ -51,6 +52,8 @@ pub struct Fleet {
     pub(super) id: Uuid,
     pub(super) purge_delay: Duration,
     entries: Mutex<BTreeMap<Uuid, Entry>>,
+    /// The newest revision.
+    newest: AtomicU64,
     /// Notifies of what other control planes lack.
     pub(super) unshared: Notify,
     /// Notifies of a write that waits for data planes.
@@ -62,43 +65,6 @@ pub struct Fleet {
     draining: watch::Sender<Option<Duration>>,
 }
 
-/// Which data planes serve a revision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coverage {
-    /// How many of those that are connected do.
-    pub serving: usize,
-    /// Those that are connected and do not yet.
-    pub behind: Vec<Member>,
-    /// How many are not connected.
-    pub offline: usize,
-}
-
-/// How many data planes are to serve a revision. One at least must.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// All that are known, connected or not.
-    All,
-    /// So many of a hundred that are connected.
-    Percent(usize),
-}
-
-impl Coverage {
-    /// Whether so many serve the revision.
-    pub fn reaches(&self, share: Share) -> bool {
-        share.is_reached(self.serving, self.serving + self.behind.len(), self.offline)
-    }
-}
-
-impl Share {
-    fn is_reached(self, serving: usize, connected: usize, offline: usize) -> bool {
-        let is_reached = match self {
-            Share::All => serving == connected + offline,
-            Share::Percent(percent) => serving * 100 >= connected * percent,
-        };
-        serving > 0 && is_reached
-    }
-}
-
 impl Fleet {
     /// The fleet of the control plane with this id, without data planes. One that is gone for so long is forgotten.
     pub fn new(id: Uuid, purge_delay: Duration) -> Fleet {
@@ -106,6 +72,7 @@ impl Fleet {
             id,
             purge_delay,
             entries: Mutex::default(),
+            newest: AtomicU64::default(),
             unshared: Notify::new(),
             awaited: Notify::new(),
             changed: watch::Sender::new(()),
@@ -132,6 +99,11 @@ impl Fleet {
         let spread = draining.wait_for(Option::is_some).await;
         // The sender is a field of this.
         spread.ok().and_then(|spread| *spread).unwrap_or_default()
+    }
+
+    /// Notes the newest revision: also data planes that are not connected lack it.
+    pub(super) fn advance(&self, revision: u64) {
+        self.newest.store(revision, Ordering::Relaxed);
     }
 
     /// All of them, by their ids.
@@ -163,31 +135,34 @@ impl Fleet {
         coverage
     }
 
-    /// Whether so many serve a revision. Asked after each word of a data plane, so it copies nothing of them.
-    fn is_reached(&self, revision: u64, share: Share) -> bool {
+    /// Whether so many serve a revision, or too many will not. Asked after each word of a data plane, so it copies nothing of
+    /// them.
+    fn is_decided(&self, revision: u64, share: Share) -> bool {
         let now = seconds();
-        let (mut serving, mut connected, mut offline) = (0, 0, 0);
+        let (mut serving, mut failed, mut connected, mut offline) = (0, 0, 0, 0);
         for entry in self.entries().values().filter(|entry| entry.ttl(now, self.purge_delay) > 0) {
             offline += usize::from(!entry.is_online());
             connected += usize::from(entry.is_online());
             serving += usize::from(entry.is_online() && entry.has(revision));
+            failed += usize::from(entry.is_online() && entry.has_failed(revision));
         }
-        share.is_reached(serving, connected, offline)
+        share.is_reached(serving, connected, offline) || share.is_out_of_reach(failed, connected)
     }
 
-    /// Waits until so many data planes serve a revision, but no longer than the timeout.
+    /// Waits until so many data planes serve a revision, or too many refuse it or cannot be sent it, but no longer than the
+    /// timeout.
     pub async fn wait(&self, revision: u64, share: Share, timeout: Duration) -> Coverage {
         let mut changed = self.changed.subscribe();
-        let reached = async {
-            while !self.is_reached(revision, share) {
+        let decided = async {
+            while !self.is_decided(revision, share) {
                 self.awaited.notify_one();
                 if changed.changed().await.is_err() {
                     return;
                 }
             }
         };
-        // What is reached when the time is over is the answer, too.
-        let _ = tokio::time::timeout(timeout, reached).await;
+        // What is so when the time is over is the answer, too.
+        let _ = tokio::time::timeout(timeout, decided).await;
         self.coverage(revision)
     }
 
@@ -208,7 +183,7 @@ impl Fleet {
     }
 
     fn shown(&self, entry: &Entry, now: u64) -> Member {
-        let member = entry.member(now, self.purge_delay);
+        let member = entry.member(now, self.purge_delay, self.newest.load(Ordering::Relaxed));
         Member { rpc_capabilities: self.capabilities.of(member.id), ..member }
     }
 
@@ -222,90 +197,6 @@ impl Fleet {
     }
 }
 
-/// A configuration that was sent to a data plane.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sent {
-    pub(super) revision: u64,
-    pub(super) hash: String,
-    pub(super) bytes: usize,
-    /// What was left out or rewritten for this data plane.
-    pub(super) altered: Vec<String>,
-}
-
-/// The connection of a data plane. Once it is dropped, the data plane is offline.
-#[derive(Debug)]
-pub(super) struct Link {
-    fleet: Arc<Fleet>,
-    id: Uuid,
-    /// Names it in the log: its host, its id and its address.
-    name: String,
-    /// Which of its connections this is: a newer one replaces an older one.
-    connection: u64,
-}
-
-impl Link {
-    fn update(&self, change: impl FnOnce(&mut Entry, u64)) {
-        let mut entries = self.fleet.entries();
-        if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {
-            change(entry, seconds());
-            if entry.is_unshared {
-                self.fleet.unshared.notify_one();
-            }
-        }
-        drop(entries);
-        self.fleet.notify();
-    }
-
-    /// Records its labels. Those that Kong would not take are left out, and so are those beyond the limit.
-    pub(super) fn introduced(&self, labels: BTreeMap<String, String>) {
-        let labels = bounds::labels(labels);
-        self.update(|entry, _| entry.labels = labels);
-    }
-
-    /// Records whether the data plane can serve the configuration, in Kong's words, and why not.
-    pub(super) fn judged(&self, sync_status: &'static str, reason: Option<String>) {
-        let reason = reason.map(|reason| shortened(reason, MAX_MESSAGE_LEN));
-        self.update(|entry, now| entry.judged(sync_status, reason, now));
-    }
-
-    /// The data plane is to serve this.
-    pub(super) fn sent(&self, mut sent: Sent) {
-        sent.altered.truncate(bounds::MAX_ALTERED);
-        self.update(|entry, now| entry.sent(sent, now));
-    }
-
-    /// The data plane says what it serves.
-    pub(super) fn seen(&self, hash: &str) {
-        self.update(|entry, now| entry.seen(hash, now));
-    }
-
-    /// The data plane serves this revision.
-    pub(super) fn serves(&self, revision: u64, hash: &str) {
-        self.update(|entry, now| entry.serves(revision, hash, now));
-    }
-
-    /// The data plane refuses what was sent, which the log says of each entity, up to the limit.
-    pub(super) fn refused(&self, refusals: Vec<Refusal>) {
-        let refusals = bounds::refusals(refusals);
-        let log =
-            |refusal: &Refusal| tracing::error!("data plane {self} refuses the configuration: {refusal}");
-        refusals.iter().for_each(log);
-        self.update(|entry, now| entry.refused(refusals, now));
-    }
-}
-
-impl fmt::Display for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.update(Entry::disconnected);
-    }
-}
-
 /// Since 1970.
 pub(super) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
@@ -314,7 +205,9 @@ pub(super) fn seconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::bounds::MAX_LABELS;
+    use super::super::link::Sent;
     use super::*;
+    use crate::Refusal;
     use crate::control_plane::State;
 
     fn introduction(id: u128) -> Introduction {
@@ -332,6 +225,10 @@ mod tests {
         Sent { revision, hash: hash.to_owned(), bytes: 10, altered: vec!["services".to_owned()] }
     }
 
+    fn refusal() -> Refusal {
+        Refusal { entity: "route a".to_owned(), field: None, message: "no".to_owned() }
+    }
+
     #[test]
     fn states_follow_what_a_data_plane_says() {
         let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
@@ -345,8 +242,7 @@ mod tests {
         link.seen("aa");
         assert_eq!((state(), fleet.members()[0].revision), (State::Connected, Some(5)));
         link.sent(sent(6, "bb"));
-        let refusal = Refusal { entity: "route a".to_owned(), field: None, message: "no".to_owned() };
-        link.refused(vec![refusal]);
+        link.refused(Some(6), vec![refusal()]);
         assert_eq!(state(), State::Failed);
         link.seen("bb");
         assert_eq!((state(), fleet.members()[0].last_refusal.len()), (State::Connected, 0));
@@ -370,6 +266,36 @@ mod tests {
         back.serves(7, "aa");
         let coverage = fleet.coverage(7);
         assert!(coverage.reaches(Share::Percent(100)) && !coverage.reaches(Share::All));
+    }
+
+    #[test]
+    fn a_wait_is_over_when_too_many_will_not_serve_the_revision() {
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
+        let links: Vec<_> = (1..=4).map(|id| fleet.connect(introduction(id))).collect();
+        links.iter().for_each(|link| link.sent(sent(6, "bb")));
+        links[0].serves(6, "bb");
+        links[1].refused(Some(5), vec![refusal()]);
+        let decided = |revision| [100, 75, 50].map(|share| fleet.is_decided(revision, Share::Percent(share)));
+        assert_eq!((decided(6), fleet.is_decided(6, Share::All)), ([false; 3], false), "it refused another");
+        links[1].refused(Some(6), vec![refusal()]);
+        assert_eq!((decided(6), fleet.is_decided(6, Share::All)), ([true, false, false], true));
+        links[2].judged("plugin_set_incompatible", Some("no".to_owned()));
+        assert_eq!((decided(6), decided(7)), ([true, true, false], [false; 3]), "the next one may fit");
+        links[1].refuses_still(7);
+        assert_eq!(decided(7), [true, false, false]);
+    }
+
+    #[test]
+    fn a_data_plane_that_is_gone_lacks_what_came_since() {
+        let fleet = Arc::new(Fleet::new(Uuid::nil(), Duration::from_secs(60)));
+        fleet.advance(5);
+        let link = fleet.connect(introduction(1));
+        assert_eq!(fleet.members()[0].lag, None, "it has not said what it serves");
+        link.serves(5, "aa");
+        assert_eq!(fleet.members()[0].lag, Some(0));
+        drop(link);
+        fleet.advance(8);
+        assert_eq!(fleet.members()[0].lag, Some(3));
     }
 
     #[test]

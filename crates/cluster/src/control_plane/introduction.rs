@@ -2,7 +2,8 @@
 //! version that goes with the control plane's, or not.
 use super::ControlPlane;
 use super::bounds::{MAX_MESSAGE_LEN, shortened};
-use super::fleet::{Introduction, Link};
+use super::fleet::Introduction;
+use super::link::Link;
 use super::upgrade::{Arrival, Stream};
 use crate::wire::compat::{KongVersion, check_version};
 use bytes::Bytes;

@@ -1,5 +1,6 @@
 //! A data plane as its control plane shows it: Kong's fields, and what Weir knows beyond them.
-use super::fleet::{Introduction, Sent};
+use super::fleet::Introduction;
+use super::link::Sent;
 use crate::Refusal;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -61,7 +62,7 @@ pub struct Member {
     pub control_plane: Uuid,
     /// The revision that it serves, if that is known.
     pub revision: Option<u64>,
-    /// How many revisions it lacks of the newest that was sent, if that is known.
+    /// How many revisions it lacks, if that is known.
     pub lag: Option<u64>,
     /// What was left out or rewritten for it.
     pub altered: Vec<String>,
@@ -96,6 +97,10 @@ pub(super) struct Entry {
     /// Whether other control planes lack that the data plane has come here.
     #[serde(skip)]
     pub(super) is_new: bool,
+    /// What its connection to this control plane says, while another control plane says that it is connected there. One of the
+    /// two connections is dead.
+    #[serde(skip)]
+    pub(super) local: Option<Box<Entry>>,
     /// The control plane that it is connected to, or was connected to last.
     pub(super) control_plane: Uuid,
     pub(super) labels: BTreeMap<String, String>,
@@ -110,6 +115,8 @@ pub(super) struct Entry {
     /// What it was sent last.
     newest: Option<Sent>,
     refusals: Vec<Refusal>,
+    /// The newest revision that it has refused or cannot be sent.
+    failed: Option<u64>,
     pub(super) last_seen: u64,
     updated_at: u64,
     state: State,
@@ -136,6 +143,7 @@ impl Entry {
             connection: before.as_ref().map_or(0, |before| before.connection) + 1,
             is_unshared: true,
             is_new: true,
+            local: None,
             control_plane,
             introduction,
             labels: BTreeMap::new(),
@@ -146,6 +154,7 @@ impl Entry {
             revision: None,
             newest: None,
             refusals: Vec::new(),
+            failed: None,
             last_seen: now,
             updated_at: now,
             state: State::Behind,
@@ -172,6 +181,35 @@ impl Entry {
         self.settle(now);
     }
 
+    /// What a connection to this control plane says; none if it is not the newest.
+    pub(super) fn of_connection(&mut self, connection: u64, control_plane: Uuid) -> Option<&mut Entry> {
+        let entry = match self.local {
+            Some(ref mut local) => local,
+            None => self,
+        };
+        (entry.connection == connection && entry.control_plane == control_plane).then_some(entry)
+    }
+
+    /// What is kept of its connection to this control plane while another one says that it is connected there.
+    pub(super) fn into_local(self, control_plane: Uuid) -> Option<Box<Entry>> {
+        match self.local {
+            None => (self.online && self.control_plane == control_plane).then(|| Box::new(self)),
+            local => local,
+        }
+    }
+
+    /// Keeps nothing of a connection that has ended.
+    pub(super) fn forget_lost_connection(&mut self) {
+        self.local.take_if(|local| !local.online);
+    }
+
+    /// It is connected here after all; false if nothing else was known.
+    pub(super) fn reclaim(&mut self, connection: u64) -> bool {
+        let Some(local) = self.local.take_if(|local| local.connection == connection) else { return false };
+        *self = Entry { is_unshared: true, is_new: true, ..*local };
+        true
+    }
+
     pub(super) fn id(&self) -> Uuid {
         self.introduction.id
     }
@@ -180,6 +218,9 @@ impl Entry {
         if (&*self.sync_status, &self.held_back) != (sync_status, &held_back) {
             (self.sync_status, self.held_back) = (sync_status.into(), held_back);
             self.is_unshared = true;
+        }
+        if self.held_back.is_some() {
+            self.failed_at(self.newest.as_ref().map(|newest| newest.revision));
         }
         self.settle(now);
     }
@@ -220,11 +261,20 @@ impl Entry {
         }
     }
 
-    pub(super) fn refused(&mut self, refusals: Vec<Refusal>, now: u64) {
+    pub(super) fn refused(&mut self, revision: Option<u64>, refusals: Vec<Refusal>, now: u64) {
+        self.failed_at(revision);
         self.counts.refusals += 1;
         self.refusals = refusals;
         self.is_unshared = true;
         self.settle(now);
+    }
+
+    /// It has refused a revision or cannot be sent it.
+    pub(super) fn failed_at(&mut self, revision: Option<u64>) {
+        if self.failed < revision {
+            self.failed = revision;
+            self.is_unshared = true;
+        }
     }
 
     /// Decides the state, and since when it is so.
@@ -252,6 +302,11 @@ impl Entry {
         self.revision.is_some_and(|own| own >= revision)
     }
 
+    /// Whether it will not serve this revision: it has refused it or a later one, or cannot be sent it.
+    pub(super) fn has_failed(&self, revision: u64) -> bool {
+        self.state == State::Failed && self.failed.is_some_and(|failed| failed >= revision)
+    }
+
     /// For how many seconds it is known, without another word of it.
     pub(super) fn ttl(&self, now: u64, purge_delay: Duration) -> u64 {
         match self.online {
@@ -260,7 +315,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn member(&self, now: u64, purge_delay: Duration) -> Member {
+    pub(super) fn member(&self, now: u64, purge_delay: Duration, newest_revision: u64) -> Member {
         let introduction = &self.introduction;
         let newest = self.newest.as_ref();
         Member {
@@ -283,7 +338,7 @@ impl Entry {
             protocol: introduction.protocol.clone(),
             control_plane: self.control_plane,
             revision: self.revision,
-            lag: newest.zip(self.revision).map(|(newest, own)| newest.revision.saturating_sub(own)),
+            lag: self.revision.map(|own| newest_revision.saturating_sub(own)),
             altered: newest.map(|newest| newest.altered.clone()).unwrap_or_default(),
             held_back: self.held_back.clone(),
             last_refusal: self.refusals.clone(),

@@ -2,8 +2,10 @@
 mod bounds;
 mod capabilities;
 mod cohorts;
+mod coverage;
 mod fleet;
 mod introduction;
+mod link;
 mod member;
 mod payloads;
 mod pending;
@@ -13,7 +15,8 @@ mod v1;
 mod v2;
 mod weir;
 
-pub use fleet::{Coverage, Fleet, Share};
+pub use coverage::{Coverage, Share};
+pub use fleet::Fleet;
 pub use member::{CertDetails, Member, State};
 pub use sharing::{Row, Stamped};
 
@@ -82,7 +85,18 @@ impl ControlPlane {
     /// Prepares each version of the configuration for data planes, for as long as the process runs.
     pub async fn publish(&self) {
         let exported = self.payloads.follow(&self.cohorts, self.options.push_interval);
-        tokio::join!(self.cohorts.follow(), exported);
+        tokio::join!(self.cohorts.follow(), exported, self.note_revisions());
+    }
+
+    /// Has the fleet know the newest revision.
+    async fn note_revisions(&self) {
+        let mut newest = self.cohorts.newest();
+        loop {
+            self.fleet.advance(*newest.borrow_and_update());
+            if newest.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Serves the data planes that connect to a listener, until the fleet is drained.

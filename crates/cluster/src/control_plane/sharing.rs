@@ -84,6 +84,14 @@ impl Fleet {
         self.unshared.notify_one();
     }
 
+    /// Counts the data planes of this control plane as gone, because it stops.
+    pub fn leave(&self) {
+        let now = seconds();
+        for entry in self.entries().values_mut().filter(|entry| entry.control_plane == self.id) {
+            entry.set_online(false, now);
+        }
+    }
+
     /// Takes over what other control planes have written. `alive`: how many seconds ago each control plane that runs said so.
     pub fn learn(&self, rows: Vec<Row>, alive: &BTreeMap<Uuid, u64>) {
         let mut entries = self.entries();
@@ -93,12 +101,13 @@ impl Fleet {
             let is_ours = |known: &Entry| {
                 known.control_plane == self.id && (known.is_new || row.control_plane == self.id)
             };
-            let known = entries.get(&row.id);
-            if known.is_some_and(is_ours) {
+            if entries.get(&row.id).is_some_and(is_ours) {
                 continue;
             }
-            // An old connection to this control plane must not change what another one says.
-            entry.connection = known.map_or(0, |known| known.connection) + 1;
+            let known = entries.remove(&row.id);
+            entry.connection = known.as_ref().map_or(0, |known| known.connection);
+            // What the others have written may be older than the connection to this control plane: then that will tell.
+            entry.local = known.and_then(|known| known.into_local(self.id));
             (entry.control_plane, entry.last_seen) = (row.control_plane, row.last_seen);
             // What this control plane wrote before it was started again is connected to nothing.
             let is_elsewhere = row.control_plane != self.id && alive.contains_key(&row.control_plane);
@@ -139,7 +148,9 @@ fn row(entry: &Entry) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fleet::{Introduction, Link, Sent, Share};
+    use super::super::coverage::Share;
+    use super::super::fleet::Introduction;
+    use super::super::link::{Link, Sent};
     use super::super::member::State;
     use super::*;
     use std::sync::Arc;
@@ -211,5 +222,31 @@ mod tests {
         drop(old);
         assert_eq!(state(&one), (State::Connected, other.id()), "the old connection says nothing of it");
         assert!(one.take_unshared().is_empty());
+    }
+
+    #[test]
+    fn a_data_plane_that_has_come_back_is_not_shown_at_a_connection_that_is_dead() {
+        let (one, other, both) = (fleet(1), fleet(2), alive(&[1, 2]));
+        let dead = connect(&other);
+        let back = connect(&one);
+        serves(&back, 5);
+        one.take_unshared();
+        // Both write at once, the other one last.
+        one.learn(other.take_unshared(), &both);
+        assert_eq!(state(&one).1, other.id());
+        serves(&back, 6);
+        assert_eq!(
+            (state(&one).1, one.take_unshared().len()),
+            (other.id(), 0),
+            "it has not said a word since"
+        );
+        back.heard();
+        assert_eq!(state(&one), (State::Connected, one.id()));
+        assert!(one.coverage(6).reaches(Share::All), "what was known of it meanwhile counts");
+        let rows = one.take_unshared();
+        assert!(rows[0].is_new, "it replaces the row of the other one");
+        other.learn(rows, &both);
+        drop(dead);
+        assert_eq!((state(&other), other.take_unshared().len()), ((State::Connected, one.id()), 0));
     }
 }

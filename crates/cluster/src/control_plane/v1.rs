@@ -2,8 +2,8 @@
 //! with its hash acknowledges it.
 use super::ControlPlane;
 use super::bounds;
-use super::fleet::{Link, Sent};
 use super::introduction::{admit, first_message};
+use super::link::{Link, Sent};
 use super::payloads::{Form, Payload};
 use super::upgrade::{Stream, Upgraded};
 use crate::Refusal;
@@ -33,6 +33,8 @@ struct Session<'p> {
     /// The longest message that it takes.
     max_payload: usize,
     hashes: Hashes,
+    /// The revision of what it was sent last.
+    revision: Option<u64>,
 }
 
 /// What a data plane serves. A ping may be older than what was sent last, so what it served then does not count.
@@ -84,8 +86,8 @@ async fn connected(plane: &ControlPlane, upgraded: Upgraded) -> Result<String, S
     let labels = bounds::labels(labels.unwrap_or_default());
     let (link, version) = admit(plane, arrival, labels.clone(), "v1")?;
     let form = Form { version, takes_expressions };
-    let hashes = Hashes::default();
-    let mut session = Session { plane, link, labels, plugins, form, max_payload, hashes };
+    let (hashes, revision) = (Hashes::default(), None);
+    let mut session = Session { plane, link, labels, plugins, form, max_payload, hashes, revision };
     let ended = session.exchange(&mut stream).await;
     ended.map_err(|error| websocket::explained(&error, plane.options.max_payload))
 }
@@ -105,6 +107,7 @@ impl Session<'_> {
                 frame = stream.next() => {
                     let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
                     lost_at = Instant::now() + LOST_AFTER;
+                    self.link.heard();
                     match self.receive(frame) {
                         Ok(is_astray) if is_astray => newest.mark_changed(),
                         Ok(_) => {}
@@ -148,7 +151,8 @@ impl Session<'_> {
             Frame::Binary(bytes) => {
                 let refused = ErrorMessage::decode(&bytes).map_err(|error| error.to_string())?.error;
                 let refusal = Refusal { entity: refused.name, field: None, message: refused.message };
-                self.link.refused(vec![refusal]);
+                let is_newest = self.hashes.sent.is_some_and(|sent| sent.to_string() == refused.config_hash);
+                self.link.refused(self.revision.filter(|_| is_newest), vec![refusal]);
                 Ok(false)
             }
             Frame::Close(_) => Err("it closed the connection".to_owned()),
@@ -182,8 +186,8 @@ impl Session<'_> {
             Ok(frame) => frame,
             Err(Incompatible { status, message }) => {
                 tracing::error!("data plane {} is not sent the configuration: {message}", self.link);
-                self.link.judged(status.as_str(), Some(message));
                 self.link.sent(sent(0, &[]));
+                self.link.judged(status.as_str(), Some(message));
                 return Ok(());
             }
         };
@@ -195,6 +199,7 @@ impl Session<'_> {
         }
         self.link.sent(sent(frame.bytes.len(), &frame.altered));
         self.hashes.sent(hash);
+        self.revision = Some(payload.revision);
         send(stream, frame.bytes).await
     }
 

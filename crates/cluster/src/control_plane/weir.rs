@@ -2,8 +2,8 @@
 use super::ControlPlane;
 use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
-use super::fleet::{Link, Sent};
 use super::introduction::{admit, first_message};
+use super::link::{Link, Sent};
 use super::upgrade::{Stream, Upgraded};
 use crate::sync::identity::Identity;
 use crate::sync::message::{Applied, Goodbye, Hello, Message, Refused, Welcome};
@@ -93,6 +93,7 @@ async fn exchange(
             frame = stream.next() => {
                 let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
                 lost_at = Instant::now() + LOST_AFTER;
+                link.heard();
                 match frame {
                     Frame::Binary(bytes) => {
                         if let Err(reason) = receive(cohort, &mut session, link, bytes) {
@@ -168,8 +169,10 @@ async fn deliver(
     if let Some(draft) = draft.filter(|draft| draft.entities() > MANY_ENTITIES) {
         session.begin(cohort.encode(draft).await.map_err(Error::Io)?);
     }
-    let (messages, identity, is_current) =
-        cohort.with(|cohort| (session.poll(cohort), cohort.identity(), session.is_current(cohort)));
+    let (messages, identity, is_current, is_refused) = cohort.with(|cohort| {
+        let messages = session.poll(cohort);
+        (messages, cohort.identity(), session.is_current(cohort), session.has_refused(cohort))
+    });
     if reported.replace(identity) == Some(identity) && messages.is_empty() {
         return Ok(());
     }
@@ -178,6 +181,8 @@ async fn deliver(
     link.sent(Sent { revision, hash: hash.clone(), bytes, altered: Vec::new() });
     if is_current {
         link.serves(revision, &hash);
+    } else if is_refused {
+        link.refuses_still(revision);
     }
     for message in messages {
         send(stream, message).await?;
@@ -202,7 +207,7 @@ fn receive(
             }
             link.serves(identity.sequence, &identity.digest.to_string());
         }
-        Some(Event::Refused(Refused { errors, .. })) => link.refused(errors),
+        Some(Event::Refused(Refused { identity, errors })) => link.refused(Some(identity.sequence), errors),
     }
     Ok(())
 }

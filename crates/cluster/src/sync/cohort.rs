@@ -123,22 +123,11 @@ impl Cohort {
         Compare { kinds: kinds.collect() }
     }
 
-    /// The content after these changes. The entities of the document stand in the order of their ids.
-    pub fn advance(&mut self, sequence: u64, document: Arc<Document>, changes: &[Change]) {
-        debug_assert!(document.is_sorted());
-        self.document = document;
-        self.update(sequence, digests(changes));
-    }
-
     /// The content after these changes, of which `digests` are the [`digests`]. Where something else has the document,
     /// it is copied.
     pub fn apply(&mut self, sequence: u64, changes: &[Change], digests: Digests) {
         let document = Arc::make_mut(&mut self.document);
         changes.iter().for_each(|change| document.apply(change));
-        self.update(sequence, digests);
-    }
-
-    fn update(&mut self, sequence: u64, digests: Digests) {
         let before = self.inventory.digest();
         let mut changed = Vec::new();
         for (key, digest) in digests {

@@ -101,6 +101,11 @@ impl ControlSession {
         self.held.digest == cohort.identity().digest
     }
 
+    /// Whether it has refused what the cohort has.
+    pub fn has_refused(&self, cohort: &Cohort) -> bool {
+        self.refused == Some(cohort.identity().digest)
+    }
+
     /// Whether something is sent and not acknowledged, or asked and not answered.
     pub fn is_busy(&self) -> bool {
         self.outstanding.is_some() || matches!(self.phase, Phase::Buckets | Phase::Members(_))
@@ -116,7 +121,7 @@ impl ControlSession {
     }
 
     fn next(&self, cohort: &Cohort) -> Next {
-        if self.is_busy() || self.refused == Some(cohort.identity().digest) {
+        if self.is_busy() || self.has_refused(cohort) {
             return Next::Nothing;
         }
         match &self.phase {

@@ -11,8 +11,8 @@ mod tests;
 pub use read::read;
 pub(crate) use read::read_entity;
 pub use row::{ForeignKeys, row};
-pub(crate) use table::NO_EXPRESSIONS;
 pub use table::{ConfigTable, Withheld};
+pub(crate) use table::{WITHOUT_ROUTE, reason_against_route};
 
 /// The id of the workspace that all entities are in.
 pub const WORKSPACE_ID: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";

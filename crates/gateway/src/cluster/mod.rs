@@ -11,6 +11,7 @@ use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
 use crate::store;
 use applied::Applied;
+pub(crate) use rows::Shared;
 use rows::Sharing;
 use source::RegistrySource;
 use std::io;
@@ -47,14 +48,12 @@ impl Cluster {
     }
 }
 
-/// Begins to share what a control plane knows of its data planes with the others of its store.
-pub(crate) async fn share(settings: &Settings, fleet: Arc<Fleet>) -> Result<(), StartError> {
-    if let Some(store) = store::fleet::open(settings).await.map_err(StartError::Store)? {
-        let mut sharing = Sharing::new(fleet, store);
-        sharing.begin().await;
-        tokio::spawn(sharing.run());
-    }
-    Ok(())
+/// Begins to share, if there is a store, what a control plane knows of its data planes with the others of its store.
+pub(crate) async fn share(settings: &Settings, fleet: Arc<Fleet>) -> Result<Option<Shared>, StartError> {
+    let Some(store) = store::fleet::open(settings).await.map_err(StartError::Store)? else { return Ok(None) };
+    let mut sharing = Sharing::new(fleet, store);
+    sharing.begin().await;
+    Ok(Some(sharing.start()))
 }
 
 fn purge_delay(settings: &Settings) -> std::time::Duration {

@@ -4,6 +4,7 @@ use crate::store::StoreError;
 use crate::store::fleet::{Beat, FleetStore, Stamps};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use weir_cluster::control_plane::{Fleet, Row, Stamped};
 
@@ -21,6 +22,32 @@ const HURRY_TIME: Duration = Duration::from_secs(10);
 
 /// How often others are asked to hurry while a write waits.
 const HURRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a control plane that stops waits for its store.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a control plane shares until it leaves.
+pub(crate) struct Shared {
+    /// Takes what is dropped once the others know that it leaves.
+    leave: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+impl Shared {
+    /// Notifies the other control planes that this one is gone, because it stops.
+    pub(crate) async fn leave(&self) {
+        let (left, has_left) = oneshot::channel();
+        let leaves = async {
+            if self.leave.send(left).await.is_ok() {
+                let _ = has_left.await;
+            }
+        };
+        if tokio::time::timeout(LEAVE_TIMEOUT, leaves).await.is_err() {
+            tracing::warn!(
+                "the store does not answer: other control planes show this one for some seconds more"
+            );
+        }
+    }
+}
 
 /// Shares what a control plane and others of its store know.
 pub(super) struct Sharing {
@@ -63,8 +90,14 @@ impl Sharing {
         self.note(outcome);
     }
 
-    /// Shares for as long as the process runs.
-    pub(super) async fn run(mut self) {
+    /// Shares in the background until the control plane leaves.
+    pub(super) fn start(self) -> Shared {
+        let (leave, leaving) = mpsc::channel(1);
+        tokio::spawn(self.run(leaving));
+        Shared { leave }
+    }
+
+    async fn run(mut self, mut leaving: mpsc::Receiver<oneshot::Sender<()>>) {
         let (fleet, store) = (self.fleet.clone(), self.store.clone());
         let mut beats = interval(BEAT_INTERVAL);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,6 +116,12 @@ impl Sharing {
                     Ok(())
                 }
                 () = until(due) => self.write().await,
+                Some(left) = leaving.recv() => {
+                    let outcome = self.leave().await;
+                    self.note(outcome);
+                    drop(left);
+                    return;
+                }
             };
             self.note(outcome);
         }
@@ -153,6 +192,13 @@ impl Sharing {
         }
         self.known.insert(self.fleet.id(), stamp);
         Ok(())
+    }
+
+    /// Notifies the others that the control plane and its connections are gone.
+    async fn leave(&mut self) -> Result<(), StoreError> {
+        self.fleet.leave();
+        self.write().await?;
+        self.store.leave(self.fleet.id()).await
     }
 
     /// Logs the first of several failures, and that they are over.

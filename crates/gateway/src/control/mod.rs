@@ -6,7 +6,7 @@ mod rotation;
 
 use crate::analytics::{self, Analytics};
 use crate::cluster::cached::{self, Cached};
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, Shared};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
@@ -64,6 +64,8 @@ pub(crate) struct Control {
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
     cluster: Cluster,
+    /// What a control plane shares with others by its store.
+    shared: Option<Shared>,
     /// None where nothing is recorded.
     analytics: Option<Analytics>,
     /// What a data plane has on disk, until its connection takes it over.
@@ -138,9 +140,10 @@ impl Control {
         let analytics = analytics.map(|prepared| prepared.start(&registry)).transpose();
         let analytics = analytics.map_err(StartError::System)?;
         let cluster = Cluster::of(&settings, node_id);
-        if let Cluster::ControlPlane(fleet) = &cluster {
-            cluster::share(&settings, fleet.clone()).await?;
-        }
+        let shared = match &cluster {
+            Cluster::ControlPlane(fleet) => cluster::share(&settings, fleet.clone()).await?,
+            Cluster::Alone | Cluster::DataPlane(_) => None,
+        };
         let control = Control {
             plane,
             registry,
@@ -152,6 +155,7 @@ impl Control {
             shown_settings,
             admin_counts: Arc::default(),
             cluster,
+            shared,
             analytics,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
@@ -271,6 +275,9 @@ impl Control {
         background.hurry();
         if let Cluster::ControlPlane(fleet) = &self.cluster {
             fleet.drain(timeout.min(MAX_FLEET_DRAIN)).await;
+        }
+        if let Some(shared) = &self.shared {
+            shared.leave().await;
         }
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();

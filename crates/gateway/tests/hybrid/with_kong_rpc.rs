@@ -3,7 +3,7 @@ use super::fakes::Fake;
 use crate::fleet::{
     control_plane, is_ready, members, route, shared, with_authority, with_certificate, with_rpc,
 };
-use crate::harness::{Builder, Gateway, Identity, Upstream, eventually};
+use crate::harness::{Builder, Gateway, Identity, Message, Upstream, eventually};
 use serde_json::{Value, json};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -178,6 +178,41 @@ fn what_kong_lacks_is_named() {
     eventually("it is named", || altered().contains("gold"));
     assert_eq!(control.ask_admin("DELETE", "/consumer_groups/gold?wait=all", "").status, 204);
     eventually("it is not any more", || altered() == "[]");
+}
+
+/// The types of the entities that a data plane is sent with the revision of a write, and whether each is put.
+#[track_caller]
+fn sent_with(data: &Fake, write: &Message) -> Vec<(String, bool)> {
+    assert_eq!(write.status, 200, "{}", write.text());
+    let revision: u64 = write.header("x-weir-revision").unwrap().parse().unwrap();
+    let mut event = data.event("deltas");
+    while event["number"] != revision {
+        event = data.event("deltas");
+    }
+    let deltas = event["deltas"].as_array().unwrap().iter();
+    deltas.map(|it| (it["type"].as_str().unwrap().to_owned(), !it["entity"].is_null())).collect()
+}
+
+#[test]
+fn plugins_go_and_come_with_the_route_that_kong_lacks() {
+    let (identity, upstream) = (shared(), Upstream::answering(HELLO));
+    let control = with_rpc(control_plane(&identity)).start();
+    assert_eq!(route(&control, "r", &upstream, ""), 200);
+    let plugin = "/routes/r/plugins/00000000-0000-4000-8000-000000000001";
+    let write =
+        |path: &str, body: Value| control.ask_admin("PATCH", &format!("{path}?wait=all"), &body.to_string());
+    assert_eq!(control.ask_admin("PUT", plugin, "{\"name\": \"key-auth\"}").status, 200);
+    let data = Fake::data_plane(control.cluster().port().into(), &identity, json!({ "rpc": true }));
+    data.event("deltas");
+    let both = |are_put| [("routes".to_owned(), are_put), ("plugins".to_owned(), are_put)];
+    let lacking = write("/routes/r", json!({ "vars": [["arg_a", "==", "b"]] }));
+    assert_eq!(sent_with(&data, &lacking), both(false));
+    let altered = || members(&control)[0]["altered"].to_string();
+    assert!(altered().contains("route `r`") && altered().contains("plugin `key-auth`"), "{}", altered());
+    let changed = write(plugin, json!({ "config": { "key_names": ["other"] } }));
+    assert_eq!(sent_with(&data, &changed), both(false)[1..], "it is not sent alone");
+    assert_eq!(sent_with(&data, &write("/routes/r", json!({ "vars": null }))), both(true));
+    assert_eq!(altered(), "[]");
 }
 
 #[test]

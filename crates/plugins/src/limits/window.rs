@@ -1,6 +1,6 @@
 //! Periods and their windows: which second, minute, hour, day, month or year of UTC contains a time.
-
 use std::time::{SystemTime, UNIX_EPOCH};
+use time::{Date, Month, OffsetDateTime};
 
 /// The periods of limits, shortest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,10 +65,10 @@ impl Period {
             Period::Hour => now / 3_600,
             Period::Day => now / DAY,
             Period::Month => {
-                let (year, month, _) = civil(now / DAY);
-                year * 12 + (month - 1)
+                let date = date(now);
+                year(date) * 12 + u64::from(u8::from(date.month())) - 1
             }
-            Period::Year => civil(now / DAY).0,
+            Period::Year => year(date(now)),
         }
     }
 
@@ -80,11 +80,8 @@ impl Period {
             Period::Minute => now % 60,
             Period::Hour => now % 3_600,
             Period::Day => today,
-            Period::Month => (civil(now / DAY).2 - 1) * DAY + today,
-            Period::Year => {
-                let day = now / DAY;
-                (day - first_day(civil(day).0)) * DAY + today
-            }
+            Period::Month => (u64::from(date(now).day()) - 1) * DAY + today,
+            Period::Year => (u64::from(date(now).ordinal()) - 1) * DAY + today,
         }
     }
 
@@ -95,8 +92,8 @@ impl Period {
             Period::Minute => window * 60,
             Period::Hour => window * 3_600,
             Period::Day => window * DAY,
-            Period::Month => first_of_month(window / 12, window % 12 + 1) * DAY,
-            Period::Year => first_day(window) * DAY,
+            Period::Month => first_of_month(window / 12, Month::January.nth_next((window % 12) as u8)),
+            Period::Year => first_of_month(window, Month::January),
         }
     }
 
@@ -108,24 +105,23 @@ impl Period {
 
 const DAY: u64 = 86_400;
 
+/// The Julian day of 1970-01-01.
+const FIRST_DAY: i32 = OffsetDateTime::UNIX_EPOCH.to_julian_day();
+
 /// Seconds since 1970, by the wall clock.
 pub(crate) fn wall_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The year, month (1 to 12) and day (1 to 31) of a number of days since 1970-01-01.
-///
-/// Years are counted from March, so that leap days fall on their ends, in eras of 400 years.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let from_era = days + 719_468;
-    let era = from_era / 146_097;
-    let day_of_era = from_era % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+/// The day of UTC that contains a Unix time. The last day of the year 9999 has no end.
+fn date(now: u64) -> Date {
+    let day = i32::try_from(now / DAY).unwrap_or(i32::MAX);
+    Date::from_julian_day(day.saturating_add(FIRST_DAY)).unwrap_or(Date::MAX)
+}
+
+/// The year, which is 1970 or later.
+fn year(date: Date) -> u64 {
+    date.year().unsigned_abs().into()
 }
 
 /// Milliseconds since 1970, by the wall clock.
@@ -134,17 +130,11 @@ pub(crate) fn wall_clock_in_milliseconds() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Days from 1970-01-01 to the first of a month (1 to 12).
-fn first_of_month(year: u64, month: u64) -> u64 {
-    const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    first_day(year) + BEFORE[(month as usize - 1) % 12] + u64::from(is_leap && month > 2)
-}
-
-/// Days from 1970-01-01 to the first of January of a year from 1970 on.
-fn first_day(year: u64) -> u64 {
-    let before = year - 1;
-    before * 365 + before / 4 - before / 100 + before / 400 - 719_162
+/// When a month of a year from 1970 on begins, in seconds since 1970.
+fn first_of_month(year: u64, month: Month) -> u64 {
+    let year = i32::try_from(year).unwrap_or(i32::MAX);
+    let first = Date::from_calendar_date(year, month, 1).unwrap_or(Date::MAX);
+    u64::from(first.to_julian_day().saturating_sub(FIRST_DAY).unsigned_abs()) * DAY
 }
 
 #[cfg(test)]
@@ -177,7 +167,6 @@ mod tests {
         #[test]
         fn the_calendar_is_that_of_counting(now in 0u64..16_725_225_600) {
             let (year, month, day, day_of_year) = counted(now / DAY);
-            prop_assert_eq!(civil(now / DAY), (year, month, day));
             prop_assert_eq!(Period::Year.window(now), year);
             prop_assert_eq!(Period::Month.window(now), year * 12 + month - 1);
             prop_assert_eq!(Period::Month.elapsed(now), (day - 1) * DAY + now % DAY);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::time::UNIX_EPOCH;
+use time::OffsetDateTime;
 use weir_plugin::form;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Exchange, Known};
@@ -176,17 +177,10 @@ impl Variable {
 
 /// A time in seconds since 1970 as `2026-01-31T23:59:59+00:00`.
 fn iso8601(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that a leap day is the last one; the 719,468 days before 1970 make whole eras.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}+00:00")
+    let time = i64::try_from(seconds).ok().and_then(|time| OffsetDateTime::from_unix_timestamp(time).ok());
+    let time = time.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (hour, minute, second) = time.to_hms();
+    format!("{}T{hour:02}:{minute:02}:{second:02}+00:00", time.date())
 }
 
 /// The id of the route; of a route of APISIX, the id that it has there.

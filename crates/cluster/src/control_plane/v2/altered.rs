@@ -1,12 +1,14 @@
 //! What is left out or rewritten for the data planes of a form, kept up to date with each revision.
 use super::super::cohorts::Counted;
+use super::super::payloads::Form;
+use super::increments::delta_form;
 use crate::sync::identity::Identity;
 use crate::sync::inventory::Key;
 use crate::wire::payload::Withheld;
-use crate::wire::v2::DeltaForm;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use weir_model::Document;
+use weir_model::entity::EntityKind;
+use weir_model::{Document, PluginSchema};
 
 /// The messages about entities, as of a revision.
 #[derive(Debug, Default)]
@@ -38,7 +40,8 @@ impl Altered {
     }
 
     /// As of a newer revision. Takes long where all entities have to be read.
-    pub(super) fn updated(mut self, news: &News, form: &DeltaForm<'_>) -> Altered {
+    pub(super) fn updated(mut self, news: &News, form: Form, plugins: &[PluginSchema]) -> Altered {
+        let form = delta_form(form, plugins, &news.document);
         let lines = |entity| form.withheld(&entity).iter().map(Withheld::to_string).collect::<Vec<_>>();
         match &news.changed {
             None => {
@@ -47,10 +50,10 @@ impl Altered {
                 self.by_entity = lines.filter(|(_, lines)| !lines.is_empty()).collect();
             }
             Some(keys) => {
-                for key in keys {
+                for key in with_plugins_of_routes(keys.clone(), &news.document) {
                     match news.document.find(key.0, key.1).map(lines).filter(|lines| !lines.is_empty()) {
-                        Some(lines) => drop(self.by_entity.insert(*key, lines)),
-                        None => drop(self.by_entity.remove(key)),
+                        Some(lines) => drop(self.by_entity.insert(key, lines)),
+                        None => drop(self.by_entity.remove(&key)),
                     }
                 }
             }
@@ -64,4 +67,16 @@ impl Altered {
     pub(super) fn list(&self) -> Arc<[String]> {
         self.list.clone()
     }
+}
+
+/// Entities that have changed, and the plugins of the routes among them: these are sent if their route is.
+pub(super) fn with_plugins_of_routes(mut keys: Vec<Key>, document: &Document) -> Vec<Key> {
+    let changed: HashSet<Key> = keys.iter().copied().collect();
+    let is_changed = |route| changed.contains(&(EntityKind::Routes, route));
+    if changed.iter().any(|(kind, _)| *kind == EntityKind::Routes) {
+        let plugins = document.plugins.iter().filter(|plugin| plugin.route.is_some_and(is_changed));
+        let plugins = plugins.map(|plugin| (EntityKind::Plugins, plugin.id));
+        keys.extend(plugins.filter(|key| !changed.contains(key)));
+    }
+    keys
 }

@@ -2,7 +2,7 @@
 //! take it in the same form.
 use super::super::cohorts::Counted;
 use super::super::payloads::Form;
-use super::altered::Altered;
+use super::altered::{Altered, with_plugins_of_routes};
 use super::peers::Peers;
 use crate::sync::Labels;
 use crate::sync::identity::{Digest, Identity};
@@ -69,7 +69,7 @@ impl Increments {
         let altered = by_form.entry(key).or_default();
         if let Some(news) = altered.news(cohort) {
             let (before, plugins) = (std::mem::take(altered), self.plugins.clone());
-            let updated = spawn_blocking(move || before.updated(&news, &delta_form(form, &plugins))).await;
+            let updated = spawn_blocking(move || before.updated(&news, form, &plugins)).await;
             *altered = updated.unwrap_or_default();
         }
         altered.list()
@@ -103,7 +103,8 @@ impl Increments {
     ) -> Result<Arc<str>, MessageError> {
         let plugins = self.plugins.clone();
         let changes = spawn_blocking(move || {
-            let form = delta_form(form, &plugins);
+            let form = delta_form(form, &plugins, &document);
+            let keys = with_plugins_of_routes(keys, &document);
             let mut deltas: Vec<_> =
                 keys.iter().filter_map(|key| form.delta(&change(&document, *key), version.clone())).collect();
             // What takes the name of a deleted entity comes after it.
@@ -127,7 +128,7 @@ impl Increments {
             let plugins = self.plugins.clone();
             let write = move || {
                 let (version, _, form, _) = edition;
-                serde_json::to_string(&delta_form(form, &plugins).everything(&document, version))
+                serde_json::to_string(&delta_form(form, &plugins, &document).everything(version))
             };
             match spawn_blocking(write).await {
                 Ok(Ok(text)) => Ok(text.into()),
@@ -150,8 +151,13 @@ impl Held {
     }
 }
 
-fn delta_form(form: Form, plugins: &[PluginSchema]) -> DeltaForm<'_> {
-    DeltaForm { plugins, rules: Rules::of(form.version), takes_expressions: form.takes_expressions }
+pub(super) fn delta_form<'f>(
+    form: Form,
+    plugins: &'f [PluginSchema],
+    document: &'f Document,
+) -> DeltaForm<'f> {
+    let Form { version, takes_expressions } = form;
+    DeltaForm { plugins, rules: Rules::of(version), takes_expressions, document }
 }
 
 fn change(document: &Document, (kind, id): Key) -> Change {

@@ -11,8 +11,8 @@ pub(super) use increments::Increments;
 use super::ControlPlane;
 use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
-use super::fleet::Sent;
 use super::introduction::record;
+use super::link::Sent;
 use super::member::EMPTY_HASH;
 use super::payloads::Form;
 use super::upgrade::{Arrival, Stream};
@@ -167,6 +167,7 @@ impl Session<'_> {
     }
 
     async fn take(&mut self, socket: &mut Socket, event: Event<()>) -> Result<(), RpcEnd> {
+        self.peer.link.heard();
         let (method, params, id) = match event {
             Event::Called { method, params, id } => (method, params, id),
             Event::Answered((), answer) => {
@@ -245,7 +246,7 @@ impl Session<'_> {
             .ok_or_else(|| RpcError::failed("no version and error in params"))?;
         let message = error.error.as_str().map_or_else(|| error.error.to_string(), str::to_owned);
         let refusal = Refusal { entity: "configuration".to_owned(), field: None, message };
-        self.peer.link.refused(vec![refusal]);
+        self.peer.link.refused(error.version.number(), vec![refusal]);
         Ok(true.into())
     }
 }

@@ -1,5 +1,5 @@
 //! Data planes that follow increments. Each has a connection of each of its workers; any of these asks, and one is called.
-use super::super::fleet::Link;
+use super::super::link::Link;
 use super::super::payloads::Form;
 use crate::sync::Labels;
 use crate::sync::identity::Identity;

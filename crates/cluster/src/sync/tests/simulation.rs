@@ -2,7 +2,7 @@
 use super::changed;
 use crate::sync::message::{Hello, Message, Welcome};
 use crate::sync::record::MAX_BODY_LEN;
-use crate::sync::{Cohort, ControlSession, Event, Follower, Refusal, Replacement, Step, Update};
+use crate::sync::{Cohort, ControlSession, Event, Follower, Refusal, Replacement, Step, Update, digests};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,9 +51,7 @@ impl Simulation {
 
     /// Commits changes at the control plane.
     pub(super) fn commit(&mut self, changes: &[Change]) {
-        let document = changed(self.cohort.document(), changes);
-        let sequence = self.cohort.identity().sequence + 1;
-        self.cohort.advance(sequence, document, changes);
+        self.cohort.apply(self.cohort.identity().sequence + 1, changes, digests(changes));
         self.poll();
     }
 

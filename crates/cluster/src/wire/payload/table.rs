@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use weir_model::entity::{Entity, EntityKind};
+use weir_model::entity::{Entity, EntityKind, Route};
 use weir_model::kong_schema::{has_kind, lacks_plugin, lacks_route};
 use weir_model::{Document, EntityKinds, PluginSchema, Uuid};
 
@@ -27,8 +27,16 @@ const KINDS: [EntityKind; 12] = [
     EntityKind::Keys,
 ];
 
-/// Why a route with an expression is withheld.
-pub(crate) const NO_EXPRESSIONS: &str = "the data plane's router takes no expressions";
+/// Why a plugin is withheld with its route. A data plane would refuse its reference to what it does not get.
+pub(crate) const WITHOUT_ROUTE: &str = "its route is left out";
+
+/// Why data planes cannot have a route, if they cannot.
+pub(crate) fn reason_against_route(route: &Route, takes_expressions: bool) -> Option<&'static str> {
+    match route.expression {
+        Some(_) if !takes_expressions => Some("the data plane's router takes no expressions"),
+        _ => lacks_route(route),
+    }
+}
 
 /// What of an entity data planes of Kong do not get, or get otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -155,15 +163,17 @@ impl<'d> ConfigTable<'d> {
                     .extend(entities.map(|it| Withheld::new(&it, None, "Kong 3.9 does not have its plugin")));
             }
         }
+        let mut routes = HashSet::new();
+        for route in &self.document.routes {
+            let Some(reason) = reason_against_route(route, self.takes_expressions) else { continue };
+            routes.insert(route.id);
+            found.push(Withheld::new(&Entity::Routes(route.clone()), None, reason));
+        }
         for plugin in self.document.plugins.iter().filter(|plugin| plugin.enabled) {
-            let reason = lacks_plugin(plugin, self.plugins);
+            let without_route = || plugin.route.filter(|id| routes.contains(id)).map(|_| WITHOUT_ROUTE);
+            let reason = lacks_plugin(plugin, self.plugins).or_else(without_route);
             let entity = Entity::Plugins(plugin.clone());
             found.extend(reason.map(|reason| Withheld::new(&entity, None, reason)));
-        }
-        for route in &self.document.routes {
-            let takes = self.takes_expressions || route.expression.is_none();
-            let reason = if takes { lacks_route(route) } else { Some(NO_EXPRESSIONS) };
-            found.extend(reason.map(|reason| Withheld::new(&Entity::Routes(route.clone()), None, reason)));
         }
         for entity in self.kinds.iter().flat_map(|kind| self.entities(*kind)) {
             let (mut row, taken) = row(&entity, ForeignKeys::Bare, self.plugins);

@@ -187,8 +187,10 @@ fn routes_with_vars_are_withheld_with_their_plugins() {
     assert_eq!((routes, sent.get("plugins")), (vec!["p"], None));
     assert_eq!((table.hashes(None).config, table.hashes(None).parts()), hashes_of(&sent));
     let withheld = table.withheld(&current());
-    assert_eq!((withheld.len(), &*withheld[0].entity, &withheld[0].field), (1, "route `v`", &None));
+    assert_eq!((withheld.len(), &*withheld[0].entity, &withheld[0].field), (2, "route `v`", &None));
     assert!(withheld[0].reason.contains("`vars`"), "{}", withheld[0].reason);
+    assert!(withheld[1].entity.starts_with("plugin `key-auth`"), "{}", withheld[1]);
+    assert_eq!(withheld[1].reason, "its route is left out");
 }
 
 #[test]

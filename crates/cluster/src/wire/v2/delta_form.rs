@@ -1,12 +1,11 @@
 //! What data planes get of entities as deltas: Kong's fields alone, changed for older versions.
 use super::{Delta, SyncVersion};
 use crate::wire::compat::Rules;
-use crate::wire::payload::{ForeignKeys, NO_EXPRESSIONS, Withheld, row};
+use crate::wire::payload::{ForeignKeys, WITHOUT_ROUTE, Withheld, reason_against_route, row};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use std::collections::HashSet;
-use weir_model::entity::{Entity, EntityKind};
-use weir_model::kong_schema::{has_kind, lacks_plugin, lacks_route};
+use weir_model::entity::{Entity, EntityKind, Plugin};
+use weir_model::kong_schema::{has_kind, lacks_plugin};
 use weir_model::{Change, Document, PluginSchema};
 
 /// The form in which some data planes take entities.
@@ -17,6 +16,8 @@ pub struct DeltaForm<'f> {
     pub rules: Rules,
     /// Whether their router takes routes with expressions.
     pub takes_expressions: bool,
+    /// All entities, in the order of their ids.
+    pub document: &'f Document,
 }
 
 impl DeltaForm<'_> {
@@ -30,8 +31,8 @@ impl DeltaForm<'_> {
     }
 
     /// Everything, as the result of a call.
-    pub fn everything<'e>(&'e self, document: &'e Document, version: SyncVersion) -> impl Serialize + 'e {
-        Everything { form: self, document, version }
+    pub fn everything(&self, version: SyncVersion) -> impl Serialize + '_ {
+        Everything { form: self, version }
     }
 
     /// What of an entity the data planes do not get, or get otherwise.
@@ -52,15 +53,23 @@ impl DeltaForm<'_> {
     /// Why the data planes cannot have an entity, if they cannot.
     fn reason_against(&self, entity: &Entity) -> Option<&'static str> {
         match entity {
-            Entity::Plugins(plugin) => lacks_plugin(plugin, self.plugins),
-            Entity::Routes(route) if route.expression.is_some() && !self.takes_expressions => {
-                Some(NO_EXPRESSIONS)
+            Entity::Plugins(plugin) => {
+                lacks_plugin(plugin, self.plugins).or_else(|| self.reason_against_route_of(plugin))
             }
-            Entity::Routes(route) => lacks_route(route),
+            Entity::Routes(route) => reason_against_route(route, self.takes_expressions),
             Entity::Custom(_) if !has_kind(entity.kind(), self.plugins) => {
                 Some("Kong 3.9 does not have its plugin")
             }
             _ if !has_kind(entity.kind(), self.plugins) => Some("Kong 3.9 does not have consumer groups"),
+            _ => None,
+        }
+    }
+
+    fn reason_against_route_of(&self, plugin: &Plugin) -> Option<&'static str> {
+        match self.document.find(EntityKind::Routes, plugin.route?)? {
+            Entity::Routes(route) => {
+                reason_against_route(&route, self.takes_expressions).map(|_| WITHOUT_ROUTE)
+            }
             _ => None,
         }
     }
@@ -83,7 +92,6 @@ impl DeltaForm<'_> {
 /// All entities of a document. Each row is made while it is written, so that there is no second copy of a configuration.
 struct Everything<'e, 'f> {
     form: &'e DeltaForm<'f>,
-    document: &'e Document,
     version: SyncVersion,
 }
 
@@ -110,18 +118,9 @@ struct Deltas<'w, 'e, 'f>(&'w Everything<'e, 'f>);
 
 impl Serialize for Deltas<'_, '_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Everything { form, document, version } = self.0;
+        let Everything { form, version } = self.0;
         let workspace = form.changed(Delta::of_workspace(version.clone()));
-        let routes = document.of_kind(EntityKind::Routes);
-        let routes = routes.filter(|route| form.reason_against(route).is_some());
-        let lacking: HashSet<_> = routes.map(|route| route.id()).collect();
-        // A data plane would refuse the reference of a plugin to a route that it does not get.
-        let is_sent = |entity: &Entity| match entity {
-            Entity::Plugins(plugin) => !plugin.route.is_some_and(|route| lacking.contains(&route)),
-            _ => true,
-        };
-        let entities =
-            document.entities().filter(is_sent).filter_map(|entity| form.whole(&entity, version.clone()));
+        let entities = form.document.entities().filter_map(|entity| form.whole(&entity, version.clone()));
         serializer.collect_seq(std::iter::once(workspace).chain(entities))
     }
 }

@@ -5,7 +5,8 @@ use crate::wire::sample::{PLUGINS, cases, document};
 use crate::wire::v1::MessageError;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_model::Change;
+use weir_model::entity::EntityKind;
+use weir_model::{Change, Document};
 
 const NOW: i64 = 1_700_000_100;
 
@@ -164,28 +165,35 @@ fn changes_are_deltas() {
     assert_eq!(Delta::of(&Change::put(own.clone()), SyncVersion::Number(9), PLUGINS).unwrap().entity, None);
 }
 
+/// A document as control planes have it.
+fn sorted(file: &str) -> Document {
+    let mut document = document(file);
+    document.sort();
+    document
+}
+
 #[test]
 fn data_planes_of_a_form_get_what_they_can_have() {
     let file = "_format_version: '3.0'\nservices: [{name: a, host: h, routes: [{name: r, paths: [/]}, {name: x, expression: 'http.path == \"/\"'}]}]\nplugins: [{name: own}, {name: rate-limiting}]\nconsumer_groups: [{name: gold}]\n";
-    let document = document(file);
+    let document = sorted(file);
     let form = |takes_expressions, version: &str| DeltaForm {
         plugins: PLUGINS,
         rules: Rules::of(KongVersion::parse(version).unwrap()),
         takes_expressions,
+        document: &document,
     };
     let traditional = form(false, "3.9.3");
     let withheld: Vec<_> =
         document.entities().flat_map(|it| traditional.withheld(&it)).map(|it| it.entity).collect();
     assert_eq!(withheld.len(), 3, "{withheld:?}");
-    let whole = serde_json::to_value(traditional.everything(&document, SyncVersion::Number(7))).unwrap();
+    let whole = serde_json::to_value(traditional.everything(SyncVersion::Number(7))).unwrap();
     let result = SyncResult::read(whole).unwrap();
     let kinds = |result: &SyncResult| result.deltas.iter().map(|it| it.r#type.clone()).collect::<Vec<_>>();
     assert_eq!(
         (result.wipe, kinds(&result)),
         (true, ["workspaces", "services", "routes", "plugins"].map(str::to_owned).to_vec())
     );
-    let whole =
-        serde_json::to_value(form(true, "3.9.3").everything(&document, SyncVersion::text(7))).unwrap();
+    let whole = serde_json::to_value(form(true, "3.9.3").everything(SyncVersion::text(7))).unwrap();
     assert_eq!(
         (&whole["default"]["full_sync"], kinds(&SyncResult::read(whole.clone()).unwrap()).len()),
         (&json!(true), 5)
@@ -198,17 +206,21 @@ fn data_planes_of_a_form_get_what_they_can_have() {
 #[test]
 fn routes_with_vars_are_withheld_with_their_plugins() {
     let file = "_format_version: '3.0'\nservices: [{name: s, host: h}]\nroutes:\n- {name: v, paths: [/], vars: [[arg_a, '==', b]], service: s, plugins: [{name: key-auth}]}\n- {name: p, paths: [/p], service: s}\n";
-    let document = document(file);
+    let document = sorted(file);
     let (plugins, rules) = (PLUGINS, Rules::of(KongVersion::parse("3.9.3").unwrap()));
-    let form = DeltaForm { plugins, rules, takes_expressions: true };
-    let whole = serde_json::to_value(form.everything(&document, SyncVersion::Number(7))).unwrap();
+    let form = DeltaForm { plugins, rules, takes_expressions: true, document: &document };
+    let whole = serde_json::to_value(form.everything(SyncVersion::Number(7))).unwrap();
     let sent = SyncResult::read(whole).unwrap().deltas.into_iter().map(|delta| delta.r#type);
     assert_eq!(sent.collect::<Vec<_>>(), ["workspaces", "services", "routes"]);
     let route = document.entities().find(|it| it.name() == Some("v")).unwrap();
     let withheld = form.withheld(&route);
     assert_eq!((withheld.len(), &withheld[0].field), (1, &None));
-    let delta = form.delta(&Change::put(route), SyncVersion::Number(8)).unwrap();
-    assert_eq!((delta.entity, delta.pk.is_some()), (None, true), "it goes if it was there before");
+    let plugin = document.entities().find(|it| it.kind() == EntityKind::Plugins).unwrap();
+    assert_eq!(form.withheld(&plugin)[0].reason, "its route is left out");
+    for entity in [route, plugin] {
+        let delta = form.delta(&Change::put(entity), SyncVersion::Number(8)).unwrap();
+        assert_eq!((delta.entity, delta.pk.is_some()), (None, true), "it goes if it was there before");
+    }
 }
 
 #[test]

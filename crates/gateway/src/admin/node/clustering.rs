@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_cluster::control_plane::{Coverage, Fleet, Member, Share};
+use weir_cluster::control_plane::{Coverage, Fleet, Member, Share, State as MemberState};
 
 /// How long a write waits for data planes, unless it says otherwise.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,7 +116,7 @@ fn short(member: &Member) -> Json {
     })
 }
 
-/// A write that is answered once data planes serve it: `?wait=all`, `80%`, or milliseconds, or two of these with a comma.
+/// A write that is answered once data planes serve it, or too many will not: `?wait=all`, `80%`, or milliseconds, or two of these with a comma.
 pub(in crate::admin) struct Wait {
     fleet: Arc<Fleet>,
     share: Share,
@@ -162,10 +162,15 @@ impl Wait {
         let mut body = described(revision, &coverage);
         let connected = coverage.behind.len() + coverage.serving;
         let all = if self.share == Share::All { connected + coverage.offline } else { connected };
-        body["message"] = match connected {
-            0 => "saved, but no data plane is connected".into(),
-            _ => format!("saved, but {} of {all} data planes do not serve it yet", all - coverage.serving)
-                .into(),
+        let lacking = all - coverage.serving;
+        let failed = coverage.behind.iter().filter(|member| member.state == MemberState::Failed).count();
+        body["message"] = match (connected, failed) {
+            (0, _) => "saved, but no data plane is connected".into(),
+            (_, 0) => format!("saved, but {lacking} of {all} data planes do not serve it yet").into(),
+            _ => format!(
+                "saved, but {lacking} of {all} data planes do not serve it: {failed} refuse it or cannot be sent it"
+            )
+            .into(),
         };
         Some(json_response(StatusCode::ACCEPTED, &body))
     }

@@ -45,6 +45,8 @@ pub(crate) trait FleetStore: Send + Sync + 'static {
     /// Notes that a control plane runs. Data planes of others that do not are stored as offline from then on, and removed
     /// after the delay.
     fn beat(&self, id: Uuid, purge_delay: Duration) -> Pending<'_, Beat>;
+    /// Notes that a control plane runs no more.
+    fn leave(&self, id: Uuid) -> Pending<'_, ()>;
     /// Writes rows, and has the others read them.
     fn write<'a>(&'a self, rows: &'a [Stamped]) -> Pending<'a, ()>;
     /// Rows that are newer than what is known.
@@ -66,41 +68,49 @@ pub(crate) async fn open(settings: &Settings) -> Result<Option<Arc<dyn FleetStor
     })
 }
 
+/// Has the others take a control plane for gone.
+const LEAVE: &str = "DELETE FROM weir_control_planes WHERE id = $1";
+
 /// The statements of a beat, with the database's word for the present second. `$1` is the control plane.
 struct BeatStatements {
+    now: &'static str,
     lapsed: String,
     beat: String,
-    sweep: [String; 4],
     alive: String,
 }
 
 impl BeatStatements {
-    fn new(now: &str) -> BeatStatements {
-        let alive = format!("SELECT id FROM weir_control_planes WHERE seen >= {now} - {GONE_AFTER}");
-        let seen = "SELECT c.seen FROM weir_control_planes c WHERE c.id = weir_data_planes.control_plane";
+    fn new(now: &'static str) -> BeatStatements {
         BeatStatements {
-            lapsed: format!("SELECT COUNT(*) FROM ({alive} AND id = $1) AS alive"),
+            now,
+            lapsed: format!("SELECT COUNT(*) FROM ({} AND id = $1) AS alive", select_alive(now)),
             beat: format!(
                 "INSERT INTO weir_control_planes (id, seen) VALUES ($1, {now}) \
                  ON CONFLICT (id) DO UPDATE SET seen = excluded.seen"
             ),
-            sweep: [
-                format!(
-                    "UPDATE weir_data_planes SET online = false, last_seen = COALESCE(({seen}), last_seen) \
-                     WHERE online AND control_plane NOT IN ({alive})"
-                ),
-                format!("DELETE FROM weir_control_planes WHERE seen < {now} - {KEPT}"),
-                format!("DELETE FROM weir_data_planes WHERE NOT online AND last_seen < {now} - $1"),
-                format!(
-                    "DELETE FROM weir_data_planes WHERE id IN (SELECT id FROM weir_data_planes WHERE NOT online \
-                     ORDER BY last_seen DESC LIMIT 1000000 OFFSET {MAX_OFFLINE})"
-                ),
-            ],
             alive: format!(
                 "SELECT id, {now} - seen FROM weir_control_planes WHERE seen >= {now} - {GONE_AFTER}"
             ),
         }
     }
+
+    /// Stores data planes of control planes that are gone as offline, and removes what has been gone for long.
+    fn sweep(&self, purge_delay: Duration) -> String {
+        let (now, alive, delay) = (self.now, select_alive(self.now), purge_delay.as_secs());
+        let seen = "SELECT c.seen FROM weir_control_planes c WHERE c.id = weir_data_planes.control_plane";
+        format!(
+            "UPDATE weir_data_planes SET online = false, last_seen = COALESCE(({seen}), last_seen) \
+                 WHERE online AND control_plane NOT IN ({alive}); \
+             DELETE FROM weir_control_planes WHERE seen < {now} - {KEPT}; \
+             DELETE FROM weir_data_planes WHERE NOT online AND last_seen < {now} - {delay}; \
+             DELETE FROM weir_data_planes WHERE id IN (SELECT id FROM weir_data_planes WHERE NOT online \
+                 ORDER BY last_seen DESC LIMIT 1000000 OFFSET {MAX_OFFLINE});"
+        )
+    }
+}
+
+fn select_alive(now: &str) -> String {
+    format!("SELECT id FROM weir_control_planes WHERE seen >= {now} - {GONE_AFTER}")
 }
 
 fn alive(selected: Vec<(String, i64)>) -> BTreeMap<Uuid, u64> {

@@ -2,7 +2,7 @@
 use super::super::change_listener;
 use super::super::postgres::Server;
 use super::{
-    Beat, BeatStatements, FleetStore, Pending, SELECT, Selected, Stamps, StoreError, alive, stamped,
+    Beat, BeatStatements, FleetStore, LEAVE, Pending, SELECT, Selected, Stamps, StoreError, alive, stamped,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
@@ -93,18 +93,18 @@ impl FleetStore for PostgresFleet {
             let own: i64 = own.fetch_one(&mut *transaction).await?;
             let beat = sqlx::query(AssertSqlSafe(statements.beat.as_str())).bind(&id);
             beat.execute(&mut *transaction).await?;
-            for statement in &statements.sweep {
-                let sweep = sqlx::query(AssertSqlSafe(statement.as_str()));
-                let sweep = match statement.contains("$1") {
-                    true => sweep.bind(purge_delay.as_secs().cast_signed()),
-                    false => sweep,
-                };
-                sweep.execute(&mut *transaction).await?;
-            }
+            let sweep = sqlx::raw_sql(AssertSqlSafe(statements.sweep(purge_delay)));
+            sweep.execute(&mut *transaction).await?;
             let running = sqlx::query_as(AssertSqlSafe(statements.alive.as_str()));
             let running = running.fetch_all(&mut *transaction).await?;
             transaction.commit().await?;
             Ok(Beat { alive: alive(running), lapsed: own == 0 })
+        }))
+    }
+
+    fn leave(&self, id: Uuid) -> Pending<'_, ()> {
+        Box::pin(self.on_connection(async move |connection| {
+            sqlx::query(LEAVE).bind(id.to_string()).execute(connection).await.map(drop)
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Data planes in SQLite, beside the entities of the one control plane that has the file.
 use super::super::sqlite::{connect, failure, place};
 use super::{
-    Beat, BeatStatements, FleetStore, Pending, SELECT, Selected, Stamps, StoreError, alive, stamped,
+    Beat, BeatStatements, FleetStore, LEAVE, Pending, SELECT, Selected, Stamps, StoreError, alive, stamped,
 };
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
@@ -47,14 +47,8 @@ impl SqliteFleet {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let beat = sqlx::query(AssertSqlSafe(statements.beat.as_str())).bind(id.to_string());
         beat.execute(&mut *transaction).await?;
-        for statement in &statements.sweep {
-            let sweep = sqlx::query(AssertSqlSafe(statement.as_str()));
-            let sweep = match statement.contains("$1") {
-                true => sweep.bind(purge_delay.as_secs().cast_signed()),
-                false => sweep,
-            };
-            sweep.execute(&mut *transaction).await?;
-        }
+        let sweep = sqlx::raw_sql(AssertSqlSafe(statements.sweep(purge_delay)));
+        sweep.execute(&mut *transaction).await?;
         let running = sqlx::query_as(AssertSqlSafe(statements.alive.as_str()));
         let running = running.fetch_all(&mut *transaction).await?;
         transaction.commit().await?;
@@ -78,6 +72,14 @@ impl FleetStore for SqliteFleet {
         Box::pin(async move {
             let beat = self.beat_in(id, purge_delay).await;
             beat.map_err(|error| failure(&self.place, error))
+        })
+    }
+
+    fn leave(&self, id: Uuid) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let mut connection = self.connection.lock().await;
+            let left = sqlx::query(LEAVE).bind(id.to_string()).execute(&mut *connection).await;
+            left.map(drop).map_err(|error| failure(&self.place, error))
         })
     }
 

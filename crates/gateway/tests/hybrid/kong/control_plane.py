@@ -37,7 +37,7 @@ http {{
   access_log off; server_tokens off;
   client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
   server {{
-    listen 127.0.0.1:{port} ssl; server_name kong_cluster_listener;
+    listen 127.0.0.1:{port} ssl reuseport; server_name kong_cluster_listener;
     ssl_certificate {cert}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:SSL:10m;
     ssl_verify_client {verify};
     proxy_http_version 1.1; proxy_read_timeout 1h; proxy_send_timeout 1h; proxy_buffering off;
@@ -58,10 +58,16 @@ def fingerprint(certificate):
     return printed.stdout.decode().split("=")[1].strip().replace(":", "").lower()
 
 
-def start_nginx(options, folder):
-    """nginx in front of a Unix socket; returns its port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def free_port():
+    """A socket with a port of its own, which nothing but `listen … reuseport` can take while the socket is open."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("127.0.0.1", 0))
+    return held, held.getsockname()[1]
+
+
+def start_nginx(options, folder, port):
+    """nginx in front of a Unix socket."""
     check, verify = "", f"on; ssl_client_certificate {options.get('ca')}; ssl_verify_depth 4"
     if "ca" not in options:
         verify = "optional_no_ca"
@@ -74,7 +80,7 @@ def start_nginx(options, folder):
     while child.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return child, port
+            return child
         except ConnectionRefusedError:
             time.sleep(0.02)
     raise SystemExit("nginx did not start")
@@ -157,7 +163,8 @@ class Session:
         self.say = lambda event, **members: control_plane.lines.say(event, node=self.node, **members)
 
     def run(self):
-        self.stream.settimeout(5)
+        # Kong waits for 5 s, which a busy machine may need for its other side.
+        self.stream.settimeout(30)
         line, headers = websocket.read_head(self.stream)
         url = urllib.parse.urlsplit(line.split(" ")[1])
         if url.path == "/v2/outlet":
@@ -255,7 +262,8 @@ def main():
         listener.listen(1024)
         control_plane = ControlPlane(options)
         threading.Thread(target=control_plane.serve, args=[listener], daemon=True).start()
-        child, port = start_nginx(options, folder)
+        held, port = free_port()
+        child = start_nginx(options, folder, port)
         try:
             control_plane.lines.say("listening", port=port)
             for command in control_plane.lines.commands():
@@ -263,6 +271,7 @@ def main():
         finally:
             child.kill()
             child.wait()
+            held.close()
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ class DataPlane:
     def run(self):
         host, port = self.options.get("host", "127.0.0.1"), self.options["port"]
         name = self.options.get("server_name", host) if "ca" in self.options else "kong_clustering"
-        plain = socket.create_connection((host, port), 5)
+        # Kong waits for 5 s, which a busy machine may need for its other side.
+        plain = socket.create_connection((host, port), 30)
         self.stream = self.context().wrap_socket(plain, server_hostname=name)
         if self.options.get("rpc"):
             return self.run_rpc(f"{host}:{port}")
