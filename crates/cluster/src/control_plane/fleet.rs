@@ -244,6 +244,11 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// The data plane.
+    pub(super) fn id(&self) -> Uuid {
+        self.id
+    }
+
     fn update(&self, change: impl FnOnce(&mut Entry, u64)) {
         let mut entries = self.fleet.entries();
         if let Some(entry) = entries.get_mut(&self.id).filter(|entry| entry.connection == self.connection) {

@@ -78,6 +78,7 @@ impl DataPlanes {
             options: Options { max_payload: MAX_PAYLOAD, reports_errors: false, incremental_sync: false },
             plugins: [].into(),
             status: Arc::default(),
+            analytics: None,
         };
         let planes: Vec<_> = (0..count).map(plane).collect();
         let statuses: Vec<_> = planes.iter().map(|plane| plane.status.clone()).collect();
