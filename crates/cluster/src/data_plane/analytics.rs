@@ -85,3 +85,68 @@ impl<'a> HandingIn<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::sync::Mutex;
+
+    /// Has three frames, and notes what happened to the ones before.
+    #[derive(Default)]
+    struct Source(Mutex<Vec<LastFrame>>);
+
+    impl Analytics for Source {
+        fn next(&self, last: LastFrame) -> oneshot::Receiver<Bytes> {
+            let (sender, next) = oneshot::channel();
+            let mut asked = self.0.lock().unwrap();
+            asked.push(last);
+            if asked.len() <= 3 {
+                sender.send(Bytes::from(vec![7; 100])).unwrap();
+            }
+            next
+        }
+    }
+
+    fn welcome(max_payload: u64) -> Welcome {
+        Welcome { capabilities: vec![ANALYTICS_CAPABILITY.to_owned()], max_payload, ..Welcome::default() }
+    }
+
+    #[test]
+    fn a_control_plane_without_the_capability_is_sent_nothing() {
+        let (source, status) = (Source::default(), LinkStatus::default());
+        let mut analytics = HandingIn::new(Some(&source), &status);
+        analytics.begin(&Welcome { max_payload: 1 << 20, ..Welcome::default() });
+        assert_eq!(analytics.next().now_or_never(), None);
+        assert!(source.0.lock().unwrap().is_empty());
+        let mut without = HandingIn::new(None, &status);
+        without.begin(&welcome(1 << 20));
+        assert_eq!(without.next().now_or_never(), None);
+    }
+
+    #[test]
+    fn a_frame_follows_the_answer_to_the_one_before() {
+        let (source, status) = (Source::default(), LinkStatus::default());
+        let mut analytics = HandingIn::new(Some(&source), &status);
+        analytics.begin(&welcome(1 << 20));
+        let refused = || AnalyticsTaken { refused: Some("no".to_owned()) };
+        analytics.answered(&refused());
+        for answer in [AnalyticsTaken::default(), refused(), AnalyticsTaken::default()] {
+            assert!(analytics.next().now_or_never().is_some());
+            assert_eq!(analytics.next().now_or_never(), None);
+            analytics.answered(&answer);
+        }
+        let expected = [LastFrame::None, LastFrame::Taken, LastFrame::Refused, LastFrame::Taken];
+        assert_eq!(*source.0.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_frame_that_the_control_plane_cannot_read_is_given_up() {
+        let (source, status) = (Source::default(), LinkStatus::default());
+        let mut analytics = HandingIn::new(Some(&source), &status);
+        analytics.begin(&welcome(50));
+        assert_eq!(analytics.next().now_or_never(), None);
+        let expected = [LastFrame::None, LastFrame::Refused, LastFrame::Refused, LastFrame::Refused];
+        assert_eq!(*source.0.lock().unwrap(), expected);
+    }
+}
