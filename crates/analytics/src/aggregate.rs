@@ -132,6 +132,12 @@ impl Aggregate {
         self.latencies[latency as usize].add(bucket, count);
     }
 
+    /// The same without the latencies of the parts.
+    pub(crate) fn totals(self) -> Aggregate {
+        let [total, ..] = self.latencies;
+        Aggregate { latencies: [total, Histogram::default(), Histogram::default()], ..self }
+    }
+
     /// The memory beyond the struct itself, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         let histograms: usize = self.latencies.iter().map(Histogram::heap_bytes).sum();

@@ -32,7 +32,8 @@ impl Named {
         bytes
     }
 
-    fn name(&mut self, entity: Entity, entities: &Entities, bytes: &mut Vec<u8>) {
+    /// Appends the name of an entity, unless it has been given.
+    pub(crate) fn name(&mut self, entity: Entity, entities: &Entities, bytes: &mut Vec<u8>) {
         if !entity.is_named() || !self.entities.insert(entity) {
             return;
         }
@@ -73,6 +74,11 @@ impl Dictionary {
         Ok(())
     }
 
+    /// How many names it has.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
     /// A slot with the reader's numbers.
     pub(crate) fn translate(&self, slot: &Slot) -> Result<Slot, DecodeError> {
         let mut translated: BTreeMap<Entity, Aggregate> = BTreeMap::new();
@@ -86,7 +92,8 @@ impl Dictionary {
         Ok(writer.finish(slot.start, slot.dropped))
     }
 
-    fn local(&self, entity: Entity) -> Result<Entity, DecodeError> {
+    /// The reader's number of an entity.
+    pub(crate) fn local(&self, entity: Entity) -> Result<Entity, DecodeError> {
         if !entity.is_named() {
             return Ok(entity);
         }

@@ -1,24 +1,101 @@
-//! What a data plane hands to its control plane every ten seconds, and how the control plane adds it up.
+//! What a data plane hands to its control plane every ten seconds, as bytes.
 //!
 //! ```text
-//! frame: format │ length of the names │ names │ start │ dropped │ entries of a slot
+//! frame: format │ start │ part │ until │ pending │ lost │ dropped │ length of the names │ names │ entries of a slot
 //! ```
-//! A name is sent once for each connection; afterwards its number stands for it. Counts are added, so the fleet's sum is
-//! the sum of its nodes, also for frames that come late.
+//! A name is sent once for each connection; afterwards its number stands for it. The slot's start and the part name the
+//! frame, so that a control plane adds it once, however often it comes.
 use crate::dictionary::{Dictionary, Named};
 use crate::entities::{Entities, Kind};
 use crate::slot::Slot;
-use crate::tiers::{Tiers, View};
 use crate::varint::{self, DecodeError, Reader};
-use foldhash::HashMap;
-use std::sync::Arc;
+use std::fmt;
 
-/// This release reads frames of this format and of those before.
+/// This release reads frames of this format.
 const FORMAT: u64 = 1;
-/// The share of a fleet's memory for each node's own totals, in percent; all entities together get the rest.
-const NODES_SHARE: usize = 25;
-/// A frame from further in the future is refused, because it would close slots that are not over, in seconds.
-const MAX_AHEAD: u64 = 60;
+/// The longest frame in bytes: about 10,000 entities that are all busy.
+pub const MAX_FRAME_LEN: usize = 4 << 20;
+/// The most entities of a frame: all that are counted one by one, and the others of each kind.
+const MAX_ENTITIES: usize = 4 * 4_096 + 256 + 2 * Kind::ALL.len();
+/// The most combinations of status and cause of one entity.
+const MAX_OUTCOMES: usize = 1_024;
+/// The most names that one connection introduces.
+const MAX_NAMES: usize = 1 << 17;
+/// The part is less than this. Parts beyond the first are of records that came late.
+pub(crate) const MAX_PARTS: u64 = 1 << 16;
+
+/// Which frame of a data plane this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameId {
+    /// When the interval begins, in seconds since 1970.
+    pub start: u64,
+    /// Distinguishes frames of the same interval.
+    pub part: u64,
+}
+
+/// What a frame says beside its counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Which frame it is.
+    pub id: FrameId,
+    /// Once it is added, everything that was recorded before this time has arrived, in seconds since 1970.
+    pub until: u64,
+    /// The frames that the data plane still has after it.
+    pub pending: u64,
+    /// The requests that the data plane could not hand in since it started.
+    pub lost: u64,
+}
+
+/// A frame with the numbers of this node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// What it says beside the counts.
+    pub head: FrameHead,
+    pub(crate) slot: Slot,
+}
+
+/// Why a control plane does not add a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// It is damaged, or of another release.
+    Decode(DecodeError),
+    /// It is longer than [`MAX_FRAME_LEN`].
+    TooLong(usize),
+    /// It has more of something than is ever counted one by one.
+    TooMany(&'static str),
+    /// It names entities as other data planes.
+    OtherNodes,
+    /// Its interval begins so many seconds in the future.
+    Early(u64),
+    /// Its interval ended so many seconds ago, longer than data planes keep frames.
+    Late(u64),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decode(error) => error.fmt(f),
+            Self::TooLong(length) => write!(f, "{length} bytes are more than {MAX_FRAME_LEN}"),
+            Self::TooMany(what) => write!(f, "it has more {what} than are counted one by one"),
+            Self::OtherNodes => f.write_str("it counts for another data plane"),
+            Self::Early(seconds) => write!(
+                f,
+                "its interval begins in {seconds} s; set the clocks of both nodes, for example by NTP"
+            ),
+            Self::Late(seconds) => {
+                write!(f, "its interval ended {seconds} s ago, and frames are taken for two hours")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl From<DecodeError> for FrameError {
+    fn from(error: DecodeError) -> FrameError {
+        FrameError::Decode(error)
+    }
+}
 
 /// A data plane's side of one connection.
 #[derive(Debug, Default)]
@@ -28,14 +105,13 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// A slot as a frame.
-    pub fn write(&mut self, slot: &Slot, entities: &Entities) -> Vec<u8> {
+    pub fn write(&mut self, head: FrameHead, slot: &Slot, entities: &Entities) -> Vec<u8> {
         let names = self.named.missing(slot, entities);
-        let mut bytes = Vec::with_capacity(names.len() + slot.bytes().len() + 16);
-        varint::put(&mut bytes, FORMAT);
-        varint::put(&mut bytes, names.len() as u64);
+        let mut bytes = Vec::with_capacity(names.len() + slot.bytes().len() + 48);
+        let FrameHead { id, until, pending, lost } = head;
+        let numbers = [FORMAT, id.start, id.part, until, pending, lost, slot.dropped, names.len() as u64];
+        numbers.into_iter().for_each(|number| varint::put(&mut bytes, number));
         bytes.extend_from_slice(&names);
-        varint::put(&mut bytes, slot.start);
-        varint::put(&mut bytes, slot.dropped);
         bytes.extend_from_slice(slot.bytes());
         bytes
     }
@@ -48,74 +124,56 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// The slot of a frame, with the numbers of this node.
-    pub fn read(&mut self, bytes: &[u8], entities: &Entities) -> Result<Slot, DecodeError> {
+    /// The frame that bytes are, with the numbers of this node. After an error both sides begin with new names.
+    pub fn read(&mut self, bytes: &[u8], entities: &Entities) -> Result<Frame, FrameError> {
+        let read = self.try_read(bytes, entities);
+        if read.is_err() {
+            self.dictionary = Dictionary::default();
+        }
+        read
+    }
+
+    fn try_read(&mut self, bytes: &[u8], entities: &Entities) -> Result<Frame, FrameError> {
+        if bytes.len() > MAX_FRAME_LEN {
+            return Err(FrameError::TooLong(bytes.len()));
+        }
         let mut reader = Reader::new(bytes);
         let format = reader.number()?;
         if format != FORMAT {
-            return Err(DecodeError::Format(format));
+            return Err(DecodeError::Format(format).into());
         }
-        let names = reader.small()?;
-        self.dictionary.learn(reader.take(names)?, entities)?;
-        let (start, dropped) = (reader.number()?, reader.number()?);
-        self.dictionary.translate(&Slot::decode(start, dropped, reader.rest())?)
+        let id = FrameId { start: reader.number()?, part: reader.number()? };
+        let head =
+            FrameHead { id, until: reader.number()?, pending: reader.number()?, lost: reader.number()? };
+        let (dropped, names) = (reader.number()?, reader.small()?);
+        if id.part >= MAX_PARTS {
+            return Err(FrameError::TooMany("parts"));
+        }
+        let names = reader.take(names)?;
+        let slot = Slot::decode(id.start, dropped, reader.rest())?;
+        check(&slot)?;
+        self.dictionary.learn(names, entities)?;
+        if self.dictionary.len() > MAX_NAMES {
+            return Err(FrameError::TooMany("names"));
+        }
+        Ok(Frame { head, slot: self.dictionary.translate(&slot)? })
     }
 }
 
-/// What a control plane knows: every entity for the fleet, and for each node its totals.
-#[derive(Debug, Default)]
-pub struct Fleet {
-    all: Tiers,
-    nodes: HashMap<Arc<str>, Tiers>,
-}
-
-impl Fleet {
-    /// Adds a frame of a node, whose time is in seconds since 1970. A frame is added once: not again when a data plane
-    /// sends it again.
-    pub fn add(&mut self, node: &str, slot: &Slot, now: u64) -> Result<(), DecodeError> {
-        if slot.start > now + MAX_AHEAD {
-            return Err(DecodeError::OutOfRange);
+/// Refuses what no data plane counts.
+fn check(slot: &Slot) -> Result<(), FrameError> {
+    let mut count = 0;
+    for entry in slot.entries() {
+        let (entity, bytes) = entry?;
+        count += 1;
+        if entity.kind == Kind::Node && entity.is_named() {
+            return Err(FrameError::OtherNodes);
         }
-        let totals = slot.filter(|entity| entity.kind == Kind::Node);
-        match self.nodes.get_mut(node) {
-            Some(tiers) => tiers.add(&totals)?,
-            None => self.nodes.entry(node.into()).or_default().add(&totals)?,
-        };
-        self.all.add(slot).map(drop)
-    }
-
-    /// Closes slots and keeps the memory within a budget of bytes.
-    pub fn close(&mut self, now: u64, budget: usize) -> Result<(), DecodeError> {
-        let each = budget * NODES_SHARE / 100 / self.nodes.len().max(1);
-        for tiers in self.nodes.values_mut() {
-            tiers.close(now)?;
-            tiers.evict(now, each);
+        if Reader::new(bytes).small::<usize>()? > MAX_OUTCOMES {
+            return Err(FrameError::TooMany("outcomes"));
         }
-        self.nodes.retain(|_, tiers| !tiers.is_empty());
-        self.all.close(now)?;
-        self.all.evict(now, budget * (100 - NODES_SHARE) / 100);
-        Ok(())
     }
-
-    /// The slots for a query of the whole fleet. Times are in seconds since 1970.
-    pub fn view(&self, from: u64, to: u64, step: u64) -> View {
-        self.all.query(from, to, step)
-    }
-
-    /// The slots for a query of one node's totals.
-    pub fn node_view(&self, node: &str, from: u64, to: u64, step: u64) -> Option<View> {
-        Some(self.nodes.get(node)?.query(from, to, step))
-    }
-
-    /// The nodes that have sent frames.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(|name| &**name)
-    }
-
-    /// The memory of all slots, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.all.bytes() + self.nodes.values().map(Tiers::bytes).sum::<usize>()
-    }
+    if count > MAX_ENTITIES { Err(FrameError::TooMany("entities")) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //! worker ─► record ─► ring ─► store: live ─► tiers ─► query
 //!                               │              ├────► disk
-//!        sample ─► samples ◄────┘              └────► frame ─► fleet (control plane)
+//!        sample ─► samples ◄────┘              └────► outbox ─► frame ─► inbox ─► store (of the control plane)
 //! ```
 //! A worker writes one [`record::Record`] of 32 bytes for each request into a [`ring`] of its own. One thread of low
 //! priority owns the [`store::Store`], drains all rings and answers questions ([`query`]). The crate has no sockets, no
@@ -18,7 +18,9 @@ pub mod disk;
 pub mod entities;
 pub mod frame;
 pub mod histogram;
+pub mod inbox;
 mod live;
+pub mod outbox;
 mod pairs;
 pub mod query;
 pub mod record;

@@ -122,6 +122,11 @@ impl Slot {
         entries.filter_map(|(entity, bytes)| Some((entity, Aggregate::decode(bytes).ok()?)))
     }
 
+    /// The rows of a table by kind. The whole is no row among the nodes of a fleet.
+    pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (Entity, Aggregate)> + '_ {
+        self.of_kind(kind).filter(|(entity, _)| *entity != Entity::NODE)
+    }
+
     /// The aggregate of an entity.
     pub fn get(&self, entity: Entity) -> Option<Aggregate> {
         let mut entries = self.entries().map_while(Result::ok).skip_while(|(other, _)| *other < entity);

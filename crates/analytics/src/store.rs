@@ -1,12 +1,16 @@
 //! The aggregator: reads the rings of all workers, and keeps the history. It belongs to one thread of low priority.
 use crate::disk::Disk;
 use crate::entities::{Entities, Entity, Kind};
+use crate::inbox::Inbox;
 use crate::live::Live;
+use crate::outbox::Outbox;
 use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
 use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
 use std::sync::Arc;
+
+mod fleet;
 
 /// How long after its end a second is still waited for, because a worker's clock may be behind, in milliseconds.
 const GRACE_MILLIS: u64 = 100;
@@ -45,12 +49,14 @@ pub struct Usage {
     pub names: usize,
     /// Samples of requests.
     pub samples: usize,
+    /// What only the exchange with a control plane or with data planes needs.
+    pub frames: usize,
 }
 
 impl Usage {
     /// The sum.
     pub fn total(self) -> usize {
-        self.tiers + self.live + self.names + self.samples
+        self.tiers + self.live + self.names + self.samples + self.frames
     }
 }
 
@@ -71,6 +77,10 @@ pub struct Store {
     /// The samples of requests.
     pub samples: Samples,
     disk: Option<Disk>,
+    /// What a data plane hands in.
+    outbox: Option<Outbox>,
+    /// What a control plane gets.
+    inbox: Option<Inbox>,
 }
 
 impl Store {
@@ -88,6 +98,8 @@ impl Store {
             dropped_in_slots: 0,
             samples: Samples::new(budget.samples),
             disk: None,
+            outbox: None,
+            inbox: None,
         }
     }
 
@@ -98,9 +110,13 @@ impl Store {
         for (tier, spec) in SPECS.iter().enumerate().filter(|(_, spec)| spec.disk_share > 0) {
             let memory = self.budget.memory * spec.memory_share / 100;
             let from = (self.second).saturating_sub(spec.keep);
-            for slot in disk.newest(tier, from, memory, &self.entities) {
+            let content = disk.newest(tier, from, memory, &self.entities);
+            for slot in &content.slots {
                 // Every slot of a disk has been decoded, so merging it cannot fail.
-                self.tiers.restore(tier, &slot).ok();
+                self.tiers.restore(tier, slot).ok();
+            }
+            if tier == TENS {
+                fleet::restore(&mut self.outbox, &mut self.inbox, content);
             }
         }
         self.tiers.reconcile().ok();
@@ -130,17 +146,13 @@ impl Store {
     }
 
     /// Reads what workers have recorded, and brings everything up to now into view. Call it before a query.
-    pub fn refresh(&mut self, now: u64) -> Vec<Arc<Slot>> {
-        let completed = self.drain(now);
+    pub fn refresh(&mut self, now: u64) {
+        self.drain(now);
         self.flush();
-        completed
     }
 
     /// Reads what workers have recorded. Call it every 50 ms. Seconds that have ended come into view.
-    ///
-    /// Returns slots of ten seconds that have been completed, for a control plane.
-    pub fn drain(&mut self, now: u64) -> Vec<Arc<Slot>> {
-        let mut completed = Vec::new();
+    pub fn drain(&mut self, now: u64) {
         if now / 1_000 + MAX_CLOCK_STEP < self.second {
             self.flush();
             self.second = now / 1_000;
@@ -150,9 +162,8 @@ impl Store {
             if now < (self.second + 1) * 1_000 + GRACE_MILLIS {
                 break;
             }
-            completed.extend(self.end_second(now));
+            self.end_second(now);
         }
-        completed
     }
 
     /// Counts the records up to the end of the current second.
@@ -195,10 +206,13 @@ impl Store {
         // Only bytes of ours are merged here, and these decode.
         self.tiers.add_second(&few).ok();
         let closed = self.tiers.add(slot).unwrap_or(TENS..TENS);
+        if let Some(outbox) = self.outbox.as_mut().filter(|_| !closed.is_empty()) {
+            outbox.push(Arc::new(slot.clone()));
+        }
         closed.for_each(|tier| self.write(tier, slot));
     }
 
-    fn end_second(&mut self, now: u64) -> Vec<Arc<Slot>> {
+    fn end_second(&mut self, now: u64) {
         self.flush();
         self.second += 1;
         if self.rings.iter().all(Consumer::is_empty) {
@@ -213,10 +227,13 @@ impl Store {
         }
         let closed = self.tiers.close(self.second).unwrap_or_default();
         closed.iter().for_each(|(tier, slot)| self.write(*tier, slot));
-        if !closed.is_empty() {
-            self.evict();
+        if closed.is_empty() {
+            return;
         }
-        closed.into_iter().filter(|(tier, _)| *tier == TENS).map(|(_, slot)| slot).collect()
+        if let Some(outbox) = &mut self.outbox {
+            closed.into_iter().filter(|(tier, _)| *tier == TENS).for_each(|(_, slot)| outbox.push(slot));
+        }
+        self.evict();
     }
 
     fn rank_routes(&mut self) {
@@ -231,8 +248,10 @@ impl Store {
     }
 
     fn evict(&mut self) {
+        self.trim_frames();
         let usage = self.usage();
-        let budget = self.budget.memory.saturating_sub(usage.live + usage.names + self.budget.samples);
+        let others = usage.live + usage.names + usage.frames + self.budget.samples;
+        let budget = self.budget.memory.saturating_sub(others);
         self.tiers.evict(self.second, budget.max(MIN_TIERS_BYTES));
     }
 
@@ -248,6 +267,7 @@ impl Store {
             live: self.live.heap_bytes(),
             names: self.entities.heap_bytes(),
             samples: self.samples.bytes(),
+            frames: self.frame_bytes(),
         }
     }
 

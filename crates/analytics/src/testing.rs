@@ -1,7 +1,10 @@
-//! Records for tests.
+//! Records and slots for tests.
+use crate::aggregate::{Aggregate, Keep};
 use crate::bucket::Bucket;
 use crate::cause::Cause;
+use crate::entities::{Entities, Entity, Kind};
 use crate::record::{ByteCount, Protocol, Record, Tick, Traits};
+use crate::slot::{Slot, SlotWriter};
 
 /// A request of a route, to an upstream of the same id, that took a millisecond.
 pub(crate) fn record(route: u32) -> Record {
@@ -19,4 +22,19 @@ pub(crate) fn record(route: u32) -> Record {
         bytes_in: ByteCount::new(100),
         bytes_out: ByteCount::new(1_000),
     }
+}
+
+/// The slot of a node that has served one of its routes some times, and has refused as many by a plugin.
+pub(crate) fn frame_slot(entities: &Entities, start: u64, route: &str, times: u64) -> Slot {
+    let route = entities.intern(Kind::Route, route);
+    let plugin = Cause::Plugin(entities.intern(Kind::Plugin, "key-auth") as u16);
+    let mut aggregate = Aggregate::default();
+    for _ in 0..times {
+        aggregate.record(&record(route), Keep::All);
+        aggregate.record(&Record { status: 401, cause: plugin, ..record(route) }, Keep::All);
+    }
+    let mut writer = SlotWriter::default();
+    writer.push(Entity::NODE, &aggregate);
+    writer.push(Entity::new(Kind::Route, route), &aggregate);
+    writer.finish(start, 0)
 }

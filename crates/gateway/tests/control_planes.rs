@@ -11,13 +11,13 @@ use std::thread;
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A schema of a database, and the certificate of the nodes that share it.
-struct Fleet {
+pub(crate) struct Fleet {
     identity: Identity,
     settings: Vec<(String, String)>,
 }
 
 impl Fleet {
-    fn new(schema: &str) -> Fleet {
+    pub(crate) fn new(schema: &str) -> Fleet {
         let settings = PostgresServer::settings(PostgresServer::shared_port(), schema);
         let mut bootstrap = weir();
         bootstrap.args(["migrations", "bootstrap"]);
@@ -32,12 +32,12 @@ impl Fleet {
         self.settings.iter().fold(builder, |builder, (key, value)| builder.set(key, value)).start()
     }
 
-    fn control_planes(&self) -> [Gateway; 2] {
+    pub(crate) fn control_planes(&self) -> [Gateway; 2] {
         [(); 2].map(|()| self.control_plane("127.0.0.1:0"))
     }
 
     /// A data plane that connects to one of these, and to the other when that fails.
-    fn data_plane(&self, to: &[Gateway; 2]) -> Builder {
+    pub(crate) fn data_plane(&self, to: &[Gateway; 2]) -> Builder {
         let to: Vec<_> = to.iter().map(|plane| plane.cluster().to_string()).collect();
         let builder = Gateway::empty().set("role", "data_plane");
         with_certificate(builder.set("cluster_control_plane", &to.join(",")), &self.identity)
@@ -55,7 +55,7 @@ fn is_at(data: &Gateway, plane: &Gateway) -> bool {
 }
 
 /// Which of the control planes a data plane is connected to.
-fn place(data: &Gateway, planes: &[Gateway; 2]) -> usize {
+pub(crate) fn place(data: &Gateway, planes: &[Gateway; 2]) -> usize {
     eventually("it is connected", || planes.iter().any(|plane| is_at(data, plane)));
     usize::from(is_at(data, &planes[1]))
 }

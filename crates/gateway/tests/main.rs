@@ -38,6 +38,7 @@ mod expressions;
 mod facilities;
 mod failures;
 mod fleet;
+mod fleet_analytics;
 mod forwarded;
 mod getting_started;
 mod grafana;

@@ -5,7 +5,8 @@
 //! block:   length of the payload (4, big-endian) │ tag (1) │ payload │ CRC-32C of tag and payload (4, big-endian)
 //! ```
 use crate::dictionary::Dictionary;
-use crate::entities::Entities;
+use crate::entities::{Entities, Entity};
+use crate::frame::FrameId;
 use crate::slot::Slot;
 use crate::varint::{self, DecodeError, Reader};
 use crc::{CRC_32_ISCSI, Crc};
@@ -19,6 +20,10 @@ const NAMES: u8 = 1;
 const SLOT: u8 = 2;
 /// Another process continues the segment, so its numbers of entities begin anew.
 const RESET: u8 = 3;
+/// A control plane has this frame.
+const HANDED: u8 = 4;
+/// Frames of data planes, which the slots before have.
+const TAKEN: u8 = 5;
 
 static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
@@ -56,11 +61,37 @@ pub(super) fn slot(slot: &Slot, names: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The block of a frame that was handed in.
+pub(super) fn handed(id: FrameId) -> Vec<u8> {
+    let (mut payload, mut bytes) = (Vec::new(), Vec::new());
+    varint::put(&mut payload, id.start);
+    varint::put(&mut payload, id.part);
+    put_block(&mut bytes, HANDED, &[&payload]);
+    bytes
+}
+
+/// The block of frames that were taken, and the names it needs.
+pub(super) fn taken(frames: &[(Entity, FrameId)], names: &[u8]) -> Vec<u8> {
+    let (mut payload, mut bytes) = (Vec::new(), Vec::new());
+    for (node, id) in frames {
+        [node.key(), id.start, id.part].into_iter().for_each(|number| varint::put(&mut payload, number));
+    }
+    if !names.is_empty() {
+        put_block(&mut bytes, NAMES, &[names]);
+    }
+    put_block(&mut bytes, TAKEN, &[&payload]);
+    bytes
+}
+
 /// What a segment has.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(crate) struct Content {
     /// The slots, each complete and with the reader's numbers.
-    pub(super) slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
+    /// The frames of this node that its control plane has.
+    pub(crate) handed: Vec<FrameId>,
+    /// The frames of data planes that the slots have.
+    pub(crate) taken: Vec<(Entity, FrameId)>,
     /// Where the last good block ends. What follows is torn.
     pub(super) good_len: u64,
 }
@@ -76,9 +107,9 @@ pub(super) fn read(bytes: &[u8], entities: &Entities) -> Result<Content, DecodeE
     if format > FORMAT {
         return Err(DecodeError::Format(u64::from(format)));
     }
-    let mut content = Content { slots: Vec::new(), good_len: HEADER_LEN as u64 };
+    let mut content = Content { good_len: HEADER_LEN as u64, ..Content::default() };
     let mut dictionary = Dictionary::default();
-    while read_block(&mut reader, &mut dictionary, entities, &mut content.slots).is_ok() {
+    while read_block(&mut reader, &mut dictionary, entities, &mut content).is_ok() {
         content.good_len = (bytes.len() - reader.rest().len()) as u64;
     }
     Ok(content)
@@ -88,7 +119,7 @@ fn read_block(
     reader: &mut Reader<'_>,
     dictionary: &mut Dictionary,
     entities: &Entities,
-    slots: &mut Vec<Slot>,
+    found: &mut Content,
 ) -> Result<(), DecodeError> {
     let length = reader.take(4)?;
     let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
@@ -103,10 +134,22 @@ fn read_block(
         SLOT => {
             let mut payload = Reader::new(payload);
             let (start, dropped) = (payload.number()?, payload.number()?);
-            slots.push(dictionary.translate(&Slot::decode(start, dropped, payload.rest())?)?);
+            found.slots.push(dictionary.translate(&Slot::decode(start, dropped, payload.rest())?)?);
+        }
+        HANDED => found.handed.push(frame_id(&mut Reader::new(payload))?),
+        TAKEN => {
+            let mut payload = Reader::new(payload);
+            while !payload.is_empty() {
+                let node = Entity::from_key(payload.number()?).ok_or(DecodeError::OutOfRange)?;
+                found.taken.push((dictionary.local(node)?, frame_id(&mut payload)?));
+            }
         }
         // A later release may add blocks that this one does not need.
         _ => {}
     }
     Ok(())
+}
+
+fn frame_id(reader: &mut Reader<'_>) -> Result<FrameId, DecodeError> {
+    Ok(FrameId { start: reader.number()?, part: reader.number()? })
 }

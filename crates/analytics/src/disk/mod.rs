@@ -2,9 +2,10 @@
 //!
 //! A slot is written when it closes rather than in blocks of many, so that a crash loses ten seconds at most. The oldest
 //! segment is deleted when a tier exceeds its share. Whatever the disk does costs history and nothing else.
-use crate::entities::Entities;
+use crate::entities::{Entities, Entity};
+use crate::frame::FrameId;
 use crate::slot::Slot;
-use crate::tiers::{SPECS, View};
+use crate::tiers::{SPECS, TENS, View};
 use segments::Segments;
 use std::fs;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 mod block;
 mod error;
 mod segments;
+pub(crate) use block::Content;
 pub use error::DiskError;
 
 /// The files of all tiers.
@@ -40,6 +42,21 @@ impl Disk {
         }
     }
 
+    /// Notes that the control plane has this frame.
+    pub(crate) fn note_handed(&mut self, id: FrameId) {
+        if let Err(error) = self.tiers[TENS].note_handed(id) {
+            self.error = Some(error);
+        }
+    }
+
+    /// Appends slots together with the frames that they are made of, and which are not to be added again.
+    pub(crate) fn append_taken(&mut self, slots: &[Slot], frames: &[(Entity, FrameId)], entities: &Entities) {
+        if let Err(error) = self.tiers[TENS].append_taken(slots, frames, entities) {
+            self.lost_slots += slots.len() as u64;
+            self.error = Some(error);
+        }
+    }
+
     /// The last error since the previous call.
     pub fn take_error(&mut self) -> Option<DiskError> {
         self.error.take()
@@ -55,8 +72,9 @@ impl Disk {
         self.tiers.iter().map(Segments::bytes).sum()
     }
 
-    /// The slots of a tier from a time on, the newest of them if there are more than fit into this memory.
-    pub(crate) fn newest(&self, tier: usize, from: u64, memory: usize, entities: &Entities) -> Vec<Slot> {
+    /// The slots of a tier from a time on in the order in which they were written, the newest of them if there are more
+    /// than fit into this memory.
+    pub(crate) fn newest(&self, tier: usize, from: u64, memory: usize, entities: &Entities) -> Content {
         self.tiers[tier].newest(from, memory, entities)
     }
 

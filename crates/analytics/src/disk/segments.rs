@@ -2,12 +2,14 @@
 use super::block::{self, Content};
 use super::error::DiskError;
 use crate::dictionary::Named;
-use crate::entities::Entities;
+use crate::entities::{Entities, Entity};
+use crate::frame::FrameId;
 use crate::slot::Slot;
 use crate::tiers::Spec;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 /// A tier has about so many segments, so that deleting one loses little.
 const SEGMENTS: u64 = 8;
@@ -96,10 +98,37 @@ impl Segments {
 
     /// Appends a slot. After an error the segment is left alone, because its end may be torn.
     pub(super) fn append(&mut self, slot: &Slot, entities: &Entities) -> Result<(), DiskError> {
+        self.write(slice::from_ref(slot), |named| block::slot(slot, &named.missing(slot, entities)))
+    }
+
+    /// Notes that the control plane has this frame.
+    pub(super) fn note_handed(&mut self, id: FrameId) -> Result<(), DiskError> {
+        self.write(&[], |_| block::handed(id))
+    }
+
+    /// Appends slots together with the frames that they are made of, in one write.
+    pub(super) fn append_taken(
+        &mut self,
+        slots: &[Slot],
+        frames: &[(Entity, FrameId)],
+        entities: &Entities,
+    ) -> Result<(), DiskError> {
+        self.write(slots, |named| {
+            let blocks = slots.iter().map(|slot| block::slot(slot, &named.missing(slot, entities)));
+            let mut bytes: Vec<u8> = blocks.flatten().collect();
+            let mut names = Vec::new();
+            frames.iter().for_each(|(node, _)| named.name(*node, entities, &mut names));
+            bytes.extend(block::taken(frames, &names));
+            bytes
+        })
+    }
+
+    /// Writes blocks that have these slots.
+    fn write(&mut self, slots: &[Slot], blocks: impl FnOnce(&mut Named) -> Vec<u8>) -> Result<(), DiskError> {
         if self.limit == 0 {
             return Ok(());
         }
-        let written = self.try_append(slot, entities);
+        let written = self.try_write(slots, blocks);
         if written.is_err() {
             self.file = None;
         }
@@ -107,17 +136,20 @@ impl Segments {
         written
     }
 
-    fn try_append(&mut self, slot: &Slot, entities: &Entities) -> Result<(), DiskError> {
+    fn try_write(
+        &mut self,
+        slots: &[Slot],
+        blocks: impl FnOnce(&mut Named) -> Vec<u8>,
+    ) -> Result<(), DiskError> {
         let is_long = |segment: &Segment| segment.bytes >= (self.limit / SEGMENTS).max(MIN_SEGMENT_LEN);
         if self.file.is_none() || self.segments.last().is_none_or(is_long) {
             self.begin()?;
         }
-        let names = self.named.missing(slot, entities);
-        let bytes = block::slot(slot, &names);
+        let bytes = blocks(&mut self.named);
         let (Some(file), Some(segment)) = (&mut self.file, self.segments.last_mut()) else { return Ok(()) };
         let written = file.write_all(&bytes);
         segment.bytes += bytes.len() as u64;
-        segment.cover(slot.start);
+        slots.iter().for_each(|slot| segment.cover(slot.start));
         let number = segment.number;
         written.map_err(|error| DiskError::new(&self.path(number), "writing", error))
     }
@@ -164,21 +196,25 @@ impl Segments {
             .collect()
     }
 
-    /// The newest slots from a time on, as many as fit into this memory.
-    pub(super) fn newest(&self, from: u64, memory: usize, entities: &Entities) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = Vec::new();
+    /// The newest slots from a time on in the order in which they were written, as many as fit into this memory.
+    pub(super) fn newest(&self, from: u64, memory: usize, entities: &Entities) -> Content {
+        let mut newest = Content::default();
         let mut bytes = 0;
         for segment in self.segments.iter().rev() {
             let Some(content) = self.read(segment.number, entities) else { continue };
+            newest.handed.extend(content.handed);
+            newest.taken.extend(content.taken);
             for slot in content.slots.into_iter().rev().filter(|slot| slot.start >= from) {
                 bytes += slot.heap_bytes();
                 if bytes > memory {
-                    return slots;
+                    newest.slots.reverse();
+                    return newest;
                 }
-                slots.push(slot);
+                newest.slots.push(slot);
             }
         }
-        slots
+        newest.slots.reverse();
+        newest
     }
 }
 

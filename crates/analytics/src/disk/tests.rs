@@ -28,7 +28,7 @@ fn open(folder: &Path, entities: &Entities) -> Disk {
 fn content(folder: &Path) -> Vec<(u64, String)> {
     let entities = Entities::default();
     entities.intern(Kind::Route, "shifts the numbers");
-    let slots = open(folder, &entities).newest(TENS, 0, usize::MAX, &entities);
+    let slots = open(folder, &entities).newest(TENS, 0, usize::MAX, &entities).slots;
     let routes =
         slots.iter().flat_map(|slot| slot.of_kind(Kind::Route).map(|(route, _)| (slot.start, route)));
     let mut content: Vec<_> =

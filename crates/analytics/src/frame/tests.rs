@@ -1,29 +1,9 @@
 use super::*;
-use crate::aggregate::{Aggregate, Keep};
 use crate::cause::Cause;
 use crate::entities::Entity;
-use crate::record::Record;
-use crate::slot::SlotWriter;
-use crate::testing::record;
+use crate::testing::frame_slot;
 
-/// The slot of a node that has served one of its routes some times, and has refused as many by a plugin.
-fn slot(entities: &Entities, start: u64, route: &str, times: u64) -> Slot {
-    let route = entities.intern(Kind::Route, route);
-    let plugin = Cause::Plugin(entities.intern(Kind::Plugin, "key-auth") as u16);
-    let mut aggregate = Aggregate::default();
-    for _ in 0..times {
-        aggregate.record(&record(route), Keep::All);
-        aggregate.record(&Record { status: 401, cause: plugin, ..record(route) }, Keep::All);
-    }
-    let mut writer = SlotWriter::default();
-    writer.push(Entity::NODE, &aggregate);
-    writer.push(Entity::new(Kind::Route, route), &aggregate);
-    writer.finish(start, 0)
-}
-
-fn requests(view: &View, of: Entity) -> u64 {
-    view.slots.iter().filter_map(|slot| slot.get(of)).map(|aggregate| aggregate.requests()).sum()
-}
+const HEAD: FrameHead = FrameHead { id: FrameId { start: 10, part: 2 }, until: 20, pending: 3, lost: 4 };
 
 #[test]
 fn numbers_are_translated_and_names_sent_once() {
@@ -31,14 +11,16 @@ fn numbers_are_translated_and_names_sent_once() {
     theirs.intern(Kind::Plugin, "cors");
     ours.intern(Kind::Route, "another");
     let (mut writer, mut reader) = (FrameWriter::default(), FrameReader::default());
-    let slot = slot(&theirs, 10, "orders", 3);
-    let (first, second) = (writer.write(&slot, &theirs), writer.write(&slot, &theirs));
+    let slot = frame_slot(&theirs, 10, "orders", 3);
+    let mut write = || writer.write(HEAD, &slot, &theirs);
+    let (first, second) = (write(), write());
     assert!(first.len() > second.len() + "orders".len());
     let read = reader.read(&first, &ours).unwrap();
+    assert_eq!(read.head, HEAD);
     assert_eq!(reader.read(&second, &ours), Ok(read.clone()));
     let orders = Entity::new(Kind::Route, ours.find(Kind::Route, "orders").unwrap());
     let plugin = Cause::Plugin(ours.find(Kind::Plugin, "key-auth").unwrap() as u16);
-    let aggregate = read.get(orders).unwrap();
+    let aggregate = read.slot.get(orders).unwrap();
     assert_eq!(aggregate.requests_with(|outcome| outcome.cause == plugin), 3);
     assert_eq!(aggregate.requests(), 6);
 }
@@ -46,12 +28,12 @@ fn numbers_are_translated_and_names_sent_once() {
 #[test]
 fn damaged_frames_are_errors() {
     let theirs = Entities::default();
-    let frame = FrameWriter::default().write(&slot(&theirs, 10, "orders", 3), &theirs);
+    let frame = FrameWriter::default().write(HEAD, &frame_slot(&theirs, 10, "orders", 3), &theirs);
     for length in 0..frame.len() {
         let read = FrameReader::default().read(&frame[..length], &Entities::default());
         // A frame may be cut between two entries.
         assert!(
-            read.is_err() || read.is_ok_and(|slot| slot.of_kind(Kind::Route).count() == 0),
+            read.is_err() || read.is_ok_and(|frame| frame.slot.of_kind(Kind::Route).count() == 0),
             "at {length}"
         );
     }
@@ -62,54 +44,42 @@ fn damaged_frames_are_errors() {
         let _ = FrameReader::default().read(&flipped, &Entities::default());
     }
     let later = [&[FORMAT as u8 + 1], &frame[1..]].concat();
-    assert_eq!(FrameReader::default().read(&later, &theirs), Err(DecodeError::Format(2)));
+    let error = FrameReader::default().read(&later, &theirs).unwrap_err();
+    assert_eq!(error.to_string(), "a later release wrote the data, in format 2");
 }
 
 #[test]
-fn a_fleet_is_the_sum_of_its_nodes_also_late() {
-    let ours = Entities::default();
-    let mut fleet = Fleet::default();
-    let (mut now, mut sent) = (1_790_000_000, 0);
-    let mut late = Vec::new();
-    for round in 0..800u64 {
-        for node in 0..5u64 {
-            let theirs = Entities::default();
-            let slot = slot(&theirs, now - 10, &format!("route-{}", (round + node) % 3), node + 1);
-            let frame = FrameWriter::default().write(&slot, &theirs);
-            let slot = FrameReader::default().read(&frame, &ours).unwrap();
-            sent += 2 * (node + 1);
-            // One node is away for almost two hours.
-            if node == 4 && round < 700 {
-                late.push(slot);
-            } else {
-                fleet.add(&node.to_string(), &slot, now).unwrap();
-            }
-        }
-        if round == 700 {
-            late.drain(..).for_each(|slot| fleet.add("4", &slot, now).unwrap());
-        }
-        now += 10;
-        fleet.close(now, 64 << 20).unwrap();
+fn what_no_data_plane_counts_is_refused() {
+    let theirs = Entities::default();
+    let read = |slot: &Slot| {
+        let frame = FrameWriter::default().write(HEAD, slot, &theirs);
+        FrameReader::default().read(&frame, &Entities::default()).unwrap_err()
+    };
+    let other = Entity::new(Kind::Node, theirs.intern(Kind::Node, "another"));
+    let mut writer = crate::slot::SlotWriter::default();
+    writer.push(other, &Default::default());
+    assert_eq!(read(&writer.finish(10, 0)), FrameError::OtherNodes);
+    let mut writer = crate::slot::SlotWriter::default();
+    for id in 1..=MAX_ENTITIES as u32 + 1 {
+        writer
+            .push(Entity::new(Kind::Route, theirs.intern(Kind::Route, &id.to_string())), &Default::default());
     }
-    for step in [60, 3_600, 86_400] {
-        let all = fleet.view(0, now, step);
-        assert_eq!(requests(&all, Entity::NODE), sent, "step {step}");
-        assert_eq!(
-            all.slots
-                .iter()
-                .flat_map(|slot| slot.of_kind(Kind::Route))
-                .map(|(_, a)| a.requests())
-                .sum::<u64>(),
-            sent
-        );
-        let nodes = fleet.nodes().map(|node| fleet.node_view(node, 0, now, step).unwrap());
-        assert_eq!(nodes.map(|view| requests(&view, Entity::NODE)).sum::<u64>(), sent);
-    }
+    assert_eq!(read(&writer.finish(10, 0)), FrameError::TooMany("entities"));
+    let long = vec![0; MAX_FRAME_LEN + 1];
+    let error = FrameReader::default().read(&long, &theirs);
+    assert_eq!(error, Err(FrameError::TooLong(MAX_FRAME_LEN + 1)));
+    let part = FrameHead { id: FrameId { start: 10, part: MAX_PARTS }, ..HEAD };
+    let frame = FrameWriter::default().write(part, &Slot::default(), &theirs);
+    assert_eq!(FrameReader::default().read(&frame, &theirs), Err(FrameError::TooMany("parts")));
 }
 
 #[test]
-fn a_frame_from_the_future_is_refused() {
-    let entities = Entities::default();
-    let slot = slot(&entities, 1_000, "orders", 1);
-    assert_eq!(Fleet::default().add("a", &slot, 900), Err(DecodeError::OutOfRange));
+fn after_an_error_names_begin_anew() {
+    let (theirs, ours) = (Entities::default(), Entities::default());
+    let slot = frame_slot(&theirs, 10, "orders", 1);
+    let (mut writer, mut reader) = (FrameWriter::default(), FrameReader::default());
+    reader.read(&writer.write(HEAD, &slot, &theirs), &ours).unwrap();
+    reader.read(&[9], &ours).unwrap_err();
+    assert!(reader.read(&writer.write(HEAD, &slot, &theirs), &ours).is_err(), "it lacks the names");
+    reader.read(&FrameWriter::default().write(HEAD, &slot, &theirs), &ours).unwrap();
 }

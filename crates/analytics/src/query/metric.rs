@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub(super) const METRICS: &str = "requests, errors, error_rate, bytes_in, bytes_out, retried, cached, reused, and mean, \
      p50, p90, p95, p99 or p999, also with _gateway or _upstream after it";
 pub(super) const DIMENSIONS: &str =
-    "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer";
+    "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer, node";
 
 /// A number of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +160,7 @@ impl FromStr for By {
             "service" => Self::Entity(Kind::Service),
             "upstream" => Self::Entity(Kind::Upstream),
             "consumer" => Self::Entity(Kind::Consumer),
+            "node" => Self::Entity(Kind::Node),
             _ => return Err(QueryError::By(name.to_owned())),
         })
     }

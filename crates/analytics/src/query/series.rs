@@ -96,7 +96,7 @@ fn by_entity(
     let busiest = busiest(view, kind);
     let mut columns: BTreeMap<u32, Vec<Aggregate>> = BTreeMap::new();
     for slot in &view.slots {
-        for (entity, aggregate) in slot.of_kind(kind) {
+        for (entity, aggregate) in slot.rows(kind) {
             let id = if busiest.contains(&entity.id) { entity.id } else { OTHERS };
             let points = columns.entry(id).or_insert_with(|| vec![Aggregate::default(); length]);
             if let Some(point) = points.get_mut(place(slot)) {
@@ -112,7 +112,7 @@ fn by_entity(
 
 fn busiest(view: &View, kind: Kind) -> Vec<u32> {
     let mut requests: BTreeMap<u32, u64> = BTreeMap::new();
-    for (entity, aggregate) in view.slots.iter().flat_map(|slot| slot.of_kind(kind)) {
+    for (entity, aggregate) in view.slots.iter().flat_map(|slot| slot.rows(kind)) {
         if entity.id != OTHERS {
             *requests.entry(entity.id).or_default() += aggregate.requests();
         }

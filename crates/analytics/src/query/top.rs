@@ -43,7 +43,7 @@ pub fn top(
     }
     let mut sums: BTreeMap<Entity, (Aggregate, Vec<u64>)> = BTreeMap::new();
     for slot in &view.slots {
-        for (entity, aggregate) in slot.of_kind(kind) {
+        for (entity, aggregate) in slot.rows(kind) {
             let empty = || (Aggregate::default(), vec![0; SPARKLINE_POINTS as usize]);
             let (sum, sparkline) = sums.entry(entity).or_insert_with(empty);
             sum.merge(&aggregate);

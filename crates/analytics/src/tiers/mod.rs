@@ -170,16 +170,6 @@ impl Tiers {
         View { width: SPECS[tier].width, slots, oldest: self.reach(tier) }
     }
 
-    /// The slots for a query of this frame that wants points this many seconds apart. The seconds are not asked.
-    pub(crate) fn query(&self, from: u64, to: u64, step: u64) -> View {
-        self.view(self.choose(TENS, from, step, &[]), from, to)
-    }
-
-    /// Whether there is no slot.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tiers.iter().all(|tier| tier.oldest().is_none())
-    }
-
     /// The coarsest tier that reaches back to `from` and is not coarser than `step`; else the finest that reaches back.
     /// `older` is where a disk continues each tier.
     pub(crate) fn choose(&self, finest: usize, from: u64, step: u64, older: &[Option<u64>]) -> usize {

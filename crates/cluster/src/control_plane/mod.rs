@@ -1,4 +1,5 @@
 //! A control plane: admits data planes, sends them the configuration, and knows which of them serve it.
+mod analytics;
 mod bounds;
 mod capabilities;
 mod cohorts;
@@ -15,6 +16,7 @@ mod v1;
 mod v2;
 mod weir;
 
+pub use analytics::{Collect, Inbox};
 pub use coverage::{Coverage, Share};
 pub use fleet::Fleet;
 pub use member::{CertDetails, Member, State};
@@ -70,6 +72,7 @@ pub struct ControlPlane {
     increments: Increments,
     pending: Pending,
     admission: Mutex<Admission>,
+    analytics: Option<Arc<dyn Collect>>,
 }
 
 impl ControlPlane {
@@ -79,7 +82,13 @@ impl ControlPlane {
         let payloads = Payloads::new(options.plugins.clone());
         let admission = Mutex::new(Admission::new(ADMISSION_RATE, ADMISSION_BURST, Instant::now()));
         let (increments, pending) = (Increments::new(options.plugins.clone()), Pending::default());
-        ControlPlane { tls, fleet, options, cohorts, payloads, increments, pending, admission }
+        let analytics = None;
+        ControlPlane { tls, fleet, options, cohorts, payloads, increments, pending, admission, analytics }
+    }
+
+    /// The same one, which also takes what its data planes measure.
+    pub fn collecting(self, analytics: Option<Arc<dyn Collect>>) -> ControlPlane {
+        ControlPlane { analytics, ..self }
     }
 
     /// Prepares each version of the configuration for data planes, for as long as the process runs.

@@ -1,12 +1,13 @@
 //! Weir's own protocol over a connection, as a control plane speaks it.
 use super::ControlPlane;
+use super::analytics::Collecting;
 use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
 use super::introduction::{admit, first_message};
 use super::link::{Link, Sent};
 use super::upgrade::{Stream, Upgraded};
 use crate::sync::identity::Identity;
-use crate::sync::message::{Applied, Goodbye, Hello, Message, Refused, Welcome};
+use crate::sync::message::{ANALYTICS_CAPABILITY, Applied, Goodbye, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
 use crate::websocket;
 use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins};
@@ -61,8 +62,10 @@ async fn exchange(
     let about = Welcome {
         version: plane.options.version.clone(),
         max_payload: plane.options.max_payload as u64,
+        capabilities: plane.analytics.iter().map(|_| ANALYTICS_CAPABILITY.to_owned()).collect(),
         ..Welcome::default()
     };
+    let mut analytics = Collecting::new(plane.analytics.as_deref(), link);
     let (mut session, welcome) = cohort.with(|cohort| ControlSession::new(hello, cohort, about));
     send(stream, welcome.encode()).await?;
     link.seen(&session.held().digest.to_string());
@@ -96,7 +99,7 @@ async fn exchange(
                 link.heard();
                 match frame {
                     Frame::Binary(bytes) => {
-                        if let Err(reason) = receive(cohort, &mut session, link, bytes) {
+                        if let Err(reason) = receive(cohort, &mut session, link, &mut analytics, bytes) {
                             return Ok(reason);
                         }
                     }
@@ -104,6 +107,7 @@ async fn exchange(
                     _ => link.seen(&session.held().digest.to_string()),
                 }
             }
+            answer = analytics.answer() => send(stream, answer).await?,
             // What the data plane has and the store lacks then, the store has lost.
             _ = &mut catch_up, if is_ahead => is_ahead = false,
             changed = newest.changed() => if changed.is_err() {
@@ -195,9 +199,13 @@ fn receive(
     cohort: &Counted<'_>,
     session: &mut ControlSession,
     link: &Link,
+    analytics: &mut Collecting<'_>,
     bytes: Bytes,
 ) -> Result<(), String> {
-    let message = Message::decode(bytes).map_err(|error| error.to_string())?;
+    let message = match Message::decode(bytes).map_err(|error| error.to_string())? {
+        Message::Analytics(frame) => return analytics.take(frame),
+        message => message,
+    };
     let event = cohort.with(|cohort| session.receive(message, cohort)).map_err(|error| error.to_string())?;
     match event {
         None => {}

@@ -1,4 +1,5 @@
 //! A data plane: keeps a connection to one of its control planes, applies what that sends, and acknowledges it.
+mod analytics;
 mod backoff;
 mod status;
 mod store;
@@ -6,6 +7,7 @@ mod v1;
 mod v2;
 mod weir;
 
+pub use analytics::{Analytics, LastFrame};
 pub use status::{Link, LinkStatus};
 pub use store::Stored;
 
@@ -79,6 +81,8 @@ pub struct DataPlane<A> {
     pub plugins: Arc<[PluginSchema]>,
     /// What it knows of its connection.
     pub status: Arc<LinkStatus>,
+    /// What it measures, if it does.
+    pub analytics: Option<Arc<dyn Analytics>>,
 }
 
 /// Why a connection ended, or was not made.

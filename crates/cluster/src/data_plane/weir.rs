@@ -1,11 +1,12 @@
 //! Weir's own protocol over a connection, as a data plane speaks it: it gets what differs, and says what it serves.
+use super::analytics::HandingIn;
 use super::store::Writer;
 use super::{DataPlane, LinkError};
 use crate::Apply;
 use crate::connect::{Connection, Endpoint};
 use crate::sync::identity::{Digest, Identity};
 use crate::sync::inventory::Inventory;
-use crate::sync::message::{Goodbye, Hello, Message};
+use crate::sync::message::{ANALYTICS_CAPABILITY, Goodbye, Hello, Message};
 use crate::sync::transfer::{Received, Staged};
 use crate::sync::{Follower, Step, Update};
 use crate::websocket::{self, SUBPROTOCOL, UpgradeError};
@@ -106,13 +107,15 @@ impl Session {
         let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost_at = Instant::now() + LOST_AFTER;
+        let mut analytics = HandingIn::new(plane.analytics.as_deref(), &plane.status);
         loop {
             tokio::select! {
+                message = analytics.next() => flush(stream, Frame::Binary(message)).await?,
                 frame = stream.next() => {
                     let Some(frame) = frame.transpose()? else { return Ok(ended()) };
                     lost_at = Instant::now() + LOST_AFTER;
                     match frame {
-                        Frame::Binary(bytes) => match self.receive(plane, writer, bytes).await {
+                        Frame::Binary(bytes) => match self.receive(plane, writer, &mut analytics, bytes).await {
                             Ok(replies) => send(stream, replies).await?,
                             Err(reason) => return Ok(reason),
                         },
@@ -134,6 +137,7 @@ impl Session {
             plugins: plane.about.plugins.iter().map(|(name, _)| name.clone()).collect(),
             labels: plane.about.labels.clone(),
             max_payload: plane.options.max_payload as u64,
+            capabilities: plane.analytics.iter().map(|_| ANALYTICS_CAPABILITY.to_owned()).collect(),
             ..Hello::default()
         })
     }
@@ -143,10 +147,19 @@ impl Session {
         &mut self,
         plane: &DataPlane<A>,
         writer: &mut Writer,
+        analytics: &mut HandingIn<'_>,
         bytes: Bytes,
     ) -> Result<Vec<Message>, String> {
         plane.status.received(bytes.len());
         let message = Message::decode(bytes).map_err(|error| error.to_string())?;
+        match &message {
+            Message::Welcome(welcome) => analytics.begin(welcome),
+            Message::AnalyticsTaken(taken) => {
+                analytics.answered(taken);
+                return Ok(Vec::new());
+            }
+            _ => {}
+        }
         writer.write(&message);
         let step = self.follower.receive(message).map_err(|error| error.to_string())?;
         match step {

@@ -12,7 +12,8 @@ mod headers;
 
 pub use frame::{MAX_INFLATED_LEN, MessageError};
 pub use headers::{
-    Applied, BucketMembers, Compare, Goodbye, Hello, Members, Refused, TransferHeader, Wanted, Welcome,
+    AnalyticsTaken, Applied, BucketMembers, Compare, Goodbye, Hello, Members, Refused, TransferHeader,
+    Wanted, Welcome,
 };
 
 use super::inventory::BUCKETS;
@@ -22,6 +23,9 @@ use headers::{BucketKinds, Credit, MemberLists};
 
 /// The version of the protocol, in [`Hello`] and [`Welcome`]. Both sides use the lower one.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The capability of a side that hands in analytics or takes them, in [`Hello`] and [`Welcome`].
+pub const ANALYTICS_CAPABILITY: &str = "analytics.v1";
 
 /// A message.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +56,11 @@ pub enum Message {
     Diverged,
     /// Either side: the last message.
     Goodbye(Goodbye),
+    /// Data plane: a frame of what it has measured, if both sides have [`ANALYTICS_CAPABILITY`]. The next one follows the
+    /// answer.
+    Analytics(Bytes),
+    /// Control plane: the answer to a frame.
+    AnalyticsTaken(AnalyticsTaken),
     /// Of a later version; to be ignored.
     Unknown(u8),
 }
@@ -69,6 +78,8 @@ const APPLIED: u8 = 10;
 const REFUSED: u8 = 11;
 const DIVERGED: u8 = 12;
 const GOODBYE: u8 = 13;
+const ANALYTICS: u8 = 14;
+const ANALYTICS_TAKEN: u8 = 15;
 
 impl Message {
     /// As bytes. The first chunk of a transfer must be written with [`transfer_frame`].
@@ -95,6 +106,8 @@ impl Message {
             Message::Refused(refused) => frame::encode(REFUSED, refused, &[]),
             Message::Diverged => frame::encode(DIVERGED, &frame::Empty {}, &[]),
             Message::Goodbye(goodbye) => frame::encode(GOODBYE, goodbye, &[]),
+            Message::Analytics(frame) => frame::encode(ANALYTICS, &frame::Empty {}, frame),
+            Message::AnalyticsTaken(taken) => frame::encode(ANALYTICS_TAKEN, taken, &[]),
             Message::Unknown(tag) => frame::encode(*tag, &frame::Empty {}, &[]),
         }
     }
@@ -122,6 +135,8 @@ impl Message {
             REFUSED => Message::Refused(frame.header()?),
             DIVERGED => Message::Diverged,
             GOODBYE => Message::Goodbye(frame.header()?),
+            ANALYTICS => Message::Analytics(frame.body),
+            ANALYTICS_TAKEN => Message::AnalyticsTaken(frame.header()?),
             tag => Message::Unknown(tag),
         })
     }

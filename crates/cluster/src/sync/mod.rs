@@ -12,6 +12,8 @@
 //!                                        ◄─     transfer of what differs, in chunks
 //! credit for more chunks                 ─►
 //! applied, or refused with the errors    ─►
+//! frame of analytics                     ─►     if both sides have the capability
+//!                                        ◄─     taken, or refused with the reason
 //! ```
 //! After that, each committed change is one transfer. A data plane has at most one that is not acknowledged; changes that
 //! are committed meanwhile are merged into the next one.

@@ -1,5 +1,7 @@
 //! The thread `weir-analytics`: reads the rings of all workers, and writes the history to the disk.
 use super::changes::ChangeWatcher;
+use super::incoming::Collecting;
+use super::outgoing::HandingIn;
 use super::{Memory, lock, now};
 use crate::low_priority::set_idle_priority;
 use std::collections::HashSet;
@@ -15,8 +17,19 @@ use weir_analytics::store::Store;
 /// How often the rings are read.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
+/// What the store exchanges with other nodes of the fleet.
+pub(super) enum Exchange {
+    /// The node is in no fleet.
+    None,
+    /// A data plane hands in frames.
+    HandingIn(HandingIn),
+    /// A control plane gets them.
+    Collecting(Collecting),
+}
+
 pub(super) struct Collector {
     memory: Arc<Memory>,
+    exchange: Exchange,
     watcher: ChangeWatcher,
     /// The folder and the size of the history.
     disk: Option<(PathBuf, u64)>,
@@ -25,8 +38,13 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(memory: Arc<Memory>, watcher: ChangeWatcher, disk: Option<(PathBuf, u64)>) -> Self {
-        Collector { memory, watcher, disk, logged: HashSet::new() }
+    pub(super) fn new(
+        memory: Arc<Memory>,
+        exchange: Exchange,
+        watcher: ChangeWatcher,
+        disk: Option<(PathBuf, u64)>,
+    ) -> Self {
+        Collector { memory, exchange, watcher, disk, logged: HashSet::new() }
     }
 
     /// Collects on a thread of its own, until the other end of `stopping` is dropped.
@@ -60,6 +78,11 @@ impl Collector {
         let mut store = lock(&self.memory.store);
         let Some(store) = store.as_mut() else { return };
         store.drain(now());
+        match &mut self.exchange {
+            Exchange::None => {}
+            Exchange::HandingIn(handing_in) => handing_in.turn(store),
+            Exchange::Collecting(collecting) => collecting.turn(store, now()),
+        }
         if let Some(error) = store.disk_mut().and_then(Disk::take_error) {
             log(&mut self.logged, &error);
         }

@@ -1,16 +1,22 @@
-//! Analytics of this node: the memory of what its workers have measured, and the thread that fills it.
+//! Analytics of this node: the memory of what its workers have measured, and the thread that fills it. A data plane hands
+//! it to its control plane, whose memory is that of the fleet.
 //!
 //! ```text
 //! worker ─► ring ─► collector ─► store ◄─ queries of the Admin API
+//!                       └─► outgoing ─► control plane: incoming ─► collector ─► store ◄─ queries
 //! ```
 mod changes;
 mod collector;
+mod incoming;
+mod outgoing;
 
 use crate::prefix;
 use crate::registry::Registry;
 use crate::settings::{Role, Settings};
 use changes::ChangeWatcher;
-use collector::Collector;
+use collector::{Collector, Exchange};
+use incoming::Incoming;
+use outgoing::Outgoing;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -33,6 +39,14 @@ pub(crate) struct Analytics {
     stop: Mutex<Option<Sender<()>>>,
     /// Closed when it has ended.
     ended: Mutex<Receiver<()>>,
+    fleet: FleetPart,
+}
+
+/// What connections of the fleet use.
+enum FleetPart {
+    None,
+    DataPlane(Arc<Outgoing>),
+    ControlPlane(Arc<Incoming>),
 }
 
 /// What the collector and queries share.
@@ -45,6 +59,7 @@ struct Memory {
 /// Analytics whose collector has not started yet.
 pub(crate) struct Prepared {
     store: Store,
+    role: Role,
     disk: Option<(PathBuf, u64)>,
 }
 
@@ -52,28 +67,51 @@ impl Prepared {
     /// Gives each worker that will start a ring; none where nothing is to be recorded. Call it before the first
     /// configuration is compiled, because entities get their numbers then.
     pub(crate) fn new(settings: &Settings, retained: &Retained) -> Option<Prepared> {
-        if !settings.analytics || settings.role == Role::ControlPlane {
+        if !settings.analytics {
             return None;
         }
         let entities = Arc::<Entities>::default();
         let memory = usize::try_from(settings.analytics_memory.0).unwrap_or(usize::MAX);
         let budget = Budget { memory, samples: Budget::default().samples.min(memory / 8) };
         let mut store = Store::new(entities.clone(), budget, now());
-        let producers = (0..settings.workers.0.max(1)).map(|_| store.add_worker()).collect();
-        retained.provide(Recording::new(entities, producers));
+        match settings.role {
+            Role::ControlPlane => store.collect_frames(),
+            Role::DataPlane => store.hand_in(),
+            Role::Traditional => {}
+        }
+        if settings.role != Role::ControlPlane {
+            let producers = (0..settings.workers.0.max(1)).map(|_| store.add_worker()).collect();
+            retained.provide(Recording::new(entities, producers));
+        }
         let folder = prefix::or_default(settings.prefix.clone()).map(|prefix| prefix.join(FOLDER));
         let disk = folder.ok().zip(Some(settings.analytics_disk.0)).filter(|(_, budget)| *budget > 0);
-        Some(Prepared { store, disk })
+        Some(Prepared { store, role: settings.role, disk })
     }
 
     /// Starts the collector, which notes the changes of this configuration too.
     pub(crate) fn start(self, registry: &Arc<Registry>) -> io::Result<Analytics> {
-        let Prepared { store, disk } = self;
+        let Prepared { store, role, disk } = self;
         let memory = Arc::new(Memory { store: Mutex::new(Some(store)), changes: Mutex::default() });
         let ((stop, stopping), (ending, ended)) = (channel(), channel());
         let watcher = ChangeWatcher::new(registry.clone());
-        Collector::new(memory.clone(), watcher, disk).spawn(stopping, ending)?;
-        Ok(Analytics { memory, stop: Mutex::new(Some(stop)), ended: Mutex::new(ended) })
+        let (fleet, exchange) = fleet_part(role);
+        Collector::new(memory.clone(), exchange, watcher, disk).spawn(stopping, ending)?;
+        Ok(Analytics { memory, stop: Mutex::new(Some(stop)), ended: Mutex::new(ended), fleet })
+    }
+}
+
+/// The sides of the connections and of the collector.
+fn fleet_part(role: Role) -> (FleetPart, Exchange) {
+    match role {
+        Role::Traditional => (FleetPart::None, Exchange::None),
+        Role::DataPlane => {
+            let (outgoing, handing_in) = outgoing::outgoing();
+            (FleetPart::DataPlane(Arc::new(outgoing)), Exchange::HandingIn(handing_in))
+        }
+        Role::ControlPlane => {
+            let (incoming, collecting) = incoming::incoming();
+            (FleetPart::ControlPlane(Arc::new(incoming)), Exchange::Collecting(collecting))
+        }
     }
 }
 
@@ -84,6 +122,16 @@ impl Analytics {
         let store = store.as_mut()?;
         store.refresh(now());
         Some(question(store))
+    }
+
+    /// What a data plane hands in.
+    pub(crate) fn outgoing(&self) -> Option<Arc<Outgoing>> {
+        if let FleetPart::DataPlane(outgoing) = &self.fleet { Some(outgoing.clone()) } else { None }
+    }
+
+    /// What a control plane gets.
+    pub(crate) fn incoming(&self) -> Option<Arc<Incoming>> {
+        if let FleetPart::ControlPlane(incoming) = &self.fleet { Some(incoming.clone()) } else { None }
     }
 
     /// The changes of the configuration in a frame, in milliseconds since 1970, and how many older ones are forgotten.

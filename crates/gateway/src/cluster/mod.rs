@@ -6,6 +6,7 @@ mod rows;
 mod source;
 mod tls;
 
+use crate::analytics::Analytics;
 use crate::control::Control;
 use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
@@ -91,7 +92,9 @@ fn start_control_plane(
         selector: Selector::new(settings.cluster_select_by_labels.iter().cloned()),
     };
     let source = Arc::new(RegistrySource::new(control.registry().clone()));
-    let plane = Arc::new(ControlPlane::new(source, tls, fleet, options));
+    let incoming = control.analytics().and_then(Analytics::incoming);
+    let plane = ControlPlane::new(source, tls, fleet, options);
+    let plane = Arc::new(plane.collecting(incoming.map(|incoming| incoming as _)));
     let mut listeners = Vec::new();
     for bound in bound {
         match bound.listener {
@@ -147,6 +150,7 @@ fn start_data_plane(
         },
         plugins: control.plugins().into(),
         status,
+        analytics: control.analytics().and_then(Analytics::outgoing).map(|outgoing| outgoing as _),
     };
     on_thread(plane.run(control.take_stored()))
 }

@@ -289,7 +289,7 @@ settings! {
     /// `.request_debug_token` of `prefix`.
     request_debug_token: Option<Password> = "";
     /// Remembers what each request came to, for the [analytics](analytics.md) of this node. It is off by default because of
-    /// what it costs. A control plane has no traffic, so it records nothing.
+    /// what it costs. A data plane hands what it counts to its control plane, which answers for the fleet if it has this on too.
     analytics: bool = "off";
     /// The memory of analytics. If it is exceeded, the oldest measurements go first. 2m for each worker come on top.
     analytics_memory: Bytes = "64m";

@@ -1,11 +1,35 @@
-//! The data planes of a control plane.
+//! The data planes of a control plane: what each one serves of the configuration, and how it does.
 use super::Shown;
 use crate::form::plain;
-use crate::format::{NONE, duration, time};
+use crate::format::{NONE, duration, micros, time};
 use crate::page::{Page, Visit};
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
+use std::collections::HashMap;
+
+const COLUMNS: [&str; 12] = [
+    "Host",
+    "State",
+    "Requests/s",
+    "Last 10 minutes",
+    "Errors",
+    "p99",
+    "Revision",
+    "Lag",
+    "Version",
+    "Address",
+    "Certificate until",
+    "What is wrong",
+];
+/// The width and the height of a sparkline.
+const SPARKLINE: (usize, usize) = (90, 20);
+
+/// What data planes have handed in, by their ids; or why that is not known.
+struct Analytics {
+    rows: HashMap<String, Value>,
+    note: Option<String>,
+}
 
 pub(super) async fn page(visit: &Visit) -> Shown {
     let rows = match visit.api.get("/clustering/data-planes?size=1000").await {
@@ -18,41 +42,97 @@ pub(super) async fn page(visit: &Visit) -> Shown {
         }
         Err(error) => return Err(error),
     };
+    let analytics = analytics(visit).await;
     let content = html! {
         @match rows.is_empty() {
             true => div.empty { p { "No data plane has connected yet." } },
-            false => (table(&rows)),
+            false => {
+                @if let Some(note) = &analytics.note { p.about { (note) } }
+                (table(&rows, &analytics))
+            }
         }
     };
     Ok(Page::new("nodes", "Nodes", content))
 }
 
-fn table(rows: &[Value]) -> Markup {
+async fn analytics(visit: &Visit) -> Analytics {
+    let body = match visit.api.get("/analytics/nodes").await {
+        Ok(answer) => answer.body,
+        Err(error) => return Analytics { rows: HashMap::new(), note: Some(error.message()) },
+    };
+    let rows = body["data"].as_array().into_iter().flatten();
+    let rows = rows.map(|row| (plain(&row["id"]), row.clone())).collect();
+    Analytics { rows, note: missing(&body["fleet"]) }
+}
+
+/// What the figures lack, if anything.
+fn missing(fleet: &Value) -> Option<String> {
+    let lacks = [
+        ("silent", "connected data planes that hand in no analytics"),
+        ("elsewhere", "data planes of other control planes"),
+        ("offline", "data planes that are offline"),
+        ("pending", "intervals of ten seconds that are still to come"),
+        ("lost", "requests that data planes could not hand in"),
+    ];
+    let counts =
+        lacks.iter().filter_map(|(name, what)| Some((fleet[name].as_u64().filter(|it| *it > 0)?, what)));
+    let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    (!parts.is_empty()).then(|| format!("The figures lack: {}.", parts.join(", ")))
+}
+
+fn table(rows: &[Value], analytics: &Analytics) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Nodes" {
             table {
                 caption.unseen { "Data planes" }
-                thead { tr { @for name in ["Host", "State", "Revision", "Lag", "Version", "Address", "Certificate until", "What is wrong"] { th scope="col" { (name) } } } }
-                tbody { @for row in rows { (line(row)) } }
+                thead { tr { @for name in COLUMNS { th scope="col" { (name) } } } }
+                tbody { @for row in rows { (line(row, analytics.rows.get(&plain(&row["id"])).unwrap_or(&Value::Null))) } }
             }
         }
     }
 }
 
-fn line(row: &Value) -> Markup {
+fn line(row: &Value, measured: &Value) -> Markup {
     let since =
         row["state_seconds"].as_i64().map_or(String::new(), |seconds| format!(" for {}", duration(seconds)));
     let expires = row["cert_details"]["expiry_timestamp"].as_i64().map_or(NONE.to_owned(), time);
+    let figure = |name: &str, text: fn(f64) -> String| measured[name].as_f64().map_or(NONE.to_owned(), text);
     html! {
         tr {
             th scope="row" title=(plain(&row["id"])) { (plain(&row["hostname"])) }
             td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) }
+            td.number { (figure("requests_per_second", |rate| format!("{rate:.1}"))) }
+            td { (sparkline(&measured["sparkline"])) }
+            td.number { (figure("error_rate", |share| format!("{:.2} %", share * 100.0))) }
+            td.number { (figure("p99", |seconds| micros(seconds * 1e6))) }
             td.number { (plain(&row["revision"])) }
             td.number { (plain(&row["lag"])) }
             td { (plain(&row["version"])) }
             td { (plain(&row["ip"])) }
             td { (expires) }
             td { (wrong(row)) }
+        }
+    }
+}
+
+/// Requests over the last ten minutes.
+fn sparkline(counts: &Value) -> Markup {
+    let counts: Vec<u64> = counts.as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let most = counts.iter().copied().max().unwrap_or(0);
+    if most == 0 {
+        return html! { (NONE) };
+    }
+    let (width, height) = SPARKLINE;
+    let step = width as f64 / (counts.len().max(2) - 1) as f64;
+    let point = |(index, count): (usize, &u64)| {
+        format!("{:.1},{:.1}", index as f64 * step, height as f64 * (1.0 - *count as f64 / most as f64))
+    };
+    let points: Vec<_> = counts.iter().enumerate().map(point).collect();
+    let label = format!("{} requests", counts.iter().sum::<u64>());
+    html! {
+        svg role="img" aria-label=(label) width=(width) height=(height) viewBox=(format!("0 0 {width} {height}")) {
+            title { (label) }
+            polyline fill="none" stroke="currentColor" points=(points.join(" ")) {}
         }
     }
 }
@@ -65,5 +145,33 @@ fn wrong(row: &Value) -> Markup {
             p { (plain(&refusal["entity"])) " " code { (plain(&refusal["field"])) } ": " (plain(&refusal["message"])) }
         }
         @for altered in row["altered"].as_array().into_iter().flatten() { p.help { (plain(altered)) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_figures_lack_is_listed() {
+        assert_eq!(missing(&json!({ "silent": 0, "lost": 0 })), None);
+        let note = missing(&json!({ "offline": 2, "lost": 7 })).unwrap_or_default();
+        let expected = "The figures lack: 2 data planes that are offline, 7 requests that data planes could not hand in.";
+        assert_eq!(note, expected);
+    }
+
+    #[test]
+    fn a_sparkline_reaches_from_edge_to_edge() {
+        let svg = sparkline(&json!([0, 4, 2])).into_string();
+        assert!(svg.contains("0.0,20.0 45.0,0.0 90.0,10.0") && svg.contains("6 requests"), "{svg}");
+        assert_eq!(sparkline(&json!([0, 0])).into_string(), NONE);
+    }
+
+    #[test]
+    fn a_data_plane_without_analytics_has_no_figures() {
+        let row = json!({ "id": "i", "hostname": "<b>", "state": "connected" });
+        let text = line(&row, &Value::Null).into_string();
+        assert!(text.contains("&lt;b&gt;") && text.contains(NONE), "{text}");
     }
 }

@@ -24,6 +24,9 @@ pub struct Args {
     /// How many changes are made a second
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
+    /// Of how many busy routes each data plane hands in analytics; 0 for none
+    #[arg(long, value_name = "ROUTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4_000))]
+    analytics: u32,
     /// How long changes are made, and how long the idle control plane is watched
     #[arg(short, long, default_value = "10s", value_parser = duration::parse)]
     duration: Duration,
@@ -37,8 +40,8 @@ pub struct Args {
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let Args { weir, data_planes, routes, consumers, rate, duration, json } = args;
-    let plan = Plan { weir, data_planes, routes, consumers, rate, duration };
+    let Args { weir, data_planes, routes, consumers, rate, analytics, duration, json } = args;
+    let plan = Plan { weir, data_planes, routes, consumers, rate, analytics, duration };
     let figures = measure(&plan).map_err(|error| error.to_string())?;
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;

@@ -21,12 +21,13 @@ pub(super) struct ControlPlane {
     folder: TempDir,
     cluster: u16,
     admin: u16,
+    analytics: bool,
     agent: Agent,
 }
 
 impl ControlPlane {
     /// Starts one with this configuration.
-    pub(super) fn start(weir: &Path, content: Content) -> Result<ControlPlane, FleetError> {
+    pub(super) fn start(weir: &Path, content: Content, analytics: bool) -> Result<ControlPlane, FleetError> {
         let system = |what: &'static str| move |error| FleetError::System(what, error);
         let folder = tempfile::tempdir().map_err(system("no folder for the control plane"))?;
         let installation = Installation::new(weir, folder.path(), "control-plane");
@@ -36,9 +37,9 @@ impl ControlPlane {
         content.write(&file).map_err(system("no file for the configuration"))?;
         installation.command(&["config", "db_import"], &[&file])?;
         let [cluster, admin] = [free_port()?, free_port()?];
-        let node = installation.start(&settings(cluster, admin))?;
+        let node = installation.start(&settings(cluster, admin, analytics))?;
         let agent = Agent::new_with_defaults();
-        Ok(ControlPlane { node, installation, folder, cluster, admin, agent })
+        Ok(ControlPlane { node, installation, folder, cluster, admin, analytics, agent })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -80,17 +81,18 @@ impl ControlPlane {
     /// Kills it and starts it again.
     pub(super) fn restart(&mut self) -> Result<(), FleetError> {
         self.kill();
-        self.node = self.installation.start(&settings(self.cluster, self.admin))?;
+        self.node = self.installation.start(&settings(self.cluster, self.admin, self.analytics))?;
         Ok(())
     }
 }
 
-fn settings(cluster: u16, admin: u16) -> [(&'static str, String); 5] {
+fn settings(cluster: u16, admin: u16, analytics: bool) -> [(&'static str, String); 6] {
     [
         ("role", "control_plane".to_owned()),
         ("database", "sqlite".to_owned()),
         ("status_listen", "off".to_owned()),
         ("cluster_listen", format!("127.0.0.1:{cluster}")),
         ("admin_listen", format!("127.0.0.1:{admin}")),
+        ("analytics", if analytics { "on" } else { "off" }.to_owned()),
     ]
 }

@@ -40,7 +40,7 @@ pub struct RealDataPlane {
 pub(super) fn measure(plan: &Plan) -> Result<RealDataPlane, FleetError> {
     let Plan { weir, routes, consumers, .. } = plan;
     let content = Content::All { routes: *routes, consumers: *consumers };
-    let mut control_plane = ControlPlane::start(weir, content)?;
+    let mut control_plane = ControlPlane::start(weir, content, false)?;
     let installation = Installation::new(weir, control_plane.folder(), "data-plane");
     let [proxy, status] = [free_port()?, free_port()?];
     let settings = [

@@ -2,6 +2,7 @@
 use super::FleetError;
 use super::arrivals::{Arrivals, Held};
 use super::control_plane::{CHANGE_TAG, ControlPlane};
+use super::frames::Frames;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -58,6 +59,7 @@ impl DataPlanes {
         held: Option<&Held>,
         control_plane: &ControlPlane,
         arrivals: &Arc<Arrivals>,
+        frames: Option<&Arc<Frames>>,
     ) -> Result<DataPlanes, FleetError> {
         let refused = |error: String| FleetError::Node(error);
         let (certificate, key) = control_plane.certificate()?;
@@ -78,6 +80,7 @@ impl DataPlanes {
             options: Options { max_payload: MAX_PAYLOAD, reports_errors: false, incremental_sync: false },
             plugins: [].into(),
             status: Arc::default(),
+            analytics: frames.map(|frames| frames.clone() as _),
         };
         let planes: Vec<_> = (0..count).map(plane).collect();
         let statuses: Vec<_> = planes.iter().map(|plane| plane.status.clone()).collect();

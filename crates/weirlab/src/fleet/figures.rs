@@ -37,8 +37,24 @@ pub struct Figures {
     pub restart_s: f64,
     /// What a data plane receives for that.
     pub bytes_per_return: f64,
+    /// Of analytics, if data planes hand them in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub analytics: Option<AnalyticsCost>,
     /// Of a real data plane.
     pub real: RealDataPlane,
+}
+
+/// What analytics cost.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct AnalyticsCost {
+    /// How many frames were handed in.
+    pub frames: u64,
+    /// What each data plane sends for that in a second.
+    pub bytes_per_second: f64,
+    /// The CPU time of the control plane, in percent of a core.
+    pub cpu_percent: f64,
+    /// Its memory.
+    pub rss_kib: u64,
 }
 
 /// A row of the table: what was measured, its value, and the goal, which is met or not.
@@ -77,7 +93,8 @@ impl fmt::Display for Spread {
 impl Figures {
     /// The goals are those for 1,000 data planes, 10,000 routes, services and consumers, and ten changes a second.
     fn rows(&self) -> Vec<Row> {
-        self.of_the_fleet().into_iter().chain(self.of_the_real_data_plane()).collect()
+        let analytics = self.analytics.iter().flat_map(AnalyticsCost::rows);
+        self.of_the_fleet().into_iter().chain(analytics).chain(self.of_the_real_data_plane()).collect()
     }
 
     fn of_the_fleet(&self) -> [Row; 11] {
@@ -149,6 +166,20 @@ impl Figures {
                 if is_large { None } else { at_most(real.first_answer_s, 1.0, " s") },
             ),
             ("memory of its control plane", mib(real.control_plane_kib as f64), None),
+        ]
+    }
+}
+
+impl AnalyticsCost {
+    fn rows(&self) -> [Row; 3] {
+        [
+            ("analytics, sent by a data plane", format!("{:.2} kB/s", self.bytes_per_second / 1e3), None),
+            (
+                "analytics, CPU of the control plane",
+                format!("{:.2} % of a core, {} frames", self.cpu_percent, self.frames),
+                None,
+            ),
+            ("analytics, memory of the control plane", mib(self.rss_kib as f64), None),
         ]
     }
 }

@@ -11,6 +11,7 @@ mod control_plane;
 mod data_plane;
 mod data_planes;
 mod figures;
+mod frames;
 mod node;
 
 pub use data_plane::RealDataPlane;
@@ -21,7 +22,8 @@ use arrivals::Arrivals;
 use configuration::Content;
 use control_plane::ControlPlane;
 use data_planes::DataPlanes;
-use figures::Spread;
+use figures::{AnalyticsCost, Spread};
+use frames::Frames;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -31,6 +33,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How long all data planes may take for anything.
 const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// How long analytics are collected before they are measured, and then.
+const ANALYTICS_DURATION: Duration = Duration::from_secs(30);
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -45,6 +50,8 @@ pub struct Plan {
     pub consumers: u32,
     /// How many changes are made a second.
     pub rate: u32,
+    /// How many routes each data plane hands in analytics of; none if 0.
+    pub analytics: u32,
     /// How long changes are made, and how long the idle control plane is watched.
     pub duration: Duration,
 }
@@ -90,22 +97,26 @@ impl std::error::Error for FleetError {}
 /// # Errors
 /// When a process of `weir` cannot be started, or data planes are not served in time.
 pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
-    let mut control_plane = ControlPlane::start(&plan.weir, Content::Routes(plan.routes))?;
+    let mut control_plane =
+        ControlPlane::start(&plan.weir, Content::Routes(plan.routes), plan.analytics > 0)?;
     let mut tree = ProcessTree::new(control_plane.pid());
     let arrivals = Arc::new(Arrivals::default());
     let began = Instant::now();
-    let first = DataPlanes::connect(1, None, &control_plane, &arrivals)?;
+    let frames = if plan.analytics > 0 { Some(Frames::of(plan.analytics)?) } else { None };
+    let first = DataPlanes::connect(1, None, &control_plane, &arrivals, frames.as_ref())?;
     let (arrived, held) = arrivals.wait_for_whole()?;
     let full_sync = arrived.duration_since(began);
     let full_sync_bytes = first.received_bytes();
     let (_, alone_kib) = idle(&mut tree, Duration::ZERO);
     let began = Instant::now();
-    let others = DataPlanes::connect(plan.data_planes - 1, Some(&held), &control_plane, &arrivals)?;
+    let others =
+        DataPlanes::connect(plan.data_planes - 1, Some(&held), &control_plane, &arrivals, frames.as_ref())?;
     drop(held);
     let all = [first, others];
     wait_for_connections(&all, 0, &arrivals)?;
     let connected = began.elapsed();
     let (idle_cpu_percent, rss_kib) = idle(&mut tree, plan.duration);
+    let analytics = frames.map(|frames| collect(&mut tree, &frames, plan.data_planes));
     let (unchanged, before) = (received(&all), tree.sample());
     let changes = change(plan, &control_plane, &arrivals)?;
     let (changed, usage) = (received(&all), tree.sample().since(&before));
@@ -130,8 +141,25 @@ pub fn measure(plan: &Plan) -> Result<Figures, FleetError> {
         bytes_per_change: of_each_change(changed.saturating_sub(unchanged) as f64),
         restart_s: restart.as_secs_f64(),
         bytes_per_return: of_each(received(&all).saturating_sub(changed) as f64),
+        analytics,
         real,
     })
+}
+
+/// What it costs the control plane to collect analytics, over some intervals of ten seconds.
+fn collect(tree: &mut ProcessTree, frames: &Frames, data_planes: u32) -> AnalyticsCost {
+    // Names are sent in the first one.
+    thread::sleep(ANALYTICS_DURATION);
+    let before = frames.handed_in();
+    let (cpu_percent, rss_kib) = idle(tree, ANALYTICS_DURATION);
+    let after = frames.handed_in();
+    let bytes = (after.bytes - before.bytes) as f64 / ANALYTICS_DURATION.as_secs_f64();
+    AnalyticsCost {
+        frames: after.frames - before.frames,
+        bytes_per_second: bytes / f64::from(data_planes),
+        cpu_percent,
+        rss_kib,
+    }
 }
 
 fn received(all: &[DataPlanes]) -> u64 {

@@ -172,6 +172,14 @@ pub struct Refused {
     pub errors: Vec<Refusal>,
 }
 
+/// The answer to a frame of analytics.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AnalyticsTaken {
+    /// Why the control plane does not take it. Nothing of it is counted then, and the names of the connection are forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
 /// Why a side ends the connection, and what to do then.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Goodbye {

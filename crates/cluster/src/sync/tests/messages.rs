@@ -43,6 +43,8 @@ fn every_message() -> Vec<Message> {
             drain: true,
             spread: 20,
         }),
+        Message::Analytics(Bytes::from_static(b"frame")),
+        Message::AnalyticsTaken(AnalyticsTaken { refused: Some("too long".into()) }),
         Message::Unknown(99),
     ]
 }

@@ -14,6 +14,7 @@ pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/",
     "/analytics/changes",
     "/analytics/errors",
+    "/analytics/nodes",
     "/analytics/series",
     "/analytics/top",
     "/clustering/data-planes",

@@ -1,5 +1,6 @@
-//! `/analytics/…`: what this node has measured.
+//! `/analytics/…`: what this node has measured; at a control plane, what its data planes have.
 mod names;
+mod nodes;
 mod parameters;
 
 use crate::admin::request::ApiRequest;
@@ -26,7 +27,8 @@ use weir_model::schema::{did_you_mean, quoted};
 /// Points of a sparkline.
 const SPARKLINE_POINTS: u64 = 30;
 /// Why nothing is measured.
-const NOT_RECORDED: &str = "this node records no analytics: set analytics=on, and ask a node that proxies rather than a control plane";
+const NOT_RECORDED: &str =
+    "this node records no analytics: set analytics=on; in a fleet, on its data planes and control planes";
 /// The metrics of a row, beside the one that rows are ordered by.
 const ROW_METRICS: [&str; 10] = [
     "requests",
@@ -51,11 +53,12 @@ struct Question {
 }
 
 const SERIES: Question = Question {
-    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream"],
+    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node"],
     answer: series,
 };
 const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit"], answer: top };
 const ERRORS: Question = Question { arguments: &["from", "to", "route"], answer: errors };
+const NODES: Question = Question { arguments: &["from", "to"], answer: nodes::nodes };
 const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes };
 
 /// The routes of analytics.
@@ -64,6 +67,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/analytics/series", get(|call| ask(call, SERIES)))
         .route("/analytics/top", get(|call| ask(call, TOP)))
         .route("/analytics/errors", get(|call| ask(call, ERRORS)))
+        .route("/analytics/nodes", get(|call| ask(call, NODES)))
         .route("/analytics/changes", get(|call| ask(call, CHANGES)))
 }
 
@@ -74,7 +78,12 @@ async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError>
         return Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
     }
     let work = move || match call.control.analytics() {
-        Some(analytics) => (question.answer)(&call, analytics),
+        Some(analytics) => (question.answer)(&call, analytics).map(|mut answer| {
+            if let Some(coverage) = nodes::coverage(&call, analytics) {
+                answer["fleet"] = coverage;
+            }
+            answer
+        }),
         None => Err(not_recorded()),
     };
     Ok(match spawn_low_priority("weir-history", work).await {
@@ -103,8 +112,8 @@ fn series(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let metric: Metric = call.argument("metric").unwrap_or("requests").parse().map_err(invalid)?;
     let by: By = call.argument("by").unwrap_or_default().parse().map_err(invalid)?;
     let step = parameters::step(call, frame)?;
-    let configuration = configuration(call);
-    let names = Names::new(&configuration.document);
+    let (configuration, members) = (configuration(call), nodes::members(call));
+    let names = Names::new(&configuration.document, &members);
     let named = parameters::entity(call)?;
     if let (By::Entity(_), Some((kind, _))) = (by, named) {
         let text = "divides the requests of the whole node; leave one of them out";
@@ -159,8 +168,8 @@ fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
         error => invalid(error),
     })?;
     let limit = parameters::limit(call)?;
-    let configuration = configuration(call);
-    let names = Names::new(&configuration.document);
+    let (configuration, members) = (configuration(call), nodes::members(call));
+    let names = Names::new(&configuration.document, &members);
     let (top, rows) = analytics
         .ask(|store| {
             let entities = store.entities();
@@ -196,8 +205,8 @@ fn number(metric: Metric, aggregate: &Aggregate) -> Value {
 /// Errors by route, status and cause.
 fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let frame = parameters::frame(call)?;
-    let configuration = configuration(call);
-    let names = Names::new(&configuration.document);
+    let (configuration, members) = (configuration(call), nodes::members(call));
+    let names = Names::new(&configuration.document, &members);
     let route = call.argument("route");
     let (precision, groups) = analytics
         .ask(|store| {

@@ -4,23 +4,26 @@ use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use weir_analytics::entities::{Entities, Entity, Kind, NONE, OTHERS};
+use weir_cluster::control_plane::Member;
 use weir_model::schema::{did_you_mean, quoted};
 use weir_model::{Document, Uuid};
 
-/// The names of a configuration's entities, by kind. They are listed when they are first asked for.
+/// The names of a configuration's entities and of data planes, by kind. They are listed when they are first asked for.
 pub(super) struct Names<'d> {
     document: &'d Document,
+    members: &'d [Member],
     routes: OnceCell<ById<'d>>,
     services: OnceCell<ById<'d>>,
     consumers: OnceCell<ById<'d>>,
+    nodes: OnceCell<ById<'d>>,
 }
 
 type ById<'d> = HashMap<Uuid, Option<&'d str>>;
 
 impl<'d> Names<'d> {
-    pub(super) fn new(document: &'d Document) -> Self {
-        let (routes, services, consumers) = Default::default();
-        Names { document, routes, services, consumers }
+    pub(super) fn new(document: &'d Document, members: &'d [Member]) -> Self {
+        let (routes, services, consumers, nodes) = Default::default();
+        Names { document, members, routes, services, consumers, nodes }
     }
 
     fn by_id(&self, kind: Kind) -> Option<&ById<'d>> {
@@ -38,6 +41,9 @@ impl<'d> Names<'d> {
                     .iter()
                     .map(|consumer| (consumer.id, consumer.username.as_deref()))
                     .collect()
+            }),
+            Kind::Node => self.nodes.get_or_init(|| {
+                self.members.iter().map(|member| (member.id, Some(member.hostname.as_str()))).collect()
             }),
             _ => return None,
         })

@@ -14,6 +14,12 @@ const ASKED: &[Row] = &[
     ("/", "get", "root", "What this node is and can do"),
     ("/analytics/changes", "get", "list-changes", "The changes of the configuration in a frame of time"),
     ("/analytics/errors", "get", "list-errors", "Errors by route, status and cause"),
+    (
+        "/analytics/nodes",
+        "get",
+        "list-node-analytics",
+        "The data planes of a control plane, and how each of them does",
+    ),
     ("/analytics/series", "get", "get-series", "A metric over time"),
     ("/analytics/top", "get", "list-top", "The entities of a kind, the first ones by a metric"),
     ("/clustering/data-planes", "get", "list-data-planes", "The data planes of a control plane"),

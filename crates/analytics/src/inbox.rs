@@ -1,0 +1,161 @@
+//! What a control plane gets from its data planes: each frame is added once, and the counts of several frames are added to
+//! the history together.
+//!
+//! Every entity is counted for the fleet, and of each data plane its totals: it is an entity of the kind
+//! [`Kind::Node`](crate::entities::Kind::Node).
+use crate::aggregate::Aggregate;
+use crate::entities::Entity;
+use crate::frame::{Frame, FrameError, FrameHead, FrameId};
+use crate::outbox::KEEP;
+use crate::slot::{Slot, SlotWriter};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
+
+/// A frame from further in the future is refused, in seconds.
+const MAX_AHEAD: u64 = 60;
+/// A frame is taken for so long after data planes have given it up, because clocks differ, in seconds.
+const GRACE: u64 = 10 * 60;
+/// The width of a frame's interval in seconds.
+const WIDTH: u64 = 10;
+
+/// How far the control plane knows a data plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Everything that the data plane recorded before has arrived, in seconds since 1970.
+    pub until: u64,
+    /// The frames that it still has.
+    pub pending: u64,
+    /// The requests that it could not hand in since it started.
+    pub lost: u64,
+}
+
+#[derive(Debug, Default)]
+struct DataPlane {
+    /// What it has said last; none since this process has started.
+    arrival: Option<Arrival>,
+    /// The frames that were taken, as sorted numbers.
+    taken: Vec<u64>,
+}
+
+/// Counts of an interval that are not in the history yet.
+#[derive(Debug, Default)]
+struct Sums {
+    entities: BTreeMap<Entity, Aggregate>,
+    dropped: u64,
+    frames: Vec<(Entity, FrameId)>,
+}
+
+/// Slots for the history, and the frames that they are made of.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) frames: Vec<(Entity, FrameId)>,
+}
+
+/// Frames of all data planes.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    data_planes: HashMap<Entity, DataPlane>,
+    sums: BTreeMap<u64, Sums>,
+}
+
+/// A frame's id as one number, in the same order.
+fn packed(id: FrameId) -> u64 {
+    id.start << 16 | id.part
+}
+
+impl DataPlane {
+    /// Notes a frame; false if it was taken before.
+    fn take(&mut self, id: FrameId) -> bool {
+        let Err(place) = self.taken.binary_search(&packed(id)) else { return false };
+        self.taken.insert(place, packed(id));
+        true
+    }
+
+    fn forget_before(&mut self, time: u64) {
+        let gone = self.taken.partition_point(|id| id >> 16 < time);
+        self.taken.drain(..gone);
+    }
+}
+
+impl Inbox {
+    /// Notes frames that were taken before this process started.
+    pub(crate) fn restore(&mut self, frames: impl Iterator<Item = (Entity, FrameId)>) {
+        for (node, id) in frames {
+            self.data_planes.entry(node).or_default().take(id);
+        }
+    }
+
+    /// Takes a frame of a data plane, unless it has been taken. `now` is in seconds since 1970.
+    pub(crate) fn take(&mut self, node: Entity, frame: &Frame, now: u64) -> Result<(), FrameError> {
+        let FrameHead { id, until, pending, lost } = frame.head;
+        if id.start > now + MAX_AHEAD {
+            return Err(FrameError::Early(id.start - now));
+        }
+        if id.start + KEEP + GRACE < now {
+            return Err(FrameError::Late(now - id.start));
+        }
+        let data_plane = self.data_planes.entry(node).or_default();
+        data_plane.arrival = Some(Arrival { until, pending, lost });
+        let is_empty = frame.slot.bytes().is_empty() && frame.slot.dropped == 0;
+        if !is_empty && data_plane.take(id) {
+            let sums = self.sums.entry(id.start / WIDTH * WIDTH).or_default();
+            sums.add(node, &frame.slot)?;
+            sums.frames.push((node, id));
+        }
+        Ok(())
+    }
+
+    /// The counts of intervals that ended by now.
+    pub(crate) fn take_batch(&mut self, now: u64) -> Batch {
+        let open = self.sums.split_off(&(now.saturating_sub(WIDTH) + 1));
+        let mut batch = Batch::default();
+        for (start, sums) in std::mem::replace(&mut self.sums, open) {
+            let mut writer = SlotWriter::default();
+            sums.entities.iter().for_each(|(entity, aggregate)| writer.push(*entity, aggregate));
+            batch.slots.push(writer.finish(start, sums.dropped));
+            batch.frames.extend(sums.frames);
+        }
+        batch
+    }
+
+    /// Forgets frames that are too old to come again, and data planes that have none.
+    pub(crate) fn trim(&mut self, now: u64) {
+        let oldest = now.saturating_sub(KEEP + GRACE);
+        for data_plane in self.data_planes.values_mut() {
+            data_plane.forget_before(oldest);
+        }
+        let is_known =
+            |it: &DataPlane| !it.taken.is_empty() || it.arrival.is_some_and(|it| it.until >= oldest);
+        self.data_planes.retain(|_, data_plane| is_known(data_plane));
+    }
+
+    /// How far a data plane is known; none if it has sent nothing since this process has started.
+    pub(crate) fn arrival(&self, node: Entity) -> Option<Arrival> {
+        self.data_planes.get(&node)?.arrival
+    }
+
+    /// The memory of what was taken, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let taken: usize = self.data_planes.values().map(|it| it.taken.capacity() * size_of::<u64>()).sum();
+        taken + self.data_planes.capacity() * size_of::<(Entity, DataPlane)>()
+    }
+}
+
+impl Sums {
+    fn add(&mut self, node: Entity, slot: &Slot) -> Result<(), FrameError> {
+        self.dropped = self.dropped.saturating_add(slot.dropped);
+        for entry in slot.entries() {
+            let (entity, bytes) = entry?;
+            self.entities.entry(entity).or_default().merge_encoded(bytes, &mut Ok)?;
+            if entity == Entity::NODE {
+                let totals = Aggregate::decode(bytes)?.totals();
+                self.entities.entry(node).or_default().merge(&totals);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

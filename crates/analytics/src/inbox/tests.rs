@@ -1,0 +1,73 @@
+use super::*;
+use crate::entities::{Entities, Kind};
+use crate::frame::{FrameReader, FrameWriter};
+use crate::testing::frame_slot;
+
+const START: u64 = 1_790_000_000;
+
+fn node(entities: &Entities, name: &str) -> Entity {
+    Entity::new(Kind::Node, entities.intern(Kind::Node, name))
+}
+
+/// A frame of two requests.
+fn frame(ours: &Entities, start: u64, part: u64) -> Frame {
+    let theirs = Entities::default();
+    let head = FrameHead { id: FrameId { start, part }, until: start + 10, pending: 0, lost: 0 };
+    let bytes = FrameWriter::default().write(head, &frame_slot(&theirs, start, "orders", 1), &theirs);
+    FrameReader::default().read(&bytes, ours).unwrap()
+}
+
+fn requests(batch: &Batch, of: Entity) -> u64 {
+    batch.slots.iter().filter_map(|slot| slot.get(of)).map(|aggregate| aggregate.requests()).sum()
+}
+
+#[test]
+fn a_frame_counts_once_for_the_fleet_and_for_its_data_plane() {
+    let ours = Entities::default();
+    let (a, b) = (node(&ours, "a"), node(&ours, "b"));
+    let mut inbox = Inbox::default();
+    for (node, part) in [(a, 0), (b, 0), (a, 0), (a, 1), (b, 0)] {
+        inbox.take(node, &frame(&ours, START, part), START + 10).unwrap();
+    }
+    let batch = inbox.take_batch(START + 10);
+    assert_eq!([Entity::NODE, a, b].map(|of| requests(&batch, of)), [6, 4, 2]);
+    assert_eq!(batch.frames.len(), 3);
+    inbox.take(a, &frame(&ours, START, 1), START + 10).unwrap();
+    assert!(inbox.take_batch(START + 10).frames.is_empty(), "it came before");
+    let mut restarted = Inbox::default();
+    restarted.restore(batch.frames.into_iter());
+    restarted.take(b, &frame(&ours, START, 0), START + 10).unwrap();
+    assert!(restarted.take_batch(START + 10).frames.is_empty(), "it came before the restart");
+}
+
+#[test]
+fn an_interval_that_is_not_over_waits() {
+    let ours = Entities::default();
+    let a = node(&ours, "a");
+    let mut inbox = Inbox::default();
+    inbox.take(a, &frame(&ours, START, 0), START).unwrap();
+    assert!(inbox.take_batch(START).slots.is_empty());
+    assert_eq!(requests(&inbox.take_batch(START + 10), Entity::NODE), 2);
+}
+
+#[test]
+fn frames_of_a_wrong_time_are_refused() {
+    let ours = Entities::default();
+    let (a, mut inbox) = (node(&ours, "a"), Inbox::default());
+    let early = inbox.take(a, &frame(&ours, START + 100, 0), START).unwrap_err();
+    assert!(early.to_string().contains("begins in 100 s; set the clocks"), "{early}");
+    let late = inbox.take(a, &frame(&ours, START, 0), START + 10_000).unwrap_err();
+    assert_eq!(late, FrameError::Late(10_000));
+    assert_eq!(inbox.arrival(a), None);
+}
+
+#[test]
+fn what_is_too_old_to_come_again_is_forgotten() {
+    let ours = Entities::default();
+    let (a, mut inbox) = (node(&ours, "a"), Inbox::default());
+    inbox.take(a, &frame(&ours, START, 0), START).unwrap();
+    inbox.trim(START + 1_000);
+    assert_eq!(inbox.arrival(a), Some(Arrival { until: START + 10, pending: 0, lost: 0 }));
+    inbox.trim(START + 10_000);
+    assert_eq!((inbox.arrival(a), inbox.data_planes.len()), (None, 0));
+}
