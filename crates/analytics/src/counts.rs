@@ -25,6 +25,11 @@ impl Counts {
         }
     }
 
+    /// Removes all counts.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// Adds the counts of another.
     pub(crate) fn merge(&mut self, other: &Counts) {
         for (key, count) in other.iter() {

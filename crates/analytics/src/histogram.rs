@@ -28,6 +28,15 @@ impl Histogram {
     /// Counts a value, if there is one.
     #[inline]
     pub fn record(&mut self, bucket: Bucket) {
+        match self.counts.get_mut(usize::from(bucket.0.wrapping_sub(self.first))) {
+            Some(count) => *count += 1,
+            None => self.record_outside(bucket),
+        }
+    }
+
+    /// Counts a value outside of the window, where the bucket of no value is too.
+    #[cold]
+    fn record_outside(&mut self, bucket: Bucket) {
         if bucket.is_some() {
             self.add(bucket, 1);
         }
@@ -62,6 +71,11 @@ impl Histogram {
             self.counts.resize(needed, 0);
         }
         self.counts[index] = count;
+    }
+
+    /// Removes all counts. The window stays where it is.
+    pub(crate) fn clear(&mut self) {
+        self.counts.fill(0);
     }
 
     /// Adds the counts of another.

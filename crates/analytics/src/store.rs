@@ -2,6 +2,7 @@
 use crate::disk::Disk;
 use crate::entities::{Entities, Entity, Kind};
 use crate::live::Live;
+use crate::record::Cutoff;
 use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
@@ -157,10 +158,10 @@ impl Store {
 
     /// Counts the records up to the end of the current second.
     fn drain_second(&mut self, now: u64) {
-        let (second, live, entities) = (self.second, &mut self.live, &self.entities);
+        let (cutoff, live, entities) = (Cutoff::new(self.second, now), &mut self.live, &self.entities);
         for ring in &mut self.rings {
             ring.drain(|record| {
-                let is_due = record.time.millis(now) / 1_000 <= second;
+                let is_due = cutoff.is_after(record.time());
                 if is_due {
                     live.record(record, entities);
                 }
@@ -178,6 +179,7 @@ impl Store {
             return;
         }
         self.dropped_in_slots += dropped;
+        self.live.settle();
         if self.busiest_routes.len() < BUSIEST_ROUTES {
             self.rank_routes();
         }

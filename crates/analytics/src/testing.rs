@@ -1,4 +1,5 @@
 //! Records for tests.
+use crate::aggregate::{Aggregate, Keep};
 use crate::bucket::Bucket;
 use crate::cause::Cause;
 use crate::record::{ByteCount, Protocol, Record, Tick, Traits};
@@ -19,4 +20,11 @@ pub(crate) fn record(route: u32) -> Record {
         bytes_in: ByteCount::new(100),
         bytes_out: ByteCount::new(1_000),
     }
+}
+
+/// Counts a request.
+pub(crate) fn count(aggregate: &mut Aggregate, record: &Record) {
+    let record = record.pack();
+    aggregate.add_requests(record.class(), 1);
+    aggregate.add_measures(record.bytes(), record.latencies(), Keep::All);
 }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::aggregate::{Aggregate, Keep};
+use crate::aggregate::Aggregate;
 use crate::cause::Cause;
 use crate::entities::Entity;
 use crate::record::Record;
 use crate::slot::SlotWriter;
-use crate::testing::record;
+use crate::testing::{count, record};
 
 /// The slot of a node that has served one of its routes some times, and has refused as many by a plugin.
 fn slot(entities: &Entities, start: u64, route: &str, times: u64) -> Slot {
@@ -12,8 +12,8 @@ fn slot(entities: &Entities, start: u64, route: &str, times: u64) -> Slot {
     let plugin = Cause::Plugin(entities.intern(Kind::Plugin, "key-auth") as u16);
     let mut aggregate = Aggregate::default();
     for _ in 0..times {
-        aggregate.record(&record(route), Keep::All);
-        aggregate.record(&Record { status: 401, cause: plugin, ..record(route) }, Keep::All);
+        count(&mut aggregate, &record(route));
+        count(&mut aggregate, &Record { status: 401, cause: plugin, ..record(route) });
     }
     let mut writer = SlotWriter::default();
     writer.push(Entity::NODE, &aggregate);
