@@ -206,7 +206,7 @@ pub struct Record {
 
 impl Record {
     /// The record as the ring stores it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pack(&self) -> Packed {
         let status = u64::from(self.status.min(1023)) | u64::from(self.traits.bits()) << 10;
         Packed([

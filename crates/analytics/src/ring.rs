@@ -63,7 +63,8 @@ impl Shared {
 
 impl Producer {
     /// Writes a record, or counts it as dropped.
-    #[inline]
+    // Inlined by force, so that a record is packed where its parts are in registers.
+    #[inline(always)]
     pub fn push(&self, record: &Record) {
         let head = self.head.get();
         if self.shared.is_full(head, self.tail.get()) && self.is_still_full(head) {

@@ -9,7 +9,7 @@ use crate::recording::Recording;
 use addresses::AddressNumbers;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tick_clock::TickClock;
 use weir_analytics::bucket::Bucket;
 use weir_analytics::cause::Cause;
@@ -18,12 +18,14 @@ use weir_analytics::record::{ByteCount, Protocol, Record, Traits};
 use weir_analytics::ring::Producer;
 use weir_http1::{Headers, Version};
 use weir_plugin::engine::grpc_status;
-use weir_plugin::{LocalResponse, Session};
+use weir_plugin::{LocalResponse, Session, Timing};
 
 /// What decided the outcome of an exchange, as far as nothing else says it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decision {
     cause: Option<Cause>,
+    /// What the gateway and the upstream took, if the response's head had to say so.
+    latencies: Option<[Bucket; 2]>,
     /// Whether the response came from a cache.
     pub(crate) cached: bool,
     /// Whether the upstream connection had served a request before.
@@ -34,6 +36,12 @@ impl Decision {
     /// Remembers why the exchange ends.
     pub(crate) fn is_by(&mut self, cause: Cause) {
         self.cause = Some(cause);
+    }
+
+    /// Remembers what the gateway and the upstream took until the response's head.
+    #[inline]
+    pub(crate) fn measured(&mut self, latencies: [Duration; 2]) {
+        self.latencies = Some(latencies.map(Bucket::of_duration));
     }
 
     /// Remembers the `grpc-status` that the upstream's trailers have.
@@ -75,6 +83,7 @@ impl Recorder {
             .cached(decision.cached)
             .reused(decision.reused);
         let total = between(timing.start, end);
+        let [gateway, waited] = decision.latencies.unwrap_or_else(|| latencies(timing, total));
         self.producer.push(&Record {
             route: numbers.route(exchange.engine.route),
             upstream: self.address(exchange.engine.upstream_addr),
@@ -84,11 +93,8 @@ impl Recorder {
             traits,
             cause: cause(exchange, protocol),
             total,
-            gateway: timing.upstream_start.map_or(total, |asked| between(timing.start, asked)),
-            waited: match (timing.upstream_start, timing.upstream_head) {
-                (Some(asked), Some(head)) => between(asked, head),
-                _ => Bucket::NONE,
-            },
+            gateway,
+            waited,
             bytes_in: ByteCount::new(exchange.bytes_in),
             bytes_out: ByteCount::new(exchange.bytes_out),
         });
@@ -116,6 +122,15 @@ impl Recorder {
     #[inline]
     fn address(&self, address: Option<SocketAddr>) -> u32 {
         address.map_or(NONE, |address| self.addresses.get(address, &self.entities))
+    }
+}
+
+/// What the gateway and the upstream took of a request that got no response of the upstream.
+fn latencies(timing: &Timing, total: Bucket) -> [Bucket; 2] {
+    match (timing.upstream_start, timing.upstream_head) {
+        (Some(asked), Some(head)) => [between(timing.start, asked), between(asked, head)],
+        (Some(asked), None) => [between(timing.start, asked), Bucket::NONE],
+        (None, _) => [total, Bucket::NONE],
     }
 }
 
