@@ -108,6 +108,18 @@ impl Aggregate {
         }
     }
 
+    /// What has been added since this was the aggregate.
+    pub(crate) fn since(&self, earlier: &Aggregate) -> Aggregate {
+        let latency = |at: usize| self.latencies[at].since(&earlier.latencies[at]);
+        Aggregate {
+            outcomes: self.outcomes.since(&earlier.outcomes),
+            traits: self.traits.since(&earlier.traits),
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            latencies: [latency(0), latency(1), latency(2)],
+        }
+    }
+
     /// The number of requests.
     pub fn requests(&self) -> u64 {
         self.outcomes.total()

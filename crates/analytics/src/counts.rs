@@ -37,6 +37,13 @@ impl Counts {
         }
     }
 
+    /// What has been added since these were the counts.
+    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+        let before = |key| earlier.sum(|other| other == key);
+        let added = self.iter().map(|(key, count)| (key, count.saturating_sub(before(key))));
+        Counts { entries: added.filter(|(_, count)| *count > 0).collect() }
+    }
+
     /// Keys and counts, by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.entries.iter().copied()

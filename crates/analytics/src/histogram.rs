@@ -85,6 +85,17 @@ impl Histogram {
         }
     }
 
+    /// What has been added since this was the histogram.
+    pub(crate) fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut added = self.clone();
+        for (bucket, before) in earlier.iter() {
+            if let Some(count) = added.counts.get_mut(usize::from(bucket.0.wrapping_sub(self.first))) {
+                *count = count.saturating_sub(before);
+            }
+        }
+        added
+    }
+
     /// The buckets that have counts, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (Bucket, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);

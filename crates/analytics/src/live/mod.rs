@@ -1,23 +1,27 @@
 //! What has been counted since the last slot was made.
 //!
 //! A request is counted of its route, its upstream and its consumer. For each of these that is a few additions to arrays,
-//! which are kept from slot to slot. What they mean is worked out when a slot is made.
-use crate::aggregate::{Aggregate, Keep};
+//! which are kept from slot to slot. What they mean is worked out when a slot is made: of everything after ten seconds, of
+//! the node and the busiest routes each second.
+use crate::aggregate::Keep;
 use crate::entities::{Entities, Entity, Kind};
 use crate::record::Packed;
 use crate::slot::{Slot, SlotWriter};
 use classes::Classes;
 use row::Request;
+use seconds::Seconds;
 use table::Table;
 
 mod classes;
 mod row;
+mod seconds;
 mod table;
 
 /// One table for each kind of entity.
 #[derive(Debug)]
 pub(crate) struct Live {
     classes: Classes,
+    seconds: Seconds,
     routes: Table,
     services: Table,
     upstreams: Table,
@@ -28,6 +32,7 @@ impl Live {
     pub(crate) fn new() -> Live {
         Live {
             classes: Classes::new(),
+            seconds: Seconds::default(),
             routes: Table::new(Kind::Route),
             services: Table::new(Kind::Service),
             upstreams: Table::new(Kind::Upstream),
@@ -57,16 +62,23 @@ impl Live {
         self.tables().for_each(|table| table.settle(&classes));
     }
 
-    /// Moves the counts, which are settled, into a slot.
+    /// The slot of what has been counted since the last one, of the node and these routes, which ascend. None if nothing
+    /// has. The counts, which are settled, stay.
+    pub(crate) fn second(&mut self, routes: &[u32], start_and_dropped: (u64, u64)) -> Option<Slot> {
+        let mut node = self.routes.others().clone();
+        self.routes.active().for_each(|(_, aggregate)| node.merge(aggregate));
+        let table = &self.routes;
+        let routes = routes.iter().filter_map(|route| Some((*route, table.get(*route)?)));
+        self.seconds.next(node, routes, start_and_dropped)
+    }
+
+    /// Moves the counts into a slot. The last second must have been taken before.
     pub(crate) fn take(&mut self, entities: &Entities, start: u64, dropped: u64) -> Slot {
-        let mut node = Aggregate::default();
         for (route, aggregate) in self.routes.active() {
-            node.merge(aggregate);
             self.services.merge(entities.service_of(route), aggregate);
         }
-        node.merge(self.routes.others());
         let mut writer = SlotWriter::default();
-        writer.push(Entity::NODE, &node);
+        writer.push(Entity::NODE, &self.seconds.reset());
         self.tables().for_each(|table| table.take(&mut writer));
         writer.finish(start, dropped)
     }
@@ -83,7 +95,8 @@ impl Live {
 
     /// The memory of the tables, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        [&self.routes, &self.services, &self.upstreams, &self.consumers].iter().map(|t| t.heap_bytes()).sum()
+        let tables = [&self.routes, &self.services, &self.upstreams, &self.consumers];
+        self.seconds.heap_bytes() + tables.iter().map(|table| table.heap_bytes()).sum::<usize>()
     }
 
     /// The tables in the order in which a slot has their entities.

@@ -31,12 +31,21 @@ pub(super) struct Row {
     /// The memory that it keeps while it is empty, in bytes.
     pub(super) kept: usize,
     by_class: [u32; MAX_CLASSES],
+    /// How many requests had been counted when the counts were last settled.
+    settled: u64,
     pub(super) aggregate: Aggregate,
 }
 
 impl Row {
     pub(super) fn new(id: u32) -> Row {
-        Row { id, is_active: false, kept: 0, by_class: [0; MAX_CLASSES], aggregate: Aggregate::default() }
+        Row {
+            id,
+            is_active: false,
+            kept: 0,
+            by_class: [0; MAX_CLASSES],
+            settled: 0,
+            aggregate: Aggregate::default(),
+        }
     }
 
     /// Counts a request.
@@ -49,17 +58,19 @@ impl Row {
         self.aggregate.add_measures(request.bytes, request.latencies, keep);
     }
 
-    /// Moves the counts by class into the aggregate.
-    pub(super) fn settle(&mut self, classes: &Classes) {
+    /// Moves the counts by class into the aggregate. Returns how many requests have been counted since the last time.
+    pub(super) fn settle(&mut self, classes: &Classes) -> u64 {
         for (class, count) in classes.iter().zip(&mut self.by_class).filter(|(_, count)| **count > 0) {
             self.aggregate.add_requests(class, u64::from(std::mem::take(count)));
         }
+        let requests = self.aggregate.requests();
+        requests - std::mem::replace(&mut self.settled, requests)
     }
 
     /// Removes all counts. Keeps the memory for the next ones if it is not more than this.
     pub(super) fn clear(&mut self, most: usize) {
         let bytes = self.aggregate.heap_bytes();
-        self.is_active = false;
+        (self.is_active, self.settled) = (false, 0);
         if bytes <= most {
             self.kept = bytes;
             self.aggregate.clear();

@@ -117,8 +117,7 @@ impl Table {
         self.others.settle(classes);
         for at in 0..self.active.len() {
             let row = &mut self.rows[self.active[at] as usize];
-            row.settle(classes);
-            let (id, requests) = (row.id, row.aggregate.requests());
+            let (id, requests) = (row.id, row.settle(classes));
             self.add_score(id, requests);
         }
     }
@@ -131,6 +130,12 @@ impl Table {
     pub(super) fn active(&self) -> impl Iterator<Item = (u32, &Aggregate)> {
         let rows = self.active.iter().map(|row| &self.rows[*row as usize]);
         rows.map(|row| (row.id, &row.aggregate))
+    }
+
+    /// What an entity has counted that has a row.
+    pub(super) fn get(&self, id: u32) -> Option<&Aggregate> {
+        let row = *self.row_of.get(id as usize)?;
+        self.rows.get(row as usize).map(|row| &row.aggregate)
     }
 
     pub(super) fn others(&self) -> &Aggregate {
