@@ -98,7 +98,7 @@ pub(crate) fn decorate_cached(worker: &Worker, exchange: &mut Exchange) {
 }
 
 /// Adds to a response of an upstream that was asked, or would have been, at `start`. Returns what the gateway and the
-/// upstream took if anybody wants to know.
+/// upstream took, if a header or a record says so.
 #[inline]
 fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant) -> [Duration; 2] {
     let added = &worker.options.headers;
