@@ -124,7 +124,7 @@ impl Tick {
     }
 }
 
-/// The end of a second: tells which records are before it, at most five minutes later.
+/// The end of a second. It shows which records are before it, at most five minutes later.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cutoff {
     /// The tick of now.
