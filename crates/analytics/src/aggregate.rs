@@ -4,7 +4,7 @@ use crate::cause::Cause;
 use crate::counts::Counts;
 use crate::histogram::Histogram;
 use crate::pairs;
-use crate::record::{Record, Traits};
+use crate::record::{Class, Traits};
 use crate::varint::{self, DecodeError, Reader};
 
 /// Which of a request's durations.
@@ -66,23 +66,35 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Counts a request.
+    /// Counts requests of a class.
+    pub(crate) fn add_requests(&mut self, class: Class, count: u64) {
+        self.outcomes.add(Outcome { status: class.status(), cause: class.cause() }.key(), count);
+        self.traits.add(u32::from(class.traits().bits()), count);
+    }
+
+    /// Counts the bytes of a request, and those of its latencies that are kept.
     #[inline]
-    pub(crate) fn record(&mut self, record: &Record, keep: Keep) {
-        self.outcomes.add(Outcome { status: record.status, cause: record.cause }.key(), 1);
-        self.traits.add(u32::from(record.traits.bits()), 1);
-        self.bytes_in = self.bytes_in.saturating_add(record.bytes_in.get());
-        self.bytes_out = self.bytes_out.saturating_add(record.bytes_out.get());
+    pub(crate) fn add_measures(&mut self, bytes: [u64; 2], latencies: [Bucket; 3], keep: Keep) {
+        self.bytes_in += bytes[0];
+        self.bytes_out += bytes[1];
         let [total, gateway, upstream] = &mut self.latencies;
         if keep != Keep::Upstream {
-            total.record(record.total);
+            total.record(latencies[0]);
         }
         if keep == Keep::All {
-            gateway.record(record.gateway);
+            gateway.record(latencies[1]);
         }
         if keep != Keep::Total {
-            upstream.record(record.waited);
+            upstream.record(latencies[2]);
         }
+    }
+
+    /// Removes all counts, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.outcomes.clear();
+        self.traits.clear();
+        (self.bytes_in, self.bytes_out) = (0, 0);
+        self.latencies.iter_mut().for_each(Histogram::clear);
     }
 
     /// Adds another.
@@ -93,6 +105,18 @@ impl Aggregate {
         self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             mine.merge(theirs);
+        }
+    }
+
+    /// What has been added since this was the aggregate.
+    pub(crate) fn since(&self, earlier: &Aggregate) -> Aggregate {
+        let latency = |at: usize| self.latencies[at].since(&earlier.latencies[at]);
+        Aggregate {
+            outcomes: self.outcomes.since(&earlier.outcomes),
+            traits: self.traits.since(&earlier.traits),
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            latencies: [latency(0), latency(1), latency(2)],
         }
     }
 

@@ -10,15 +10,23 @@ pub const PER_OCTAVE: u16 = 32;
 /// Duration units in a second, as a power of two.
 pub const UNIT_BITS: u16 = 30;
 
-/// Linear cells in which the first guess is made. One cell is narrower than any bucket, so it has one boundary at most.
-const CELLS: usize = 64;
+/// The bits of a float's mantissa.
+const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
+/// Linear cells of an octave, as a power of two. One cell is narrower than any bucket, so it has one boundary at most.
+const CELL_BITS: u32 = 6;
 
-/// The boundaries within an octave as multiples of 2^-63, and one that no value exceeds.
-const BOUNDARIES: [u64; 33] = boundaries();
-/// The number of boundaries below the start of each cell.
-const BELOW: [u8; CELLS] = boundaries_below();
+/// A cell of an octave.
+#[derive(Clone, Copy)]
+struct Cell {
+    /// The first boundary that is not below the start of the cell, as the mantissa of a float.
+    boundary: u64,
+    /// The number of boundaries below it, and the bucket 0.
+    bucket: u16,
+}
 
-/// 2^63 times 2^(j/32), from square roots of two.
+const CELLS: [Cell; 1 << CELL_BITS] = cells();
+
+/// The boundaries within an octave as mantissas: 2^(j/32) from square roots of two, and one that no value exceeds.
 const fn boundaries() -> [u64; 33] {
     let mut roots = [0u128; 5];
     let (mut root, mut i) = (2u128 << 63, 0);
@@ -37,23 +45,24 @@ const fn boundaries() -> [u64; 33] {
             }
             i += 1;
         }
-        boundaries[j] = value as u64;
+        boundaries[j] = (value as u64 - (1 << 63)) >> (63 - MANTISSA_BITS);
         j += 1;
     }
     boundaries
 }
 
-const fn boundaries_below() -> [u8; CELLS] {
-    let mut below = [0; CELLS];
-    let mut cell = 0;
-    while cell < CELLS {
-        let start = (1u64 << 63) + ((cell as u64) << 57);
-        while BOUNDARIES[below[cell] as usize] < start {
-            below[cell] += 1;
+const fn cells() -> [Cell; 1 << CELL_BITS] {
+    let boundaries = boundaries();
+    let mut cells = [Cell { boundary: 0, bucket: 1 }; 1 << CELL_BITS];
+    let (mut cell, mut below) = (0, 0);
+    while cell < cells.len() {
+        while boundaries[below] < (cell as u64) << (MANTISSA_BITS - CELL_BITS) {
+            below += 1;
         }
+        cells[cell] = Cell { boundary: boundaries[below], bucket: below as u16 + 1 };
         cell += 1;
     }
-    below
+    cells
 }
 
 /// The number of a bucket. Bucket 0 holds the value 0; bucket n those in (2^((n-2)/32), 2^((n-1)/32)].
@@ -69,14 +78,7 @@ impl Bucket {
     /// The bucket of a value.
     #[inline]
     pub fn of(value: u64) -> Bucket {
-        if value == 0 {
-            return Bucket(0);
-        }
-        let zeros = value.leading_zeros();
-        let mantissa = value << zeros;
-        let below = BELOW[(mantissa >> 57) as usize & (CELLS - 1)];
-        let above = u16::from(mantissa > BOUNDARIES[below as usize]);
-        Bucket((63 - zeros as u16) * PER_OCTAVE + u16::from(below) + above + 1)
+        Bucket::of_float(value as f64)
     }
 
     /// The bucket of a duration.
@@ -88,9 +90,21 @@ impl Bucket {
     /// The bucket of a duration in nanoseconds.
     #[inline]
     pub fn of_nanos(nanos: u64) -> Bucket {
-        /// 2^30 / 10^9, as a multiple of 2^-62.
-        const UNITS_PER_NANO: u128 = (1 << 92) / 1_000_000_000;
-        Bucket::of(((u128::from(nanos) * UNITS_PER_NANO) >> 62) as u64)
+        const UNITS_PER_NANO: f64 = (1u64 << UNIT_BITS) as f64 / 1e9;
+        // A signed number is converted by one instruction.
+        Bucket::of_float(nanos as i64 as f64 * UNITS_PER_NANO)
+    }
+
+    /// The bucket of a value that is 0 or at least 1. The exponent of a float is its octave.
+    #[inline]
+    fn of_float(value: f64) -> Bucket {
+        const ONE: u64 = 1.0f64.to_bits() >> MANTISSA_BITS;
+        let bits = value.to_bits();
+        let Some(octave) = (bits >> MANTISSA_BITS).checked_sub(ONE) else { return Bucket(0) };
+        let mantissa = bits & ((1 << MANTISSA_BITS) - 1);
+        let cell = &CELLS[(mantissa >> (MANTISSA_BITS - CELL_BITS)) as usize];
+        let above = u16::from(mantissa > cell.boundary);
+        Bucket(octave as u16 * PER_OCTAVE + cell.bucket + above)
     }
 
     /// Whether there is a value.

@@ -40,6 +40,7 @@ macro_rules! causes {
 
         impl Cause {
             /// The cause as stored.
+            #[inline]
             pub fn code(self) -> u16 {
                 match self {
                     $(Self::$variant => $code,)*

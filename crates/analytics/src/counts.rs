@@ -25,11 +25,23 @@ impl Counts {
         }
     }
 
+    /// Removes all counts.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// Adds the counts of another.
     pub(crate) fn merge(&mut self, other: &Counts) {
         for (key, count) in other.iter() {
             self.add(key, count);
         }
+    }
+
+    /// What has been added since these were the counts.
+    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+        let before = |key| earlier.sum(|other| other == key);
+        let added = self.iter().map(|(key, count)| (key, count.saturating_sub(before(key))));
+        Counts { entries: added.filter(|(_, count)| *count > 0).collect() }
     }
 
     /// Keys and counts, by key.

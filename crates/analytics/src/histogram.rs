@@ -28,6 +28,15 @@ impl Histogram {
     /// Counts a value, if there is one.
     #[inline]
     pub fn record(&mut self, bucket: Bucket) {
+        match self.counts.get_mut(usize::from(bucket.0.wrapping_sub(self.first))) {
+            Some(count) => *count += 1,
+            None => self.record_outside(bucket),
+        }
+    }
+
+    /// Counts a value outside of the window, where the bucket of no value is too.
+    #[cold]
+    fn record_outside(&mut self, bucket: Bucket) {
         if bucket.is_some() {
             self.add(bucket, 1);
         }
@@ -64,11 +73,27 @@ impl Histogram {
         self.counts[index] = count;
     }
 
+    /// Removes all counts. The window stays where it is.
+    pub(crate) fn clear(&mut self) {
+        self.counts.fill(0);
+    }
+
     /// Adds the counts of another.
     pub fn merge(&mut self, other: &Histogram) {
         for (bucket, count) in other.iter() {
             self.add(bucket, count);
         }
+    }
+
+    /// What has been added since this was the histogram.
+    pub(crate) fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut added = self.clone();
+        for (bucket, before) in earlier.iter() {
+            if let Some(count) = added.counts.get_mut(usize::from(bucket.0.wrapping_sub(self.first))) {
+                *count = count.saturating_sub(before);
+            }
+        }
+        added
     }
 
     /// The buckets that have counts, in ascending order.

@@ -8,6 +8,7 @@
 //! ```
 use crate::bucket::Bucket;
 use crate::cause::Cause;
+use std::time::Duration;
 
 /// How the request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,17 +115,38 @@ const TICK_MILLIS: u64 = 10;
 pub struct Tick(u16);
 
 impl Tick {
+    /// How long a tick is.
+    pub const LENGTH: Duration = Duration::from_millis(TICK_MILLIS);
+
     /// The tick of a time in milliseconds.
     pub fn at(millis: u64) -> Tick {
         Tick((millis / TICK_MILLIS) as u16)
     }
+}
 
-    /// The time in milliseconds, read at most five minutes later. One from the future counts as now.
-    pub fn millis(self, now: u64) -> u64 {
-        let ticks = now / TICK_MILLIS;
-        let age = (ticks as u16).wrapping_sub(self.0);
-        let age = if age > u16::MAX / 2 { 0 } else { u64::from(age) };
-        ticks.saturating_sub(age) * TICK_MILLIS
+/// The end of a second. It shows which records are before it, at most five minutes later.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cutoff {
+    /// The tick of now.
+    now: u16,
+    /// How many ticks ago the second ended, and one; 0 if it has not.
+    age: u16,
+}
+
+impl Cutoff {
+    /// The end of a second since 1970. `now` is in milliseconds.
+    pub(crate) fn new(second: u64, now: u64) -> Cutoff {
+        let (now, end) = (now / TICK_MILLIS, (second + 1) * (1_000 / TICK_MILLIS));
+        let age = (now + 1).saturating_sub(end);
+        Cutoff { now: now as u16, age: u16::try_from(age).unwrap_or(u16::MAX) }
+    }
+
+    /// Whether a time is before. One from the future counts as now.
+    #[inline]
+    pub(crate) fn is_after(self, time: Tick) -> bool {
+        let age = self.now.wrapping_sub(time.0);
+        let age = if age > u16::MAX / 2 { 0 } else { age };
+        age >= self.age
     }
 }
 
@@ -138,7 +160,10 @@ impl ByteCount {
     /// Packs a number of bytes.
     #[inline]
     pub fn new(bytes: u64) -> ByteCount {
-        let shift = (u64::BITS - bytes.leading_zeros()).saturating_sub(Self::MANTISSA_BITS).min(31);
+        if bytes < 1 << Self::MANTISSA_BITS {
+            return ByteCount(bytes as u32);
+        }
+        let shift = (u64::BITS - bytes.leading_zeros() - Self::MANTISSA_BITS).min(31);
         let mantissa = (bytes >> shift).min((1 << Self::MANTISSA_BITS) - 1);
         ByteCount(shift << Self::MANTISSA_BITS | mantissa as u32)
     }
@@ -181,10 +206,10 @@ pub struct Record {
 
 impl Record {
     /// The record as the ring stores it.
-    #[inline]
-    pub(crate) fn pack(&self) -> [u64; 4] {
+    #[inline(always)]
+    pub(crate) fn pack(&self) -> Packed {
         let status = u64::from(self.status.min(1023)) | u64::from(self.traits.bits()) << 10;
-        [
+        Packed([
             u64::from(self.route) | u64::from(self.upstream) << 32,
             u64::from(self.consumer) | u64::from(self.time.0) << 32 | status << 48,
             u64::from(self.total.0)
@@ -192,25 +217,68 @@ impl Record {
                 | u64::from(self.waited.0) << 32
                 | u64::from(self.cause.code()) << 48,
             u64::from(self.bytes_in.0) | u64::from(self.bytes_out.0) << 32,
-        ]
+        ])
+    }
+}
+
+/// A record as the ring stores it.
+#[derive(Debug, Clone, Copy)]
+pub struct Packed(pub(crate) [u64; 4]);
+
+/// The status, the cause and the traits of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Class(u32);
+
+impl Packed {
+    #[inline]
+    pub(crate) fn route(&self) -> u32 {
+        self.0[0] as u32
     }
 
     #[inline]
-    pub(crate) fn unpack(words: [u64; 4]) -> Record {
-        Record {
-            route: words[0] as u32,
-            upstream: (words[0] >> 32) as u32,
-            consumer: words[1] as u32,
-            time: Tick((words[1] >> 32) as u16),
-            status: (words[1] >> 48) as u16 & 1023,
-            traits: Traits((words[1] >> 58) as u8),
-            total: Bucket(words[2] as u16),
-            gateway: Bucket((words[2] >> 16) as u16),
-            waited: Bucket((words[2] >> 32) as u16),
-            cause: Cause::from_code((words[2] >> 48) as u16),
-            bytes_in: ByteCount(words[3] as u32),
-            bytes_out: ByteCount((words[3] >> 32) as u32),
-        }
+    pub(crate) fn upstream(&self) -> u32 {
+        (self.0[0] >> 32) as u32
+    }
+
+    #[inline]
+    pub(crate) fn consumer(&self) -> u32 {
+        self.0[1] as u32
+    }
+
+    #[inline]
+    pub(crate) fn time(&self) -> Tick {
+        Tick((self.0[1] >> 32) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        Class(((self.0[1] >> 48) as u32) << 16 | (self.0[2] >> 48) as u32)
+    }
+
+    /// The total, the gateway's and the upstream's latency.
+    #[inline]
+    pub(crate) fn latencies(&self) -> [Bucket; 3] {
+        [0, 16, 32].map(|shift| Bucket((self.0[2] >> shift) as u16))
+    }
+
+    /// Bytes from the client and to it.
+    #[inline]
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        [0, 32].map(|shift| ByteCount((self.0[3] >> shift) as u32).get())
+    }
+}
+
+impl Class {
+    pub(crate) fn status(self) -> u16 {
+        (self.0 >> 16) as u16 & 1023
+    }
+
+    pub(crate) fn cause(self) -> Cause {
+        Cause::from_code(self.0 as u16)
+    }
+
+    pub(crate) fn traits(self) -> Traits {
+        Traits((self.0 >> 26) as u8)
     }
 }
 
@@ -235,14 +303,25 @@ mod tests {
             bytes_in: ByteCount::new(1),
             bytes_out: ByteCount::new(1 << 40),
         };
-        assert_eq!(Record::unpack(record.pack()), record);
+        let packed = record.pack();
+        assert_eq!((packed.route(), packed.upstream(), packed.consumer()), (u32::MAX, 2, 3));
+        assert_eq!(packed.time(), record.time);
+        let class = packed.class();
+        assert_eq!((class.status(), class.cause(), class.traits()), (999, record.cause, record.traits));
+        assert_eq!(packed.latencies(), [Bucket::MAX, Bucket(5), Bucket::NONE]);
+        assert_eq!(packed.bytes(), [1, 1 << 40]);
     }
 
     #[test]
     fn times_survive_the_wrap() {
-        for at in [0, 655_350, 655_360, 1_790_000_000_120] {
-            assert_eq!(Tick::at(at).millis(at + 300_000), at);
-            assert_eq!(Tick::at(at + 50).millis(at), at, "a time in the future is now");
+        for end in [1_000, 656_000, 1_790_000_001_000] {
+            for late in [0, 90, 300_000] {
+                let cutoff = Cutoff::new(end / 1_000 - 1, end + late);
+                assert!(cutoff.is_after(Tick::at(end - 10)), "{late} ms after {end}");
+                assert!(!cutoff.is_after(Tick::at(end)), "{late} ms after {end}");
+            }
+            let before_the_end = Cutoff::new(end / 1_000 - 1, end - 20);
+            assert!(before_the_end.is_after(Tick::at(end + 50)), "a time in the future is now");
         }
     }
 

@@ -4,6 +4,7 @@ use crate::entities::{Entities, Entity, Kind};
 use crate::inbox::Inbox;
 use crate::live::Live;
 use crate::outbox::Outbox;
+use crate::record::Cutoff;
 use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
@@ -74,6 +75,9 @@ pub struct Store {
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,
     dropped_in_slots: u64,
+    dropped_in_seconds: u64,
+    /// The memory of the counts when they were last moved into a slot.
+    live_bytes: usize,
     /// The samples of requests.
     pub samples: Samples,
     disk: Option<Disk>,
@@ -96,6 +100,8 @@ impl Store {
             busiest_routes: Vec::new(),
             dropped_before: 0,
             dropped_in_slots: 0,
+            dropped_in_seconds: 0,
+            live_bytes: 0,
             samples: Samples::new(budget.samples),
             disk: None,
             outbox: None,
@@ -151,7 +157,8 @@ impl Store {
         self.flush();
     }
 
-    /// Reads what workers have recorded. Call it every 50 ms. Seconds that have ended come into view.
+    /// Reads what workers have recorded. Call it every 50 ms. The node and the busiest routes come into view when their
+    /// second has ended, everything when its ten seconds have.
     pub fn drain(&mut self, now: u64) {
         if now / 1_000 + MAX_CLOCK_STEP < self.second {
             self.flush();
@@ -168,10 +175,10 @@ impl Store {
 
     /// Counts the records up to the end of the current second.
     fn drain_second(&mut self, now: u64) {
-        let (second, live, entities) = (self.second, &mut self.live, &self.entities);
+        let (cutoff, live, entities) = (Cutoff::new(self.second, now), &mut self.live, &self.entities);
         for ring in &mut self.rings {
             ring.drain(|record| {
-                let is_due = record.time.millis(now) / 1_000 <= second;
+                let is_due = cutoff.is_after(record.time());
                 if is_due {
                     live.record(record, entities);
                 }
@@ -184,45 +191,54 @@ impl Store {
 
     /// Moves what has been counted into slots. What follows in the same second is added to them.
     fn flush(&mut self) {
+        self.flush_second();
         let dropped = self.dropped() - self.dropped_in_slots;
         if self.live.is_empty() && dropped == 0 {
             return;
         }
         self.dropped_in_slots += dropped;
+        self.live_bytes = self.live.heap_bytes();
+        let slot = self.live.take(&self.entities, self.second, dropped);
+        // Only bytes of ours are merged here, and these decode.
+        let closed = self.tiers.add(&slot).unwrap_or(TENS..TENS);
+        if !closed.is_empty()
+            && let Some(outbox) = &mut self.outbox
+        {
+            outbox.push(Arc::new(slot.clone()));
+        }
+        closed.for_each(|tier| self.write(tier, &slot));
+    }
+
+    /// Copies what has been counted in the second to the tier of seconds: that of the node and the busiest routes.
+    fn flush_second(&mut self) {
+        let dropped = self.dropped() - self.dropped_in_seconds;
+        self.dropped_in_seconds += dropped;
+        self.live.settle();
         if self.busiest_routes.len() < BUSIEST_ROUTES {
             self.rank_routes();
         }
-        let slot = self.live.take(&self.entities, self.second, dropped);
-        self.add(&slot);
-    }
-
-    fn add(&mut self, slot: &Slot) {
-        let busiest = &self.busiest_routes;
-        let few = slot.filter(|entity| match entity.kind {
-            Kind::Node => true,
-            Kind::Route => busiest.binary_search(&entity.id).is_ok(),
-            _ => false,
-        });
-        // Only bytes of ours are merged here, and these decode.
-        self.tiers.add_second(&few).ok();
-        let closed = self.tiers.add(slot).unwrap_or(TENS..TENS);
-        if let Some(outbox) = self.outbox.as_mut().filter(|_| !closed.is_empty()) {
-            outbox.push(Arc::new(slot.clone()));
+        if let Some(slot) = self.live.second(&self.busiest_routes, (self.second, dropped)) {
+            self.tiers.add_second(&slot).ok();
         }
-        closed.for_each(|tier| self.write(tier, slot));
     }
 
     fn end_second(&mut self, now: u64) {
-        self.flush();
-        self.second += 1;
+        let mut next = self.second + 1;
         if self.rings.iter().all(Consumer::is_empty) {
             // Nothing happened meanwhile, so that seconds need not be passed one by one.
-            self.second = self.second.max((now.saturating_sub(GRACE_MILLIS)) / 1_000);
+            next = next.max((now.saturating_sub(GRACE_MILLIS)) / 1_000);
         }
+        let width = SPECS[TENS].width;
+        if next / width == self.second / width {
+            self.flush_second()
+        } else {
+            self.flush()
+        }
+        self.second = next;
         if self.second.is_multiple_of(RANK_INTERVAL) {
             self.live.rank();
         }
-        if self.second.is_multiple_of(SPECS[TENS].width) {
+        if self.second.is_multiple_of(width) {
             self.rank_routes();
         }
         let closed = self.tiers.close(self.second).unwrap_or_default();
@@ -250,7 +266,7 @@ impl Store {
     fn evict(&mut self) {
         self.trim_frames();
         let usage = self.usage();
-        let others = usage.live + usage.names + usage.frames + self.budget.samples;
+        let others = usage.live.max(self.live_bytes) + usage.names + usage.frames + self.budget.samples;
         let budget = self.budget.memory.saturating_sub(others);
         self.tiers.evict(self.second, budget.max(MIN_TIERS_BYTES));
     }

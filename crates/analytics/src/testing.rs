@@ -30,11 +30,18 @@ pub(crate) fn frame_slot(entities: &Entities, start: u64, route: &str, times: u6
     let plugin = Cause::Plugin(entities.intern(Kind::Plugin, "key-auth") as u16);
     let mut aggregate = Aggregate::default();
     for _ in 0..times {
-        aggregate.record(&record(route), Keep::All);
-        aggregate.record(&Record { status: 401, cause: plugin, ..record(route) }, Keep::All);
+        count(&mut aggregate, &record(route));
+        count(&mut aggregate, &Record { status: 401, cause: plugin, ..record(route) });
     }
     let mut writer = SlotWriter::default();
     writer.push(Entity::NODE, &aggregate);
     writer.push(Entity::new(Kind::Route, route), &aggregate);
     writer.finish(start, 0)
+}
+
+/// Counts a request.
+pub(crate) fn count(aggregate: &mut Aggregate, record: &Record) {
+    let record = record.pack();
+    aggregate.add_requests(record.class(), 1);
+    aggregate.add_measures(record.bytes(), record.latencies(), Keep::All);
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::aggregate::{Aggregate, Keep};
+use crate::aggregate::Aggregate;
 use crate::entities::{Entity, Kind};
 use crate::slot::SlotWriter;
-use crate::testing::record;
+use crate::testing::{count, record};
 use proptest::prelude::*;
 use std::path::Path;
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ const BUDGET: u64 = 64 << 20;
 fn slot(entities: &Entities, start: u64, route: &str) -> Slot {
     let route = entities.intern(Kind::Route, route);
     let mut aggregate = Aggregate::default();
-    aggregate.record(&record(route), Keep::All);
+    count(&mut aggregate, &record(route));
     let mut writer = SlotWriter::default();
     writer.push(Entity::NODE, &aggregate);
     writer.push(Entity::new(Kind::Route, route), &aggregate);

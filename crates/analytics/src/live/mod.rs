@@ -1,15 +1,27 @@
 //! What has been counted since the last slot was made.
-use crate::aggregate::{Aggregate, Keep};
+//!
+//! A request is counted of its route, its upstream and its consumer. For each of these that is a few additions to arrays,
+//! which are kept from slot to slot. What they mean is worked out when a slot is made: of everything after ten seconds, of
+//! the node and the busiest routes each second.
+use crate::aggregate::Keep;
 use crate::entities::{Entities, Entity, Kind};
-use crate::record::Record;
+use crate::record::Packed;
 use crate::slot::{Slot, SlotWriter};
+use classes::Classes;
+use row::Request;
+use seconds::Seconds;
 use table::Table;
 
+mod classes;
+mod row;
+mod seconds;
 mod table;
 
 /// One table for each kind of entity.
 #[derive(Debug)]
 pub(crate) struct Live {
+    classes: Classes,
+    seconds: Seconds,
     routes: Table,
     services: Table,
     upstreams: Table,
@@ -19,21 +31,24 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new() -> Live {
         Live {
-            routes: Table::new(Kind::Route, Keep::All),
-            services: Table::new(Kind::Service, Keep::All),
-            upstreams: Table::new(Kind::Upstream, Keep::Upstream),
-            consumers: Table::new(Kind::Consumer, Keep::Total),
+            classes: Classes::new(),
+            seconds: Seconds::default(),
+            routes: Table::new(Kind::Route),
+            services: Table::new(Kind::Service),
+            upstreams: Table::new(Kind::Upstream),
+            consumers: Table::new(Kind::Consumer),
         }
     }
 
     /// Counts a request. What the node and the services count is added up from the routes later.
     #[inline]
-    pub(crate) fn record(&mut self, record: &Record, entities: &Entities) {
-        if !self.routes.record(record.route, record) {
-            self.services.record(entities.service_of(record.route), record);
+    pub(crate) fn record(&mut self, record: &Packed, entities: &Entities) {
+        let request = Request::new(record, &mut self.classes);
+        if !self.routes.record(record.route(), &request, Keep::All) {
+            self.services.record(entities.service_of(record.route()), &request, Keep::All);
         }
-        self.upstreams.record(record.upstream, record);
-        self.consumers.record(record.consumer, record);
+        self.upstreams.record(record.upstream(), &request, Keep::Upstream);
+        self.consumers.record(record.consumer(), &request, Keep::Total);
     }
 
     /// Whether nothing has been counted.
@@ -41,27 +56,36 @@ impl Live {
         self.routes.is_empty()
     }
 
-    /// Moves the counts into a slot.
+    /// Makes the counts ready to be taken. Call it before a slot is made and before the busiest entities are asked for.
+    pub(crate) fn settle(&mut self) {
+        let classes = std::mem::replace(&mut self.classes, Classes::new());
+        self.tables().for_each(|table| table.settle(&classes));
+    }
+
+    /// The slot of what has been counted since the last one, of the node and these routes, which ascend. None if nothing
+    /// has. The counts, which are settled, stay.
+    pub(crate) fn second(&mut self, routes: &[u32], start_and_dropped: (u64, u64)) -> Option<Slot> {
+        let mut node = self.routes.others().clone();
+        self.routes.active().for_each(|(_, aggregate)| node.merge(aggregate));
+        let table = &self.routes;
+        let routes = routes.iter().filter_map(|route| Some((*route, table.get(*route)?)));
+        self.seconds.next(node, routes, start_and_dropped)
+    }
+
+    /// Moves the counts into a slot. The last second must have been taken before.
     pub(crate) fn take(&mut self, entities: &Entities, start: u64, dropped: u64) -> Slot {
-        let mut node = Aggregate::default();
         for (route, aggregate) in self.routes.active() {
-            node.merge(aggregate);
             self.services.merge(entities.service_of(route), aggregate);
         }
-        node.merge(self.routes.others());
         let mut writer = SlotWriter::default();
-        writer.push(Entity::NODE, &node);
-        for table in [&mut self.routes, &mut self.services, &mut self.upstreams, &mut self.consumers] {
-            table.take(&mut writer);
-        }
+        writer.push(Entity::NODE, &self.seconds.reset());
+        self.tables().for_each(|table| table.take(&mut writer));
         writer.finish(start, dropped)
     }
 
     /// Decides anew which entities are counted one by one. The tables must be empty.
     pub(crate) fn rank(&mut self) {
-        for table in [&mut self.routes, &mut self.services, &mut self.upstreams, &mut self.consumers] {
-            table.rank();
-        }
+        self.tables().for_each(Table::rank);
     }
 
     /// The routes with the most requests lately.
@@ -71,6 +95,12 @@ impl Live {
 
     /// The memory of the tables, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        [&self.routes, &self.services, &self.upstreams, &self.consumers].iter().map(|t| t.heap_bytes()).sum()
+        let tables = [&self.routes, &self.services, &self.upstreams, &self.consumers];
+        self.seconds.heap_bytes() + tables.iter().map(|table| table.heap_bytes()).sum::<usize>()
+    }
+
+    /// The tables in the order in which a slot has their entities.
+    fn tables(&mut self) -> impl Iterator<Item = &mut Table> {
+        [&mut self.routes, &mut self.services, &mut self.upstreams, &mut self.consumers].into_iter()
     }
 }

@@ -1,18 +1,15 @@
 //! The entities of one kind: the busiest are counted one by one, the rest together.
+use super::classes::Classes;
+use super::row::{Request, Row};
 use crate::aggregate::{Aggregate, Keep};
 use crate::entities::{Entity, Kind, NONE, OTHERS};
-use crate::record::Record;
 use crate::slot::SlotWriter;
 
 /// Stands for an entity without a row.
 const NO_ROW: u32 = u32::MAX;
 
-#[derive(Debug)]
-struct Row {
-    id: u32,
-    aggregate: Aggregate,
-    is_active: bool,
-}
+/// The most memory that rows keep from slot to slot, in bytes. Growing it anew costs more than counting.
+const MAX_KEPT_BYTES: usize = 256 << 10;
 
 /// Rows for at most [`Kind::limit`] entities.
 ///
@@ -22,7 +19,6 @@ struct Row {
 #[derive(Debug)]
 pub(super) struct Table {
     kind: Kind,
-    keep: Keep,
     /// The row of each id.
     row_of: Vec<u32>,
     /// The requests of each id, halved at each ranking.
@@ -30,21 +26,21 @@ pub(super) struct Table {
     rows: Vec<Row>,
     /// The rows that have counts.
     active: Vec<u32>,
-    others: Aggregate,
-    has_others: bool,
+    others: Row,
+    /// What rows keep, in bytes.
+    kept: usize,
 }
 
 impl Table {
-    pub(super) fn new(kind: Kind, keep: Keep) -> Table {
+    pub(super) fn new(kind: Kind) -> Table {
         let mut table = Table {
             kind,
-            keep,
             row_of: Vec::new(),
             score: Vec::new(),
             rows: Vec::new(),
             active: Vec::new(),
-            others: Aggregate::default(),
-            has_others: false,
+            others: Row::new(OTHERS),
+            kept: 0,
         };
         table.add_row(NONE);
         table
@@ -52,43 +48,44 @@ impl Table {
 
     /// Counts a request; false if it counts among others.
     #[inline]
-    pub(super) fn record(&mut self, id: u32, record: &Record) -> bool {
-        let keep = self.keep;
-        if let Some(aggregate) = self.row(id) {
-            aggregate.record(record, keep);
-            return true;
+    pub(super) fn record(&mut self, id: u32, request: &Request, keep: Keep) -> bool {
+        let found = self.find(id);
+        let (is_other, row) = (found == NO_ROW, self.row(found));
+        row.record(request, keep);
+        if is_other {
+            self.add_score(id, 1);
         }
-        self.others.record(record, keep);
-        false
+        !is_other
     }
 
     /// Counts what another table has counted.
     pub(super) fn merge(&mut self, id: u32, aggregate: &Aggregate) {
-        match self.row(id) {
-            Some(sum) => sum.merge(aggregate),
-            None => self.others.merge(aggregate),
+        let found = self.find(id);
+        self.row(found).aggregate.merge(aggregate);
+        self.add_score(id, aggregate.requests());
+    }
+
+    /// Where the row of an entity is, which has one or gets one.
+    #[inline]
+    fn find(&mut self, id: u32) -> u32 {
+        match self.row_of.get(id as usize) {
+            Some(row) if *row != NO_ROW => *row,
+            _ => self.add_row(id),
         }
     }
 
-    /// The aggregate of an entity that has a row or gets one.
+    /// A row that something is counted in now, or that of others.
     #[inline]
-    fn row(&mut self, id: u32) -> Option<&mut Aggregate> {
-        let mut row = self.row_of.get(id as usize).copied().unwrap_or(NO_ROW);
-        if row == NO_ROW {
-            row = self.add_row(id);
-        }
-        if let Some(score) = self.score.get_mut(id as usize) {
-            *score = score.saturating_add(1);
-        }
-        let Some(found) = self.rows.get_mut(row as usize) else {
-            self.has_others = true;
-            return None;
+    fn row(&mut self, place: u32) -> &mut Row {
+        let Some(row) = self.rows.get_mut(place as usize) else {
+            self.others.is_active = true;
+            return &mut self.others;
         };
-        if !found.is_active {
-            found.is_active = true;
-            self.active.push(row);
+        if !row.is_active {
+            row.is_active = true;
+            self.active.push(place);
         }
-        Some(&mut found.aggregate)
+        row
     }
 
     /// Gives an entity a row, if there is room.
@@ -104,13 +101,29 @@ impl Table {
             return NO_ROW;
         }
         let row = self.rows.len() as u32;
-        self.rows.push(Row { id, aggregate: Aggregate::default(), is_active: false });
+        self.rows.push(Row::new(id));
         self.row_of[id as usize] = row;
         row
     }
 
+    fn add_score(&mut self, id: u32, requests: u64) {
+        if let Some(score) = self.score.get_mut(id as usize) {
+            *score = score.saturating_add(u32::try_from(requests).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Moves counts by class into the aggregates and the scores.
+    pub(super) fn settle(&mut self, classes: &Classes) {
+        self.others.settle(classes);
+        for at in 0..self.active.len() {
+            let row = &mut self.rows[self.active[at] as usize];
+            let (id, requests) = (row.id, row.settle(classes));
+            self.add_score(id, requests);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.active.is_empty() && !self.has_others
+        self.active.is_empty() && !self.others.is_active
     }
 
     /// The entities that have counts.
@@ -119,8 +132,14 @@ impl Table {
         rows.map(|row| (row.id, &row.aggregate))
     }
 
+    /// What an entity has counted that has a row.
+    pub(super) fn get(&self, id: u32) -> Option<&Aggregate> {
+        let row = *self.row_of.get(id as usize)?;
+        self.rows.get(row as usize).map(|row| &row.aggregate)
+    }
+
     pub(super) fn others(&self) -> &Aggregate {
-        &self.others
+        &self.others.aggregate
     }
 
     /// Moves the counts to a slot, by id.
@@ -130,12 +149,13 @@ impl Table {
         for row in self.active.drain(..) {
             let row = &mut rows[row as usize];
             writer.push(Entity::new(self.kind, row.id), &row.aggregate);
-            row.aggregate = Aggregate::default();
-            row.is_active = false;
+            let others = self.kept - row.kept;
+            row.clear(MAX_KEPT_BYTES.saturating_sub(others));
+            self.kept = others + row.kept;
         }
-        if std::mem::take(&mut self.has_others) {
-            let others = std::mem::take(&mut self.others);
-            writer.push(Entity::new(self.kind, OTHERS), &others);
+        if self.others.is_active {
+            writer.push(Entity::new(self.kind, OTHERS), &self.others.aggregate);
+            self.others.clear(0);
         }
     }
 
@@ -144,6 +164,7 @@ impl Table {
         if self.score.len() > self.kind.limit() + 1 {
             let busiest = self.busiest(self.kind.limit());
             self.rows.clear();
+            self.kept = 0;
             self.row_of.fill(NO_ROW);
             self.add_row(NONE);
             for id in busiest {
@@ -151,6 +172,10 @@ impl Table {
             }
         }
         self.score.iter_mut().for_each(|score| *score /= 2);
+        for row in self.rows.iter_mut().filter(|row| row.kept > 0 && self.score[row.id as usize] == 0) {
+            self.kept -= row.kept;
+            row.clear(0);
+        }
     }
 
     /// The ids with the highest scores; among equals, those that have a row.
@@ -169,7 +194,7 @@ impl Table {
     pub(super) fn heap_bytes(&self) -> usize {
         let arrays =
             (self.row_of.capacity() + self.score.capacity() + self.active.capacity()) * size_of::<u32>();
-        let counted: usize = self.active().map(|(_, aggregate)| aggregate.heap_bytes()).sum();
-        arrays + self.rows.capacity() * size_of::<Row>() + counted + self.others.heap_bytes()
+        let counted: usize = self.rows.iter().map(|row| row.aggregate.heap_bytes()).sum();
+        arrays + self.rows.capacity() * size_of::<Row>() + counted + self.others.aggregate.heap_bytes()
     }
 }

@@ -75,6 +75,36 @@ fn a_second_has_the_requests_that_ended_in_it() {
 }
 
 #[test]
+fn each_second_has_what_it_has_added_to_its_ten_seconds() {
+    let mut store = store();
+    let worker = store.add_worker();
+    let route = Entity::new(Kind::Route, 2);
+    for second in 0..25 {
+        let now = START + second * 1_000;
+        let push = |route, times| {
+            (0..times).for_each(|_| worker.push(&Record { time: Tick::at(now), ..record(route) }))
+        };
+        push(1, 1);
+        push(2, second % 4);
+        store.drain(now + 500);
+        if second == 13 {
+            store.refresh(now + 600);
+        }
+    }
+    store.drain(START + 26_200);
+    let view = store.view(START / 1_000, START / 1_000 + 30, 1, Some(route));
+    assert_eq!((view.width, view.slots.len()), (1, 25));
+    for (second, slot) in view.slots.iter().enumerate() {
+        let requests = |entity| slot.get(entity).map_or(0, |aggregate| aggregate.requests());
+        let of_route = second as u64 % 4;
+        assert_eq!((requests(Entity::NODE), requests(route)), (1 + of_route, of_route), "second {second}");
+        let node = slot.get(Entity::NODE).unwrap();
+        assert_eq!(node.latency(Latency::Total).count(), 1 + of_route);
+        assert_eq!(node.bytes_in, (1 + of_route) * 100);
+    }
+}
+
+#[test]
 fn requests_are_visible_before_their_second_ends() {
     let mut store = store();
     let worker = store.add_worker();
@@ -92,7 +122,7 @@ fn drops_are_counted_once_and_are_in_the_slots() {
     (0..ring::CAPACITY + 10).for_each(|_| worker.push(&Record { time: Tick::at(START), ..record(1) }));
     drop(worker);
     store.drain(START + 10);
-    store.drain(START + 10_000);
+    store.refresh(START + 10_000);
     let view = store.view(0, u64::MAX, 10, None);
     assert_eq!(view.slots.iter().map(|slot| slot.dropped).sum::<u64>(), 10);
     assert_eq!((store.dropped(), store.rings.len()), (10, 0));
@@ -105,7 +135,7 @@ fn a_clock_that_is_set_back_is_followed() {
     for now in [START, START + 100_000, START + 20_000, START + 200_000] {
         worker.push(&Record { time: Tick::at(now), ..record(1) });
         store.drain(now);
-        store.drain(now + 2_000);
+        store.refresh(now + 2_000);
     }
     for step in [10, 60, 86_400] {
         assert_eq!(sum(&store, Entity::NODE, step).requests(), 4);

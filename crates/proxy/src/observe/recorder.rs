@@ -1,29 +1,31 @@
 //! Records each request and session for analytics: one record in the worker's own ring, at its end.
 
+mod addresses;
+mod tick_clock;
+
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
 use crate::recording::Recording;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use addresses::AddressNumbers;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use tick_clock::TickClock;
 use weir_analytics::bucket::Bucket;
 use weir_analytics::cause::Cause;
-use weir_analytics::entities::{Entities, Kind, NONE};
-use weir_analytics::record::{ByteCount, Protocol, Record, Tick, Traits};
+use weir_analytics::entities::{Entities, NONE};
+use weir_analytics::record::{ByteCount, Protocol, Record, Traits};
 use weir_analytics::ring::Producer;
 use weir_http1::{Headers, Version};
 use weir_plugin::engine::grpc_status;
-use weir_plugin::{LocalResponse, Session};
-
-/// How many addresses of upstreams a worker remembers.
-const MAX_ADDRESSES: usize = 1 << 14;
+use weir_plugin::{LocalResponse, Session, Timing};
 
 /// What decided the outcome of an exchange, as far as nothing else says it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Decision {
     cause: Option<Cause>,
+    /// What the gateway and the upstream took, if the response's head had to say so.
+    latencies: Option<[Bucket; 2]>,
     /// Whether the response came from a cache.
     pub(crate) cached: bool,
     /// Whether the upstream connection had served a request before.
@@ -34,6 +36,12 @@ impl Decision {
     /// Remembers why the exchange ends.
     pub(crate) fn is_by(&mut self, cause: Cause) {
         self.cause = Some(cause);
+    }
+
+    /// Remembers what the gateway and the upstream took until the response's head.
+    #[inline]
+    pub(crate) fn measured(&mut self, latencies: [Duration; 2]) {
+        self.latencies = Some(latencies.map(Bucket::of_duration));
     }
 
     /// Remembers the `grpc-status` that the upstream's trailers have.
@@ -52,37 +60,41 @@ pub(crate) fn error_response(exchange: &mut Exchange, error: &RequestError) -> L
 pub(crate) struct Recorder {
     producer: Producer,
     entities: Arc<Entities>,
-    /// The numbers of the upstreams' addresses that this worker has met.
-    addresses: RefCell<HashMap<SocketAddr, u32, foldhash::fast::RandomState>>,
+    addresses: AddressNumbers,
+    clock: TickClock,
 }
 
 impl Recorder {
     /// The recorder of a worker; none if nothing is recorded.
     pub(crate) fn new(recording: &Recording) -> Option<Self> {
         let entities = recording.entities()?.clone();
-        Some(Self { producer: recording.take_producer()?, entities, addresses: RefCell::default() })
+        let producer = recording.take_producer()?;
+        Some(Self { producer, entities, addresses: AddressNumbers::default(), clock: TickClock::new() })
     }
 
-    /// Records a request that has ended.
-    pub(crate) fn record(&self, exchange: &Exchange) {
-        let (latencies, protocol) = (exchange.latencies(), protocol(exchange));
+    /// Records a request that has ended just now.
+    #[inline]
+    pub(crate) fn record(&self, exchange: &Exchange, end: Instant) {
+        let (protocol, timing) = (protocol(exchange), &exchange.timing);
         let numbers = &exchange.snapshot.numbers;
         let decision = exchange.decision;
         let traits = Traits::new(protocol)
             .retried(!exchange.failed_tries().is_empty())
             .cached(decision.cached)
             .reused(decision.reused);
+        let total = between(timing.start, end);
+        let [gateway, waited] = decision.latencies.unwrap_or_else(|| latencies(timing, total));
         self.producer.push(&Record {
             route: numbers.route(exchange.engine.route),
             upstream: self.address(exchange.engine.upstream_addr),
             consumer: numbers.consumer(exchange.engine.consumer),
-            time: tick(exchange.ended_at()),
+            time: self.clock.tick(end),
             status: exchange.response.status,
             traits,
             cause: cause(exchange, protocol),
-            total: Bucket::of_duration(latencies.request),
-            gateway: Bucket::of_duration(latencies.kong),
-            waited: bucket(latencies.proxy),
+            total,
+            gateway,
+            waited,
             bytes_in: ByteCount::new(exchange.bytes_in),
             bytes_out: ByteCount::new(exchange.bytes_out),
         });
@@ -95,13 +107,13 @@ impl Recorder {
             route,
             upstream: self.address(reached.map(|(address, ..)| address)),
             consumer: NONE,
-            time: tick(SystemTime::now()),
+            time: self.clock.tick(Instant::now()),
             status: 0,
             traits: Traits::new(Protocol::Stream).retried(!session.failed_tries().is_empty()),
             cause,
             total: Bucket::of_duration(session.duration()),
             gateway: Bucket::NONE,
-            waited: bucket(reached.map(|(_, start, end)| end.saturating_duration_since(start))),
+            waited: reached.map_or(Bucket::NONE, |(_, start, end)| between(start, end)),
             bytes_in: ByteCount::new(session.received),
             bytes_out: ByteCount::new(session.sent),
         });
@@ -109,32 +121,25 @@ impl Recorder {
 
     #[inline]
     fn address(&self, address: Option<SocketAddr>) -> u32 {
-        let Some(address) = address else { return NONE };
-        let known = self.addresses.borrow().get(&address).copied();
-        known.unwrap_or_else(|| self.intern(address))
-    }
-
-    /// Asks for the number of an address, which this worker meets for the first time.
-    #[cold]
-    fn intern(&self, address: SocketAddr) -> u32 {
-        let number = self.entities.intern(Kind::Upstream, &address.to_string());
-        let mut addresses = self.addresses.borrow_mut();
-        if addresses.len() == MAX_ADDRESSES {
-            addresses.clear();
-        }
-        addresses.insert(address, number);
-        number
+        address.map_or(NONE, |address| self.addresses.get(address, &self.entities))
     }
 }
 
-fn bucket(duration: Option<Duration>) -> Bucket {
-    duration.map_or(Bucket::NONE, Bucket::of_duration)
+/// What the gateway and the upstream took of a request that got no response of the upstream.
+fn latencies(timing: &Timing, total: Bucket) -> [Bucket; 2] {
+    match (timing.upstream_start, timing.upstream_head) {
+        (Some(asked), Some(head)) => [between(timing.start, asked), between(asked, head)],
+        (Some(asked), None) => [between(timing.start, asked), Bucket::NONE],
+        (None, _) => [total, Bucket::NONE],
+    }
 }
 
-fn tick(time: SystemTime) -> Tick {
-    Tick::at(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
+#[inline]
+fn between(start: Instant, end: Instant) -> Bucket {
+    Bucket::of_duration(end.saturating_duration_since(start))
 }
 
+#[inline]
 fn protocol(exchange: &Exchange) -> Protocol {
     match exchange.request.version {
         _ if exchange.response.status == 101 => Protocol::WebSocket,
@@ -145,6 +150,7 @@ fn protocol(exchange: &Exchange) -> Protocol {
     }
 }
 
+#[inline]
 fn cause(exchange: &Exchange, protocol: Protocol) -> Cause {
     match (exchange.decision.cause, exchange.source) {
         (Some(cause), _) => cause,
@@ -157,6 +163,7 @@ fn cause(exchange: &Exchange, protocol: Protocol) -> Cause {
 }
 
 /// The cause that a `grpc-status` other than 0 is.
+#[cold]
 fn grpc_cause(headers: &Headers) -> Option<Cause> {
     let status = std::str::from_utf8(headers.get("grpc-status")?).ok()?.parse().ok()?;
     (status != 0).then_some(Cause::GrpcStatus(status))

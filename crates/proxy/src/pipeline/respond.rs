@@ -6,7 +6,7 @@ use crate::observe::request_debug;
 use crate::pipeline::grpc;
 use crate::snapshot::CompiledRoute;
 use crate::worker::{AddedHeaders, Worker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, Known, Version};
 use weir_plugin::LocalResponse;
 
@@ -85,7 +85,10 @@ fn protocols(headers: &Headers) -> Vec<u8> {
 /// Adds to an upstream's response.
 pub(crate) fn decorate_proxied(worker: &Worker, exchange: &mut Exchange) {
     let start = exchange.timing.upstream_start.unwrap_or(exchange.timing.start);
-    decorate_as_proxied(worker, exchange, start);
+    let latencies = decorate_as_proxied(worker, exchange, start);
+    if worker.recorder.is_some() {
+        exchange.decision.measured(latencies);
+    }
 }
 
 /// Adds to a cached response, which Kong takes for the upstream's.
@@ -94,8 +97,10 @@ pub(crate) fn decorate_cached(worker: &Worker, exchange: &mut Exchange) {
     decorate_as_proxied(worker, exchange, start);
 }
 
-/// Adds to a response of an upstream that was asked, or would have been, at `start`.
-fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant) {
+/// Adds to a response of an upstream that was asked, or would have been, at `start`. Returns what the gateway and the
+/// upstream took, if a header or a record says so.
+#[inline]
+fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant) -> [Duration; 2] {
     let added = &worker.options.headers;
     let timing = exchange.timing;
     let head = timing.upstream_head.unwrap_or(start);
@@ -111,18 +116,26 @@ fn decorate_as_proxied(worker: &Worker, exchange: &mut Exchange, start: Instant)
     if added.upstream_status {
         append_number(headers, Known::Other, "X-Kong-Upstream-Status", status.into());
     }
-    append_latencies(added, headers, [timing.start, start, head]);
+    let is_wanted = added.upstream_latency || added.proxy_latency || worker.recorder.is_some();
+    let latencies = if is_wanted { latencies([timing.start, start, head]) } else { Default::default() };
+    append_latencies(added, headers, latencies);
     append_common(worker, exchange);
+    latencies
 }
 
 /// How long the gateway took until it asked the upstream, and the upstream until it answered or failed.
-fn append_latencies(added: &AddedHeaders, headers: &mut Headers, [start, asked, answered]: [Instant; 3]) {
+fn latencies([start, asked, answered]: [Instant; 3]) -> [Duration; 2] {
+    [asked.saturating_duration_since(start), answered.saturating_duration_since(asked)]
+}
+
+/// What the gateway and the upstream took, in milliseconds.
+fn append_latencies(added: &AddedHeaders, headers: &mut Headers, latencies: [Duration; 2]) {
+    let [gateway, upstream] = latencies.map(|latency| latency.as_millis() as u64);
     if added.upstream_latency {
-        let name = "X-Kong-Upstream-Latency";
-        append_number(headers, Known::XKongUpstreamLatency, name, millis(asked, answered));
+        append_number(headers, Known::XKongUpstreamLatency, "X-Kong-Upstream-Latency", upstream);
     }
     if added.proxy_latency {
-        append_number(headers, Known::XKongProxyLatency, "X-Kong-Proxy-Latency", millis(start, asked));
+        append_number(headers, Known::XKongProxyLatency, "X-Kong-Proxy-Latency", gateway);
     }
 }
 
@@ -145,7 +158,7 @@ pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange) {
         headers.append("Server", SERVER);
     }
     match asked {
-        Some(asked) => append_latencies(added, headers, [start, asked, now]),
+        Some(asked) => append_latencies(added, headers, latencies([start, asked, now])),
         None if added.response_latency => {
             let name = "X-Kong-Response-Latency";
             append_number(headers, Known::XKongResponseLatency, name, millis(start, now));

@@ -349,11 +349,11 @@ async fn through_plugins<C: Client>(
 
 /// After the last byte: logs and counts.
 fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
-    exchange.timing.end.get_or_insert_with(Instant::now);
+    let end = *exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
     costs::finished(exchange);
     if let Some(recorder) = &worker.recorder {
-        recorder.record(exchange);
+        recorder.record(exchange, end);
     }
     if let Some(chain) = chain {
         chain.log(exchange);
