@@ -76,6 +76,12 @@ impl Frame {
         end.min(self.now as f64 / 1e3) - start.max(self.from) as f64
     }
 
+    /// How much of the frame has passed since the history began, in seconds; at least one.
+    pub(crate) fn seconds_since(&self, oldest: Option<u64>) -> f64 {
+        let end = (self.to as f64).min(self.now as f64 / 1e3);
+        (end - oldest.unwrap_or(0).max(self.from) as f64).max(1.0)
+    }
+
     /// The address with this frame.
     pub(crate) fn on(&self, address: Address) -> Address {
         let [from, to] = &self.given;
@@ -232,6 +238,7 @@ mod tests {
         let (frame, _) = read("", "");
         assert_eq!((frame.elapsed(1_795_457_084, 1), frame.elapsed(1_795_457_000, 10)), (0.5, 10.0));
         assert_eq!(frame.elapsed(1_795_456_480, 60), 50.0);
+        assert_eq!([None, Some(1_795_457_000)].map(|oldest| frame.seconds_since(oldest)), [594.5, 84.5]);
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub(crate) struct Column {
     pub(crate) total: Option<f64>,
 }
 
+/// The first rows of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Top {
+    pub(crate) rows: Vec<Value>,
+    /// The number of all rows.
+    pub(crate) total: usize,
+    /// The part of the frame that the history covers, in seconds.
+    pub(crate) seconds: f64,
+}
+
 /// A change of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -81,17 +91,13 @@ impl History<'_> {
         }
     }
 
-    /// The rows of a table, those with the most of a metric first, and the number of all rows.
-    pub(crate) async fn top(
-        &self,
-        by: &str,
-        of: &str,
-        limit: usize,
-    ) -> Result<(Vec<Value>, usize), ApiError> {
+    /// The rows of a table, those with the most of a metric first.
+    pub(crate) async fn top(&self, by: &str, of: &str, limit: usize) -> Result<Top, ApiError> {
         let limit = limit.to_string();
         let mut answer = self.ask("top", &[("by", by), ("of", of), ("limit", &*limit)]).await?;
         let total = answer["total"].as_u64().unwrap_or_default() as usize;
-        Ok((rows(&mut answer), total))
+        let seconds = self.frame.seconds_since(answer["oldest"].as_u64());
+        Ok(Top { rows: rows(&mut answer), total, seconds })
     }
 
     /// Groups of errors, the largest first; of one route unless it is empty.

@@ -1,9 +1,10 @@
 //! How latencies are spread over time: a cell for each interval and range of latency, the darker the more requests.
 use super::scale::{self, Scale};
 use super::{
-    BOTTOM, HEIGHT, LEFT, Mark, RIGHT, TOP, Unit, WIDTH, data, marks, nothing, time_axis, unknown, value_tick,
+    BOTTOM, HEIGHT, LEFT, Mark, RIGHT, TOP, Unit, WIDTH, data, marks, nothing, table, time_axis, unknown,
+    value_tick,
 };
-use crate::format::{count, time};
+use crate::format::{NONE, count, time};
 use crate::history::Series;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ pub(crate) struct HeatMap<'a> {
     pub(crate) marks: &'a [Mark],
 }
 
+/// What is told of each interval.
+const NAMES: [&str; 2] = ["requests", "latency"];
+
 /// Requests by interval and row.
 type Cells = BTreeMap<(usize, usize), f64>;
 
@@ -37,6 +41,7 @@ impl HeatMap<'_> {
                 (self.svg(&latency, &cells, most))
                 ul.legend {
                     @if most > 0.0 {
+                        li.help { "requests of a cell:" }
                         @for shade in (0..SHADES).filter(|shade| least(*shade, most) <= threshold(*shade, most)) {
                             li {
                                 svg.key viewBox="0 0 24 12" aria-hidden="true" { rect class={ "heat h" (shade + 1) } x="2" y="1" width="20" height="10" {} }
@@ -44,6 +49,9 @@ impl HeatMap<'_> {
                             }
                         }
                     }
+                }
+                @if most > 0.0 {
+                    (table(("heat", self.title), &NAMES, &self.series.times, |interval| self.texts(interval).to_vec()))
                 }
             }
         }
@@ -128,12 +136,25 @@ impl HeatMap<'_> {
         }
     }
 
+    /// The requests of an interval, and between which latencies they lie.
+    fn texts(&self, interval: usize) -> [String; 2] {
+        let requests = |values: &[Option<f64>]| values.get(interval).copied().flatten().unwrap_or(0.0);
+        let some: Vec<_> = self.buckets().filter(|(_, values)| requests(values) > 0.0).collect();
+        let sum = some.iter().map(|(_, values)| requests(values)).sum::<f64>();
+        let least = some.iter().map(|(boundary, _)| *boundary).reduce(f64::min);
+        let most = some.iter().map(|(boundary, _)| *boundary).reduce(f64::max);
+        let range = least.zip(most).map(|(least, most)| {
+            let [least, most] = [least, most].map(|latency| Unit::Seconds.text(latency));
+            format!("{least} to {most}")
+        });
+        [count(sum as u64), range.unwrap_or_else(|| NONE.to_owned())]
+    }
+
     fn data(&self) -> String {
-        let sum = |index: usize| {
-            self.series.columns.iter().filter_map(|it| it.values.get(index)?.as_ref()).sum::<f64>()
-        };
-        let sums: Vec<_> = (0..self.series.times.len()).map(|index| count(sum(index) as u64)).collect();
-        data(self.frame, (&self.series.times, self.series.step), [("requests", sums.join("|"))].into_iter())
+        let texts: Vec<_> = (0..self.series.times.len()).map(|interval| self.texts(interval)).collect();
+        let column = |which: usize| texts.iter().map(|texts| &*texts[which]).collect::<Vec<_>>().join("|");
+        let lines = NAMES.iter().enumerate().map(|(which, name)| (*name, column(which)));
+        data(self.frame, (&self.series.times, self.series.step), lines)
     }
 }
 

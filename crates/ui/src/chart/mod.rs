@@ -101,7 +101,7 @@ impl Chart<'_> {
         html! {
             svg.plot viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label=(self.words())
                 data-plot=(self.data()) {
-                @for tick in ticks.iter().copied() { (value_tick(&value, tick, &self.unit.text(tick))) }
+                @for tick in ticks.iter().copied() { (value_tick(&value, tick, &self.tick(tick))) }
                 (time_axis(&time, self.frame))
                 (unknown(&time, self.frame.0, self.oldest))
                 @match self.shape {
@@ -112,6 +112,10 @@ impl Chart<'_> {
                 (marks::drawn(self.marks, &time))
             }
         }
+    }
+
+    fn tick(&self, value: f64) -> String {
+        if value == 0.0 { "0".to_owned() } else { self.unit.text(value) }
     }
 
     /// The chart in words: its name, its frame, and of each series the least, the most and the last.
@@ -168,22 +172,36 @@ impl Chart<'_> {
     }
 
     fn table(&self) -> Markup {
-        html! {
-            details.points id={ (self.id) "-points" } {
-                summary { "As a table" }
-                @if self.times.len() > MAX_ROWS { p.help { "The newest " (MAX_ROWS) " of " (self.times.len()) " points." } }
-                div.scroll tabindex="0" role="region" aria-label={ (self.title) " as a table" } {
-                    table {
-                        caption.unseen { (self.title) ", " (self.unit.name()) }
-                        thead { tr { th scope="col" { "Time" } @for line in &self.lines { th.number scope="col" { (line.name) } } } }
-                        tbody {
-                            @for (index, start) in self.times.iter().enumerate().rev().take(MAX_ROWS) {
-                                tr {
-                                    th scope="row" { (time(*start as i64)) }
-                                    @for line in &self.lines {
-                                        td.number { (line.values.get(index).copied().flatten().map_or(NONE.to_owned(), |value| self.unit.text(value))) }
-                                    }
-                                }
+        let names: Vec<_> = self.lines.iter().map(|line| line.name.as_str()).collect();
+        let text = |index: usize, line: &Line| {
+            line.values.get(index).copied().flatten().map_or(NONE.to_owned(), |value| self.unit.text(value))
+        };
+        table((self.id, self.title), &names, self.times, |index| {
+            self.lines.iter().map(|line| text(index, line)).collect()
+        })
+    }
+}
+
+/// The newest points of a chart as a table.
+fn table(
+    (id, title): (&str, &str),
+    names: &[&str],
+    times: &[u64],
+    row: impl Fn(usize) -> Vec<String>,
+) -> Markup {
+    html! {
+        details.points id={ (id) "-points" } {
+            summary { "As a table" }
+            @if times.len() > MAX_ROWS { p.help { "The newest " (MAX_ROWS) " of " (times.len()) " points." } }
+            div.scroll tabindex="0" role="region" aria-label={ (title) " as a table" } {
+                table {
+                    caption.unseen { (title) }
+                    thead { tr { th scope="col" { "Time" } @for name in names { th.number scope="col" { (name) } } } }
+                    tbody {
+                        @for (index, start) in times.iter().enumerate().rev().take(MAX_ROWS) {
+                            tr {
+                                th scope="row" { (time(*start as i64)) }
+                                @for text in row(index) { td.number { (text) } }
                             }
                         }
                     }

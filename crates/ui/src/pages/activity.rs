@@ -17,6 +17,11 @@ const HEAT_POINTS: u64 = 100;
 /// The groups of errors of one route.
 const MAX_GROUPS: usize = 10;
 
+/// Whether pages of the kind have a part about traffic.
+pub(super) fn is_measured(kind: &Kind) -> bool {
+    measured(kind).is_some() || kind.collection == "upstreams"
+}
+
 /// How questions name the kinds that are measured.
 fn measured(kind: &Kind) -> Option<&'static str> {
     match kind.collection {
@@ -35,14 +40,12 @@ pub(super) async fn section(
     (at, id): (&str, &str),
     asked: &Pairs,
 ) -> Result<(Markup, Vec<String>), ApiError> {
-    let is_upstream = kind.collection == "upstreams";
-    let of = measured(kind);
-    if of.is_none() && !is_upstream {
+    if !is_measured(kind) {
         return Ok((html! {}, Vec::new()));
     }
     let (frame, mut notes) = Frame::read(asked, "-1h");
     let address = Address::new(at);
-    let content = match of {
+    let content = match measured(kind) {
         Some(of) => within(visit, &frame, (of, id), &mut notes).await?,
         None => health::addresses(visit, &frame, &kind.path(id)).await?,
     };

@@ -1,7 +1,6 @@
 //! Changes of the configuration: did it begin with one?
 use super::Shown;
 use super::charts::off;
-use crate::chart::clock;
 use crate::form::{Pairs, first};
 use crate::format::time;
 use crate::frame::Frame;
@@ -67,7 +66,7 @@ fn line(visit: &Visit, change: &Change) -> Markup {
     let around = Address::new("").with("from", &from).with("to", &to).to_string();
     html! {
         tr {
-            th scope="row" { a href=(visit.at(&around)) title={ "What the node did around " (time(at as i64)) } { (clock(at)) } }
+            th scope="row" { a href=(visit.at(&around)) title={ "What the node did around " (time(at as i64)) } { (time(at as i64)) } }
             td.name { (what(visit, &change.what)) }
             td { (change.source) }
             td.number { (change.revision) }

@@ -29,6 +29,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) ->
     let new = |child: &str| visit.at(&format!("new/{child}?{own_field}={}", segment(&plain(&entity["id"]))));
     let content = html! {
         div.bar {
+            @if activity::is_measured(kind) { a.button href="#traffic" { "Traffic" } }
             a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
             @if !visit.is_read_only {
                 a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }

@@ -136,7 +136,7 @@ fn filters(visit: &Visit, filter: &Filter<'_>, frame: &Frame) -> Markup {
     let set = [("route", filter.route), ("status", filter.status), ("cause", filter.cause)];
     let at = |name, value| visit.at(&address.clone().with(name, value).to_string());
     html! {
-        nav aria-label="Who decided" {
+        nav.tabs aria-label="Who decided" {
             ul.segments {
                 li { a href=(at("who", "")) aria-current=[filter.who.is_empty().then_some("true")] { "all" } }
                 @for (name, words) in WHO {
@@ -224,7 +224,7 @@ fn route_link(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
         @match group["route"]["id"].as_str() {
             Some(id) => {
                 @let to = frame.carried(Address::new(format!("routes/{}", segment(id))));
-                a href=(visit.at(&to.to_string())) { bdi { (name) } }
+                a href=(format!("{}#traffic", visit.at(&to.to_string()))) { bdi { (name) } }
             }
             None => (name),
         }
@@ -248,6 +248,7 @@ pub(super) fn split(visit: &Visit, frame: &Frame, groups: &[Value]) -> Markup {
     html! {
         @if !parts.is_empty() {
             ul.split aria-label="5xx by who decided" {
+                li { "5xx:" }
                 @for (index, (sum, causes)) in &parts {
                     @let (name, words) = WHO[*index];
                     li {

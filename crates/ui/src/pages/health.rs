@@ -4,7 +4,7 @@ use crate::chart::{Unit, number, sparkline};
 use crate::form::plain;
 use crate::format::{NONE, count};
 use crate::frame::Frame;
-use crate::history::{History, is_off};
+use crate::history::{History, Top, is_off};
 use crate::page::Visit;
 use crate::url::{Address, segment};
 use maud::{Markup, html};
@@ -71,7 +71,7 @@ pub(super) async fn addresses(visit: &Visit, frame: &Frame, path: &str) -> Resul
     let history = History { api: &visit.api, frame };
     let measured = match history.top("upstream", "requests", MAX_ADDRESSES).await {
         Err(error) if is_off(&error) => return Ok(super::charts::off()),
-        found => found?.0,
+        found => found?,
     };
     let targets = found["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(html! {
@@ -87,7 +87,7 @@ pub(super) async fn addresses(visit: &Visit, frame: &Frame, path: &str) -> Resul
                     tbody {
                         @for target in targets {
                             @for address in target["data"]["addresses"].as_array().into_iter().flatten() {
-                                (line(visit, frame, target, address, &measured))
+                                (line(visit, frame, (target, address), &measured))
                             }
                             @if target["data"]["addresses"].as_array().is_none_or(Vec::is_empty) {
                                 tr { th scope="row" { (NONE) } td { (plain(&target["target"])) } td { (state(&target["health"])) " " (plain(&target["data"]["dns"])) } td colspan="5" {} }
@@ -100,11 +100,11 @@ pub(super) async fn addresses(visit: &Visit, frame: &Frame, path: &str) -> Resul
     })
 }
 
-fn line(visit: &Visit, frame: &Frame, target: &Value, address: &Value, measured: &[Value]) -> Markup {
+fn line(visit: &Visit, frame: &Frame, (target, address): (&Value, &Value), measured: &Top) -> Markup {
     let ip = plain(&address["ip"]);
     let host = if ip.contains(':') { format!("[{ip}]") } else { ip };
     let name = format!("{host}:{}", plain(&address["port"]));
-    let row = measured.iter().find(|row| row["name"] == name.as_str()).unwrap_or(&Value::Null);
+    let row = measured.rows.iter().find(|row| row["name"] == name.as_str()).unwrap_or(&Value::Null);
     let requests = row["requests"].as_u64().unwrap_or_default();
     let to = frame.carried(Address::new(format!("addresses/{}", segment(&name))));
     html! {
@@ -113,7 +113,7 @@ fn line(visit: &Visit, frame: &Frame, target: &Value, address: &Value, measured:
             td { (plain(&target["target"])) }
             td { (state(&address["health"])) }
             td.number { (count(requests)) }
-            td.number { (number(requests as f64 / (frame.to - frame.from) as f64)) }
+            td.number { (number(requests as f64 / measured.seconds)) }
             td.number { (count(row["errors"].as_u64().unwrap_or_default())) }
             td.number { (row["p99_upstream"].as_f64().map_or(NONE.to_owned(), |it| Unit::Seconds.text(it))) }
             td { (sparkline(&row["sparkline"], "requests")) }

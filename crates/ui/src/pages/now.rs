@@ -46,7 +46,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
             @if is_idle { (no_requests(visit).await?) }
             section #charts.charts aria-label="Charts" { (drawn) }
             section #tables.columns {
-                (traffic::busiest(visit, &frame, &routes.0))
+                (traffic::busiest(visit, &frame, &routes))
                 (last_changes(visit, &frame, &changes))
                 (health)
             }
@@ -90,7 +90,7 @@ impl Figures {
                     div { dt { (class) } dd { (share(some, all)) } dd.help { a href=(visit.at(&to.to_string())) { (count(some as u64)) } } }
                 }
                 @for (index, name) in ["p50", "p90", "p99"].into_iter().enumerate() {
-                    div { dt { (name) } dd { (seconds(self.percentiles[index])) } dd.help { "gateway alone " (seconds(self.gateway[index])) } }
+                    div { dt { (name) } dd { (seconds(self.percentiles[index])) } dd.help { "gateway " (seconds(self.gateway[index])) } }
                 }
                 div { dt { "Received" } dd { (bytes(self.received)) } }
                 div { dt { "Sent" } dd { (bytes(self.sent)) } }

@@ -5,7 +5,7 @@ use crate::chart::{Unit, bytes, number, share, sparkline};
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, count};
 use crate::frame::Frame;
-use crate::history::{History, is_off};
+use crate::history::{History, Top, is_off};
 use crate::page::{Page, Visit};
 use crate::text;
 use crate::url::{Address, segment};
@@ -117,25 +117,25 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
     let asked = Asked::read(given, &mut notes);
     let history = History { api: &visit.api, frame: &frame };
     let of = if matches!(asked.sort, "rate" | "name") { "requests" } else { asked.sort };
-    let (mut rows, total) = match history.top(asked.by.name, of, MAX_ROWS).await {
+    let mut top = match history.top(asked.by.name, of, MAX_ROWS).await {
         Err(error) if is_off(&error) => return Ok(Page::new("traffic", "Traffic", off())),
         found => found?,
     };
-    if total > rows.len() {
-        notes.push(text::first_of_many(rows.len()));
+    if top.total > top.rows.len() {
+        notes.push(text::first_of_many(top.rows.len()));
     }
     let wanted = asked.wanted.to_lowercase();
-    rows.retain(|row| wanted.is_empty() || name(row).to_lowercase().contains(&wanted));
-    sort(&mut rows, asked.sort);
+    top.rows.retain(|row| wanted.is_empty() || name(row).to_lowercase().contains(&wanted));
+    sort(&mut top.rows, asked.sort);
     let content = html! {
         (tabs(visit, &asked, &frame))
         (frame.picker(visit, &frame.on(asked.address())))
         (filter(visit, &asked, &frame))
         div #live data-live=[frame.is_live.then_some("3")] {
             section #table {
-                @match rows.is_empty() {
+                @match top.rows.is_empty() {
                     true => div.empty { p { (text::NOTHING_MEASURED) } },
-                    false => (shown(visit, &asked, &frame, &rows)),
+                    false => (shown(visit, &asked, &frame, &top)),
                 }
             }
         }
@@ -164,13 +164,13 @@ impl Column {
         .unwrap_or(-1.0)
     }
 
-    fn text(&self, row: &Value, frame: &Frame) -> String {
+    fn text(&self, row: &Value, seconds: f64) -> String {
         let requests = row["requests"].as_f64().unwrap_or_default();
         let value = if self.shown == Number::Rate { Some(requests) } else { row[self.metric].as_f64() };
         let Some(value) = value else { return NONE.to_owned() };
         match self.shown {
             Number::Count => count(value as u64),
-            Number::Rate => number(value / (frame.to - frame.from) as f64),
+            Number::Rate => number(value / seconds),
             Number::Share => share(value, requests),
             Number::Seconds => Unit::Seconds.text(value),
             Number::Bytes => bytes(value),
@@ -180,7 +180,7 @@ impl Column {
 
 fn tabs(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
     html! {
-        nav aria-label="Rows" {
+        nav.tabs aria-label="Rows" {
             ul.segments {
                 @for by in &BY {
                     @let to = frame.on(Address::new("traffic").with("by", by.name));
@@ -203,7 +203,8 @@ fn filter(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
     }
 }
 
-fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, rows: &[Value]) -> Markup {
+fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
+    let rows = &top.rows;
     let address = frame.on(asked.address());
     let sorted = |metric: &str| address.clone().with("sort", metric).to_string();
     let is_sorted = |metric: &str, order| (metric == asked.sort).then_some(order);
@@ -220,7 +221,7 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, rows: &[Value]) -> Mar
                     }
                     th scope="col" { "Over time" }
                 } }
-                tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (line(visit, asked.by, asked.by.columns, frame, row)) } }
+                tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (line(visit, (asked.by, asked.by.columns), frame, top.seconds, row)) } }
             }
         }
         @if pages > 1 {
@@ -233,14 +234,14 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, rows: &[Value]) -> Mar
     }
 }
 
-fn line(visit: &Visit, by: &By, columns: &[Column], frame: &Frame, row: &Value) -> Markup {
+fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: f64, row: &Value) -> Markup {
     let of = if by.name == "route" { errors_of(row) } else { None };
     html! {
         tr {
             th.name scope="row" { (link(visit, by, frame, row)) }
             @for column in columns {
                 td.number {
-                    @let text = column.text(row, frame);
+                    @let text = column.text(row, seconds);
                     @match &of {
                         Some(route) if column.shown == Number::Share && column.number(row) > 0.0 => {
                             @let errors = Address::new("errors").with("route", route).with("status", column.metric);
@@ -276,7 +277,7 @@ fn link(visit: &Visit, by: &By, frame: &Frame, row: &Value) -> Markup {
     };
     html! {
         @match to {
-            Some(to) => a href=(visit.at(&frame.carried(to).to_string())) { bdi { (words) } },
+            Some(to) => a href=(format!("{}#traffic", visit.at(&frame.carried(to).to_string()))) { bdi { (words) } },
             None => bdi { (words) },
         }
     }
@@ -289,12 +290,12 @@ fn name(row: &Value) -> String {
 }
 
 /// The first rows, in short.
-pub(super) fn busiest(visit: &Visit, frame: &Frame, rows: &[Value]) -> Markup {
+pub(super) fn busiest(visit: &Visit, frame: &Frame, top: &Top) -> Markup {
     let to = frame.carried(Address::new("traffic")).to_string();
     html! {
         section {
             h2 { a href=(visit.at(&to)) { "Busiest routes" } }
-            @if rows.is_empty() { p.help { (text::NOTHING_MEASURED) } } @else {
+            @if top.rows.is_empty() { p.help { (text::NOTHING_MEASURED) } } @else {
                 div.scroll #busiest tabindex="0" role="region" aria-label="Busiest routes" {
                     table {
                         caption.unseen { "Busiest routes, " (frame.words()) }
@@ -303,7 +304,7 @@ pub(super) fn busiest(visit: &Visit, frame: &Frame, rows: &[Value]) -> Markup {
                             @for column in IN_SHORT { th.number scope="col" { (column.title) } }
                             th scope="col" { "Over time" }
                         } }
-                        tbody { @for row in rows { (line(visit, &BY[0], IN_SHORT, frame, row)) } }
+                        tbody { @for row in &top.rows { (line(visit, (&BY[0], IN_SHORT), frame, top.seconds, row)) } }
                     }
                 }
             }
