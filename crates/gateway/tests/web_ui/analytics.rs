@@ -9,14 +9,14 @@ const BROKEN: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 /// A gateway to which these were sent: 7 with 200, 5 with 404 and 4 with 503 of an upstream, 3 without a route, 2 that no
-/// upstream took, and 1 that a plugin refused.
+/// upstream took, 1 that a plugin refused, and 1 of a consumer.
 struct Sent {
     gateway: Gateway,
     fine: Upstream,
     _others: [Upstream; 2],
 }
 
-const SENT: u64 = 22;
+const SENT: u64 = 23;
 
 fn sent() -> Sent {
     let [fine, missing, broken] = [HI, MISSING, BROKEN].map(Upstream::answering);
@@ -28,7 +28,7 @@ fn sent() -> Sent {
         service("/key", fine.address, "", "plugins: [{name: key-auth}]"),
     ];
     let pool = format!(
-        "upstreams:\n- {{name: pool, targets: [{{target: '{}'}}]}}\nconsumers:\n- {{username: '{HOSTILE}'}}\n",
+        "upstreams:\n- {{name: pool, targets: [{{target: '{}'}}]}}\nconsumers:\n- {{username: '{HOSTILE}', keyauth_credentials: [{{key: a}}]}}\n",
         fine.address
     );
     let gateway =
@@ -38,6 +38,7 @@ fn sent() -> Sent {
     {
         (0..times).for_each(|_| drop(gateway.get(path)));
     }
+    gateway.get_with("/key", "apikey: a\r\n");
     eventually("all requests are on the page", || figure(&gateway, "/", "requests") == Some(SENT));
     Sent { gateway, fine, _others: [missing, broken] }
 }
@@ -73,7 +74,7 @@ fn every_number_is_what_was_sent_and_leads_to_what_it_is_made_of() {
         ("/routes/r-fine", 7),
         ("/services/s-missing", 5),
         ("/routes/r-refused?from=-24h", 2),
-        (&*format!("/addresses/{}", sent.fine.address), 7),
+        (&*format!("/addresses/{}", sent.fine.address), 8),
     ] {
         assert_eq!(figure(gateway, path, "requests"), Some(requests), "{path}");
     }
@@ -97,7 +98,8 @@ fn tables_have_a_row_for_what_has_no_route_and_can_be_ordered() {
         names.collect::<Vec<_>>()
     };
     let page = browser.page("/traffic");
-    assert_eq!(rows(&page), ["r-fine", "r-missing", "r-broken", "(no route)", "r-refused", "r-key"]);
+    assert_eq!(rows(&page)[..4], ["r-fine", "r-missing", "r-broken", "(no route)"]);
+    assert_eq!(rows(&page).len(), 6);
     assert!(
         page.contains("aria-sort=\"descending\"><a href=\"traffic?by=route&amp;sort=requests\">"),
         "{page}"
@@ -106,7 +108,10 @@ fn tables_have_a_row_for_what_has_no_route_and_can_be_ordered() {
     assert_eq!(rows(&by_name), ["r-broken", "r-fine", "r-key", "r-missing", "r-refused"]);
     let failing = browser.page("/traffic?sort=5xx&by=service");
     assert_eq!(rows(&failing)[..2], ["s-broken", "s-refused"]);
-    assert_eq!(rows(&browser.page("/traffic?by=consumer")), ["(no consumer)"]);
+    assert_eq!(
+        rows(&browser.page("/traffic?by=consumer")),
+        ["(no consumer)", "&lt;img src=x onerror=alert(1)&gt;"]
+    );
     let addresses = rows(&browser.page("/traffic?by=upstream&from=-24h"));
     assert_eq!(addresses[0], sent.fine.address.to_string());
     let pool = browser.page("/upstreams/pool");
@@ -116,9 +121,9 @@ fn tables_have_a_row_for_what_has_no_route_and_can_be_ordered() {
 #[test]
 fn a_change_is_a_mark_on_every_chart() {
     let gateway = Gateway::empty().set("admin_gui_listen", "127.0.0.1:0").start();
-    super::created(&gateway, "/services", &json!({ "name": HOSTILE.replace(' ', "-"), "host": "127.0.0.1" }));
+    super::created(&gateway, "/services", &json!({ "name": "orders", "host": "127.0.0.1" }));
     let mut browser = Browser::of(&gateway);
-    eventually("the change is on the page", || browser.page("/changes").contains("put services/"));
+    eventually("the change is on the page", || browser.page("/changes").contains("services/orders"));
     let first = browser.page("/");
     assert_eq!(first.matches("<a class=\"mark\" href=\"changes?from=").count(), 4, "{first}");
     let page = browser.page("/changes?q=nope");
@@ -179,7 +184,7 @@ fn a_browser_refreshes_what_is_shown_and_says_when_it_cannot() {
         REQUESTS,
         "document.querySelectorAll('figure.chart svg[data-plot]').length",
         &format!("get:http://{}/fine", sent.gateway.proxy()),
-        &format!("wait:{REQUESTS} === '23'"),
+        &format!("wait:{REQUESTS} === '24'"),
         "window.real = window.fetch; window.fetch = () => Promise.reject(new Error('away')); 1",
         "wait:!document.getElementById('connection').hidden",
         "/^Not connected since \\d\\d:\\d\\d:\\d\\d UTC/.test(document.getElementById('connection').textContent)",
@@ -189,7 +194,7 @@ fn a_browser_refreshes_what_is_shown_and_says_when_it_cannot() {
     ];
     let seen = in_chromium(&sent.gateway, "/", &steps);
     let (yes, one) = (json!(true), json!(1));
-    let expected = json!(["22", 4, 200, yes, one, yes, yes, "23", one, yes, []]);
+    let expected = json!(["23", 4, 200, yes, one, yes, yes, "24", one, yes, []]);
     assert_eq!(Value::from(seen), expected);
 }
 

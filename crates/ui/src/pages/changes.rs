@@ -66,7 +66,7 @@ fn line(visit: &Visit, change: &Change) -> Markup {
     let around = Address::new("").with("from", &from).with("to", &to).to_string();
     html! {
         tr {
-            th scope="row" { a href=(visit.at(&around)) title={ "What the node did around " (time(at as i64)) } { (time(at as i64)) } }
+            th.time scope="row" { a href=(visit.at(&around)) title={ "What the node did around " (time(at as i64)) } { (time(at as i64)) } }
             td.name { (what(visit, &change.what)) }
             td { (change.source) }
             td.number { (change.revision) }

@@ -165,7 +165,7 @@ pub(super) fn table(
 ) -> Markup {
     html! {
         div.scroll #errors tabindex="0" role="region" aria-label="Errors" {
-            table {
+            table.dense {
                 caption.unseen { "Errors, " (frame.words()) }
                 thead { tr {
                     th scope="col" { "Route" } th scope="col" { "Who decided" } th scope="col" { "Cause" }

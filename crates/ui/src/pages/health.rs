@@ -28,15 +28,17 @@ pub(super) async fn table(visit: &Visit) -> Result<Markup, ApiError> {
         @if !rows.is_empty() {
             section {
                 h2 { a href=(visit.at("upstreams")) { "Upstreams" } }
-                table {
-                    caption.unseen { "Upstreams" }
-                    thead { tr { th scope="col" { "Upstream" } th scope="col" { "Health" } th.number scope="col" { "Weight available" } } }
-                    tbody {
-                        @for row in &rows {
-                            tr {
-                                th.name scope="row" { a href=(visit.at(&format!("upstreams/{}", segment(&plain(&row["id"]))))) { bdi { (plain(&row["name"])) } } }
-                                td { (state(&row["health"])) }
-                                td.number { (weight(&row["details"]["weight"])) }
+                div.scroll #upstreams tabindex="0" role="region" aria-label="Upstreams" {
+                    table {
+                        caption.unseen { "Upstreams" }
+                        thead { tr { th scope="col" { "Upstream" } th scope="col" { "Health" } th.number scope="col" { "Weight available" } } }
+                        tbody {
+                            @for row in &rows {
+                                tr {
+                                    th.name scope="row" { a href=(visit.at(&format!("upstreams/{}", segment(&plain(&row["id"]))))) { bdi { (plain(&row["name"])) } } }
+                                    td { (state(&row["health"])) }
+                                    td.number { (weight(&row["details"]["weight"])) }
+                                }
                             }
                         }
                     }

@@ -132,7 +132,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
         (frame.picker(visit, &frame.on(asked.address())))
         (filter(visit, &asked, &frame))
         div #live data-live=[frame.is_live.then_some("3")] {
-            section #table {
+            section #table.dense {
                 @match top.rows.is_empty() {
                     true => div.empty { p { (text::NOTHING_MEASURED) } },
                     false => (shown(visit, &asked, &frame, &top)),
@@ -212,7 +212,7 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
     let page = asked.page.min(pages.max(1));
     html! {
         div.scroll #rows tabindex="0" role="region" aria-label=(asked.by.many) {
-            table {
+            table.dense {
                 caption.unseen { (asked.by.many) ", " (frame.words()) }
                 thead { tr {
                     th scope="col" aria-sort=[is_sorted("name", "ascending")] { a href=(visit.at(&sorted("name"))) { "Name" } }
@@ -297,7 +297,7 @@ pub(super) fn busiest(visit: &Visit, frame: &Frame, top: &Top) -> Markup {
             h2 { a href=(visit.at(&to)) { "Busiest routes" } }
             @if top.rows.is_empty() { p.help { (text::NOTHING_MEASURED) } } @else {
                 div.scroll #busiest tabindex="0" role="region" aria-label="Busiest routes" {
-                    table {
+                    table.dense {
                         caption.unseen { "Busiest routes, " (frame.words()) }
                         thead { tr {
                             th scope="col" { "Route" }
