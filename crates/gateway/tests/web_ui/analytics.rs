@@ -199,6 +199,23 @@ fn a_browser_refreshes_what_is_shown_and_says_when_it_cannot() {
 }
 
 #[test]
+fn an_idle_page_waits_for_the_first_request() {
+    let upstream = Upstream::answering(HI);
+    let configuration = document(&[service("/a", upstream.address, "", "")], "");
+    let gateway = Gateway::builder(&configuration).set("admin_gui_listen", "127.0.0.1:0").start();
+    let steps = [
+        "document.getElementById('idle').textContent.includes('curl -i http://127.0.0.1:')",
+        "window.asked = 0; window.real = window.fetch; window.fetch = (...all) => { asked += 1; return real(...all); }; 1",
+        "wait:asked > 2",
+        "document.getElementById('connection').hidden",
+        &format!("get:http://{}/a", gateway.proxy()),
+        &format!("wait:{REQUESTS} === '1' && !document.getElementById('idle')"),
+    ];
+    let seen = in_chromium(&gateway, "/", &steps);
+    assert_eq!(Value::from(seen), json!([true, 1, true, true, 200, true, []]));
+}
+
+#[test]
 fn a_drag_over_a_chart_is_a_frame_of_its_own() {
     let sent = sent();
     let drag = "go:(() => {

@@ -167,24 +167,32 @@ function update(fresh) {
   for (const part of [...fresh.children]) replace(document.getElementById(part.id), part);
 }
 
+// What this page would show now; nothing if the node does not answer.
+async function ask() {
+  try {
+    const response = await fetch(location.href, { signal: AbortSignal.timeout(10_000) });
+    if (!response.ok) return null;
+    // Elsewhere is the page to log in.
+    if (response.redirected) return location.reload();
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    return page.getElementById("live") ?? location.reload();
+  } catch {
+    return null;
+  }
+}
+
 async function refresh() {
   clearTimeout(timer);
   if (isPaused || document.hidden) return;
-  try {
-    const response = await fetch(location.href, { signal: AbortSignal.timeout(10_000) });
-    if (response.redirected) return location.reload();
-    if (!response.ok) throw new Error(response.statusText);
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    const fresh = page.getElementById("live");
-    if (!fresh) return location.reload();
-    connected = new Date();
-    banner.hidden = true;
-    live().classList.remove("stale");
-    update(document.adoptNode(fresh));
-  } catch {
-    lost();
-  }
+  const fresh = await ask();
+  clearTimeout(timer);
   timer = setTimeout(refresh, live().dataset.live * 1000);
+  if (fresh === undefined) return;
+  if (fresh === null) return lost();
+  connected = new Date();
+  banner.hidden = true;
+  live().classList.remove("stale");
+  update(document.adoptNode(fresh));
 }
 
 function pauseButton() {

@@ -43,7 +43,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         (frame.picker(visit, &frame.on(Address::new(""))))
         div #live data-live=[frame.is_live.then_some("1")] {
             section #figures aria-label="Figures" { (figures.shown(visit, &frame)) }
-            @if is_idle { (no_requests(visit).await?) }
+            @if is_idle { section #idle { (no_requests(visit).await?) } }
             section #charts.charts aria-label="Charts" { (drawn) }
             section #tables.columns {
                 (traffic::busiest(visit, &frame, &routes))
@@ -121,7 +121,7 @@ async fn no_requests(visit: &Visit) -> Result<Markup, ApiError> {
     let listener = &node.body["configuration"]["proxy_listeners"][0];
     let scheme = if listener["ssl"] == true { "https" } else { "http" };
     Ok(html! {
-        section.empty {
+        div.empty {
             p { (text::NO_REQUESTS) }
             @if let Some(port) = listener["port"].as_u64() {
                 pre.copyable { "curl -i " (scheme) "://" (plain(&listener["ip"])) ":" (port) "/" }

@@ -53,7 +53,7 @@ pub(super) fn first_steps(node: &Value) -> Markup {
          curl -X POST {admin}/services/example/routes -d 'paths[]=/example'"
     );
     html! {
-        section.card {
+        div.card {
             h2 { "Nothing is configured yet" }
             p { "Make a service and a route with the pages at the left, or with these commands:" }
             pre.copyable { (command) }
