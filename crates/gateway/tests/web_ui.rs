@@ -1,6 +1,8 @@
 //! The web UI, as a browser sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod analytics;
+
 use crate::harness::{Gateway, Message, Peer, weir};
 use serde_json::json;
 use std::process::Command;
@@ -157,8 +159,20 @@ fn addresses() -> Vec<String> {
             all.push(format!("/{action}{entity}{of}"));
         }
     }
-    let others =
-        ["/", "/try", "/plugin-costs", "/nodes", "/search?q=orders", "/login", "/new/plugins?name=key-auth"];
+    let others = [
+        "/",
+        "/node",
+        "/traffic",
+        "/errors",
+        "/changes",
+        "/addresses/a",
+        "/try",
+        "/plugin-costs",
+        "/nodes",
+        "/search?q=orders",
+        "/login",
+        "/new/plugins?name=key-auth",
+    ];
     all.extend(others.map(str::to_owned));
     all
 }

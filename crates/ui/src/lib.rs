@@ -7,9 +7,12 @@
 //! ours), one of `pages`, which asks `api`, and `page`, the frame around what it renders.
 mod api;
 mod assets;
+mod chart;
 mod export;
 mod form;
 mod format;
+mod frame;
+mod history;
 mod kinds;
 mod page;
 mod pages;

@@ -170,9 +170,10 @@ fn tools(visit: &Visit) -> Markup {
 }
 
 /// The pages besides those of collections.
-const TOP: [(&str, &str); 1] = [("", "Overview")];
-const TOOLS: [(&str, &str); 3] =
-    [("try", "Try a request"), ("plugin-costs", "Plugin costs"), ("nodes", "Nodes")];
+const TOP: [(&str, &str); 4] =
+    [("", "Now"), ("traffic", "Traffic"), ("errors", "Errors"), ("changes", "Changes")];
+const TOOLS: [(&str, &str); 4] =
+    [("try", "Try a request"), ("plugin-costs", "Plugin costs"), ("nodes", "Nodes"), ("node", "This node")];
 
 fn navigation(visit: &Visit, section: &str) -> Markup {
     let collections = KINDS[..IN_NAVIGATION].iter().map(|kind| (kind.collection, kind.many));

@@ -17,6 +17,18 @@ pub(crate) const CHANGED_MEANWHILE: &str = "Somebody has changed this since you 
 pub(crate) const WRITE_AGAIN: &str = "Write it again: secrets are not sent back to the page.";
 pub(crate) const NOTHING_CHANGES: &str = "Nothing differs from what is stored.";
 
+pub(crate) const ANALYTICS_OFF: &str = "This node measures no requests: analytics are off. With analytics on, this page shows them from the start.";
+pub(crate) const NO_REQUESTS: &str = "No requests yet in this frame. Send one:";
+pub(crate) const NOTHING_MEASURED: &str = "Nothing was measured in this frame.";
+pub(crate) const NO_ERRORS: &str = "No errors in this frame.";
+pub(crate) const NO_CHANGES: &str =
+    "No changes in this frame. Each change of the configuration appears here and as a mark on the charts.";
+
+/// What is said where requests were not measured.
+pub(crate) fn missing_requests(dropped: u64) -> String {
+    format!("{dropped} requests of this frame are missing, because more arrived than could be counted.")
+}
+
 /// An input that is not one of the choices.
 pub(crate) fn not_a_choice(text: &str) -> String {
     format!("“{text}” is not one of the choices")
@@ -41,6 +53,12 @@ pub(crate) fn none_yet(one: &str) -> String {
 pub(crate) fn overlooked(name: &str, value: &str) -> String {
     let short: String = value.chars().take(80).collect();
     format!("{name}=“{short}” is not understood; the default is shown.")
+}
+
+/// What is said of a frame of time without a moment in it.
+pub(crate) fn empty_frame(from: &str, to: &str) -> String {
+    let short = |text: &str| text.chars().take(80).collect::<String>();
+    format!("From “{}” to “{}” is no frame of time; the default is shown.", short(from), short(to))
 }
 
 /// What is said where a list ends before its end.

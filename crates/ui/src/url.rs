@@ -1,5 +1,5 @@
 //! Addresses: escaping of paths and queries.
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 /// A segment of a path, escaped.
 pub(crate) fn segment(text: &str) -> String {
@@ -26,6 +26,43 @@ pub(crate) fn query<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -
     match query.finish() {
         empty if empty.is_empty() => empty,
         query => format!("?{query}"),
+    }
+}
+
+/// The address of a page with its state, below the root of the UI.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    path: String,
+    members: Vec<(&'static str, String)>,
+}
+
+impl Address {
+    pub(crate) fn new(path: impl Into<String>) -> Address {
+        Address { path: path.into(), members: Vec::new() }
+    }
+
+    /// The same with another value; without the member if it is empty.
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Address {
+        self.members.retain(|(known, _)| *known != name);
+        if !value.is_empty() {
+            self.members.push((name, value.to_owned()));
+        }
+        self
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = &(&'static str, String)> {
+        self.members.iter()
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        f.write_str(&query(self.members.iter().map(|(name, value)| (*name, value.as_str()))))
     }
 }
 

@@ -6,8 +6,8 @@ use crate::entities::Kind;
 use std::fmt;
 use std::str::FromStr;
 
-pub(super) const METRICS: &str = "requests, errors, error_rate, bytes_in, bytes_out, retried, cached, reused, and mean, \
-     p50, p90, p95, p99 or p999, also with _gateway or _upstream after it";
+pub(super) const METRICS: &str = "requests, errors, error_rate, 4xx, 5xx, bytes_in, bytes_out, retried, cached, reused, \
+     and mean, p50, p90, p95, p99 or p999, also with _gateway or _upstream after it";
 pub(super) const DIMENSIONS: &str =
     "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer, node";
 
@@ -20,6 +20,8 @@ pub enum Metric {
     Errors,
     /// The share of these.
     ErrorRate,
+    /// Requests with a status of this class: 4 or 5.
+    Class(u16),
     /// Bytes from clients.
     BytesIn,
     /// Bytes to clients.
@@ -46,6 +48,7 @@ impl Metric {
             Self::ErrorRate => {
                 return share(aggregate.requests_with(Outcome::is_error) as f64, aggregate.requests());
             }
+            Self::Class(class) => aggregate.requests_with(|outcome| outcome.status / 100 == class) as f64,
             Self::BytesIn => aggregate.bytes_in as f64,
             Self::BytesOut => aggregate.bytes_out as f64,
             Self::Retried => aggregate.requests_of(|traits| traits.is_retried()) as f64,
@@ -90,6 +93,8 @@ impl FromStr for Metric {
             "requests" => Self::Requests,
             "errors" => Self::Errors,
             "error_rate" => Self::ErrorRate,
+            "4xx" => Self::Class(4),
+            "5xx" => Self::Class(5),
             "bytes_in" => Self::BytesIn,
             "bytes_out" => Self::BytesOut,
             "retried" => Self::Retried,
@@ -111,6 +116,7 @@ impl fmt::Display for Metric {
             Self::Requests => f.write_str("requests"),
             Self::Errors => f.write_str("errors"),
             Self::ErrorRate => f.write_str("error_rate"),
+            Self::Class(class) => write!(f, "{class}xx"),
             Self::BytesIn => f.write_str("bytes_in"),
             Self::BytesOut => f.write_str("bytes_out"),
             Self::Retried => f.write_str("retried"),

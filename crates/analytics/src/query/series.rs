@@ -35,6 +35,8 @@ pub struct Column {
     pub label: String,
     /// A number for each time; none where there is nothing to divide.
     pub values: Vec<Option<f64>>,
+    /// The number for the whole frame.
+    pub total: Option<f64>,
 }
 
 /// A chart.
@@ -70,8 +72,11 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
     Ok(Series { times, step, columns, precision: Precision::of(view) })
 }
 
-fn values(metric: Metric, points: &[Aggregate]) -> Vec<Option<f64>> {
-    points.iter().map(|aggregate| metric.of(aggregate)).collect()
+fn column(label: String, metric: Metric, points: &[Aggregate]) -> Column {
+    let mut whole = Aggregate::default();
+    points.iter().for_each(|aggregate| whole.merge(aggregate));
+    let values = points.iter().map(|aggregate| metric.of(aggregate)).collect();
+    Column { label, values, total: metric.of(&whole) }
 }
 
 fn one(view: &View, query: &SeriesQuery, length: usize, place: impl Fn(&Slot) -> usize) -> Column {
@@ -81,7 +86,7 @@ fn one(view: &View, query: &SeriesQuery, length: usize, place: impl Fn(&Slot) ->
             point.merge(&aggregate);
         }
     }
-    Column { label: String::new(), values: values(query.metric, &points) }
+    column(String::new(), query.metric, &points)
 }
 
 /// Columns by entity: the busiest ones, then the others.
@@ -107,7 +112,7 @@ fn by_entity(
     let order = busiest.iter().copied().chain(std::iter::once(OTHERS));
     let known = order.filter_map(|id| Some((id, columns.remove(&id)?)));
     let label = |id| super::top::label(Entity::new(kind, id), entities);
-    known.map(|(id, points)| Column { label: label(id), values: values(metric, &points) }).collect()
+    known.map(|(id, points)| column(label(id), metric, &points)).collect()
 }
 
 fn busiest(view: &View, kind: Kind) -> Vec<u32> {
@@ -143,6 +148,7 @@ fn divided(
     }
     let column = |(key, points): (u32, Vec<u64>)| Column {
         label: part_label(by, key, entities),
+        total: Some(points.iter().sum::<u64>() as f64),
         values: points.into_iter().map(|count| Some(count as f64)).collect(),
     };
     columns.into_iter().map(column).collect()

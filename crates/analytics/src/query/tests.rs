@@ -75,10 +75,21 @@ fn metrics_of_a_route() {
     let slow = Entity::new(Kind::Route, store.entities().find(Kind::Route, "slow").unwrap());
     let value = |metric| chart(&store, metric, "", slow, 60).unwrap().columns[0].values[0].unwrap();
     assert_eq!((value("errors"), value("error_rate")), (60.0, 0.5));
+    assert_eq!((value("4xx"), value("5xx")), (60.0, 0.0));
     assert_eq!((value("bytes_in"), value("bytes_out"), value("reused")), (12_000.0, 120_000.0, 120.0));
     assert!((value("p99") - 2.0).abs() < 0.03 && (value("p50") - 0.001).abs() < 0.00002);
     assert!((value("mean_gateway") / 0.000_02 - 1.0).abs() < 0.02);
     assert!((value("p999_upstream") / 0.000_98 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn columns_have_a_total_for_the_frame() {
+    let store = store();
+    let slow = Entity::new(Kind::Route, store.entities().find(Kind::Route, "slow").unwrap());
+    let total = |metric, by, of| chart(&store, metric, by, of, 10).unwrap().columns[0].total.unwrap();
+    assert_eq!(total("requests", "status", Entity::NODE), 660.0);
+    assert_eq!((total("error_rate", "", slow), total("errors", "route", Entity::NODE)), (0.5, 0.0));
+    assert!((total("p99", "", slow) - 2.0).abs() < 0.03);
 }
 
 #[test]

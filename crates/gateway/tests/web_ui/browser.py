@@ -1,7 +1,9 @@
 """Drives Chromium by the DevTools protocol: loads pages, runs expressions in them, and prints what these give.
 
 Takes the address of the first page, and then expressions. An expression that begins with `go:` is one after which the
-browser loads another page. Prints a JSON list: the value of each, and what the browser complained of.
+browser loads another page; one that begins with `wait:` is repeated until its value is true. After `get:` stands an
+address that is asked for beside the browser; its value is the status. Prints a JSON list: the value of each, and what the
+browser complained of.
 """
 import asyncio
 import itertools
@@ -10,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import websockets
 
@@ -50,6 +53,10 @@ async def drive(socket, address, expressions):
             answer = message if message.get("id") == number else answer
         return answer["result"]
 
+    async def evaluate(expression, loads=False):
+        result = await call("Runtime.evaluate", loads=loads, expression=expression, returnByValue=True)
+        return result["result"].get("value")
+
     target = (await call("Target.createTarget", url="about:blank"))["targetId"]
     session["sessionId"] = (await call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
     for domain in ["Page", "Runtime", "Log"]:
@@ -57,10 +64,17 @@ async def drive(socket, address, expressions):
     await call("Page.navigate", loads=True, url=address)
     values = []
     for expression in expressions:
-        loads = expression.startswith("go:")
-        expression = expression.removeprefix("go:")
-        result = await call("Runtime.evaluate", loads=loads, expression=expression, returnByValue=True)
-        values.append(result["result"].get("value"))
+        kind, _, rest = expression.partition(":")
+        if kind == "get":
+            values.append(urllib.request.urlopen(rest).status)
+            continue
+        loads, waits = kind == "go", kind == "wait"
+        expression = rest if loads or waits else expression
+        values.append(await evaluate(expression, loads))
+        async with asyncio.timeout(20):
+            while waits and not values[-1]:
+                await asyncio.sleep(0.05)
+                values[-1] = await evaluate(expression)
     return values + [complaints]
 
 

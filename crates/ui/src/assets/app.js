@@ -1,14 +1,20 @@
 // What pages can do beyond what they do without script: keys, copying, and a list of the keys.
+if (document.querySelector("#live, svg[data-plot]")) import("./analytics.js");
+
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
 const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`);
 
-const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try" };
+const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try", f: "traffic", e: "errors", l: "changes" };
 
 const keys = [
   ["/", "Search"],
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
+  ["g then h, f, e, l", "Now, traffic, errors, changes"],
   ["g then s, r, c, u, p, n, t", "Services, routes, consumers, upstreams, plugins, nodes, try a request"],
+  ["t", "Choose a frame of time"],
+  ["p", "Pause and resume"],
+  ["Escape", "Back from a frame that was dragged"],
   ["?", "This list"],
 ];
 
@@ -54,6 +60,10 @@ document.addEventListener("keydown", (event) => {
     document.getElementById("search").focus();
   } else if (event.key === "?") {
     help();
+  } else if (event.key === "t") {
+    document.querySelector("nav.frames a")?.focus();
+  } else if (event.key === "p") {
+    document.getElementById("pause")?.click();
   } else if (event.key === "j" || event.key === "k") {
     moveRow(event.key === "j" ? 1 : -1);
   }

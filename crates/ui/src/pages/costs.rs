@@ -1,10 +1,12 @@
 //! What each plugin costs.
 use super::Shown;
+use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, count, micros};
 use crate::page::{Page, Visit};
 use crate::text;
 use crate::url::query;
+use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -40,6 +42,21 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         }
     };
     Ok(Page::new("plugin-costs", "Plugin costs", content).notes(notes))
+}
+
+/// The table of one route; nothing if no plugin has run there.
+pub(super) async fn of_route(visit: &Visit, route: &str) -> Result<Markup, ApiError> {
+    let body = match visit.api.get(&format!("/plugins/costs{}", query([("route", route)]))).await {
+        Err(error) if error.status == StatusCode::NOT_FOUND => return Ok(html! {}),
+        answer => answer?.body,
+    };
+    let rows = body["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(html! {
+        @if !rows.is_empty() {
+            h3 { a href=(visit.at("plugin-costs")) { "Plugins" } }
+            (table(visit, rows, ""))
+        }
+    })
 }
 
 fn figure(row: &Value, field: &str) -> f64 {

@@ -1,7 +1,8 @@
 //! One entity: its fields, and what belongs to it.
+use super::activity;
 use super::list::{self, link};
 use super::{Shown, list::expiry};
-use crate::form::plain;
+use crate::form::{Pairs, plain};
 use crate::format::{NONE, time};
 use crate::kinds::{self, Kind};
 use crate::page::{Page, Visit};
@@ -14,7 +15,7 @@ use serde_json::Value;
 /// How many entities that belong to one are shown, of a kind.
 const MAX_CHILDREN: usize = 1_000;
 
-pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
+pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) -> Shown {
     let at = format!("{}/{}", kind.collection, segment(id));
     let path = kind.path(id);
     let entity = visit.api.get(&path).await?.body;
@@ -23,10 +24,12 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
     }
     let fields = schema(visit, kind, &entity).await?;
     let children = children(visit, kind, &path).await;
+    let (activity, notes) = activity::section(visit, kind, (&at, &plain(&entity["id"])), asked).await?;
     let own_field = kind.one.replace(' ', "_");
     let new = |child: &str| visit.at(&format!("new/{child}?{own_field}={}", segment(&plain(&entity["id"]))));
     let content = html! {
         div.bar {
+            @if activity::is_measured(kind) { a.button href="#traffic" { "Traffic" } }
             a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
             @if !visit.is_read_only {
                 a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }
@@ -37,6 +40,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
             }
         }
         (facts(visit, &fields, &entity))
+        (activity)
         @for (child, rows) in &children {
             section {
                 h2 { (child.many) }
@@ -46,7 +50,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
         }
     };
     let title = format!("{}: {}", capitalised(kind.one), list::name(kind, &entity));
-    Ok(Page::new(kind.collection, title, content))
+    Ok(Page::new(kind.collection, title, content).notes(notes))
 }
 
 fn capitalised(text: &str) -> String {

@@ -1,14 +1,21 @@
 //! The pages.
+mod activity;
 mod change;
+mod changes;
+mod charts;
 mod costs;
 mod entity;
+mod errors;
 mod export;
+mod health;
 mod list;
 pub(crate) mod login;
 mod nodes;
+mod now;
 mod overview;
 mod remove;
 mod search;
+mod traffic;
 mod try_it;
 
 use crate::api::ApiError;
@@ -28,7 +35,12 @@ type Shown = Result<Page, ApiError>;
 pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
     let segments = segments(path);
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
-        [""] => overview::page(visit).await,
+        [""] => now::page(visit, asked).await,
+        ["traffic"] => traffic::page(visit, asked).await,
+        ["errors"] => errors::page(visit, asked).await,
+        ["changes"] => changes::page(visit, asked).await,
+        ["addresses", name] => activity::address(visit, name, asked).await,
+        ["node"] => overview::page(visit, overview::NODE, html! {}).await,
         ["login"] => return login::page(visit, crate::form::first(asked, "next"), None),
         ["search"] => search::page(visit, asked).await,
         ["try"] => try_it::page(visit, asked).await,
@@ -52,7 +64,7 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
             None => Ok(unknown(visit, path)),
         },
         [kind, id] => match kinds::of(kind) {
-            Some(kind) => entity::page(visit, kind, id).await,
+            Some(kind) => entity::page(visit, kind, id, asked).await,
             None => Ok(unknown(visit, path)),
         },
         _ => Ok(unknown(visit, path)),

@@ -1,4 +1,4 @@
-//! The first page: what this node is, and where to begin.
+//! What this node is, and where to begin. It is the first page where nothing is measured.
 use super::Shown;
 use crate::form::plain;
 use crate::format::{NONE, count};
@@ -7,12 +7,17 @@ use crate::page::{Page, Visit};
 use maud::{Markup, html};
 use serde_json::Value;
 
-pub(super) async fn page(visit: &Visit) -> Shown {
+/// The title of the page of the node.
+pub(super) const NODE: &str = "This node";
+
+/// The page; `note` is what is said first.
+pub(super) async fn page(visit: &Visit, title: &str, note: Markup) -> Shown {
     let node = visit.api.get("/").await?.body;
     let status = visit.api.get("/status").await?.body;
     let services = visit.api.get("/services?size=1").await?.body;
     let is_empty = services["data"].as_array().is_some_and(Vec::is_empty);
     let content = html! {
+        (note)
         (figures(&status))
         @if is_empty { (first_steps(&node)) }
         section.cards aria-label="Configuration" {
@@ -22,7 +27,7 @@ pub(super) async fn page(visit: &Visit) -> Shown {
         }
         (facts(&node, &status))
     };
-    Ok(Page::new("", "Overview", content))
+    Ok(Page::new(if title == NODE { "node" } else { "" }, title, content))
 }
 
 fn figures(status: &Value) -> Markup {
@@ -40,14 +45,15 @@ fn figures(status: &Value) -> Markup {
     }
 }
 
-fn first_steps(node: &Value) -> Markup {
+/// What to do where nothing is configured.
+pub(super) fn first_steps(node: &Value) -> Markup {
     let admin = plain(&node["configuration"]["admin_listen"][0]);
     let command = format!(
         "curl -X POST {admin}/services -d name=example -d url=http://127.0.0.1:9000\n\
          curl -X POST {admin}/services/example/routes -d 'paths[]=/example'"
     );
     html! {
-        section.card {
+        div.card {
             h2 { "Nothing is configured yet" }
             p { "Make a service and a route with the pages at the left, or with these commands:" }
             pre.copyable { (command) }

@@ -30,15 +30,19 @@ const SPARKLINE_POINTS: u64 = 30;
 const NOT_RECORDED: &str =
     "this node records no analytics: set analytics=on; in a fleet, on its data planes and control planes";
 /// The metrics of a row, beside the one that rows are ordered by.
-const ROW_METRICS: [&str; 10] = [
+const ROW_METRICS: [&str; 14] = [
     "requests",
     "errors",
     "error_rate",
+    "4xx",
+    "5xx",
     "bytes_in",
     "bytes_out",
     "mean",
     "p50",
     "p99",
+    "p50_gateway",
+    "p99_gateway",
     "p50_upstream",
     "p99_upstream",
 ];
@@ -147,7 +151,7 @@ fn series(call: &ApiRequest, analytics: &Analytics) -> Answer {
 }
 
 fn shown_column(column: &Column, by: By, names: &Names<'_>) -> Value {
-    let mut shown = json!({ "label": column.label, "values": column.values });
+    let mut shown = json!({ "label": column.label, "values": column.values, "total": column.total });
     if let By::Entity(kind) = by {
         shown["name"] = json!(names.name(kind, &column.label));
     }

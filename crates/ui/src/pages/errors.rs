@@ -1,0 +1,264 @@
+//! Errors by route, status and cause: who is to blame.
+use super::Shown;
+use super::charts::off;
+use crate::chart::{clock, sparkline};
+use crate::form::{Pairs, first, plain};
+use crate::format::{count, time};
+use crate::frame::Frame;
+use crate::history::{History, is_off};
+use crate::page::{Page, Visit};
+use crate::text;
+use crate::url::{Address, segment};
+use maud::{Markup, html};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The most groups of a page.
+const MAX_ROWS: usize = 200;
+
+/// Who decided an outcome, as the address says it, and in words.
+const WHO: [(&str, &str); 4] = [
+    ("upstream-response", "upstream responded"),
+    ("gateway", "gateway"),
+    ("upstream-failure", "upstream failed"),
+    ("client", "client"),
+];
+
+/// The columns that rows are ordered by.
+const SORTS: [(&str, &str); 4] =
+    [("count", "Count"), ("status", "Status"), ("first", "First"), ("last", "Last")];
+
+/// What the page shows of all groups.
+struct Filter<'a> {
+    route: &'a str,
+    /// Such as `404`, or `4xx`.
+    status: &'a str,
+    who: &'a str,
+    cause: &'a str,
+    wanted: String,
+}
+
+/// Who decided the outcome of a group.
+fn who(group: &Value) -> &'static str {
+    let is_upstream = group["origin"] == "upstream";
+    let index = match (is_upstream, group["cause"] == "response", group["origin"] == "client") {
+        (true, true, _) => 0,
+        (true, false, _) => 2,
+        (false, _, true) => 3,
+        (false, _, false) => 1,
+    };
+    WHO[index].0
+}
+
+fn words(who: &str) -> &'static str {
+    WHO.iter().find(|(known, _)| *known == who).map_or("", |(_, words)| words)
+}
+
+impl<'a> Filter<'a> {
+    fn read(asked: &'a Pairs, notes: &mut Vec<String>) -> Filter<'a> {
+        let known = |name, value: &'a str, is_known: bool, notes: &mut Vec<String>| {
+            if is_known || value.is_empty() {
+                return value;
+            }
+            notes.push(text::overlooked(name, value));
+            ""
+        };
+        let (status, who) = (first(asked, "status"), first(asked, "who"));
+        let is_class = status.strip_suffix("xx").is_some_and(|class| matches!(class, "4" | "5"));
+        let is_status = is_class || status.parse::<u16>().is_ok();
+        Filter {
+            route: first(asked, "route"),
+            status: known("status", status, is_status, notes),
+            who: known("who", who, WHO.iter().any(|(name, _)| *name == who), notes),
+            cause: first(asked, "cause"),
+            wanted: first(asked, "q").trim().to_lowercase(),
+        }
+    }
+
+    fn lets(&self, group: &Value) -> bool {
+        let status = plain(&group["status"]);
+        let is_status = match self.status.strip_suffix("xx") {
+            Some(class) => status.len() == 3 && status.starts_with(class),
+            None => self.status.is_empty() || self.status == status,
+        };
+        let is_cause = self.cause.is_empty() || group["cause"] == self.cause;
+        let is_who = self.who.is_empty() || who(group) == self.who;
+        let texts = [route_name(group), plain(&group["cause"]), status];
+        let is_wanted = texts.iter().any(|text| text.to_lowercase().contains(&self.wanted));
+        is_status && is_cause && is_who && is_wanted
+    }
+
+    fn address(&self) -> Address {
+        let kept = [("route", self.route), ("status", self.status), ("who", self.who), ("cause", self.cause)];
+        let address = Address::new("errors").with("q", &self.wanted);
+        kept.into_iter().fold(address, |address, (name, value)| address.with(name, value))
+    }
+}
+
+pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
+    let (frame, mut notes) = Frame::read(asked, "-1h");
+    let filter = Filter::read(asked, &mut notes);
+    let sort = SORTS.iter().find(|(name, _)| *name == first(asked, "sort")).map(|(name, _)| *name);
+    if sort.is_none() && !first(asked, "sort").is_empty() {
+        notes.push(text::overlooked("sort", first(asked, "sort")));
+    }
+    let sort = sort.unwrap_or("count");
+    let history = History { api: &visit.api, frame: &frame };
+    let mut groups = match history.errors(filter.route).await {
+        Err(error) if is_off(&error) => return Ok(Page::new("errors", "Errors", off())),
+        found => found?,
+    };
+    groups.retain(|group| filter.lets(group));
+    groups.sort_by_key(|group| std::cmp::Reverse(group[sort].as_u64()));
+    let address = frame.on(filter.address().with("sort", if sort == "count" { "" } else { sort }));
+    let content = html! {
+        (frame.picker(visit, &address))
+        (filters(visit, &filter, &frame))
+        div #live data-live=[frame.is_live.then_some("3")] {
+            section #groups {
+                p.about { strong #total { (count(sum(&groups))) } " errors in " (frame.words()) ", in " (groups.len()) " groups." }
+                @if groups.len() > MAX_ROWS { p.help { (text::first_of_many(MAX_ROWS)) } }
+                @if groups.is_empty() { div.empty { p { (text::NO_ERRORS) } } } @else {
+                    (table(visit, &frame, &groups[..groups.len().min(MAX_ROWS)], Some((&address, sort))))
+                }
+            }
+        }
+    };
+    Ok(Page::new("errors", "Errors", content).notes(notes))
+}
+
+fn sum(groups: &[Value]) -> u64 {
+    groups.iter().filter_map(|group| group["count"].as_u64()).sum()
+}
+
+fn filters(visit: &Visit, filter: &Filter<'_>, frame: &Frame) -> Markup {
+    let address = frame.on(filter.address());
+    let set = [("route", filter.route), ("status", filter.status), ("cause", filter.cause)];
+    let at = |name, value| visit.at(&address.clone().with(name, value).to_string());
+    html! {
+        nav.tabs aria-label="Who decided" {
+            ul.segments {
+                li { a href=(at("who", "")) aria-current=[filter.who.is_empty().then_some("true")] { "all" } }
+                @for (name, words) in WHO {
+                    li { a href=(at("who", name)) aria-current=[(name == filter.who).then_some("true")] { (words) } }
+                }
+            }
+        }
+        form.filter action=(visit.at("errors")) {
+            @for (name, value) in address.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
+            label for="q" { "Route, status or cause" }
+            input id="q" name="q" value=(filter.wanted);
+            button { "Filter" }
+            @for (name, value) in set.into_iter().filter(|(_, value)| !value.is_empty()) {
+                a.button href=(at(name, "")) aria-label={ "Show every " (name) } { (name) ": " bdi { (value) } " ✕" }
+            }
+        }
+    }
+}
+
+/// Groups of errors; with headings that order them if there is a page to order.
+pub(super) fn table(
+    visit: &Visit,
+    frame: &Frame,
+    groups: &[Value],
+    sorted: Option<(&Address, &str)>,
+) -> Markup {
+    html! {
+        div.scroll #errors tabindex="0" role="region" aria-label="Errors" {
+            table.dense {
+                caption.unseen { "Errors, " (frame.words()) }
+                thead { tr {
+                    th scope="col" { "Route" } th scope="col" { "Who decided" } th scope="col" { "Cause" }
+                    @for (name, title) in SORTS {
+                        @match sorted {
+                            Some((address, by)) => th.number scope="col" aria-sort=[(name == by).then_some("descending")] {
+                                a href=(visit.at(&address.clone().with("sort", name).to_string())) { (title) }
+                            },
+                            None => th.number scope="col" { (title) },
+                        }
+                    }
+                    th scope="col" { "Over time" }
+                } }
+                tbody { @for group in groups { (line(visit, frame, group)) } }
+            }
+        }
+    }
+}
+
+fn line(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
+    let (decided, cause, status) = (who(group), plain(&group["cause"]), plain(&group["status"]));
+    let narrowed =
+        |name, value: &str| visit.at(&frame.carried(Address::new("errors").with(name, value)).to_string());
+    let moment = |name: &str| {
+        let at = group[name].as_u64().unwrap_or_default();
+        html! { time title=(time(at as i64)) { (if frame.to - frame.from > 86_400 { time(at as i64) } else { clock(at) }) } }
+    };
+    html! {
+        tr {
+            th.name scope="row" { (route_link(visit, frame, group)) }
+            td { span class={ "who " (decided) } { (words(decided)) } }
+            td { a href=(narrowed("cause", &cause)) { bdi { (cause) } } }
+            td.number { strong { (count(group["count"].as_u64().unwrap_or_default())) } }
+            td.number { a href=(narrowed("status", &status)) { (status) } }
+            td.number { (moment("first")) }
+            td.number { (moment("last")) }
+            td { (sparkline(&group["sparkline"], "errors")) }
+        }
+    }
+}
+
+fn route_name(group: &Value) -> String {
+    let route = &group["route"];
+    let name = plain(&route["name"]);
+    match (name.as_str(), route["id"].as_str()) {
+        ("none", None) => "(no route)".to_owned(),
+        ("others", None) => "(others)".to_owned(),
+        ("", Some(id)) => id.to_owned(),
+        _ => name,
+    }
+}
+
+fn route_link(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
+    let name = route_name(group);
+    html! {
+        @match group["route"]["id"].as_str() {
+            Some(id) => {
+                @let to = frame.carried(Address::new(format!("routes/{}", segment(id))));
+                a href=(format!("{}#traffic", visit.at(&to.to_string()))) { bdi { (name) } }
+            }
+            None => (name),
+        }
+    }
+}
+
+/// Who decided the responses of 5xx, each with the number that leads to them.
+pub(super) fn split(visit: &Visit, frame: &Frame, groups: &[Value]) -> Markup {
+    let mut parts: BTreeMap<usize, (u64, BTreeMap<String, u64>)> = BTreeMap::new();
+    for group in groups.iter().filter(|group| group["status"].as_u64().is_some_and(|it| it / 100 == 5)) {
+        let index = WHO.iter().position(|(name, _)| *name == who(group)).unwrap_or_default();
+        let (sum, causes) = parts.entry(index).or_default();
+        let some = group["count"].as_u64().unwrap_or_default();
+        *sum += some;
+        *causes.entry(plain(&group["cause"])).or_default() += some;
+    }
+    let link = |name, cause: &str| {
+        let address = Address::new("errors").with("status", "5xx").with("who", name).with("cause", cause);
+        visit.at(&frame.carried(address).to_string())
+    };
+    html! {
+        @if !parts.is_empty() {
+            ul.split aria-label="5xx by who decided" {
+                li { "5xx:" }
+                @for (index, (sum, causes)) in &parts {
+                    @let (name, words) = WHO[*index];
+                    li {
+                        span class={ "who " (name) } { (words) } " " a href=(link(name, "")) { strong { (count(*sum)) } }
+                        @if name != WHO[0].0 {
+                            @for (cause, some) in causes { " · " a href=(link(name, cause)) { (cause) " " (count(*some)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

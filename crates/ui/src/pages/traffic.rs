@@ -1,0 +1,313 @@
+//! Tables of what was measured: routes, services, consumers, and upstreams' addresses.
+use super::Shown;
+use super::charts::off;
+use crate::chart::{Unit, bytes, number, share, sparkline};
+use crate::form::{Pairs, first, plain};
+use crate::format::{NONE, count};
+use crate::frame::Frame;
+use crate::history::{History, Top, is_off};
+use crate::page::{Page, Visit};
+use crate::text;
+use crate::url::{Address, segment};
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// The most rows that the node answers with.
+const MAX_ROWS: usize = 1_000;
+/// The rows of a page.
+const PAGE: usize = 100;
+
+/// A kind of row: how questions name it, the collection of its pages, and what people call many of them.
+struct By {
+    name: &'static str,
+    collection: &'static str,
+    many: &'static str,
+    columns: &'static [Column],
+}
+
+/// A number of a row: the metric of questions, and how it is shown.
+struct Column {
+    metric: &'static str,
+    title: &'static str,
+    shown: Number,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Number {
+    Count,
+    /// A count for each second of the frame.
+    Rate,
+    /// A count as a part of the requests.
+    Share,
+    Seconds,
+    Bytes,
+}
+
+const fn column(metric: &'static str, title: &'static str, shown: Number) -> Column {
+    Column { metric, title, shown }
+}
+
+const REQUESTS: Column = column("requests", "Requests", Number::Count);
+const RATE: Column = column("rate", "Per second", Number::Rate);
+const CLIENT_ERRORS: Column = column("4xx", "4xx", Number::Share);
+const SERVER_ERRORS: Column = column("5xx", "5xx", Number::Share);
+const P50: Column = column("p50", "p50", Number::Seconds);
+const P99: Column = column("p99", "p99", Number::Seconds);
+const GATEWAY: Column = column("p50_gateway", "Gateway p50", Number::Seconds);
+const RECEIVED: Column = column("bytes_in", "Received", Number::Bytes);
+const SENT: Column = column("bytes_out", "Sent", Number::Bytes);
+
+const ALL: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99, GATEWAY, RECEIVED, SENT];
+const OF_CONSUMERS: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99, RECEIVED, SENT];
+const OF_ADDRESSES: &[Column] = &[
+    REQUESTS,
+    RATE,
+    CLIENT_ERRORS,
+    SERVER_ERRORS,
+    column("p50_upstream", "p50", Number::Seconds),
+    column("p99_upstream", "p99", Number::Seconds),
+    RECEIVED,
+    SENT,
+];
+const IN_SHORT: &[Column] = &[RATE, CLIENT_ERRORS, SERVER_ERRORS, P99];
+
+const BY: [By; 4] = [
+    By { name: "route", collection: "routes", many: "Routes", columns: ALL },
+    By { name: "service", collection: "services", many: "Services", columns: ALL },
+    By { name: "consumer", collection: "consumers", many: "Consumers", columns: OF_CONSUMERS },
+    By { name: "upstream", collection: "addresses", many: "Upstreams’ addresses", columns: OF_ADDRESSES },
+];
+
+/// What the address of the page asks for.
+struct Asked<'a> {
+    by: &'static By,
+    sort: &'static str,
+    wanted: &'a str,
+    page: usize,
+}
+
+impl<'a> Asked<'a> {
+    fn read(asked: &'a Pairs, notes: &mut Vec<String>) -> Asked<'a> {
+        let by = BY.iter().find(|by| by.name == first(asked, "by"));
+        let (default_by, wanted) = (&BY[0], first(asked, "q").trim());
+        let by = by.unwrap_or_else(|| note("by", asked, default_by, notes));
+        let sorts = by.columns.iter().map(|column| column.metric).chain(["name"]);
+        let sort = sorts.into_iter().find(|metric| *metric == first(asked, "sort"));
+        let sort = sort.unwrap_or_else(|| note("sort", asked, REQUESTS.metric, notes));
+        let page = first(asked, "page").parse().ok().filter(|page| *page > 0);
+        Asked { by, sort, wanted, page: page.unwrap_or_else(|| note("page", asked, 1, notes)) }
+    }
+
+    fn address(&self) -> Address {
+        Address::new("traffic").with("by", self.by.name).with("sort", self.sort).with("q", self.wanted)
+    }
+}
+
+/// The default, and a note unless the address says nothing of the parameter.
+fn note<T>(name: &str, asked: &Pairs, default: T, notes: &mut Vec<String>) -> T {
+    let given = first(asked, name);
+    if !given.is_empty() {
+        notes.push(text::overlooked(name, given));
+    }
+    default
+}
+
+pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
+    let (frame, mut notes) = Frame::read(given, "-1h");
+    let asked = Asked::read(given, &mut notes);
+    let history = History { api: &visit.api, frame: &frame };
+    let of = if matches!(asked.sort, "rate" | "name") { "requests" } else { asked.sort };
+    let mut top = match history.top(asked.by.name, of, MAX_ROWS).await {
+        Err(error) if is_off(&error) => return Ok(Page::new("traffic", "Traffic", off())),
+        found => found?,
+    };
+    if top.total > top.rows.len() {
+        notes.push(text::first_of_many(top.rows.len()));
+    }
+    let wanted = asked.wanted.to_lowercase();
+    top.rows.retain(|row| wanted.is_empty() || name(row).to_lowercase().contains(&wanted));
+    sort(&mut top.rows, asked.sort);
+    let content = html! {
+        (tabs(visit, &asked, &frame))
+        (frame.picker(visit, &frame.on(asked.address())))
+        (filter(visit, &asked, &frame))
+        div #live data-live=[frame.is_live.then_some("3")] {
+            section #table.dense {
+                @match top.rows.is_empty() {
+                    true => div.empty { p { (text::NOTHING_MEASURED) } },
+                    false => (shown(visit, &asked, &frame, &top)),
+                }
+            }
+        }
+    };
+    Ok(Page::new("traffic", "Traffic", content).notes(notes))
+}
+
+/// The rows by a number, the highest first, or by their names.
+fn sort(rows: &mut [Value], by: &str) {
+    let column = ALL.iter().chain(OF_ADDRESSES).find(|column| column.metric == by);
+    match column {
+        Some(column) => rows.sort_by(|a, b| column.number(b).total_cmp(&column.number(a))),
+        None => rows.sort_by_key(name),
+    }
+}
+
+impl Column {
+    /// What rows are ordered by; those without come last.
+    fn number(&self, row: &Value) -> f64 {
+        let value = |name: &str| row[name].as_f64();
+        match self.shown {
+            Number::Rate => value("requests"),
+            Number::Share => value(self.metric).zip(value("requests")).map(|(part, whole)| part / whole),
+            _ => value(self.metric),
+        }
+        .unwrap_or(-1.0)
+    }
+
+    fn text(&self, row: &Value, seconds: f64) -> String {
+        let requests = row["requests"].as_f64().unwrap_or_default();
+        let value = if self.shown == Number::Rate { Some(requests) } else { row[self.metric].as_f64() };
+        let Some(value) = value else { return NONE.to_owned() };
+        match self.shown {
+            Number::Count => count(value as u64),
+            Number::Rate => number(value / seconds),
+            Number::Share => share(value, requests),
+            Number::Seconds => Unit::Seconds.text(value),
+            Number::Bytes => bytes(value),
+        }
+    }
+}
+
+fn tabs(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
+    html! {
+        nav.tabs aria-label="Rows" {
+            ul.segments {
+                @for by in &BY {
+                    @let to = frame.on(Address::new("traffic").with("by", by.name));
+                    li { a href=(visit.at(&to.to_string())) aria-current=[(by.name == asked.by.name).then_some("true")] { (by.many) } }
+                }
+            }
+        }
+    }
+}
+
+fn filter(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
+    let kept = frame.on(asked.address());
+    html! {
+        form.filter action=(visit.at("traffic")) {
+            @for (name, value) in kept.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
+            label for="q" { "Name" }
+            input id="q" name="q" value=(asked.wanted);
+            button { "Filter" }
+        }
+    }
+}
+
+fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
+    let rows = &top.rows;
+    let address = frame.on(asked.address());
+    let sorted = |metric: &str| address.clone().with("sort", metric).to_string();
+    let is_sorted = |metric: &str, order| (metric == asked.sort).then_some(order);
+    let pages = rows.len().div_ceil(PAGE);
+    let page = asked.page.min(pages.max(1));
+    html! {
+        div.scroll #rows tabindex="0" role="region" aria-label=(asked.by.many) {
+            table.dense {
+                caption.unseen { (asked.by.many) ", " (frame.words()) }
+                thead { tr {
+                    th scope="col" aria-sort=[is_sorted("name", "ascending")] { a href=(visit.at(&sorted("name"))) { "Name" } }
+                    @for column in asked.by.columns {
+                        th.number scope="col" aria-sort=[is_sorted(column.metric, "descending")] { a href=(visit.at(&sorted(column.metric))) { (column.title) } }
+                    }
+                    th scope="col" { "Over time" }
+                } }
+                tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (line(visit, (asked.by, asked.by.columns), frame, top.seconds, row)) } }
+            }
+        }
+        @if pages > 1 {
+            nav.bar aria-label="Pages" {
+                @for number in 1..=pages {
+                    a.button href=(visit.at(&address.clone().with("page", &number.to_string()).to_string())) aria-current=[(number == page).then_some("page")] { (number) }
+                }
+            }
+        }
+    }
+}
+
+fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: f64, row: &Value) -> Markup {
+    let of = if by.name == "route" { errors_of(row) } else { None };
+    html! {
+        tr {
+            th.name scope="row" { (link(visit, by, frame, row)) }
+            @for column in columns {
+                td.number {
+                    @let text = column.text(row, seconds);
+                    @match &of {
+                        Some(route) if column.shown == Number::Share && column.number(row) > 0.0 => {
+                            @let errors = Address::new("errors").with("route", route).with("status", column.metric);
+                            a href=(visit.at(&frame.carried(errors).to_string())) { (text) }
+                        }
+                        _ => (text),
+                    }
+                }
+            }
+            td { (sparkline(&row["sparkline"], "requests")) }
+        }
+    }
+}
+
+/// How the errors of a route are asked for.
+fn errors_of(row: &Value) -> Option<String> {
+    let id = plain(&row["id"]);
+    Some(if id.is_empty() { plain(&row["name"]) } else { id }).filter(|route| !route.is_empty())
+}
+
+/// The name of a row, which leads to what it is made of.
+fn link(visit: &Visit, by: &By, frame: &Frame, row: &Value) -> Markup {
+    let id = plain(&row["id"]);
+    let to = match (id.as_str(), plain(&row["name"]).as_str()) {
+        ("", "none") if by.name == "route" => Some(Address::new("errors").with("route", "none")),
+        ("", _) => None,
+        (id, _) => Some(Address::new(format!("{}/{}", by.collection, segment(id)))),
+    };
+    let words = match (id.as_str(), plain(&row["name"]).as_str()) {
+        ("", "none") => format!("(no {})", by.name),
+        ("", "others") => "(others)".to_owned(),
+        _ => name(row),
+    };
+    html! {
+        @match to {
+            Some(to) => a href=(format!("{}#traffic", visit.at(&frame.carried(to).to_string()))) { bdi { (words) } },
+            None => bdi { (words) },
+        }
+    }
+}
+
+/// What people call a row.
+fn name(row: &Value) -> String {
+    let name = plain(&row["name"]);
+    if name.is_empty() { plain(&row["id"]) } else { name }
+}
+
+/// The first rows, in short.
+pub(super) fn busiest(visit: &Visit, frame: &Frame, top: &Top) -> Markup {
+    let to = frame.carried(Address::new("traffic")).to_string();
+    html! {
+        section {
+            h2 { a href=(visit.at(&to)) { "Busiest routes" } }
+            @if top.rows.is_empty() { p.help { (text::NOTHING_MEASURED) } } @else {
+                div.scroll #busiest tabindex="0" role="region" aria-label="Busiest routes" {
+                    table.dense {
+                        caption.unseen { "Busiest routes, " (frame.words()) }
+                        thead { tr {
+                            th scope="col" { "Route" }
+                            @for column in IN_SHORT { th.number scope="col" { (column.title) } }
+                            th scope="col" { "Over time" }
+                        } }
+                        tbody { @for row in &top.rows { (line(visit, (&BY[0], IN_SHORT), frame, top.seconds, row)) } }
+                    }
+                }
+            }
+        }
+    }
+}
