@@ -55,6 +55,7 @@ mod http2_upstream;
 mod http3;
 mod hybrid;
 mod interim;
+mod kong_manager;
 mod lifecycle;
 mod logs;
 mod mutual_tls;

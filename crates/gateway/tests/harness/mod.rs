@@ -32,7 +32,7 @@ pub use http::{Head, Message, Peer};
 pub use name_server::{NameServer, Service};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
-pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, curl};
+pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, chromium, curl};
 pub use redis::RedisServer;
 pub use upstream::{Upstream, nobody};
 
