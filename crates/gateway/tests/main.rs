@@ -82,5 +82,6 @@ mod tls;
 mod unix_sockets;
 mod upstream_tls;
 mod vaults;
+mod vitals;
 mod web_ui;
 mod websocket;

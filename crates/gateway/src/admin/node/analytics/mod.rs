@@ -1,6 +1,7 @@
 //! `/analytics/…`: what this node has measured.
 mod names;
 mod parameters;
+mod vitals;
 
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
@@ -65,6 +66,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/analytics/top", get(|call| ask(call, TOP)))
         .route("/analytics/errors", get(|call| ask(call, ERRORS)))
         .route("/analytics/changes", get(|call| ask(call, CHANGES)))
+        .merge(vitals::router())
 }
 
 async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {

@@ -62,6 +62,19 @@ impl<'d> Names<'d> {
         Map::from_iter([("id".to_owned(), json!(id.as_deref())), ("name".to_owned(), json!(name))])
     }
 
+    /// The id of the entity that has this name.
+    fn called(&self, kind: Kind, name: &str) -> Option<Uuid> {
+        let mut all = self.by_id(kind).into_iter().flatten();
+        all.find(|(_, known)| **known == Some(name)).map(|(id, _)| *id)
+    }
+
+    /// The id of the configured entity that has this id or name.
+    pub(super) fn configured(&self, kind: Kind, asked: &str) -> Option<Uuid> {
+        let by_id =
+            || asked.parse().ok().filter(|id| self.by_id(kind).is_some_and(|all| all.contains_key(id)));
+        by_id().or_else(|| self.called(kind, asked))
+    }
+
     /// The entity of this id, name or address; `none` stands for requests of no entity, `others` for those that are not
     /// counted one by one.
     pub(super) fn find(
@@ -71,8 +84,8 @@ impl<'d> Names<'d> {
         entities: &Entities,
     ) -> Result<Entity, (StatusCode, String)> {
         let known = self.by_id(kind);
-        let called = known.into_iter().flatten().find(|(_, name)| **name == Some(asked));
-        let id = called.map_or_else(|| asked.to_owned(), |(id, _)| id.to_string());
+        let called = self.called(kind, asked);
+        let id = called.map_or_else(|| asked.to_owned(), |id| id.to_string());
         let number = match asked {
             "none" if called.is_none() => Some(NONE),
             "others" if called.is_none() => Some(OTHERS),
