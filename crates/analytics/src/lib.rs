@@ -29,6 +29,7 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod tiers;
+pub mod totals;
 mod varint;
 
 pub use varint::DecodeError;

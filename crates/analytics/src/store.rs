@@ -6,6 +6,7 @@ use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
 use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
+use crate::totals::LatencyTotals;
 use std::sync::Arc;
 
 /// How long after its end a second is still waited for, because a worker's clock may be behind, in milliseconds.
@@ -39,7 +40,7 @@ impl Default for Budget {
 pub struct Usage {
     /// The slots of all tiers.
     pub tiers: usize,
-    /// The counts that are in no slot yet.
+    /// The counts that are in no slot yet, and those since monitoring first asked.
     pub live: usize,
     /// The names of entities.
     pub names: usize,
@@ -65,6 +66,8 @@ pub struct Store {
     live: Live,
     tiers: Tiers,
     busiest_routes: Vec<u32>,
+    /// None as long as nobody has asked for them.
+    totals: Option<LatencyTotals>,
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,
     dropped_in_slots: u64,
@@ -84,6 +87,7 @@ impl Store {
             live: Live::new(),
             tiers: Tiers::default(),
             busiest_routes: Vec::new(),
+            totals: None,
             dropped_before: 0,
             dropped_in_slots: 0,
             samples: Samples::new(budget.samples),
@@ -122,6 +126,11 @@ impl Store {
     /// The history.
     pub fn tiers(&self) -> &Tiers {
         &self.tiers
+    }
+
+    /// The latencies by route since the first call.
+    pub fn totals(&mut self) -> &LatencyTotals {
+        self.totals.get_or_insert_default()
     }
 
     /// The disk, if there is one.
@@ -182,6 +191,7 @@ impl Store {
             self.rank_routes();
         }
         let slot = self.live.take(&self.entities, self.second, dropped);
+        self.totals.iter_mut().for_each(|totals| totals.add(&slot));
         self.add(&slot);
     }
 
@@ -245,7 +255,7 @@ impl Store {
     pub fn usage(&self) -> Usage {
         Usage {
             tiers: self.tiers.bytes(),
-            live: self.live.heap_bytes(),
+            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, LatencyTotals::heap_bytes),
             names: self.entities.heap_bytes(),
             samples: self.samples.bytes(),
         }

@@ -1,5 +1,5 @@
 //! [`Control`]: the one handle on the running node, for the Admin APIs, signals and commands.
-mod metrics;
+pub(crate) mod metrics;
 mod process;
 pub(crate) mod reload;
 mod rotation;
