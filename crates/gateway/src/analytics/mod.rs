@@ -5,6 +5,9 @@
 //! ```
 mod changes;
 mod collector;
+mod prometheus;
+
+pub(crate) use prometheus::{Prometheus, PrometheusError, Samples};
 
 use crate::prefix;
 use crate::registry::Registry;

@@ -4,7 +4,7 @@ mod process;
 pub(crate) mod reload;
 mod rotation;
 
-use crate::analytics::{self, Analytics};
+use crate::analytics::{self, Analytics, Prometheus};
 use crate::cluster::cached::{self, Cached};
 use crate::cluster::{self, Cluster};
 use crate::configuration::{self, Configuration, Origin, Source};
@@ -66,6 +66,7 @@ pub(crate) struct Control {
     cluster: Cluster,
     /// None where nothing is recorded.
     analytics: Option<Analytics>,
+    prometheus: Option<Prometheus>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
     started: SystemTime,
@@ -137,6 +138,8 @@ impl Control {
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
         let analytics = analytics.map(|prepared| prepared.start(&registry)).transpose();
         let analytics = analytics.map_err(StartError::System)?;
+        let server = settings.analytics_prometheus.clone();
+        let prometheus = server.map(|server| Prometheus::new(server, &plane.compiler.retained));
         let cluster = Cluster::of(&settings, node_id);
         if let Cluster::ControlPlane(fleet) = &cluster {
             cluster::share(&settings, fleet.clone()).await?;
@@ -153,6 +156,7 @@ impl Control {
             admin_counts: Arc::default(),
             cluster,
             analytics,
+            prometheus,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
@@ -343,6 +347,11 @@ impl Control {
     /// What was measured; none where nothing is recorded.
     pub(crate) fn analytics(&self) -> Option<&Analytics> {
         self.analytics.as_ref()
+    }
+
+    /// The Prometheus that remembers what this node has forgotten, if one is set.
+    pub(crate) fn prometheus(&self) -> Option<&Prometheus> {
+        self.prometheus.as_ref()
     }
 
     /// The CPU time that all workers have used.

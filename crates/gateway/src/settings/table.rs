@@ -303,6 +303,9 @@ settings! {
     analytics_memory: Bytes = "64m";
     /// How much of the disk analytics may take, in `analytics` of `prefix`; 0 keeps them in memory alone.
     analytics_disk: Bytes = "256m";
+    /// A Prometheus that scrapes this node or its fleet, such as `http://prometheus.example.com:9090`, with user and
+    /// password if it asks for them. It [answers](analytics.md#from-prometheus) what this node does not remember.
+    analytics_prometheus: Option<PrometheusUrl> = "";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),

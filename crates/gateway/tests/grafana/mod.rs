@@ -4,8 +4,9 @@ mod dashboards;
 mod files;
 mod fleet;
 mod load;
+mod long_term;
 mod native;
-mod prometheus;
+pub(crate) mod prometheus;
 
 use crate::harness::eventually;
 use dashboards::{Chosen, Dashboard, Query, kongs, metrics, ours, text};

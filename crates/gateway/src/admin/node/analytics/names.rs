@@ -75,6 +75,25 @@ impl<'d> Names<'d> {
         by_id().or_else(|| self.called(kind, asked))
     }
 
+    /// What the metrics call the entity that has this id or name: by its name if it has one.
+    pub(super) fn in_metrics(&self, kind: Kind, asked: &str) -> String {
+        self.name(kind, asked).unwrap_or(asked).to_owned()
+    }
+
+    /// The id and the name of what the metrics call so; the name alone if it is not configured. An empty name stands for
+    /// requests of no entity.
+    pub(super) fn of_metric(&self, kind: Kind, called: &str) -> (Option<String>, Option<String>) {
+        match self.configured(kind, called) {
+            _ if called.is_empty() => (None, Some("none".to_owned())),
+            Some(id) => {
+                let id = id.to_string();
+                let name = self.name(kind, &id).map(str::to_owned);
+                (Some(id), name)
+            }
+            None => (None, Some(called.to_owned())),
+        }
+    }
+
     /// The entity of this id, name or address; `none` stands for requests of no entity, `others` for those that are not
     /// counted one by one.
     pub(super) fn find(
