@@ -66,7 +66,7 @@ pub struct Store {
     live: Live,
     tiers: Tiers,
     busiest_routes: Vec<u32>,
-    /// None as long as nobody has asked for them.
+    /// None until they are first asked for.
     totals: Option<LatencyTotals>,
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,

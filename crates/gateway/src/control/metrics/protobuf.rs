@@ -193,7 +193,7 @@ impl MetricFamily {
         let number = || Some(Number { value: sample.value });
         let metric = Metric { label: sample.labels.clone(), ..Metric::default() };
         match self.r#type() {
-            MetricType::Histogram => return self.add_part(sample),
+            MetricType::Histogram => self.add_part(sample),
             MetricType::Counter => self.metric.push(Metric { counter: number(), ..metric }),
             MetricType::Gauge => self.metric.push(Metric { gauge: number(), ..metric }),
             MetricType::Untyped => self.metric.push(Metric { untyped: number(), ..metric }),

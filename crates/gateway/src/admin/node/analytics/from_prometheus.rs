@@ -1,8 +1,8 @@
 //! Answers from a Prometheus server: for frames that begin before what this node remembers, and for whole fleets.
 use super::promql::Question;
 use super::{
-    Analytics, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid, json_response,
-    message, parameters, sparkline_step,
+    Analytics, Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid,
+    json_response, message, parameters, sparkline_step,
 };
 use crate::analytics::{Prometheus, PrometheusError, Samples, now};
 use axum::response::Response;
@@ -18,8 +18,6 @@ const MIN_STEP: u64 = 60;
 const MAX_POINTS: u64 = 2_000;
 /// A frame that begins later is answered by this node, however little it remembers.
 const RECENT: u64 = 3_600;
-
-type Answer = Result<Value, (StatusCode, String)>;
 
 /// The server that has the answer: the one that is asked for, or the one that remembers what this node does not.
 pub(super) fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError> {
