@@ -18,6 +18,20 @@ pub enum Latency {
     Upstream,
 }
 
+impl Latency {
+    /// All of them.
+    pub const ALL: [Latency; 3] = [Self::Total, Self::Gateway, Self::Upstream];
+
+    /// The name in queries and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Gateway => "gateway",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
 /// The latencies that are kept of a kind of entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {

@@ -31,6 +31,7 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod tiers;
+pub mod totals;
 mod varint;
 
 pub use varint::DecodeError;

@@ -9,6 +9,7 @@ use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
 use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
+use crate::totals::LatencyTotals;
 use std::sync::Arc;
 
 mod fleet;
@@ -44,7 +45,7 @@ impl Default for Budget {
 pub struct Usage {
     /// The slots of all tiers.
     pub tiers: usize,
-    /// The counts that are in no slot yet.
+    /// The counts that are in no slot yet, and those since monitoring first asked.
     pub live: usize,
     /// The names of entities.
     pub names: usize,
@@ -72,6 +73,8 @@ pub struct Store {
     live: Live,
     tiers: Tiers,
     busiest_routes: Vec<u32>,
+    /// None until they are first asked for.
+    totals: Option<LatencyTotals>,
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,
     dropped_in_slots: u64,
@@ -98,6 +101,7 @@ impl Store {
             live: Live::new(),
             tiers: Tiers::default(),
             busiest_routes: Vec::new(),
+            totals: None,
             dropped_before: 0,
             dropped_in_slots: 0,
             dropped_in_seconds: 0,
@@ -144,6 +148,11 @@ impl Store {
     /// The history.
     pub fn tiers(&self) -> &Tiers {
         &self.tiers
+    }
+
+    /// The latencies by route since the first call.
+    pub fn totals(&mut self) -> &LatencyTotals {
+        self.totals.get_or_insert_default()
     }
 
     /// The disk, if there is one.
@@ -199,6 +208,7 @@ impl Store {
         self.dropped_in_slots += dropped;
         self.live_bytes = self.live.heap_bytes();
         let slot = self.live.take(&self.entities, self.second, dropped);
+        self.totals.iter_mut().for_each(|totals| totals.add(&slot));
         // Only bytes of ours are merged here, and these decode.
         let closed = self.tiers.add(&slot).unwrap_or(TENS..TENS);
         if !closed.is_empty()
@@ -280,7 +290,7 @@ impl Store {
     pub fn usage(&self) -> Usage {
         Usage {
             tiers: self.tiers.bytes(),
-            live: self.live.heap_bytes(),
+            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, LatencyTotals::heap_bytes),
             names: self.entities.heap_bytes(),
             samples: self.samples.bytes(),
             frames: self.frame_bytes(),

@@ -1,6 +1,7 @@
 //! The status API, for monitoring.
 use crate::cluster::Cluster;
 use crate::control::Control;
+use crate::control::metrics::Format;
 use crate::dns_status;
 use crate::listener::{json_response, message};
 use crate::low_priority::spawn_low_priority;
@@ -8,7 +9,7 @@ use crate::registry::ApplyError;
 use crate::store::UnusableObject;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -82,9 +83,10 @@ async fn ready(State(control): State<Arc<Control>>) -> Response {
     }
 }
 
-async fn metrics(State(control): State<Arc<Control>>) -> Response {
-    match spawn_low_priority("weir-metrics", move || control.metrics()).await {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; charset=UTF-8")], text).into_response(),
+async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {
+    let format = Format::of(&headers);
+    match spawn_low_priority("weir-metrics", move || control.metrics_as(format)).await {
+        Ok(metrics) => ([(header::CONTENT_TYPE, format.content_type())], metrics).into_response(),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
     }
 }

@@ -344,9 +344,10 @@ fn every_endpoint_is_listed() {
     for path in simple {
         let asked = path.ends_with("/validate") || ["/explain", "/proxy-cache"].contains(&path);
         let of_control_planes = path.starts_with("/clustering/");
+        let needs_arguments = path.starts_with("/vitals/");
         let status = if asked {
             405
-        } else if of_control_planes {
+        } else if of_control_planes || needs_arguments {
             400
         } else {
             200

@@ -3,9 +3,8 @@
 
 mod analytics;
 
-use crate::harness::{Gateway, Message, Peer, weir};
+use crate::harness::{Gateway, Message, Peer, chromium, weir};
 use serde_json::json;
-use std::process::Command;
 
 /// A browser: it keeps cookies, and fills in forms.
 struct Browser<'g> {
@@ -427,14 +426,7 @@ fn the_theme_is_kept_and_leads_back() {
 
 /// What expressions give in the page at a path, in a real browser, and what the browser complains of.
 fn in_chromium(gateway: &Gateway, path: &str, expressions: &[&str]) -> Vec<serde_json::Value> {
-    let output = Command::new("/usr/bin/python3")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web_ui/browser.py"))
-        .arg(format!("http://{}{path}", gateway.web_ui()))
-        .args(expressions)
-        .output()
-        .expect("python3 runs");
-    let log = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {log}"))
+    chromium(&format!("http://{}{path}", gateway.web_ui()), expressions)
 }
 
 #[test]

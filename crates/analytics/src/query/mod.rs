@@ -4,11 +4,13 @@ use std::fmt;
 
 mod errors;
 mod metric;
+mod points;
 mod requests;
 mod series;
 mod top;
 pub use errors::{ErrorGroup, Errors, errors};
 pub use metric::{By, Metric};
+pub use points::{Points, points};
 pub use requests::{Page, RequestFilter, requests};
 pub use series::{Column, Series, SeriesQuery, series};
 pub use top::{Row, Top, top};

@@ -1,5 +1,5 @@
 //! A metric over time: columns, ready for a chart.
-use super::{By, Frame, Metric, Precision, QueryError};
+use super::{By, Frame, Metric, Precision, QueryError, points};
 use crate::aggregate::{Aggregate, Latency};
 use crate::bucket;
 use crate::cause::Cause;
@@ -66,7 +66,7 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
     let place = |slot: &Slot| (slot.start.max(from) / step - from / step) as usize;
     let columns = match query.by {
         By::Entity(kind) => by_entity(view, query.metric, kind, times.len(), place, entities),
-        By::Nothing => vec![one(view, query, times.len(), place)],
+        By::Nothing => vec![one(view, query, step)?],
         by => divided(view, by, query.of, times.len(), place, entities),
     };
     Ok(Series { times, step, columns, precision: Precision::of(view) })
@@ -79,14 +79,9 @@ fn column(label: String, metric: Metric, points: &[Aggregate]) -> Column {
     Column { label, values, total: metric.of(&whole) }
 }
 
-fn one(view: &View, query: &SeriesQuery, length: usize, place: impl Fn(&Slot) -> usize) -> Column {
-    let mut points = vec![Aggregate::default(); length];
-    for slot in &view.slots {
-        if let (Some(point), Some(aggregate)) = (points.get_mut(place(slot)), slot.get(query.of)) {
-            point.merge(&aggregate);
-        }
-    }
-    column(String::new(), query.metric, &points)
+fn one(view: &View, query: &SeriesQuery, step: u64) -> Result<Column, QueryError> {
+    let found = points(view, query.of, query.frame, step)?;
+    Ok(column(String::new(), query.metric, &found.aggregates))
 }
 
 /// Columns by entity: the busiest ones, then the others.

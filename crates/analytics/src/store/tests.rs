@@ -178,3 +178,19 @@ fn a_busy_entity_gets_a_place_from_idle_ones() {
     assert!(counted > 130 * 20 / 2, "{counted} of 2,600 requests");
     assert_eq!(kind_sum(&store, Kind::Consumer, 10), 130 * 276);
 }
+
+#[test]
+fn totals_count_from_when_they_are_first_asked_for() {
+    let mut store = store();
+    let worker = store.add_worker();
+    let count = |store: &mut Store, requests: u64, after: u64| {
+        let now = START + after;
+        (0..requests).for_each(|_| worker.push(&Record { time: Tick::at(now), ..record(3) }));
+        store.refresh(now);
+        let found = store.totals().routes().map(|(route, latencies)| (route.id, latencies[0].count()));
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(count(&mut store, 5, 100), []);
+    assert_eq!(count(&mut store, 2, 200), [(3, 2)]);
+    assert_eq!(count(&mut store, 4, 60_500), [(3, 6)], "what was counted stays");
+}

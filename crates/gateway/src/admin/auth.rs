@@ -4,6 +4,7 @@
 //! pages, because a page of another site can make a browser send requests to any address that its machine reaches.
 use super::collection::secret_paths;
 use super::item::REVISION;
+use super::kong_manager::Origins;
 use crate::listener::Client;
 use crate::listener::message;
 use crate::logger::AUDIT;
@@ -30,14 +31,16 @@ impl AuditedEntities {
     }
 }
 
-/// Lets authorized requests through, and writes an audit line for each write.
-pub(crate) fn guarded(router: Router, auth: AdminAuth, plugins: &[PluginSchema]) -> Router {
-    let state = Arc::new(Guard { auth, secret_paths: secret_paths(plugins) });
+/// Lets authorized requests through, and writes an audit line for each write. Pages of these origins are authorized
+/// like other clients.
+pub(crate) fn guarded(router: Router, auth: AdminAuth, pages: Origins, plugins: &[PluginSchema]) -> Router {
+    let state = Arc::new(Guard { auth, pages, secret_paths: secret_paths(plugins) });
     router.layer(middleware::from_fn_with_state(state, guard))
 }
 
 struct Guard {
     auth: AdminAuth,
+    pages: Origins,
     secret_paths: Vec<&'static str>,
 }
 
@@ -48,7 +51,7 @@ async fn guard(
     next: Next,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let (name, response) = match admit(&state.auth, &client, &request) {
+    let (name, response) = match admit(&state, &client, &request) {
         Ok(name) => (name, next.run(request).await),
         Err(error) => (None, error.response()),
     };
@@ -80,22 +83,23 @@ impl AuthError {
             AuthError::WebPage => message(
                 StatusCode::FORBIDDEN,
                 "Refused: a web page elsewhere may have sent this, for its Origin or Host is of another site; call the \
-                 Admin API by its address or as localhost, or set admin_auth and send the token",
+                 Admin API by its address or as localhost, or set admin_auth and send the token; for Kong Manager, \
+                 set admin_gui_url to its address",
             ),
         }
     }
 }
 
 /// The name of the authenticated client, if it is known.
-fn admit(auth: &AdminAuth, client: &Client, request: &Request) -> Result<Option<String>, AuthError> {
+fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Option<String>, AuthError> {
     let headers = request.headers();
-    if !auth.is_off() {
-        let name = token(headers).and_then(|token| auth.name_of(token));
+    if !guard.auth.is_off() {
+        let name = token(headers).and_then(|token| guard.auth.name_of(token));
         return name.map(|name| Some(name.to_owned())).ok_or(AuthError::Token);
     }
     let host = host(request.uri(), headers);
-    if is_foreign_origin(headers, host) || client.address.ip().to_canonical().is_loopback() && !is_local(host)
-    {
+    let is_foreign = guard.pages.of_request(headers).is_none() && is_foreign_origin(headers, host);
+    if is_foreign || client.address.ip().to_canonical().is_loopback() && !is_local(host) {
         return Err(AuthError::WebPage);
     }
     Ok(client.certificate.clone())
@@ -183,7 +187,7 @@ pub(crate) fn shown<'p>(path: &'p str, secret_paths: &[&str]) -> Cow<'p, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Value;
+    use crate::settings::{PageUrl, Value};
     use axum::body::Body;
 
     fn request(headers: &[(&str, &str)]) -> Request {
@@ -191,9 +195,14 @@ mod tests {
         builder.body(Body::empty()).unwrap()
     }
 
+    fn guard(auth: AdminAuth) -> Guard {
+        let pages = [PageUrl::parse("https://manager.example.com/kong").unwrap()];
+        Guard { auth, pages: Origins::of(&pages), secret_paths: Vec::new() }
+    }
+
     fn admitted(address: &str, headers: &[(&str, &str)]) -> bool {
         let client = Client { address: address.parse().unwrap(), certificate: None };
-        admit(&AdminAuth::default(), &client, &request(headers)).is_ok()
+        admit(&guard(AdminAuth::default()), &client, &request(headers)).is_ok()
     }
 
     #[test]
@@ -207,6 +216,14 @@ mod tests {
             ("[::ffff:127.0.0.1]:5", &[("host", "rebound.example.com")], false),
             ("10.0.0.9:5", &[("host", "weir.example.com:8001")], true),
             ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "https://example.com")], false),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "https://manager.example.com")], true),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "http://manager.example.com")], false),
+            (
+                "127.0.0.1:5",
+                &[("host", "localhost:8001"), ("origin", "https://manager.example.com.test")],
+                false,
+            ),
+            ("127.0.0.1:5", &[("host", "rebound.test"), ("origin", "https://manager.example.com")], false),
             ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "null")], false),
             ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "http://localhost:8001")], true),
         ] {
@@ -219,7 +236,8 @@ mod tests {
         let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
         let auth = AdminAuth::parse(&format!("ci=sha256:{sha256}")).unwrap();
         let client = Client { address: "127.0.0.1:5".parse().unwrap(), certificate: None };
-        let name = |headers: &[(&str, &str)]| admit(&auth, &client, &request(headers));
+        let guard = guard(auth);
+        let name = |headers: &[(&str, &str)]| admit(&guard, &client, &request(headers));
         assert_eq!(name(&[("authorization", "Bearer secret")]), Ok(Some("ci".to_owned())));
         assert_eq!(name(&[("authorization", "bearer  secret ")]), Ok(Some("ci".to_owned())));
         assert_eq!(name(&[("kong-admin-token", "secret")]), Ok(Some("ci".to_owned())));

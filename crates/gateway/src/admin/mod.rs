@@ -5,6 +5,7 @@ mod conditions;
 mod edit;
 mod form;
 mod item;
+pub(crate) mod kong_manager;
 mod kong_words;
 mod list;
 mod members;

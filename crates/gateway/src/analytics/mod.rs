@@ -9,6 +9,9 @@ mod changes;
 mod collector;
 mod incoming;
 mod outgoing;
+mod prometheus;
+
+pub(crate) use prometheus::{Prometheus, PrometheusError, Samples};
 
 use crate::prefix;
 use crate::registry::Registry;
@@ -25,6 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_analytics::changes::{Change, Changes};
 use weir_analytics::entities::Entities;
 use weir_analytics::store::{Budget, Store};
+use weir_analytics::totals::LatencyTotals;
 use weir_proxy::{Recording, Retained};
 
 /// The folder of the history in `prefix`.
@@ -132,6 +136,15 @@ impl Analytics {
     /// What a control plane gets.
     pub(crate) fn incoming(&self) -> Option<Arc<Incoming>> {
         if let FleetPart::ControlPlane(incoming) = &self.fleet { Some(incoming.clone()) } else { None }
+    }
+
+    /// Reads the latencies by route since the first call; none once the node has stopped.
+    pub(crate) fn totals<T>(&self, read: impl FnOnce(&LatencyTotals, &Entities) -> T) -> Option<T> {
+        let mut store = lock(&self.memory.store);
+        let store = store.as_mut()?;
+        store.refresh(now());
+        let entities = store.entities().clone();
+        Some(read(store.totals(), &entities))
     }
 
     /// The changes of the configuration in a frame, in milliseconds since 1970, and how many older ones are forgotten.

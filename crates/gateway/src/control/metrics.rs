@@ -1,13 +1,21 @@
 //! The metrics of the node.
+mod format;
+mod protobuf;
+
+pub(crate) use format::Format;
+
 use super::Control;
 use super::process::process;
+use protobuf::Durations;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use weir_analytics::entities::{Entities, Entity, NONE};
+use weir_analytics::totals::{Latencies, LatencyTotals};
 use weir_model::Document;
 use weir_model::entity::Target;
 use weir_plugins::prometheus::{
-    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
+    Connections, Names, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
 };
 use weir_proxy::{Retained, Totals};
 use weir_upstream::health;
@@ -17,6 +25,40 @@ impl Control {
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         self.scrape(exposition) + &self.cluster.metrics(&self.settings)
+    }
+
+    /// The metrics in a format.
+    pub(crate) fn metrics_as(&self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Text => self.metrics().into_bytes(),
+            Format::Protobuf => protobuf::encode(&self.metrics(), &self.durations()),
+        }
+    }
+
+    /// The durations of requests by route, which analytics have counted.
+    fn durations(&self) -> Vec<Durations> {
+        let configuration = self.registry.configuration();
+        let document = &configuration.document;
+        let names = Names::of(document);
+        let services: HashMap<_, _> = document.routes.iter().map(|route| (route.id, route.service)).collect();
+        let labels = |route: Entity, entities: &Entities| {
+            let name = match entities.name(route) {
+                // Requests without a route, and those of routes beyond the limit.
+                None if route.id == NONE => return Some((String::new(), String::new())),
+                None => return Some((String::new(), "others".to_owned())),
+                Some(name) => name.parse().ok()?,
+            };
+            let service = services.get(&name)?.and_then(|service| names.get(service));
+            Some((service.unwrap_or_default().to_owned(), names.get(name)?.to_owned()))
+        };
+        let read = |totals: &LatencyTotals, entities: &Entities| {
+            let of_route = |(route, latencies): (Entity, &Latencies)| {
+                let (service, route) = labels(route, entities)?;
+                Some(Durations { service, route, latencies: latencies.clone() })
+            };
+            totals.routes().filter_map(of_route).collect()
+        };
+        self.analytics().and_then(|analytics| analytics.totals(read)).unwrap_or_default()
     }
 
     /// Renders metrics from the counters and the state of the node.

@@ -1,10 +1,10 @@
 //! [`Control`]: the one handle on the running node, for the Admin APIs, signals and commands.
-mod metrics;
+pub(crate) mod metrics;
 mod process;
 pub(crate) mod reload;
 mod rotation;
 
-use crate::analytics::{self, Analytics};
+use crate::analytics::{self, Analytics, Prometheus};
 use crate::cluster::cached::{self, Cached};
 use crate::cluster::{self, Cluster, Shared};
 use crate::configuration::{self, Configuration, Origin, Source};
@@ -68,6 +68,7 @@ pub(crate) struct Control {
     shared: Option<Shared>,
     /// None where nothing is recorded.
     analytics: Option<Analytics>,
+    prometheus: Option<Prometheus>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
     started: SystemTime,
@@ -139,6 +140,8 @@ impl Control {
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
         let analytics = analytics.map(|prepared| prepared.start(&registry)).transpose();
         let analytics = analytics.map_err(StartError::System)?;
+        let server = settings.analytics_prometheus.clone();
+        let prometheus = server.map(|server| Prometheus::new(server, &plane.compiler.retained));
         let cluster = Cluster::of(&settings, node_id);
         let shared = match &cluster {
             Cluster::ControlPlane(fleet) => cluster::share(&settings, fleet.clone()).await?,
@@ -157,6 +160,7 @@ impl Control {
             cluster,
             shared,
             analytics,
+            prometheus,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
@@ -350,6 +354,11 @@ impl Control {
     /// What was measured; none where nothing is recorded.
     pub(crate) fn analytics(&self) -> Option<&Analytics> {
         self.analytics.as_ref()
+    }
+
+    /// The Prometheus that remembers what this node has forgotten, if one is set.
+    pub(crate) fn prometheus(&self) -> Option<&Prometheus> {
+        self.prometheus.as_ref()
     }
 
     /// The CPU time that all workers have used.

@@ -1,4 +1,5 @@
 //! The listeners of the node's own APIs: which are opened, and what each serves.
+use crate::admin::kong_manager::{self, AdminPorts, Origins};
 use crate::admin::{self, auth};
 use crate::control::Control;
 use crate::data_plane::{self, options};
@@ -46,8 +47,10 @@ pub(crate) fn admin<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let mut router =
-        auth::guarded(admin::router(control.clone()), settings.admin_auth.clone(), control.plugins());
+    let pages = Origins::of(&settings.admin_gui_url);
+    let auth = settings.admin_auth.clone();
+    let mut router = auth::guarded(admin::router(control.clone()), auth, pages.clone(), control.plugins());
+    router = kong_manager::with_cors(router, pages);
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
         router = admin::logged(router, path, control.plugins())
@@ -66,13 +69,15 @@ pub(crate) fn admin<'l>(
     api.serve(listeners, |_| router.clone())
 }
 
-/// The web UI, which is a client of the Admin API in this process.
+/// The web UI, which is a client of the Admin API in this process, and what Kong Manager needs.
 pub(crate) fn gui<'l>(
     settings: &Settings,
     control: &Arc<Control>,
+    ports: AdminPorts,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let admin = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone(), control.plugins());
+    let (auth, no_pages) = (settings.admin_auth.clone(), Origins::of(&[]));
+    let admin = auth::guarded(admin::router(control.clone()), auth, no_pages, control.plugins());
     let is_read_only = !control.registry().is_stored();
     let api = Api {
         name: "admin_gui_listen",
@@ -84,7 +89,8 @@ pub(crate) fn gui<'l>(
         counts: Arc::default(),
     };
     api.serve(listeners, |listen| {
-        weir_ui::router(admin.clone(), weir_ui::Options { is_secure: listen.ssl, is_read_only })
+        let pages = weir_ui::router(admin.clone(), weir_ui::Options { is_secure: listen.ssl, is_read_only });
+        kong_manager::with_kconfig(pages, settings, ports)
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod listeners;
 mod node_id;
 mod request_debug;
 
+use crate::admin::kong_manager::AdminPorts;
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::Control;
 use crate::control::reload::Reloader;
@@ -114,8 +115,9 @@ impl Node {
         let control = Arc::new(control);
         let mut addresses = addresses(&control, [&admin, &gui, &status, &cluster])?;
         let entered = runtime.enter();
+        let ports = AdminPorts::of(admin_listen.0.iter().zip(&addresses.admin));
         let mut servers = listeners::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
-        servers.extend(listeners::gui(&settings, &control, gui_listen.0.iter().zip(gui))?);
+        servers.extend(listeners::gui(&settings, &control, ports, gui_listen.0.iter().zip(gui))?);
         let status = settings.status_listen.0.iter().zip(status);
         servers.extend(listeners::status(&settings, &control, status)?);
         if let Some(apisix) = apisix {

@@ -224,6 +224,14 @@ settings! {
     /// Where the [web UI](web-ui.md) listens, with the same rules as `admin_listen`. If nothing is set and the port is in
     /// use, the node starts without it.
     admin_gui_listen: Listeners = "127.0.0.1:8002";
+    /// Where [Kong Manager](web-ui.md#kong-manager) is served, if it is used: the pages of these origins may use the Admin
+    /// API from a browser.
+    admin_gui_url: Vec<PageUrl> = "";
+    /// The path below which `admin_gui_listen` serves its pages and `kconfig.js`.
+    admin_gui_path: BasePath = "/";
+    /// Where Kong Manager finds the Admin API. If nothing is set, it takes the host of its own page and the port of
+    /// `admin_listen`.
+    admin_gui_api_url: Option<String> = "";
     /// The certificate of `admin_gui_listen` with `ssl`, in PEM; without one, that of `ssl_cert`.
     admin_gui_ssl_cert: Option<PathBuf> = "";
     /// The file of `admin_gui_ssl_cert`'s private key, in PEM.
@@ -295,6 +303,9 @@ settings! {
     analytics_memory: Bytes = "64m";
     /// How much of the disk analytics may take, in `analytics` of `prefix`; 0 keeps them in memory alone.
     analytics_disk: Bytes = "256m";
+    /// A Prometheus that scrapes this node or its fleet, such as `http://prometheus.example.com:9090`, with user and
+    /// password if it asks for them. It [answers](analytics.md#from-prometheus) what this node does not remember.
+    analytics_prometheus: Option<PrometheusUrl> = "";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),

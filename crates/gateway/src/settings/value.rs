@@ -2,12 +2,16 @@
 
 mod amounts;
 mod etcd;
+mod gui;
+mod prometheus;
 mod secrets;
 mod tracing;
 mod vaults;
 
 pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
 pub(crate) use etcd::{EtcdEndpoints, Keyring};
+pub(crate) use gui::{BasePath, PageUrl};
+pub(crate) use prometheus::PrometheusUrl;
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
 pub(crate) use tracing::{Fraction, TracingInstrumentations};
 pub(crate) use vaults::EnabledVaults;

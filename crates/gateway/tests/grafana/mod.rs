@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod dashboards;
 mod files;
+mod fleet;
 mod load;
-mod prometheus;
+mod long_term;
+mod native;
+pub(crate) mod prometheus;
 
 use crate::harness::eventually;
 use dashboards::{Chosen, Dashboard, Query, kongs, metrics, ours, text};
@@ -51,11 +54,17 @@ impl Scene {
 
     #[track_caller]
     fn answer(&self, query: &Query, chosen: &Chosen) -> Vec<Sample> {
-        let expression = chosen.fill_in(&query.expression);
-        match query.instant {
-            true => self.prometheus.query(&expression, Some(self.at)),
-            false => self.prometheus.range(&expression, self.at),
-        }
+        answer(&self.prometheus, self.at, query, chosen)
+    }
+}
+
+/// What a query of a panel gives at a time.
+#[track_caller]
+fn answer(prometheus: &Prometheus, at: f64, query: &Query, chosen: &Chosen) -> Vec<Sample> {
+    let expression = chosen.fill_in(&query.expression);
+    match query.instant {
+        true => prometheus.query(&expression, Some(at)),
+        false => prometheus.range(&expression, at),
     }
 }
 
@@ -64,7 +73,8 @@ fn every_query_of_every_dashboard_answers() {
     let scene = Scene::new();
     let exposed: BTreeSet<_> = scene.prometheus.label_values("__name__", None).into_iter().collect();
     let mut asked = 0;
-    for Dashboard { name, variables, queries } in [kongs()].into_iter().chain(ours()) {
+    let of_nodes = ours().into_iter().filter(|dashboard| dashboard.name != fleet::DASHBOARD);
+    for Dashboard { name, variables, queries } in [kongs()].into_iter().chain(of_nodes) {
         let chosen = Chosen::all(&variables, &scene.prometheus);
         for query in &queries {
             let what = format!("{name}, {}: {}", query.panel, query.expression);

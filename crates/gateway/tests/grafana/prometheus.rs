@@ -11,9 +11,9 @@ use tempfile::TempDir;
 /// Our alerts.
 pub(crate) const ALERTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../grafana/alerts.yml");
 
-/// A running server that scrapes one node each second and evaluates our alerts; killed when dropped.
+/// A running server that scrapes nodes each second and evaluates our alerts; killed when dropped.
 pub(crate) struct Prometheus {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     child: Child,
     _folder: TempDir,
 }
@@ -33,14 +33,20 @@ impl Sample {
 
 impl Prometheus {
     pub(crate) fn scraping(node: SocketAddr) -> Prometheus {
+        Self::start(&[node], &[])
+    }
+
+    /// Starts with more arguments, and scrapes these nodes.
+    pub(crate) fn start(nodes: &[SocketAddr], arguments: &[&str]) -> Prometheus {
         let folder = tempfile::tempdir().unwrap();
         let (config, log) = (folder.path().join("prometheus.yml"), folder.path().join("log"));
         let global = "{scrape_interval: 1s, evaluation_interval: 1s}";
-        let jobs = format!("[{{job_name: weir, static_configs: [{{targets: ['{node}']}}]}}]");
+        let nodes = nodes.iter().map(|node| format!("'{node}'")).collect::<Vec<_>>().join(", ");
+        let jobs = format!("[{{job_name: weir, static_configs: [{{targets: [{nodes}]}}]}}]");
         let text = format!("global: {global}\nrule_files: [{ALERTS}]\nscrape_configs: {jobs}\n");
         fs::write(&config, text).unwrap();
         let mut command = Command::new("prometheus");
-        command.arg(format!("--config.file={}", config.display()));
+        command.args(arguments).arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
         command.arg("--web.listen-address=127.0.0.1:0").stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.stderr(File::create(&log).unwrap()).spawn().expect("prometheus runs");

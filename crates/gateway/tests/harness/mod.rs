@@ -34,7 +34,7 @@ pub use kafka::{KafkaBroker, KafkaMessage};
 pub use name_server::{NameServer, Service};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
-pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, curl};
+pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, chromium, curl};
 pub use redis::RedisServer;
 pub use upstream::{Upstream, nobody};
 

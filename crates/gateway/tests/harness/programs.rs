@@ -133,3 +133,15 @@ impl NginxOverTls {
         NginxOverTls { address, _nginx: nginx }
     }
 }
+
+/// What expressions give in the page at a URL, in a real browser, and at the end what the browser complains of.
+pub fn chromium(url: &str, expressions: &[&str]) -> Vec<serde_json::Value> {
+    let output = Command::new("/usr/bin/python3")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web_ui/browser.py"))
+        .arg(url)
+        .args(expressions)
+        .output()
+        .expect("python3 runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {log}"))
+}

@@ -97,16 +97,22 @@ impl Totals {
     }
 }
 
-/// The names of entities.
-pub(super) struct Names(pub(super) HashMap<Uuid, String>);
+/// The names of entities in labels: of a service without a name its host, of a route without one its id.
+pub struct Names(pub(super) HashMap<Uuid, String>);
 
 impl Names {
-    pub(super) fn of(document: &Document) -> Self {
+    /// The names of a configuration.
+    pub fn of(document: &Document) -> Self {
         let services = document.services.iter().map(|s| (s.id, s.name.as_ref().unwrap_or(&s.host).clone()));
         let routes =
             document.routes.iter().map(|r| (r.id, r.name.clone().unwrap_or_else(|| r.id.to_string())));
         let consumers = document.consumers.iter().map(|c| (c.id, c.username.clone().unwrap_or_default()));
         Self(services.chain(routes).chain(consumers).collect())
+    }
+
+    /// The name of an entity, if it exists.
+    pub fn get(&self, id: Uuid) -> Option<&str> {
+        self.0.get(&id).map(String::as_str)
     }
 
     fn labels(&self, key: &Key) -> Labels {

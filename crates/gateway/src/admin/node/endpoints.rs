@@ -47,6 +47,16 @@ pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/unhealthy",
     "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
+    "/vitals",
+    "/vitals/cluster",
+    "/vitals/cluster/status_codes",
+    "/vitals/consumers/{consumers}/cluster",
+    "/vitals/nodes",
+    "/vitals/nodes/{node}",
+    "/vitals/status_code_classes",
+    "/vitals/status_codes/by_consumer",
+    "/vitals/status_codes/by_route",
+    "/vitals/status_codes/by_service",
 ];
 
 pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {

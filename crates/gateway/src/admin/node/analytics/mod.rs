@@ -1,7 +1,10 @@
 //! `/analytics/…`: what this node has measured; at a control plane, what its data planes have.
+mod from_prometheus;
 mod names;
 mod nodes;
 mod parameters;
+mod promql;
+mod vitals;
 
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
@@ -57,10 +60,12 @@ struct Question {
 }
 
 const SERIES: Question = Question {
-    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node"],
+    arguments: &[
+        "metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node", "source",
+    ],
     answer: series,
 };
-const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit"], answer: top };
+const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit", "source"], answer: top };
 const ERRORS: Question = Question { arguments: &["from", "to", "route"], answer: errors };
 const NODES: Question = Question { arguments: &["from", "to"], answer: nodes::nodes };
 const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes };
@@ -68,19 +73,39 @@ const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes
 /// The routes of analytics.
 pub(super) fn router() -> Router<Arc<Control>> {
     Router::new()
-        .route("/analytics/series", get(|call| ask(call, SERIES)))
-        .route("/analytics/top", get(|call| ask(call, TOP)))
+        .route("/analytics/series", get(ask_series))
+        .route("/analytics/top", get(ask_top))
         .route("/analytics/errors", get(|call| ask(call, ERRORS)))
         .route("/analytics/nodes", get(|call| ask(call, NODES)))
         .route("/analytics/changes", get(|call| ask(call, CHANGES)))
+        .merge(vitals::router())
+}
+
+async fn ask_series(call: ApiRequest) -> Result<Response, ApiError> {
+    check_arguments(&call, &SERIES)?;
+    match from_prometheus::wanted(&call)? {
+        Some(prometheus) => Ok(from_prometheus::respond(from_prometheus::series(&call, prometheus).await)),
+        None => ask(call, SERIES).await,
+    }
+}
+
+async fn ask_top(call: ApiRequest) -> Result<Response, ApiError> {
+    check_arguments(&call, &TOP)?;
+    match from_prometheus::wanted(&call)? {
+        Some(prometheus) => Ok(from_prometheus::respond(from_prometheus::top(&call, prometheus).await)),
+        None => ask(call, TOP).await,
+    }
+}
+
+fn check_arguments(call: &ApiRequest, question: &Question) -> Result<(), ApiError> {
+    let Some(unknown) = call.argument_beside(question.arguments) else { return Ok(()) };
+    let (shown, known) = (quoted(unknown), question.arguments.join(", "));
+    let hint = did_you_mean(unknown, question.arguments.iter().copied());
+    Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")))
 }
 
 async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
-    if let Some(unknown) = call.argument_beside(question.arguments) {
-        let (shown, known) = (quoted(unknown), question.arguments.join(", "));
-        let hint = did_you_mean(unknown, question.arguments.iter().copied());
-        return Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
-    }
+    check_arguments(&call, &question)?;
     let work = move || match call.control.analytics() {
         Some(analytics) => (question.answer)(&call, analytics).map(|mut answer| {
             if let Some(coverage) = nodes::coverage(&call, analytics) {

@@ -68,6 +68,38 @@ impl<'d> Names<'d> {
         Map::from_iter([("id".to_owned(), json!(id.as_deref())), ("name".to_owned(), json!(name))])
     }
 
+    /// The id of the entity that has this name.
+    fn called(&self, kind: Kind, name: &str) -> Option<Uuid> {
+        let mut all = self.by_id(kind).into_iter().flatten();
+        all.find(|(_, known)| **known == Some(name)).map(|(id, _)| *id)
+    }
+
+    /// The id of the configured entity that has this id or name.
+    pub(super) fn configured(&self, kind: Kind, asked: &str) -> Option<Uuid> {
+        let by_id =
+            || asked.parse().ok().filter(|id| self.by_id(kind).is_some_and(|all| all.contains_key(id)));
+        by_id().or_else(|| self.called(kind, asked))
+    }
+
+    /// What the metrics call the entity that has this id or name: by its name if it has one.
+    pub(super) fn in_metrics(&self, kind: Kind, asked: &str) -> String {
+        self.name(kind, asked).unwrap_or(asked).to_owned()
+    }
+
+    /// The id and the name of what the metrics call so; the name alone if it is not configured. An empty name stands for
+    /// requests of no entity.
+    pub(super) fn of_metric(&self, kind: Kind, called: &str) -> (Option<String>, Option<String>) {
+        match self.configured(kind, called) {
+            _ if called.is_empty() => (None, Some("none".to_owned())),
+            Some(id) => {
+                let id = id.to_string();
+                let name = self.name(kind, &id).map(str::to_owned);
+                (Some(id), name)
+            }
+            None => (None, Some(called.to_owned())),
+        }
+    }
+
     /// The entity of this id, name or address; `none` stands for requests of no entity, `others` for those that are not
     /// counted one by one.
     pub(super) fn find(
@@ -77,8 +109,8 @@ impl<'d> Names<'d> {
         entities: &Entities,
     ) -> Result<Entity, (StatusCode, String)> {
         let known = self.by_id(kind);
-        let called = known.into_iter().flatten().find(|(_, name)| **name == Some(asked));
-        let id = called.map_or_else(|| asked.to_owned(), |(id, _)| id.to_string());
+        let called = self.called(kind, asked);
+        let id = called.map_or_else(|| asked.to_owned(), |id| id.to_string());
         let number = match asked {
             "none" if called.is_none() => Some(NONE),
             "others" if called.is_none() => Some(OTHERS),

@@ -47,6 +47,21 @@ const ASKED: &[Row] = &[
     ("/tags/{tag}", "get", "list-tag", "Which entities have a tag"),
     ("/timers", "get", "timers", "Kong's timers, of which there are none"),
     ("/upstreams/{upstreams}/health", "get", "get-upstream-health", "How the targets of an upstream fare"),
+    ("/vitals", "get", "list-vitals", "What /vitals/… has, and for how long"),
+    ("/vitals/cluster", "get", "get-vitals", "Requests and latencies, as Kong Enterprise gave them"),
+    ("/vitals/cluster/status_codes", "get", "get-vitals-status-codes", "Responses by class of status"),
+    ("/vitals/consumers/{consumers}/cluster", "get", "get-vitals-consumer", "Requests of a consumer"),
+    ("/vitals/nodes", "get", "list-vitals-nodes", "Requests and latencies by node"),
+    ("/vitals/nodes/{node}", "get", "get-vitals-node", "Requests and latencies of a node"),
+    ("/vitals/status_code_classes", "get", "get-vitals-classes", "Responses by class of status"),
+    (
+        "/vitals/status_codes/by_consumer",
+        "get",
+        "get-vitals-by-consumer",
+        "Responses to a consumer by status",
+    ),
+    ("/vitals/status_codes/by_route", "get", "get-vitals-by-route", "Responses of a route by status"),
+    ("/vitals/status_codes/by_service", "get", "get-vitals-by-service", "Responses of a service by status"),
 ];
 
 const MARKED: &[&str] = &[

@@ -1,0 +1,176 @@
+//! Answers from a Prometheus server: for frames that begin before what this node remembers, and for whole fleets.
+use super::promql::Question;
+use super::{
+    Analytics, Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid,
+    json_response, message, parameters, sparkline_step,
+};
+use crate::analytics::{Prometheus, PrometheusError, Samples, now};
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use weir_analytics::entities::Kind;
+use weir_analytics::query::{By, Frame, Metric};
+use weir_model::schema::quoted;
+
+/// Points are at least as far apart, so that each has several scrapes.
+const MIN_STEP: u64 = 60;
+/// A series has at most so many points.
+const MAX_POINTS: u64 = 2_000;
+/// A frame that begins later is answered by this node, however little it remembers.
+const RECENT: u64 = 3_600;
+
+/// The server that has the answer: the one that is asked for, or the one that remembers what this node does not.
+pub(super) fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError> {
+    let known = call.control.prometheus();
+    match call.argument("source") {
+        Some("prometheus") if known.is_some() => Ok(known),
+        Some("prometheus") => Err(ApiError::Malformed(
+            "source: there is no Prometheus; set analytics_prometheus to its URL".to_owned(),
+        )),
+        Some("node") => Ok(None),
+        Some(other) => {
+            let shown = quoted(other);
+            Err(ApiError::Malformed(format!("source: there is no `{shown}`; use node or prometheus")))
+        }
+        None => Ok(known.filter(|_| begins_before_history(call))),
+    }
+}
+
+/// Whether a frame begins before what this node remembers.
+fn begins_before_history(call: &ApiRequest) -> bool {
+    let Ok(frame) = parameters::frame(call) else { return false };
+    let Some(analytics) = call.control.analytics() else { return true };
+    let oldest = |analytics: &Analytics| {
+        analytics.ask(|store| store.view(frame.from, frame.to, frame.to - frame.from, None).oldest).flatten()
+    };
+    frame.from + RECENT < now() / 1_000 && oldest(analytics).is_none_or(|oldest| oldest > frame.from)
+}
+
+/// An answer, or what went wrong, as a response.
+pub(super) fn respond(answer: Answer) -> Response {
+    match answer {
+        Ok(answer) => json_response(StatusCode::OK, &answer),
+        Err((status, text)) => message(status, &text),
+    }
+}
+
+fn failed(error: PrometheusError) -> (StatusCode, String) {
+    (error.status(), error.to_string())
+}
+
+/// A metric over time.
+pub(super) async fn series(call: &ApiRequest, prometheus: &Prometheus) -> Answer {
+    let frame = parameters::frame(call)?;
+    let metric: Metric = call.argument("metric").unwrap_or("requests").parse().map_err(invalid)?;
+    let by: By = call.argument("by").unwrap_or_default().parse().map_err(invalid)?;
+    let step = parameters::step(call, frame)?.max(MIN_STEP).max((frame.to - frame.from).div_ceil(MAX_POINTS));
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document, &[]);
+    let named = parameters::entity(call)?;
+    let label = named.map(|(kind, asked)| (kind, names.in_metrics(kind, asked)));
+    let question = Question::new(by, label.as_ref().map(|(kind, name)| (*kind, name.as_str())))?;
+    let expression = question.expression(metric, step)?;
+    let times: Vec<u64> = (frame.from..frame.to).step_by(step as usize).collect();
+    // A value is about the time before it, and a point about the time after it.
+    let ends = (frame.from + step, times.last().unwrap_or(&frame.from) + step);
+    let found = prometheus.range(&expression, ends, step).await.map_err(failed)?;
+    let column = |samples: &Samples| {
+        let values: BTreeMap<u64, f64> = samples.points().collect();
+        let values: Vec<_> = times.iter().map(|time| values.get(&(time + step))).collect();
+        let mut column = shown_label(samples.label(question.label()), by, &names);
+        column.insert("values".to_owned(), json!(values));
+        column
+    };
+    let columns: Vec<_> = found.iter().map(column).collect();
+    let of = label.map(|(kind, name)| json!({ kind.name(): { "name": name } }));
+    let answer =
+        json!({ "metric": metric.to_string(), "of": of, "step": step, "times": times, "columns": columns });
+    Ok(with_precision(answer, step))
+}
+
+/// The entity of a label's value, or the value itself.
+fn shown_label(value: &str, by: By, names: &Names<'_>) -> Map<String, Value> {
+    let By::Entity(kind) = by else { return Map::from_iter([("label".to_owned(), value.into())]) };
+    let (id, name) = names.of_metric(kind, value);
+    Map::from_iter([("label".to_owned(), json!(id)), ("name".to_owned(), json!(name))])
+}
+
+/// The entities of a kind, the first ones by a metric.
+pub(super) async fn top(call: &ApiRequest, prometheus: &Prometheus) -> Answer {
+    let frame = parameters::frame(call)?;
+    let kind = parameters::kind(call)?;
+    let of: Metric = call.argument("of").unwrap_or("requests").parse().map_err(invalid)?;
+    let limit = parameters::limit(call)?;
+    let question = Question::new(By::Entity(kind), None)?;
+    let mut rows = rows(prometheus, &question, frame, of).await?;
+    let rank = |row: &Row| row.metrics.get(&of.to_string()).copied().unwrap_or(-1.0);
+    rows.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)));
+    let total = rows.len();
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document, &[]);
+    let rows: Vec<_> = rows.into_iter().take(limit).map(|row| row.shown(kind, &names)).collect();
+    let answer = json!({ "by": kind.name(), "of": of.to_string(), "total": total, "data": rows });
+    Ok(with_precision(answer, sparkline_step(frame).max(MIN_STEP)))
+}
+
+/// What is known of an entity.
+#[derive(Default)]
+struct Row {
+    name: String,
+    metrics: BTreeMap<String, f64>,
+    sparkline: Vec<u64>,
+}
+
+/// The rows of all entities. Metrics that Prometheus does not have of this kind are left out, unless it is the one that
+/// orders them.
+async fn rows(
+    prometheus: &Prometheus,
+    question: &Question,
+    frame: Frame,
+    of: Metric,
+) -> Result<Vec<Row>, (StatusCode, String)> {
+    let mut rows = BTreeMap::<String, Row>::new();
+    question.expression(of, frame.to - frame.from)?;
+    let metrics = ROW_METRICS.iter().filter_map(|name| name.parse::<Metric>().ok());
+    for metric in metrics.chain([of]) {
+        let Ok(expression) = question.expression(metric, frame.to - frame.from) else { continue };
+        for samples in prometheus.at(&expression, frame.to).await.map_err(failed)? {
+            let name = samples.label(question.label());
+            let row = rows
+                .entry(name.to_owned())
+                .or_insert_with(|| Row { name: name.to_owned(), ..Row::default() });
+            row.metrics.extend(samples.points().map(|(_, value)| (metric.to_string(), value)));
+        }
+    }
+    let step = sparkline_step(frame).max(MIN_STEP);
+    let expression = question.expression(Metric::Requests, step)?;
+    for samples in prometheus.range(&expression, (frame.from + step, frame.to), step).await.map_err(failed)? {
+        if let Some(row) = rows.get_mut(samples.label(question.label())) {
+            row.sparkline = samples.points().map(|(_, value)| value.round() as u64).collect();
+        }
+    }
+    Ok(rows.into_values().collect())
+}
+
+impl Row {
+    fn shown(self, kind: Kind, names: &Names<'_>) -> Value {
+        let (id, name) = names.of_metric(kind, &self.name);
+        let mut shown = Map::from_iter([("id".to_owned(), json!(id)), ("name".to_owned(), json!(name))]);
+        for (metric, value) in self.metrics {
+            let is_count = matches!(metric.as_str(), "requests" | "errors" | "bytes_in" | "bytes_out");
+            shown.insert(metric, if is_count { json!(value.round() as u64) } else { json!(value) });
+        }
+        shown.insert("sparkline".to_owned(), json!(self.sparkline));
+        shown.into()
+    }
+}
+
+/// Counts are estimates, because Prometheus extrapolates between scrapes.
+fn with_precision(mut answer: Value, resolution: u64) -> Value {
+    answer["source"] = json!("prometheus");
+    answer["resolution"] = json!(resolution);
+    answer["oldest"] = Value::Null;
+    answer["sampled"] = json!(true);
+    answer["dropped"] = json!(0);
+    answer
+}
