@@ -1,7 +1,7 @@
 //! Which target a request goes to, by the algorithm of its upstream.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Message, PATIENCE, Upstream, document};
+use crate::harness::{Gateway, Message, PATIENCE, Upstream, document, nobody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -186,4 +186,37 @@ fn requests_go_where_answers_are_fast() {
     (0..20).for_each(|_| assert_eq!(gateway.get("/").status, 200));
     let answers: Vec<String> = (0..20).map(|_| gateway.get("/").text().to_owned()).collect();
     assert!(answers.iter().all(|answer| answer == "fast"), "{answers:?}");
+}
+
+#[test]
+fn a_lower_priority_takes_over_while_no_higher_one_is_available() {
+    let all = upstreams(3);
+    for fields in
+        ["", "algorithm: least-connections", "algorithm: latency", "hash_on: query_arg, hash_on_query_arg: q"]
+    {
+        let targets = all.iter().zip([-1, 5, 0]).map(|(upstream, priority)| (upstream.address, priority));
+        let targets: String = [(nobody(), 9)]
+            .into_iter()
+            .chain(targets)
+            .map(|(at, priority)| format!("{{target: \"{at}\", priority: {priority}}},"))
+            .collect();
+        let checks = "healthchecks: {passive: {unhealthy: {tcp_failures: 1}}}";
+        let gateway = Gateway::start(&document(
+            &["- {name: s, host: some, routes: [{name: r, paths: [/]}]}\n".to_owned()],
+            &format!("upstreams:\n- {{name: some, targets: [{targets}], {checks}, {fields}}}\n"),
+        ));
+        let answers =
+            || (0..10).map(|n| gateway.get(&format!("/?q={n}")).text().to_owned()).collect::<Vec<_>>();
+        let mark = |number: usize, health: &str| {
+            let path = format!("/upstreams/some/targets/{}/{health}", all[number].address);
+            assert_eq!(gateway.ask_admin("PUT", &path, "").status, 204);
+        };
+        assert_eq!(answers(), ["1"; 10], "{fields}: a retry asks the next priority, not a later one");
+        mark(1, "unhealthy");
+        assert_eq!(answers(), ["2"; 10], "{fields}");
+        mark(2, "unhealthy");
+        assert_eq!(answers(), ["0"; 10], "{fields}");
+        mark(1, "healthy");
+        assert_eq!(answers(), ["1"; 10], "{fields}");
+    }
 }

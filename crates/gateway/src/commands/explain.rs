@@ -154,7 +154,11 @@ fn plugin(step: &PluginStep) -> String {
 fn places(upstream: &Upstream) -> Vec<String> {
     let place = |target: &weir_proxy::explain::Candidate| {
         let weight = target.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
-        format!("{}{weight}, Host: {}", target.target, target.host)
+        let priority = match target.priority {
+            0 => String::new(),
+            priority => format!(", priority {priority}"),
+        };
+        format!("{}{weight}{priority}, Host: {}", target.target, target.host)
     };
     let first = format!("{}, service {}", upstream.url, upstream.service.label());
     std::iter::once(first).chain(upstream.targets.iter().map(place)).collect()

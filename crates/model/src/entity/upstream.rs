@@ -190,6 +190,9 @@ pub struct Target {
     /// Its share of the requests; 0 for none.
     #[field(nullable, default = 100)]
     pub weight: u16,
+    /// A target gets requests only while no target of a higher priority is available, or for retries after these were tried.
+    #[field(nullable, extension, default = 0)]
+    pub priority: i32,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     #[field(auto)]

@@ -30,8 +30,15 @@ pub struct Candidate {
     pub target: String,
     /// Its share of the requests; none where there is no choice.
     pub weight: Option<u16>,
+    /// Those of a lower one are asked only while none of a higher one is available; left out where it is 0.
+    #[serde(skip_serializing_if = "is_default")]
+    pub priority: i32,
     /// The Host header that it gets.
     pub host: String,
+}
+
+fn is_default(priority: &i32) -> bool {
+    *priority == 0
 }
 
 impl Upstream {
@@ -66,7 +73,8 @@ pub(super) fn of(
     let url = format!("{}://{named}{}", service.protocol.as_str(), String::from_utf8_lossy(&target));
     let mut targets = match compiled.destination {
         Destination::Host(_) => {
-            vec![Candidate { target: place(&service.host, service.port), weight: None, host: named }]
+            let target = place(&service.host, service.port);
+            vec![Candidate { target, weight: None, priority: 0, host: named }]
         }
         Destination::Upstream(_) => candidates(compiled, document),
     };
@@ -94,6 +102,7 @@ fn candidates(compiled: &CompiledService, document: &Document) -> Vec<Candidate>
         Some(Candidate {
             target: target.target.clone(),
             weight: Some(target.weight),
+            priority: target.priority,
             host: upstream.host_header.clone().unwrap_or_else(own),
         })
     };

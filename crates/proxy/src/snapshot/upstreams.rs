@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{self, Protocol};
 use weir_model::{Document, Uuid};
 use weir_plugin::Retained;
-use weir_upstream::balance::{Balancer, Cursors, Rings};
+use weir_upstream::balance::{BalancedEndpoint, Balancer, Cursors, Rings};
 use weir_upstream::endpoint::{AllocateId, Endpoint, EndpointIds, UpstreamProtocol};
 use weir_upstream::health::TargetMonitors;
 
@@ -78,7 +78,7 @@ impl Upstreams {
             let mut endpoint = endpoint(&*ids, service, place, upstream.host_header.as_deref(), tls);
             endpoint.use_srv_name = upstream.use_srv_name && upstream.host_header.is_none();
             endpoint.monitor = monitors.of(&target.target);
-            Some((endpoint, target.weight))
+            Some(BalancedEndpoint { endpoint, weight: target.weight, priority: target.priority })
         });
         let positions = retained.get::<Positions>();
         let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);

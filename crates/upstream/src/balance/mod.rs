@@ -1,4 +1,5 @@
-//! Load balancing: the upstream's algorithm picks a target among those that are healthy and were not tried yet.
+//! Load balancing: the upstream's algorithm picks a target among those that are healthy and were not tried yet, and of these
+//! among those of the highest priority.
 
 mod key;
 pub mod latency;
@@ -12,9 +13,11 @@ pub use round_robin::Cursors;
 use super::endpoint::Endpoint;
 use super::health::TargetState;
 use key::Inputs;
-use ring::Ring;
+use ring::{Ring, Seed};
 use round_robin::SmoothWeightedRoundRobin;
+use std::cmp::Reverse;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -25,13 +28,31 @@ const ATTEMPTS: usize = 8;
 
 /// The targets of one upstream, as one service reaches them.
 pub struct Balancer {
-    /// The targets, as endpoints.
+    /// The targets, as endpoints, those of higher priorities first.
     pub endpoints: Vec<Endpoint>,
     weights: Vec<u16>,
-    turns: SmoothWeightedRoundRobin,
+    /// The targets by priority, the highest first.
+    tiers: Vec<Tier>,
+    cursors: Arc<Cursors>,
     choice: Choice,
     /// The percentage of the weight that the healthy targets must exceed, if the upstream sets one.
     threshold: Option<f64>,
+}
+
+/// A target, as one service reaches it.
+pub struct BalancedEndpoint {
+    /// How it is reached.
+    pub endpoint: Endpoint,
+    /// Its share of the requests.
+    pub weight: u16,
+    /// It gets requests only while no target of a higher priority is available.
+    pub priority: i32,
+}
+
+/// Targets of one priority, which are next to each other.
+struct Tier {
+    range: Range<usize>,
+    turns: SmoothWeightedRoundRobin,
 }
 
 /// The algorithm's own state, beside the turns.
@@ -87,32 +108,29 @@ impl Drop for Lease {
 }
 
 impl Balancer {
-    /// A balancer over these targets, each with its weight.
+    /// A balancer over these targets.
     pub fn new(
         upstream: &Upstream,
-        targets: Vec<(Endpoint, u16)>,
+        mut targets: Vec<BalancedEndpoint>,
         (cursors, rings): (Arc<Cursors>, &Rings),
     ) -> Self {
-        let (endpoints, weights): (Vec<Endpoint>, Vec<u16>) = targets.into_iter().unzip();
+        targets.sort_by_key(|target| Reverse(target.priority));
         let choice = match upstream.algorithm {
             Algorithm::RoundRobin => Choice::RoundRobin,
             Algorithm::LeastConnections => Choice::LeastConnections,
             Algorithm::Latency => Choice::Latency,
             Algorithm::ConsistentHashing => {
-                let names: Vec<String> = endpoints.iter().map(Endpoint::name).collect();
-                let targets = names.iter().map(String::as_str).zip(weights.iter().copied());
-                Choice::Hash(Box::new((Inputs::of(upstream), rings.get(upstream, targets))))
+                let seed = |it: &BalancedEndpoint| Seed::new(&it.endpoint.name(), it.weight, it.priority);
+                let ring = rings.get(upstream, targets.iter().map(seed));
+                Choice::Hash(Box::new((Inputs::of(upstream), ring)))
             }
         };
         let asked = super::health::are_used(upstream) && upstream.healthchecks.threshold > 0.0;
         let threshold = asked.then_some(upstream.healthchecks.threshold);
-        Self {
-            turns: SmoothWeightedRoundRobin::new(&weights, cursors),
-            endpoints,
-            weights,
-            choice,
-            threshold,
-        }
+        let weights: Vec<u16> = targets.iter().map(|target| target.weight).collect();
+        let tiers = tiers(&targets, &weights);
+        let endpoints = targets.into_iter().map(|target| target.endpoint).collect();
+        Self { endpoints, weights, tiers, cursors, choice, threshold }
     }
 
     /// What of the request is hashed, if anything is.
@@ -137,15 +155,25 @@ impl Balancer {
             return None;
         }
         let index = match (&self.choice, context.hash) {
-            (Choice::RoundRobin, _) | (Choice::Hash(_), None) => self.next_turn(context),
             (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, context.tried)),
-            (Choice::LeastConnections, _) => self.least_connections(context),
-            (Choice::Latency, _) => self.lowest_latency(context),
+            _ => {
+                let position = self.position(context);
+                self.tiers.iter().find_map(|tier| self.pick_of(tier, position, context))
+            }
         }?;
         let endpoint = &self.endpoints[index];
         let measured = matches!(self.choice, Choice::LeastConnections | Choice::Latency);
         let lease = endpoint.monitor.as_ref().filter(|_| measured).map(|monitor| Lease::new(&monitor.state));
         Some(Pick { endpoint, lease })
+    }
+
+    /// The algorithm's choice among the targets of one priority.
+    fn pick_of(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
+        match self.choice {
+            Choice::RoundRobin | Choice::Hash(_) => self.next_turn(tier, position, context),
+            Choice::LeastConnections => self.least_connections(tier, position, context),
+            Choice::Latency => self.lowest_latency(tier, context),
+        }
     }
 
     fn is_open(&self, index: usize, tried: &[u32]) -> bool {
@@ -164,32 +192,30 @@ impl Balancer {
         if total > 0.0 { healthy / total * 100.0 } else { 0.0 }
     }
 
-    /// Whose turn it is. A retry takes no turn: with two targets, the one that fails would otherwise have every turn.
-    fn first(&self, context: &PickContext<'_>) -> Option<usize> {
-        if context.tried.is_empty() {
-            return self.turns.next(context.worker);
-        }
-        self.turns.drawn((context.random)())
+    /// The position in the order of turns. A retry takes no turn: with two targets, the one that fails would otherwise have
+    /// every turn.
+    fn position(&self, context: &PickContext<'_>) -> usize {
+        if context.tried.is_empty() { self.cursors.next(context.worker) } else { (context.random)() as usize }
     }
 
     /// Round-robin. Turns of targets that are unavailable or failed are distributed over the others at random.
-    fn next_turn(&self, context: &PickContext<'_>) -> Option<usize> {
-        let first = self.first(context)?;
+    fn next_turn(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
+        let first = tier.turns.at(position)?;
         if self.is_open(first, context.tried) {
             return Some(first);
         }
-        let drawn = (0..ATTEMPTS).map(|_| self.turns.at((context.random)() as usize));
-        drawn.chain(self.turns.all()).find(|&index| self.is_open(index, context.tried))
+        let drawn = (0..ATTEMPTS).filter_map(|_| tier.turns.at((context.random)() as usize));
+        drawn.chain(tier.turns.all()).find(|&index| self.is_open(index, context.tried))
     }
 
     /// Least connections: the next in turn among the targets with the fewest requests in flight per weight.
-    fn least_connections(&self, context: &PickContext<'_>) -> Option<usize> {
-        let first = self.first(context)?;
+    fn least_connections(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
+        let first = tier.turns.at(position)?;
         let load = |index: usize| {
             let monitor = self.endpoints[index].monitor.as_ref();
             monitor.map_or(0, |monitor| monitor.state.in_flight.load(Ordering::Relaxed)) as u64 + 1
         };
-        self.open_from(first, context.tried).min_by(|&a, &b| {
+        self.open_from(first, tier, context.tried).min_by(|&a, &b| {
             let (a, b) = ((load(a), u64::from(self.weights[a])), (load(b), u64::from(self.weights[b])));
             (a.0 * b.1).cmp(&(b.0 * a.1))
         })
@@ -197,32 +223,48 @@ impl Balancer {
 
     /// Latency: of two random targets, the one with the lower average latency per weight. A target without samples
     /// counts as the average of the others.
-    fn lowest_latency(&self, context: &PickContext<'_>) -> Option<usize> {
-        let chance = || (context.random)() as usize % self.endpoints.len().max(1);
-        let one = self.open_from(chance(), context.tried).next()?;
-        let Some(other) = self.open_from(chance(), context.tried).find(|&index| index != one) else {
+    fn lowest_latency(&self, tier: &Tier, context: &PickContext<'_>) -> Option<usize> {
+        let chance = || tier.range.start + (context.random)() as usize % tier.range.len();
+        let one = self.open_from(chance(), tier, context.tried).next()?;
+        let Some(other) = self.open_from(chance(), tier, context.tried).find(|&index| index != one) else {
             return Some(one);
         };
-        let score = |index: usize| self.latency(index) / f64::from(self.weights[index]);
+        let score = |index: usize| self.latency(index, tier) / f64::from(self.weights[index]);
         Some(if score(other) < score(one) { other } else { one })
     }
 
-    fn latency(&self, index: usize) -> f64 {
+    fn latency(&self, index: usize, tier: &Tier) -> f64 {
         let of =
             |endpoint: &Endpoint| endpoint.monitor.as_ref().and_then(|monitor| monitor.state.latency.now());
         of(&self.endpoints[index]).unwrap_or_else(|| {
-            let (count, sum) =
-                self.endpoints.iter().filter_map(of).fold((0, 0.0), |(n, sum), l| (n + 1, sum + l));
+            let all = self.endpoints[tier.range.clone()].iter().filter_map(of);
+            let (count, sum) = all.fold((0, 0.0), |(n, sum), l| (n + 1, sum + l));
             sum / f64::from(count.max(1))
         })
     }
 
-    /// The available targets with a weight, starting at one and wrapping around.
-    fn open_from<'s>(&'s self, first: usize, tried: &'s [u32]) -> impl Iterator<Item = usize> + 's {
-        let count = self.endpoints.len();
-        let around = (0..count).map(move |step| (first + step) % count);
+    /// The available targets of one priority with a weight, starting at one and wrapping around.
+    fn open_from<'s>(
+        &'s self,
+        first: usize,
+        tier: &'s Tier,
+        tried: &'s [u32],
+    ) -> impl Iterator<Item = usize> + 's {
+        let around = (first..tier.range.end).chain(tier.range.start..first);
         around.filter(move |&index| self.weights[index] > 0 && self.is_open(index, tried))
     }
+}
+
+/// The targets of each priority; they are sorted by it.
+fn tiers(targets: &[BalancedEndpoint], weights: &[u16]) -> Vec<Tier> {
+    let mut end = 0;
+    let same = targets.chunk_by(|a, b| a.priority == b.priority);
+    let tier = |chunk: &[BalancedEndpoint]| {
+        let range = end..end + chunk.len();
+        end = range.end;
+        Tier { turns: SmoothWeightedRoundRobin::new(weights, range.clone()), range }
+    };
+    same.map(tier).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! removed, only its own share moves.
 //!
 //! A ring has a number of slots, and each slot belongs to the target with the highest score for it (weighted rendezvous
-//! hashing), so removing a target does not reorder the others.
+//! hashing), so removing a target does not reorder the others. A target of a higher priority scores above all of a lower one.
 
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
@@ -15,14 +15,9 @@ use weir_model::entity::Upstream;
 pub struct Rings(Mutex<HashMap<Uuid, (u32, Weak<Ring>)>>);
 
 impl Rings {
-    /// The ring of these targets, by their names, which are to be distinct.
-    pub(super) fn get<'t>(
-        &self,
-        upstream: &Upstream,
-        targets: impl Iterator<Item = (&'t str, u16)>,
-    ) -> Arc<Ring> {
-        let seed = |(name, weight): (&str, u16)| Seed { hash: hash(name.as_bytes()), weight };
-        let targets: Box<[Seed]> = targets.map(seed).collect();
+    /// The ring of these targets, whose names are to be distinct.
+    pub(super) fn get(&self, upstream: &Upstream, targets: impl Iterator<Item = Seed>) -> Arc<Ring> {
+        let targets: Box<[Seed]> = targets.collect();
         let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rings.get(&upstream.id).filter(|(slots, _)| *slots == upstream.slots);
         let known = known.and_then(|(_, ring)| ring.upgrade());
@@ -45,9 +40,10 @@ pub(super) struct Ring {
 
 /// The inputs of a target's scores.
 #[derive(PartialEq)]
-struct Seed {
+pub(super) struct Seed {
     hash: u64,
     weight: u16,
+    priority: i32,
 }
 
 impl Ring {
@@ -69,18 +65,23 @@ impl Ring {
     fn best(&self, slot: u64, is_open: impl Fn(usize) -> bool) -> Option<usize> {
         let open = (0..self.targets.len()).filter(|&index| self.targets[index].weight > 0 && is_open(index));
         open.map(|index| (index, self.targets[index].score(slot)))
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .max_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
             .map(|(index, _)| index)
     }
 }
 
 impl Seed {
-    /// Highest with a probability in proportion to the weight.
-    fn score(&self, slot: u64) -> f64 {
+    /// The seed of a target of this name.
+    pub(super) fn new(name: &str, weight: u16, priority: i32) -> Seed {
+        Seed { hash: hash(name.as_bytes()), weight, priority }
+    }
+
+    /// Among targets of one priority, highest with a probability in proportion to the weight.
+    fn score(&self, slot: u64) -> (i32, f64) {
         let random = mix(self.hash ^ mix(slot));
         // In (0, 1).
         let random = ((random >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        random.ln() / f64::from(self.weight)
+        (self.priority, random.ln() / f64::from(self.weight))
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn ring(targets: &[(String, u16)]) -> Ring {
-        let seed = |(name, weight): &(String, u16)| Seed { hash: hash(name.as_bytes()), weight: *weight };
+        let seed = |(name, weight): &(String, u16)| Seed::new(name, *weight, 0);
         Ring::new(targets.iter().map(seed).collect(), 1_000)
     }
 
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn slots_lead_to_any_of_many_targets() {
         let targets: Vec<_> = (0..70_000).map(|i| (format!("target-{i}:80"), 1)).collect();
-        let seed = |(name, weight): &(String, u16)| Seed { hash: hash(name.as_bytes()), weight: *weight };
+        let seed = |(name, weight): &(String, u16)| Seed::new(name, *weight, 0);
         let ring = Ring::new(targets.iter().map(seed).collect(), 40);
         let found: Vec<_> = (0..40).map(|slot| ring.find(slot, |_| true)).collect();
         assert!(
@@ -156,6 +157,19 @@ mod tests {
                 prop_assert!((share - expected).abs() < 0.1, "{} rather than {}", share, expected);
                 prop_assert!(*weight > 0 || share == 0.0);
             }
+        }
+    }
+
+    #[test]
+    fn a_lower_priority_takes_what_no_higher_one_can() {
+        let seed = |index: i32| Seed::new(&format!("10.0.0.{index}:80"), 1, index / 2);
+        let whole = Ring::new((0..4).map(seed).collect(), 1_000);
+        let higher = Ring::new((2..4).map(seed).collect(), 1_000);
+        let lower = Ring::new((0..2).map(seed).collect(), 1_000);
+        for hash in 0..1_000 {
+            assert_eq!(whole.find(hash, |_| true), higher.find(hash, |_| true).map(|index| index + 2));
+            assert_eq!(whole.find(hash, |index| index != 2), Some(3));
+            assert_eq!(whole.find(hash, |index| index < 2), lower.find(hash, |_| true));
         }
     }
 

@@ -2,17 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The maximum length of the order; larger weights are scaled down to fit.
 const MAX_ORDER_LEN: u64 = 4096;
 
-/// The order of one upstream's targets.
+/// The order of an upstream's targets of one priority.
 pub(super) struct SmoothWeightedRoundRobin {
     /// Indices of targets, each as often as its weight says, spread evenly.
     order: Vec<u32>,
-    cursors: Arc<Cursors>,
 }
 
 /// Each worker's position. Retained by upstream; only its own worker writes a position.
@@ -29,31 +28,27 @@ impl Cursors {
         let apart = |worker| Cursor(AtomicU32::new((worker as u32).wrapping_mul(0x9E37_79B9) >> 8));
         Self((0..workers).map(apart).collect())
     }
+
+    /// The worker's position, which moves on by one.
+    pub(super) fn next(&self, worker: usize) -> usize {
+        let cursor = &self.0[worker % self.0.len()].0;
+        let at = cursor.load(Ordering::Relaxed);
+        cursor.store(at.wrapping_add(1), Ordering::Relaxed);
+        at as usize
+    }
 }
 
 impl SmoothWeightedRoundRobin {
-    pub(super) fn new(weights: &[u16], cursors: Arc<Cursors>) -> Self {
-        Self { order: order(weights), cursors }
+    /// The order of the targets in a range of those with these weights.
+    pub(super) fn new(weights: &[u16], range: Range<usize>) -> Self {
+        let first = range.start as u32;
+        Self { order: order(&weights[range]).into_iter().map(|index| first + index).collect() }
     }
 
-    /// The next target on this worker; `None` if no target has a weight.
-    pub(super) fn next(&self, worker: usize) -> Option<usize> {
-        let cursor = &self.cursors.0[worker % self.cursors.0.len()].0;
-        let at = cursor.load(Ordering::Relaxed);
-        cursor.store(at.wrapping_add(1), Ordering::Relaxed);
-        let place = (at as usize).checked_rem(self.order.len())?;
+    /// The target at a position; `None` if no target has a weight.
+    pub(super) fn at(&self, position: usize) -> Option<usize> {
+        let place = position.checked_rem(self.order.len())?;
         Some(self.order[place] as usize)
-    }
-
-    /// A random turn; `None` if no target has a weight.
-    pub(super) fn drawn(&self, random: u64) -> Option<usize> {
-        let place = (random as usize).checked_rem(self.order.len())?;
-        Some(self.order[place] as usize)
-    }
-
-    /// The target at this position, in an order that must not be empty.
-    pub(super) fn at(&self, place: usize) -> usize {
-        self.order[place % self.order.len()] as usize
     }
 
     /// All turns.

@@ -4,6 +4,7 @@ use crate::health::{TargetMonitors, TargetStates, mark};
 use crate::testing::{entity, id};
 use serde_json::{Value, json};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use weir_model::entity::Protocol;
 
@@ -16,19 +17,25 @@ struct Setting {
 }
 
 impl Setting {
-    fn new(mut upstream: Value, weights: &[u16]) -> Setting {
+    fn new(upstream: Value, weights: &[u16]) -> Setting {
+        let targets: Vec<_> = weights.iter().map(|weight| (*weight, 0)).collect();
+        Setting::with_priorities(upstream, &targets)
+    }
+
+    /// The same, of targets of these weights and priorities.
+    fn with_priorities(mut upstream: Value, targets: &[(u16, i32)]) -> Setting {
         upstream["id"] = json!(id(1));
         upstream["name"] = json!("orders.upstream");
         let (upstream, state) = (entity::<Upstream>(upstream), Arc::<TargetStates>::default());
         let (monitors, ids) = (TargetMonitors::new(&upstream, &state), EndpointIds::default());
-        let endpoint = |(number, weight): (usize, &u16)| {
+        let endpoint = |(number, (weight, priority)): (usize, &(u16, i32))| {
             let host = format!("10.0.0.{}", number + 1);
             let mut endpoint =
                 Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, UpstreamProtocol::Http1);
             endpoint.monitor = monitors.of(&format!("{host}:80"));
-            (endpoint, *weight)
+            BalancedEndpoint { endpoint, weight: *weight, priority: *priority }
         };
-        let targets = weights.iter().enumerate().map(endpoint).collect();
+        let targets = targets.iter().enumerate().map(endpoint).collect();
         let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
         Setting { upstream, state, balancer, chance: Cell::new(1) }
     }
@@ -112,6 +119,66 @@ fn retries_take_no_turns() {
         });
         assert_eq!(firsts.filter(|first| *first == 1).count(), 5);
     }
+}
+
+/// An upstream for each algorithm, with passive health checks.
+fn algorithms() -> [Value; 4] {
+    ["round-robin", "least-connections", "latency", "consistent-hashing"].map(|algorithm| {
+        let mut upstream = json!({ "algorithm": algorithm, "healthchecks": passive() });
+        if algorithm == "consistent-hashing" {
+            upstream["hash_on"] = json!("ip");
+        }
+        upstream
+    })
+}
+
+#[test]
+fn lower_priorities_are_for_when_no_higher_one_is_available() {
+    for upstream in algorithms() {
+        // 10.0.0.3 has no weight, so that its priority counts for nothing.
+        let setting = Setting::with_priorities(upstream, &[(100, -1), (100, 5), (0, 9), (100, 5), (100, -1)]);
+        let seen = || {
+            let picks = (0..200).filter_map(|hash| setting.pick(&[], Some(hash)));
+            picks.map(|pick| number(&pick)).collect::<BTreeSet<_>>()
+        };
+        let among = |numbers: &[usize]| seen() == numbers.iter().copied().collect();
+        assert!(among(&[2, 4]), "{:?}", seen());
+        setting.mark(4, false);
+        assert!(among(&[2]), "{:?}", seen());
+        setting.mark(2, false);
+        assert!(among(&[1, 5]), "{:?}", seen());
+        setting.mark(1, false);
+        assert!(among(&[5]), "{:?}", seen());
+        setting.mark(5, false);
+        assert!(among(&[]), "{:?}", seen());
+        setting.mark(4, true);
+        assert!(among(&[4]), "{:?}", seen());
+    }
+}
+
+#[test]
+fn retries_move_on_to_the_next_priority() {
+    for upstream in algorithms() {
+        let setting = Setting::with_priorities(upstream, &[(1, 0), (1, 1), (1, 0), (1, 1)]);
+        let mut tried = Vec::new();
+        let mut order = Vec::new();
+        while let Some(pick) = setting.pick(&tried, Some(7)) {
+            order.push(number(&pick));
+            tried.push(pick.endpoint.id);
+        }
+        order[..2].sort_unstable();
+        order[2..].sort_unstable();
+        assert_eq!(order, [2, 4, 1, 3]);
+    }
+}
+
+/// Were a turn taken for each priority, two targets of the second one would not alternate.
+#[test]
+fn a_request_takes_one_turn_for_all_priorities() {
+    let upstream = json!({ "healthchecks": passive() });
+    let setting = Setting::with_priorities(upstream, &[(1, 1), (1, 0), (1, 0)]);
+    setting.mark(1, false);
+    assert_eq!(setting.counts(30), [0, 15, 15]);
 }
 
 #[test]

@@ -177,8 +177,8 @@ pub(super) struct Node {
     #[field(between = [1, 65535])]
     pub port: Option<u16>,
     pub weight: u16,
-    /// Others than 0 cannot be expressed.
-    #[field(default = 0, between = [0, 0])]
+    /// Nodes of a lower priority are used while all of the higher ones are unhealthy or were tried.
+    #[field(default = 0)]
     pub priority: i32,
     pub metadata: Option<Json>,
 }

@@ -74,10 +74,10 @@ pub(super) fn own(
         entity["client_certificate"] = client_certificate(into, tls)?;
     }
     let id = into.add(EntityKind::Upstreams, "upstream", entity)?;
-    for Node { host, port, weight, .. } in &nodes {
+    for Node { host, port, weight, priority, .. } in &nodes {
         let port = port.unwrap_or_else(|| default_port(upstream));
         let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let entity = json!({ "target": target, "weight": weight, "upstream": id });
+        let entity = json!({ "target": target, "weight": weight, "priority": priority, "upstream": id });
         into.add(EntityKind::Targets, &format!("targets/{target}"), entity)?;
     }
     let owner = into.key;
