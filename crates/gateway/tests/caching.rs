@@ -385,3 +385,70 @@ fn purges_outlast_a_change_of_settings() {
     eventually("the cache is used again", || is_there("/even/1"));
     assert!(!is_there("/odd/1") && !is_there("/odd/2"), "what was purged before is not served");
 }
+
+/// An upstream whose responses to PUT arrive when the test says so.
+fn slow_to_change() -> (Upstream, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let ((arrived, arrival), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
+    let channels = Mutex::new((arrived, may_answer));
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            if request.head.start.starts_with("PUT") {
+                let (arrived, may_answer) = &*channels.lock().unwrap();
+                arrived.send(()).unwrap();
+                let _ = may_answer.recv_timeout(PATIENCE);
+            }
+            peer.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi");
+        }
+    });
+    (upstream, arrival, answer)
+}
+
+#[test]
+fn a_request_that_began_with_other_settings_makes_responses_invalid() {
+    let redis = RedisServer::start();
+    let (upstream, arrival, answer) = slow_to_change();
+    let configuration = |timeout| {
+        let port = redis.port;
+        let redis = format!("redis: {{host: 127.0.0.1, port: {port}, timeout: {timeout}}}");
+        let config = format!("strategy: redis, cache_control: true, {redis}");
+        let cached = format!("plugins: [{{name: proxy-cache, config: {{{config}}}}}]");
+        document(&[service("/", upstream.address, "", &cached)], "")
+    };
+    let gateway = Gateway::start(&configuration(100));
+    assert_eq!(cached(&gateway, ["/1", "/2", "/3"]), [false; 3]);
+    let mut client = gateway.connect();
+    client.send("PUT /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    arrival.recv_timeout(PATIENCE).expect("the upstream is asked");
+    redis.signal(Signal::STOP);
+    gateway.reload(&configuration(200));
+    answer.send(()).unwrap();
+    assert_eq!(client.response().status, 200);
+    let failures = || gateway.log().matches("until it answers, requests go on").count();
+    eventually("the old cache and the new one miss the purge", || failures() == 2);
+    redis.signal(Signal::CONT);
+    let is_there =
+        |path| send(&mut gateway.connect(), "GET", path, "Cache-Control: only-if-cached\r\n").status == 200;
+    eventually("the cache is used again", || is_there("/2"));
+    assert!(!is_there("/1"), "what the request has changed is not served");
+}
+
+#[test]
+fn purges_wait_for_a_server_that_no_plugin_uses_meanwhile() {
+    let redis = RedisServer::start();
+    let shared = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 100}}", redis.port);
+    let (_upstream, configuration) = tagging(&shared);
+    let gateway = Gateway::start(&configuration);
+    assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
+    redis.signal(Signal::STOP);
+    assert_eq!(delete(&gateway, "/proxy-cache?tag=odd"), 204);
+    eventually("it is logged", || gateway.log().contains("until it answers"));
+    gateway.reload(&configuration.replace(&shared, "strategy: memory"));
+    // Time for the cache that no plugin uses to end.
+    thread::park_timeout(std::time::Duration::from_millis(2500));
+    gateway.reload(&configuration);
+    redis.signal(Signal::CONT);
+    let is_there =
+        |path| send(&mut gateway.connect(), "GET", path, "Cache-Control: only-if-cached\r\n").status == 200;
+    eventually("the cache is used again", || is_there("/even/1"));
+    assert!(!is_there("/odd/1") && !is_there("/odd/2"), "what was purged before is not served");
+}

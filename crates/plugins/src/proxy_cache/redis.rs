@@ -1,28 +1,28 @@
 //! Responses in Redis, which the nodes share. Requests of all workers go over one thread; while the server does not
 //! answer, none waits for it.
 
+mod keys;
+
+pub(super) use keys::{response_key, stored_key, variant_key};
+
 use super::in_flight::Lead;
 use super::record::{self, Found};
 use super::stored::{self, Stored};
-use super::vary;
 use crate::limits::{InUse, Redis, RedisStore, Unavailable};
+use keys::{MAX_TIME, PREFIX, commands_to_put, glob, path_of, resource_label, tag_label};
 use redis::{Cmd, Value, cmd, from_redis_value_ref};
-use sha2::{Digest, Sha256};
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use weir_plugin::{Background, BuildContext, Headers};
+use weir_plugin::{Background, BuildContext};
 
 /// The longest record, because each hit transfers one.
 const MAX_RECORD_LEN: usize = 1024 * 1024;
 /// The records that wait to be written, in bytes; what comes on top is not stored.
 const MAX_WAITING: usize = 16 * 1024 * 1024;
-/// The longest time that a response is stored.
-const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// The removals that wait until the server answers again. Once there are more, everything is removed instead.
 const MAX_PENDING: usize = 1000;
 /// How long no request waits for a server that did not answer.
@@ -30,9 +30,6 @@ const BACKOFF: Duration = Duration::from_secs(1);
 
 /// How often the server may refuse removals, once every second, before they are given up.
 const MAX_REFUSALS: usize = 10;
-
-/// What all keys begin with.
-const PREFIX: &str = "proxy-cache:";
 
 /// The responses on one server, or on several that form one store.
 pub(super) struct RedisCache {
@@ -44,6 +41,7 @@ pub(super) struct RedisCache {
     waiting: AtomicUsize,
     /// Removals that have not reached the server: nothing is read from it before they have.
     pending: Mutex<HashSet<Purge>>,
+    caches: Arc<RedisCaches>,
 }
 
 /// The servers that are in use.
@@ -64,25 +62,43 @@ pub(super) enum Purge {
 }
 
 impl RedisCache {
-    /// The cache on this server, which plugins with the same configuration of it share. A new one makes the removals that
-    /// others still have to make, because it may be the same server, configured otherwise.
+    /// The cache on this server, which plugins with the same configuration of it share.
     pub(super) fn of(config: &Redis, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
         let caches = build.retained.get::<RedisCaches>();
-        let of_others: HashSet<Purge> =
-            caches.all().iter().flat_map(|cache| cache.pending().clone()).collect();
+        let mut is_new = false;
         let cache = caches.of(config.clone(), || {
+            is_new = true;
             Ok(Self {
                 store: RedisStore::new(config.clone(), build)?,
                 background: build.background(),
                 is_down: AtomicBool::new(false),
                 waiting: AtomicUsize::new(0),
-                pending: Mutex::new(of_others),
+                pending: Mutex::default(),
+                caches: caches.clone(),
             })
         })?;
-        if !cache.pending().is_empty() && !cache.is_down.swap(true, Relaxed) {
-            cache.recover();
+        if is_new {
+            cache.take_over();
         }
         Ok(cache)
+    }
+
+    /// Makes the removals that others still have to make, because it may be the same server, configured otherwise.
+    fn take_over(self: &Arc<Self>) {
+        let of_others: HashSet<Purge> = self.others().flat_map(|other| other.pending().clone()).collect();
+        if of_others.is_empty() {
+            return;
+        }
+        self.pending().extend(of_others);
+        if !self.is_down.swap(true, Relaxed) {
+            self.recover();
+        }
+    }
+
+    /// The other caches in use.
+    fn others(self: &Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
+        let all = self.caches.all().into_iter();
+        all.filter(|other| !Arc::ptr_eq(self, other))
     }
 
     fn pending(&self) -> MutexGuard<'_, HashSet<Purge>> {
@@ -125,15 +141,25 @@ impl RedisCache {
         });
     }
 
-    /// Removes responses, some time soon; while the server does not answer, before anything is read from it again.
+    /// Removes responses, some time soon; while the server does not answer, before anything is read from it again. The
+    /// others remove then as well: one of them may be the same server, with settings that have replaced these.
     pub(super) fn purge(self: &Arc<Self>, what: Purge) {
+        self.remove(what, |cache, what| {
+            cache.others().for_each(|other| other.remove(what.clone(), |_, _| ()))
+        });
+    }
+
+    /// Removes responses, or postpones that and calls `postponed`.
+    fn remove(self: &Arc<Self>, what: Purge, postponed: fn(&Arc<Self>, &Purge)) {
         if self.is_down.load(Relaxed) {
-            return self.postpone(what);
+            self.postpone(what.clone());
+            return postponed(self, &what);
         }
         let cache = self.clone();
         self.background.spawn(async move {
             if let Err(error) = cache.purge_now(what.clone()).await {
-                cache.postpone(what);
+                cache.postpone(what.clone());
+                postponed(&cache, &what);
                 cache.fail(&error);
             }
         });
@@ -223,12 +249,14 @@ impl RedisCache {
         self.recover();
     }
 
-    /// Tries until the server answers and makes what removals wait, or until no plugin uses the cache any more.
+    /// Tries until the server answers and makes what removals wait. If no plugin uses the cache any more, it ends without
+    /// them once nothing that they concern is stored, because a plugin may use the server again.
     fn recover(self: &Arc<Self>) {
         let cache = self.clone();
         self.background.spawn(async move {
-            let mut refusals = 0;
-            while Arc::strong_count(&cache) > 1 {
+            let (mut refusals, since) = (0, Instant::now());
+            let is_owed = || since.elapsed() < MAX_TIME && !cache.pending().is_empty();
+            while Arc::strong_count(&cache) > 1 || is_owed() {
                 tokio::time::sleep(BACKOFF).await;
                 match cache.catch_up().await {
                     Ok(()) => return cache.resume().await,
@@ -266,108 +294,5 @@ impl RedisCache {
                 "proxy-cache: {error}; {given_up} purges are given up: the responses are sent until they expire, so purge again"
             );
         }
-    }
-}
-
-/// The key of the response to requests with this key of the cache and this path, or of what it varies by.
-pub(super) fn response_key(key: &str, path: &str) -> String {
-    format!("{PREFIX}response:{key}:-:{path}")
-}
-
-/// The key of the response to a request with these headers, if it varies by those that are named.
-pub(super) fn variant_key(key: &str, path: &str, names: &[String], headers: &Headers) -> String {
-    let values = names.iter().map(|name| vary::normal(name, headers.get_all(name)));
-    format!("{PREFIX}response:{key}:{}:{path}", digest(names.iter().zip(values)))
-}
-
-/// The key of a response.
-pub(super) fn stored_key(stored: &Stored) -> String {
-    let (key, path) = (&stored.key, &stored.subject.path);
-    if stored.vary.is_empty() {
-        return response_key(key, path);
-    }
-    let normal =
-        stored.vary.iter().map(|(name, values)| (name, vary::normal(name, values.iter().map(Vec::as_slice))));
-    format!("{PREFIX}response:{key}:{}:{path}", digest(normal))
-}
-
-/// A digest of header names and the members of their values.
-fn digest<'n>(values: impl Iterator<Item = (&'n String, Vec<Vec<u8>>)>) -> String {
-    let mut hash = Sha256::new();
-    for (name, members) in values {
-        for part in std::iter::once(name.as_bytes()).chain(members.iter().map(Vec::as_slice)) {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        hash.update(u64::MAX.to_le_bytes());
-    }
-    hash.finalize()[..16].iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn path_of(key: &str) -> &str {
-    key.splitn(5, ':').nth(4).unwrap_or_default()
-}
-
-fn tag_label(tag: &str) -> String {
-    format!("{PREFIX}tag:{tag}")
-}
-
-fn resource_label(name: &str) -> String {
-    format!("{PREFIX}resource:{name}")
-}
-
-/// Writes the record, and adds its key to the sets of its tags and its resource, from which others that have expired are
-/// removed.
-fn commands_to_put(stored: &Stored, record: Vec<u8>) -> Vec<(String, Cmd)> {
-    let time = stored.term.stored_for.map_or(MAX_TIME, |time| time.min(MAX_TIME)).as_millis().max(1) as u64;
-    let key = stored_key(stored);
-    let set = |key: &str, record: Vec<u8>| cmd("SET").arg(key).arg(record).arg("PX").arg(time).to_owned();
-    let mut commands = vec![(key.clone(), set(&key, record))];
-    if !stored.vary.is_empty() {
-        let names = response_key(&stored.key, &stored.subject.path);
-        commands.push((names.clone(), set(&names, record::write_names(&stored.vary))));
-    }
-    let tags = stored.subject.tags.iter().map(|tag| tag_label(tag));
-    let now = stored.timestamp * 1000;
-    for label in tags.chain(stored.subject.resource.name.as_deref().map(resource_label)) {
-        let expired = cmd("ZREMRANGEBYSCORE").arg(&label).arg("-inf").arg(now).to_owned();
-        let add = cmd("ZADD").arg(&label).arg(now + time).arg(&key).to_owned();
-        // As long as any member may be stored.
-        let expire = cmd("PEXPIRE").arg(&label).arg(MAX_TIME.as_millis() as u64).to_owned();
-        commands.extend([expired, add, expire].map(|command| (label.clone(), command)));
-    }
-    commands
-}
-
-/// A text in a pattern of Redis, where it means itself.
-fn glob(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        if "*?[]^\\".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_means_itself_in_a_pattern() {
-        assert_eq!(glob("/a*[b]\\?"), "/a\\*\\[b\\]\\\\\\?");
-    }
-
-    #[test]
-    fn the_path_is_found_in_a_key() {
-        assert_eq!(path_of(&response_key("00", "/a:b/c")), "/a:b/c");
-        let key = variant_key("00", "/a", &["x".to_owned()], &Headers::new());
-        assert_eq!(path_of(&key), "/a");
     }
 }
