@@ -1,6 +1,6 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
 use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
-use super::translate::{mistakes, named_by, translate};
+use super::translate::{mistakes, named_by, translate, unknown_members, without_effect};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weir_model::EntityError;
@@ -58,6 +58,20 @@ impl DeclaredObject<'_, '_> {
     fn problem(&self, message: impl Into<String>) -> ConfigError {
         ConfigError { at: self.place.at, path: self.place.path.clone(), message: message.into() }
     }
+
+    /// A problem whose path starts at the object, with one that starts at the file.
+    fn placed(&self, problem: ConfigError) -> ConfigError {
+        let dot = if problem.path.is_empty() { "" } else { "." };
+        ConfigError { path: format!("{}{dot}{}", self.place.path, problem.path), ..problem }
+    }
+
+    /// What of it is kept and has no effect.
+    fn ignored_fields(&self, plugins: &[PluginSchema]) -> impl Iterator<Item = ConfigError> {
+        let of_object =
+            without_effect(&self.key, &self.value).into_iter().map(|message| self.problem(message));
+        let of_plugins = unknown_members(self.key.kind, self.node, plugins).into_iter();
+        of_object.chain(of_plugins.map(|problem| self.placed(problem)))
+    }
 }
 
 struct ByKey<'w>(HashMap<&'w Key, &'w Json>);
@@ -101,11 +115,12 @@ pub(crate) fn read(
     problems.extend(reasons(&refused, &by_key, plugins));
     problems.extend(check(&document, plugins).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
-    if problems.is_empty() {
-        Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields: Vec::new(), places })
-    } else {
-        Err(problems)
+    if !problems.is_empty() {
+        return Err(problems);
     }
+    let mut ignored_fields: Vec<_> = written.iter().flat_map(|one| one.ignored_fields(plugins)).collect();
+    ignored_fields.sort();
+    Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields, places })
 }
 
 /// All errors of the invalid objects, each at its field. Objects that fail only because they refer to an invalid one
@@ -118,11 +133,8 @@ fn reasons(
     let keys: HashSet<&Key> = refused.iter().map(|(one, _)| &one.key).collect();
     let mut problems = Vec::new();
     for (one, Invalid(message)) in refused {
-        let mut found = mistakes(one.key.kind, one.node, by_key, plugins);
-        for problem in &mut found {
-            let dot = if problem.path.is_empty() { "" } else { "." };
-            problem.path = format!("{}{dot}{}", one.place.path, problem.path);
-        }
+        let found = mistakes(one.key.kind, one.node, by_key, plugins).into_iter();
+        let mut found: Vec<_> = found.map(|problem| one.placed(problem)).collect();
         if found.is_empty() && !named_by(&one.value).any(|key| keys.contains(&key)) {
             found.push(one.problem(message.as_str()));
         }

@@ -126,6 +126,44 @@ ssls: {}
 }
 
 #[test]
+fn members_that_no_plugin_has_are_kept_and_warned_of_one_by_one() {
+    let text = "routes:
+  - uri: /a
+    upstream: {nodes: {\"a:1\": 1}, retry_timeout: 3}
+    plugins:
+      limit-count: {count: 1, time_window: 60, rejected_cod: 503, _meta: {disable: true}}
+      response-rewrite:
+        filters:
+          - {regex: a, replace: b, scoop: once}
+        headers: {set: {scoop: once}}
+consumers:
+  - username: ann
+    plugins:
+      key-auth: {key: hunter2, hide_credential: true}
+      limit-count: {count: 1, time_window: 1, zzz: hunter2}
+#END
+";
+    let parsed = super::read(text, Format::Yaml, &plugins::bundled()).unwrap();
+    let found: Vec<_> = parsed.ignored_fields.iter().map(ToString::to_string).collect();
+    let no_member = "without effect: the plugin has no such member";
+    let expected = [
+        "2:5: routes[0]: upstream: `retry_timeout` has no effect here".to_owned(),
+        format!(
+            "5:48: routes[0].plugins.limit-count.rejected_cod: {no_member}; did you mean `rejected_code`?"
+        ),
+        format!(
+            "8:36: routes[0].plugins.response-rewrite.filters[0].scoop: {no_member}; did you mean `scope`?"
+        ),
+        format!("13:32: consumers[0].plugins.key-auth.hide_credential: {no_member}"),
+        format!("14:47: consumers[0].plugins.limit-count.zzz: {no_member}"),
+    ];
+    assert_eq!(found, expected);
+    let route =
+        parsed.document.apisix_objects.iter().find(|object| object.key.starts_with("routes/")).unwrap();
+    assert_eq!(route.value["plugins"]["limit-count"]["rejected_cod"], 503);
+}
+
+#[test]
 fn a_file_without_its_end_is_half_written() {
     let problems = read(WHOLE.trim_end().trim_end_matches("#END")).unwrap_err();
     assert!(problems[0].contains("#END"), "{problems:?}");

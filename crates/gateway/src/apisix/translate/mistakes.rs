@@ -5,8 +5,8 @@ use super::schema::{
     Consumer, Credential, PluginSet, Route, Secrets, Service, Ssl, StreamRoute, Upstream, is_unavailable,
 };
 use super::{Kind, Objects, plugins, upstream};
-use weir_model::node::{Node, Value};
-use weir_model::schema::{Json, Reader, Record, RecordContext, RecordSchema, read_record};
+use weir_model::node::{Entry, Node, Value};
+use weir_model::schema::{ConfigWarning, Json, Reader, Record, RecordContext, RecordSchema, read_record};
 use weir_model::{ConfigError, PluginSchema};
 
 /// The fields by which objects name others.
@@ -43,12 +43,30 @@ pub(crate) fn mistakes(
         Kind::Upstreams => nodes(&node, ""),
         _ => node.get("upstream").and_then(|upstream| nodes(upstream, "upstream.")),
     });
-    let is_consumer = matches!(kind, Kind::Consumers | Kind::Credentials);
-    for entry in node.get("plugins").map(Node::entries).unwrap_or_default() {
-        found.extend(plugins::mistakes_of(entry, is_consumer, schemas));
+    for entry in plugins_of(&node) {
+        found.extend(plugins::mistakes_of(entry, has_credentials(kind), schemas));
     }
     found.extend(NAMING.iter().filter_map(|(field, kind)| names_nobody(&node, field, *kind, objects)));
     found
+}
+
+/// Warns of members of plugins' configurations that have no effect. Paths start at the object.
+pub(crate) fn unknown_members(
+    kind: Kind,
+    written: &Node<'_>,
+    schemas: &[PluginSchema],
+) -> Vec<ConfigWarning> {
+    let of = |entry| plugins::unknown_members_of(entry, has_credentials(kind), schemas);
+    plugins_of(written).iter().flat_map(of).collect()
+}
+
+fn plugins_of<'n, 'a>(object: &'n Node<'a>) -> &'n [Entry<'a>] {
+    object.get("plugins").map(Node::entries).unwrap_or_default()
+}
+
+/// Whether plugins of objects of this kind may be credentials.
+fn has_credentials(kind: Kind) -> bool {
+    matches!(kind, Kind::Consumers | Kind::Credentials)
 }
 
 /// The objects that an object names.

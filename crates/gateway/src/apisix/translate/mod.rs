@@ -13,7 +13,7 @@ mod stream;
 mod upstream;
 
 pub(crate) use json_schema::{Described, schema_of, validate};
-pub(crate) use mistakes::{mistakes, named_by};
+pub(crate) use mistakes::{mistakes, named_by, unknown_members};
 pub(crate) use plugins::described as plugins_described;
 
 use super::object::{Invalid, Key, Kind, Objects};

@@ -7,12 +7,12 @@ mod list;
 use super::json_schema::{self, Described};
 use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, Key, Kind, Objects, consumer, fill_in, mistakes, references};
-use known::retain_known;
+use known::{META, retain_known, unknown_members};
 use list::{Configuration, Row, find, rows};
 use serde_json::json;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Entry, Value};
-use weir_model::schema::{FieldError, Record, did_you_mean, quoted};
+use weir_model::schema::{ConfigWarning, FieldError, Record, did_you_mean, quoted};
 use weir_model::{ConfigError, PluginSchema, Streams, Uuid};
 
 /// Options that every plugin has.
@@ -89,7 +89,7 @@ impl Configured {
         let row = find(name).ok_or_else(|| unknown(name))?;
         let plugin = row.plugin(into.plugins).ok_or_else(|| unknown(name))?;
         let mut written = written.clone();
-        let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
+        let meta = written.as_object_mut().and_then(|members| members.remove(META));
         // Unlike members of the plugin, these change how it runs: one that has no effect here is refused.
         let strictly = |meta: &Json| Meta::from_value(meta).map_err(|found| refused(name, &found));
         let meta = meta.as_ref().map(strictly).transpose()?;
@@ -108,7 +108,7 @@ impl Configured {
             ours["group"] = into.key.tag().into();
         }
         if let Some(filter) = filter {
-            ours["_meta"] = json!({ "filter": filter });
+            ours[META] = json!({ "filter": filter });
         }
         json!({ "name": row.ours, "config": ours, "enabled": enabled })
     }
@@ -152,7 +152,7 @@ pub(super) fn mistakes_of(
         return vec![ConfigError { at: entry.at, path, message }];
     };
     let meta = match &mut config.value {
-        Value::Map(members) => members.extract_if(.., |member| member.key == "_meta").next(),
+        Value::Map(members) => members.extract_if(.., |member| member.key == META).next(),
         _ => None,
     };
     let found = match row.credential.filter(|_| is_consumer) {
@@ -166,7 +166,24 @@ pub(super) fn mistakes_of(
         }
     };
     let of_meta = meta.map(|meta| mistakes::fields::<Meta>(&meta.node)).unwrap_or_default();
-    mistakes::below(&path, found).chain(mistakes::below(&format!("{path}._meta"), of_meta)).collect()
+    mistakes::below(&path, found).chain(mistakes::below(&format!("{path}.{META}"), of_meta)).collect()
+}
+
+/// Warns of members of one plugin's configuration in a file that have no effect. With `is_consumer`, some plugins are
+/// credentials.
+pub(super) fn unknown_members_of(
+    entry: &Entry<'_>,
+    is_consumer: bool,
+    schemas: &[PluginSchema],
+) -> Vec<ConfigWarning> {
+    let mut found = Vec::new();
+    let row = find(&entry.key).and_then(|row| Some((row, row.plugin(schemas)?)));
+    if let Some((row, plugin)) = row {
+        let credential = row.credential.filter(|_| is_consumer);
+        let record = credential.map_or_else(|| row.fields(plugin), |credential| credential.schema);
+        unknown_members(&entry.node, record, &format!("plugins.{}", quoted(&entry.key)), &mut found);
+    }
+    found
 }
 
 /// Reads a record of a plugin. As in APISIX, members that it does not know have no effect.
