@@ -77,6 +77,14 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
     assert_eq!(find("/schemas/targets", "weight")["default"], 100);
     assert_eq!(find("/schemas/keyauth_credentials", "consumer")["reference"], "consumers");
     assert_eq!(
+        find("/schemas/routes", "sources")["elements"]["entity_checks"],
+        json!([{ "at_least_one_of": ["ip", "port"] }])
+    );
+    let config = find("/schemas/plugins/response-ratelimiting", "config")["fields"].clone();
+    let limits = config.as_array().unwrap().iter().find_map(|field| field.get("limits")).unwrap();
+    let periods = json!(["second", "minute", "hour", "day", "month", "year"]);
+    assert_eq!(limits["values"]["entity_checks"], json!([{ "at_least_one_of": periods }]));
+    assert_eq!(
         find("/schemas/plugins/key-auth", "config")["fields"][0]["key_names"]["default"],
         json!(["apikey"])
     );

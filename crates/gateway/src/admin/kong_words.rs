@@ -5,6 +5,8 @@ mod configuration;
 pub(crate) mod entity_checks;
 mod rules;
 
+pub(super) use checks::of_certificate;
+
 use super::violations::{REQUIRED, Violation, steps};
 use crate::admin::tree::Step;
 use weir_model::entity::EntityKind;

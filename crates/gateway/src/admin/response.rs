@@ -1,4 +1,5 @@
 //! Responses of the Admin API, and its errors in Kong's form.
+use super::kong_words::of_certificate;
 use super::violations::{Violation, Violations};
 use crate::listener::BodyError;
 pub(crate) use crate::listener::json_response;
@@ -106,8 +107,14 @@ impl ApiError {
 
     /// The error of an entity that cannot be compiled.
     pub(super) fn of_entity(error: CompileError) -> ApiError {
-        let (field, message) = error.field();
-        ApiError::violation(field, message)
+        let is_certificate = matches!(error.of, Some((EntityKind::Certificates, _)));
+        match of_certificate(&error.message).filter(|_| is_certificate) {
+            Some(violation) => ApiError::Schema(vec![violation]),
+            None => {
+                let (field, message) = error.field();
+                ApiError::violation(field, message)
+            }
+        }
     }
 
     /// The error of a write.

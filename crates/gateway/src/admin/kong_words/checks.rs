@@ -8,6 +8,27 @@ const OF_HTTP: &str = "'protocols' is 'http' or 'https'";
 const OF_STREAMS: &str = "'protocols' is 'tcp', 'tls', 'tls_passthrough' or 'udp'";
 const OF_GRPC: &str = "'protocols' is 'grpc' or 'grpcs'";
 
+/// Rules of certificates and their keys: how our message begins, and what Kong says.
+const OF_CERTIFICATES: [(&str, &str); 3] = [
+    ("the private key does not belong to the certificate", "certificate does not match key"),
+    (
+        "cert_alt and key_alt: the private key does not belong to the certificate",
+        "alternative certificate does not match key",
+    ),
+    (
+        "cert_alt and key_alt: the key is of the same type",
+        "certificate and alternative certificate need to have different type (e.g. RSA and ECDSA), the provided \
+         certificates were both of the same type",
+    ),
+];
+
+/// What Kong says of a certificate that does not fit its key.
+pub(crate) fn of_certificate(message: &str) -> Option<Violation> {
+    let (_, words) = OF_CERTIFICATES.iter().find(|(beginning, _)| message.starts_with(beginning))?;
+    let (path, message, hint) = (String::new(), (*words).to_owned(), Some(message.to_owned()));
+    Some(Violation { path, message, hint, is_entity: true })
+}
+
 /// What Kong says of a rule across fields; none if there is no such rule, or no words for it.
 pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Option<Vec<Violation>> {
     let FieldError { path, message } = error;
@@ -19,10 +40,6 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         is_entity: false,
     };
     let of_entity = |path: &str, message: String| Violation { is_entity: true, ..at_field(path, message) };
-    if message.starts_with("needs an `ip`") {
-        let words = format!("at least one of these fields must be non-empty: {}", listed(&["ip", "port"]));
-        return Some(vec![of_entity(path, words)]);
-    }
     match (written.kind, path.as_str()) {
         (EntityKind::Plugins, "name") if is_no_plugin(written) => {
             let name = quoted(text(written, "name")?);

@@ -7,33 +7,57 @@ use std::sync::LazyLock;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json, JsonMap};
 
-/// The rules by the name of the kind of entities, or by `plugins/NAME`.
+/// The rules by the name of the kind of entities, or by `plugins/NAME`; those of a record in it have its path behind a colon.
 static ENTITY_CHECKS: LazyLock<JsonMap> =
     LazyLock::new(|| serde_json::from_str(include_str!("entity_checks.json")).unwrap_or_default());
 
 /// Puts those of a kind of entities into what `/schemas/KIND` shows.
 pub(crate) fn add_of_entity(kind: EntityKind, schema: &mut Json) {
-    schema["entity_checks"] = named(kind.as_str()).cloned().unwrap_or_else(|| json!([]));
+    add(kind.as_str(), schema);
 }
 
 /// Puts those of a plugin into what `/schemas/plugins/NAME` shows.
 pub(crate) fn add_of_plugin(name: &str, schema: &mut Json) {
-    schema["entity_checks"] = named(&format!("plugins/{name}")).cloned().unwrap_or_else(|| json!([]));
-    let Some(of_config) = named(&format!("plugins/{name}/config")) else { return };
-    let fields = schema["fields"].as_array_mut().into_iter().flatten();
-    let mut configs = fields.filter_map(|field| field.get_mut("config"));
-    configs.by_ref().for_each(|config| config["entity_checks"] = of_config.clone());
+    add(&format!("plugins/{name}"), schema);
 }
 
-fn named(name: &str) -> Option<&'static Json> {
-    ENTITY_CHECKS.get(name)
+fn add(owner: &str, schema: &mut Json) {
+    schema["entity_checks"] = json!([]);
+    for (path, checks) in of_owner(owner) {
+        if let Some(record) = record_at(schema, path) {
+            record["entity_checks"] = checks.clone();
+        }
+    }
+}
+
+/// The rules, each with the path of the record that they are for: empty for the entity itself.
+fn of_owner(owner: &str) -> impl Iterator<Item = (&'static str, &'static Json)> {
+    ENTITY_CHECKS.iter().filter_map(move |(name, checks)| {
+        let (of, path) = name.split_once(':').unwrap_or((name, ""));
+        (of == owner).then_some((path, checks))
+    })
+}
+
+/// The names on a path; `elements` and `values` lead into lists and maps.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('.').filter(|name| !name.is_empty())
+}
+
+/// The record at a path of a schema.
+fn record_at<'s>(schema: &'s mut Json, path: &str) -> Option<&'s mut Json> {
+    names(path).try_fold(schema, |record, name| match name {
+        "elements" | "values" => record.get_mut(name),
+        name => record["fields"].as_array_mut()?.iter_mut().find_map(|field| field.get_mut(name)),
+    })
 }
 
 /// A rule that an entity breaks.
 pub(super) struct BrokenCheck {
+    /// The path of the record that the rule is for.
+    record: String,
     /// Our own errors on these fields say the same.
     fields: Vec<String>,
-    /// Our own error may be about the whole entity, or about the whole configuration of a plugin.
+    /// Our own error may be about the whole record.
     is_of_many: bool,
     /// What Kong says.
     violations: Vec<Violation>,
@@ -42,7 +66,10 @@ pub(super) struct BrokenCheck {
 impl BrokenCheck {
     /// Whether an error of ours is about the same.
     pub(super) fn covers(&self, error: &FieldError) -> bool {
-        let is_whole = ["", CONFIG].contains(&error.path.as_str());
+        // A rule for an entity may be one for the whole configuration of a plugin here, and the reverse.
+        let wholes = ["", CONFIG];
+        let is_whole = error.path == self.record
+            || wholes.contains(&self.record.as_str()) && wholes.contains(&error.path.as_str());
         self.is_of_many && is_whole || self.fields.contains(&error.path)
     }
 
@@ -61,28 +88,62 @@ const CONFIG: &str = "config";
 
 /// The rules that an entity breaks.
 pub(super) fn broken(written: &WrittenEntity<'_>) -> Vec<BrokenCheck> {
-    let names = match (written.kind, written.members.get("name").and_then(Json::as_str)) {
-        (EntityKind::Plugins, Some(name)) => {
-            vec![(format!("plugins/{name}"), ""), (format!("plugins/{name}/config"), CONFIG)]
-        }
-        (kind, _) => vec![(kind.as_str().to_owned(), "")],
+    let owner = match (written.kind, written.members.get("name").and_then(Json::as_str)) {
+        (EntityKind::Plugins, Some(name)) => format!("plugins/{name}"),
+        (kind, _) => kind.as_str().to_owned(),
     };
-    let broken = |(name, within): &(String, &'static str)| {
-        let entity = Checked { written, within };
-        let checks = named(name).and_then(Json::as_array).into_iter().flatten();
-        checks.filter_map(|check| entity.broken(check)).collect::<Vec<_>>()
+    let broken = |(path, checks): (&str, &'static Json)| {
+        let records = CheckedRecord::all(written, path).into_iter();
+        records.flat_map(move |record| {
+            checks.as_array().into_iter().flatten().filter_map(move |check| record.broken(check))
+        })
     };
-    names.iter().flat_map(broken).collect()
+    of_owner(&owner).flat_map(broken).collect()
 }
 
-/// The entity, or the record in it, that rules are for.
-struct Checked<'c, 'w> {
+/// An entity, or a record in it, that rules are for.
+#[derive(Clone)]
+struct CheckedRecord<'c, 'w> {
     written: &'c WrittenEntity<'w>,
     /// The path of the record; empty for the entity.
-    within: &'static str,
+    path: String,
+    /// The same as Kong has it, which leaves the keys of maps out.
+    named: String,
+    value: &'w Json,
 }
 
-impl Checked<'_, '_> {
+impl<'c, 'w> CheckedRecord<'c, 'w> {
+    /// Those that are written at a path of the schema.
+    fn all(written: &'c WrittenEntity<'w>, path: &str) -> Vec<Self> {
+        let entity = Self { written, path: String::new(), named: String::new(), value: written.members };
+        names(path).fold(vec![entity], |records, name| records.iter().flat_map(|it| it.below(name)).collect())
+    }
+
+    fn below(&self, name: &str) -> Vec<Self> {
+        match (name, self.value) {
+            ("elements", Json::Array(elements)) => {
+                let at = |(index, value)| {
+                    let [path, named] = [&self.path, &self.named].map(|path| format!("{path}[{index}]"));
+                    Self { path, named, value, ..self.clone() }
+                };
+                elements.iter().enumerate().map(at).collect()
+            }
+            ("values", Json::Object(members)) => {
+                let at = |(key, value): (&String, _)| Self {
+                    path: joined(&self.path, key),
+                    value,
+                    ..self.clone()
+                };
+                members.iter().map(at).collect()
+            }
+            ("elements" | "values", _) => Vec::new(),
+            (name, value) => {
+                let [path, named] = [&self.path, &self.named].map(|path| joined(path, name));
+                vec![Self { path, named, value: value.get(name).unwrap_or(&Json::Null), ..self.clone() }]
+            }
+        }
+    }
+
     fn broken(&self, check: &Json) -> Option<BrokenCheck> {
         let (rule, of) = check.as_object()?.iter().next()?;
         match rule.as_str() {
@@ -92,17 +153,13 @@ impl Checked<'_, '_> {
         }
     }
 
-    fn path(&self, field: &str) -> String {
-        if self.within.is_empty() { field.to_owned() } else { format!("{}.{field}", self.within) }
-    }
-
     fn value(&self, field: &str) -> Json {
-        self.written.value_or_default(&self.path(field))
+        self.written.value_or_default(&joined(&self.path, field))
     }
 
     /// What Kong says of the entity, or of the record.
     fn of_whole(&self, message: String) -> Violation {
-        Violation { path: self.within.to_owned(), message, hint: None, is_entity: true }
+        Violation { path: self.named.clone(), message, hint: None, is_entity: true }
     }
 
     /// A rule for some fields alike.
@@ -123,8 +180,8 @@ impl Checked<'_, '_> {
         // A field that is given, and is wrong by itself, is not what is missing.
         let is_concerned = |value: &Json| rule != "at_least_one_of" || value.is_null();
         let concerned = fields.iter().zip(&values).filter(|(_, value)| is_concerned(value));
-        let fields = concerned.map(|(field, _)| self.path(field)).collect();
-        (!is_met).then_some(BrokenCheck { fields, is_of_many: true, violations })
+        let fields = concerned.map(|(field, _)| *field);
+        (!is_met).then(|| self.check(fields, true, violations))
     }
 
     /// A rule for one field that holds if another has a certain value.
@@ -138,10 +195,9 @@ impl Checked<'_, '_> {
             Some(words) => words.to_owned(),
             None => format!("failed conditional validation given value of field '{decider}'"),
         };
-        let path = self.path(field);
-        let at_field = Violation { path: path.clone(), message: at_field, hint: None, is_entity: false };
-        let violations = vec![self.of_whole(at_entity), at_field];
-        Some(BrokenCheck { fields: vec![path], is_of_many: false, violations })
+        let path = joined(&self.named, field);
+        let at_field = Violation { path, message: at_field, hint: None, is_entity: false };
+        Some(self.check([field], false, vec![self.of_whole(at_entity), at_field]))
     }
 
     fn conditional_at_least_one_of(&self, of: &Json) -> Option<BrokenCheck> {
@@ -151,9 +207,24 @@ impl Checked<'_, '_> {
             return None;
         }
         let violations = vec![self.of_whole(of["then_err"].as_str()?.replace("%s", &listed(&fields)))];
-        let fields = fields.into_iter().map(|field| self.path(field)).collect();
-        Some(BrokenCheck { fields, is_of_many: false, violations })
+        Some(self.check(fields, false, violations))
     }
+
+    /// A broken rule, for our errors on these fields.
+    fn check<'f>(
+        &self,
+        fields: impl IntoIterator<Item = &'f str>,
+        is_of_many: bool,
+        violations: Vec<Violation>,
+    ) -> BrokenCheck {
+        let fields = fields.into_iter().map(|field| joined(&self.path, field)).collect();
+        BrokenCheck { record: self.path.clone(), fields, is_of_many, violations }
+    }
+}
+
+/// The path of a field in the record at a path.
+fn joined(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
 /// Whether a value is one that a conditional rule is for.
@@ -275,12 +346,16 @@ mod tests {
         // Weir's own defaults are in their place.
         const ALWAYS_SET: [&str; 2] = ["config.redis.port", "config.redis.timeout"];
         for (name, checks) in &*ENTITY_CHECKS {
-            let within = if name.ends_with("/config") { CONFIG } else { "" };
-            for check in checks.as_array().unwrap() {
-                let breaks =
-                    |case: &Case| with(case, |written| Checked { written, within }.broken(check).is_some());
-                let is_of = |case: &Case| name.trim_end_matches("/config") == case.of;
-                let is_broken = cases().iter().any(|case| is_of(case) && breaks(case));
+            let (owner, path) = name.split_once(':').unwrap_or((name, ""));
+            // Those of functions are elsewhere.
+            let checks = checks.as_array().unwrap().iter();
+            for check in checks.filter(|check| check.get("custom_entity_check").is_none()) {
+                let breaks = |case: &Case| {
+                    with(case, |written| {
+                        CheckedRecord::all(written, path).iter().any(|record| record.broken(check).is_some())
+                    })
+                };
+                let is_broken = cases().iter().any(|case| case.of == owner && breaks(case));
                 let cannot_be = ALWAYS_SET.iter().any(|field| check.to_string().contains(field));
                 assert_eq!(is_broken, !cannot_be, "{name}: {check}");
             }
