@@ -6,7 +6,7 @@
 use crate::aggregate::Aggregate;
 use crate::entities::Entity;
 use crate::frame::{Frame, FrameError, FrameHead, FrameId};
-use crate::outbox::KEEP;
+use crate::outbox::{KEEP, WIDTH};
 use crate::slot::{Slot, SlotWriter};
 use foldhash::HashMap;
 use std::collections::BTreeMap;
@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 const MAX_AHEAD: u64 = 60;
 /// A frame is taken for so long after data planes have given it up, because clocks differ, in seconds.
 const GRACE: u64 = 10 * 60;
-/// The width of a frame's interval in seconds.
-const WIDTH: u64 = 10;
 
 /// How far the control plane knows a data plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use crate::slot::Slot;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+/// The width of a frame's interval in seconds.
+pub(crate) const WIDTH: u64 = 10;
 /// How long frames are kept, in seconds.
 pub(crate) const KEEP: u64 = 2 * 60 * 60;
 
@@ -62,7 +64,7 @@ impl Outbox {
             }
             None if closed > self.announced => {
                 self.sent = None;
-                let id = FrameId { start: closed, part: 0 };
+                let id = FrameId { start: closed.saturating_sub(WIDTH), part: 0 };
                 (FrameHead { id, until: closed, pending: 0, lost }, Arc::default())
             }
             None => return None,

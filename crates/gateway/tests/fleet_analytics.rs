@@ -44,7 +44,7 @@ fn in_time(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + FRAME_PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "never happened: {what}");
-        thread::sleep(Duration::from_millis(50));
+        thread::park_timeout(Duration::from_millis(50));
     }
 }
 

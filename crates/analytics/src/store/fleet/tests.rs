@@ -146,6 +146,19 @@ fn nothing_is_lost_or_counted_twice_over_restarts_and_lost_acknowledgements() {
 }
 
 #[test]
+fn a_node_that_stops_keeps_what_it_served_just_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plane = DataPlane::start("a", START, Some(folder.path()));
+    plane.store.drain(START + 900);
+    let route = plane.store.entities().intern_route("orders", 0);
+    let upstream = plane.store.entities().intern(Kind::Upstream, "127.0.0.1:80");
+    plane.worker.push(&Record { time: Tick::at(START + 1_020), upstream, ..record(route) });
+    plane.store.finish(START + 1_040);
+    let plane = DataPlane::start("a", START + 1_500, Some(folder.path()));
+    assert_eq!(requests(&plane.store, Entity::NODE), 1);
+}
+
+#[test]
 fn a_data_plane_that_moves_hands_in_each_frame_once() {
     let (mut first, mut second) = (control_plane(START, None), control_plane(START, None));
     let mut plane = DataPlane::start("a", START, None);
