@@ -119,6 +119,11 @@ impl Tick {
         Tick((millis / TICK_MILLIS) as u16)
     }
 
+    /// The 100 ms that the tick is in.
+    pub(crate) fn window(self) -> u16 {
+        self.0 / 10
+    }
+
     /// The time in milliseconds, read at most five minutes later. One from the future counts as now.
     pub fn millis(self, now: u64) -> u64 {
         let ticks = now / TICK_MILLIS;

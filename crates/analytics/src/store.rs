@@ -86,7 +86,7 @@ impl Store {
             busiest_routes: Vec::new(),
             dropped_before: 0,
             dropped_in_slots: 0,
-            samples: Samples::new(budget.samples),
+            samples: Samples::new(budget.samples, now),
             disk: None,
         }
     }
@@ -141,6 +141,7 @@ impl Store {
     /// Returns slots of ten seconds that have been completed, for a control plane.
     pub fn drain(&mut self, now: u64) -> Vec<Arc<Slot>> {
         let mut completed = Vec::new();
+        self.samples.drain(now);
         if now / 1_000 + MAX_CLOCK_STEP < self.second {
             self.flush();
             self.second = now / 1_000;

@@ -9,8 +9,8 @@ mod series;
 mod top;
 pub use errors::{ErrorGroup, Errors, errors};
 pub use metric::{By, Metric};
-pub use requests::{Page, RequestFilter, requests};
-pub use series::{Column, Series, SeriesQuery, series};
+pub use requests::{Arrivals, CauseFilter, Page, RequestFilter, arrivals, requests};
+pub use series::{Column, Series, SeriesQuery, cause_label, series};
 pub use top::{Row, Top, top};
 
 /// Points of a sparkline.
