@@ -170,7 +170,7 @@ fn tools(visit: &Visit) -> Markup {
 }
 
 /// The pages besides those of collections.
-const TOP: [(&str, &str); 1] = [("", "Overview")];
+const TOP: [(&str, &str); 2] = [("", "Overview"), ("requests", "Requests")];
 const TOOLS: [(&str, &str); 3] =
     [("try", "Try a request"), ("plugin-costs", "Plugin costs"), ("nodes", "Nodes")];
 

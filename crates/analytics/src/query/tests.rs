@@ -25,8 +25,7 @@ fn store() -> Store {
         worker.push(&Record { total: Bucket::of_nanos(2_000_000_000), ..base });
         let refused = Record { status: 401, cause: plugin, ..base };
         worker.push(&refused);
-        let texts =
-            RequestTexts { method: "GET", path: "/orders/7", query: "key=abc", ..Default::default() };
+        let texts = RequestTexts { method: "GET", path: "/orders/7", query: "key=abc", ..Default::default() };
         let sample = SampleBuilder::new(at, Reason::Error, refused, LOCALHOST, &texts);
         store.samples.add(sample.build());
         store.drain(at + 500);

@@ -20,7 +20,7 @@ const ROUTES: usize = 4_096;
 /// How many may watch at the same time.
 const MAX_WATCHES: u32 = 8;
 
-/// Which requests are sampled while nobody watches.
+/// Which requests are sampled without a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
     /// Errors, and the slowest of each route.
@@ -44,12 +44,7 @@ pub(super) struct Rates {
 impl Rates {
     pub(super) fn new() -> Rates {
         let slow = std::iter::repeat_with(AtomicU16::default).take(ROUTES).collect();
-        Rates {
-            others: AtomicU32::new(0),
-            watches: AtomicU32::new(0),
-            slow,
-            skipped: AtomicU64::new(0),
-        }
+        Rates { others: AtomicU32::new(0), watches: AtomicU32::new(0), slow, skipped: AtomicU64::new(0) }
     }
 
     pub(super) fn set_sampling(&self, sampling: Sampling) {
@@ -72,11 +67,11 @@ impl Rates {
     }
 
     /// Samples as many requests as possible until the result is dropped; none if too many watch already.
-    pub(super) fn watch(rates: &Arc<Rates>) -> Option<Watch> {
+    pub(super) fn watch(rates: &Arc<Rates>) -> Option<WatchGuard> {
         let watches = &rates.watches;
         let more = |watches| (watches < MAX_WATCHES).then_some(watches + 1);
         watches.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Watch(Arc::clone(rates)))
+        Some(WatchGuard(Arc::clone(rates)))
     }
 
     #[inline]
@@ -97,9 +92,9 @@ impl Rates {
 
 /// Somebody watches requests as they end.
 #[derive(Debug)]
-pub struct Watch(Arc<Rates>);
+pub struct WatchGuard(Arc<Rates>);
 
-impl Drop for Watch {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         self.0.watches.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 mod gate;
 mod recent;
 mod sample;
-pub use gate::{Gate, SampleSender, Sampling, Watch};
+pub use gate::{Gate, SampleSender, Sampling, WatchGuard};
 pub use sample::{Failure, Hook, Phases, Reason, RequestTexts, Sample, SampleBuilder, Side};
 
 use gate::Rates;
@@ -110,7 +110,7 @@ impl Samples {
     }
 
     /// Has workers sample as many requests as they may, until the result is dropped; none if too many watch already.
-    pub fn watch(&self) -> Option<Watch> {
+    pub fn watch(&self) -> Option<WatchGuard> {
         Rates::watch(&self.rates)
     }
 

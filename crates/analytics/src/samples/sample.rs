@@ -173,7 +173,9 @@ impl Sample {
 
     /// The value of a header of the request.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers(Side::Request).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.headers(Side::Request)
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     /// When the request began, in milliseconds since 1970.
@@ -321,7 +323,8 @@ mod tests {
     #[test]
     fn values_that_may_be_secret_are_lengths() {
         let query = format!("token={SECRET}&{SECRET}&empty=");
-        let texts = RequestTexts { method: "GET", path: "/a/b", query: &query, id: "id-1", ..Default::default() };
+        let texts =
+            RequestTexts { method: "GET", path: "/a/b", query: &query, id: "id-1", ..Default::default() };
         let mut builder = sample(&texts);
         let plain = plain(&["user-agent", "host", "authorization", "set-cookie"]);
         let secret = SECRET.as_bytes();
@@ -351,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_sample_has_names_and_times() {
-        let texts = RequestTexts { host: "a.test", trace_id: "t", names: ["r", "", "c"], ..Default::default() };
+        let texts =
+            RequestTexts { host: "a.test", trace_id: "t", names: ["r", "", "c"], ..Default::default() };
         let phases = Phases { gateway: 200_000, connect: 100_000, wait: 150_000, body: 50_000 };
         let sample = sample(&texts).phases(phases).build();
         assert_eq!((sample.host(), sample.trace_id(), sample.names()), ("a.test", "t", ["r", "", "c"]));

@@ -1,7 +1,7 @@
 """Drives Chromium by the DevTools protocol: loads pages, runs expressions in them, and prints what these give.
 
 Takes the address of the first page, and then expressions. An expression that begins with `go:` is one after which the
-browser loads another page. Prints a JSON list: the value of each, and what the browser complained of.
+browser loads another page; one that begins with `until:` is repeated until it holds, for ten seconds. Prints a JSON list: the value of each, and what the browser complained of.
 """
 import asyncio
 import itertools
@@ -59,7 +59,13 @@ async def drive(socket, address, expressions):
     for expression in expressions:
         loads = expression.startswith("go:")
         expression = expression.removeprefix("go:")
-        result = await call("Runtime.evaluate", loads=loads, expression=expression, returnByValue=True)
+        waits = expression.startswith("until:")
+        expression = expression.removeprefix("until:")
+        for _ in range(200 if waits else 1):
+            result = await call("Runtime.evaluate", loads=loads, expression=expression, returnByValue=True)
+            if not waits or result["result"].get("value"):
+                break
+            await asyncio.sleep(0.05)
         values.append(result["result"].get("value"))
     return values + [complaints]
 

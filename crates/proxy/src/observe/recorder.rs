@@ -2,6 +2,7 @@
 
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
+use crate::observe::sampler::RequestSampler;
 use crate::recording::Recording;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -54,13 +55,21 @@ pub(crate) struct Recorder {
     entities: Arc<Entities>,
     /// The numbers of the upstreams' addresses that this worker has met.
     addresses: RefCell<HashMap<SocketAddr, u32, foldhash::fast::RandomState>>,
+    sampler: Option<RequestSampler>,
 }
 
 impl Recorder {
     /// The recorder of a worker; none if nothing is recorded.
     pub(crate) fn new(recording: &Recording) -> Option<Self> {
         let entities = recording.entities()?.clone();
-        Some(Self { producer: recording.take_producer()?, entities, addresses: RefCell::default() })
+        let sampler = RequestSampler::new(recording);
+        Some(Self { producer: recording.take_producer()?, entities, addresses: RefCell::default(), sampler })
+    }
+
+    /// Whether somebody watches requests, so that their plugins are measured.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.sampler.as_ref().is_some_and(RequestSampler::is_watched)
     }
 
     /// Records a request that has ended.
@@ -72,7 +81,7 @@ impl Recorder {
             .retried(!exchange.failed_tries().is_empty())
             .cached(decision.cached)
             .reused(decision.reused);
-        self.producer.push(&Record {
+        let record = Record {
             route: numbers.route(exchange.engine.route),
             upstream: self.address(exchange.engine.upstream_addr),
             consumer: numbers.consumer(exchange.engine.consumer),
@@ -85,7 +94,11 @@ impl Recorder {
             waited: bucket(latencies.proxy),
             bytes_in: ByteCount::new(exchange.bytes_in),
             bytes_out: ByteCount::new(exchange.bytes_out),
-        });
+        };
+        self.producer.push(&record);
+        if let Some(sampler) = &self.sampler {
+            sampler.offer(exchange, &record);
+        }
     }
 
     /// Records a session that has ended, of the route with this number.

@@ -2,13 +2,14 @@
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
 const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`);
 
-const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try" };
+const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try", l: "requests" };
 
 const keys = [
   ["/", "Search"],
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
-  ["g then s, r, c, u, p, n, t", "Services, routes, consumers, upstreams, plugins, nodes, try a request"],
+  ["g then s, r, c, u, p, n, t, l", "Services, routes, consumers, upstreams, plugins, nodes, try a request, live requests"],
+  ["p", "Pause the live requests, or go on"],
   ["?", "This list"],
 ];
 
@@ -80,3 +81,5 @@ for (const form of document.querySelectorAll("form.entity")) {
   form.addEventListener("submit", () => { changed = false; });
   addEventListener("beforeunload", (event) => { if (changed) event.preventDefault(); });
 }
+
+if (document.querySelector("[data-tail]")) import("./tail.js");

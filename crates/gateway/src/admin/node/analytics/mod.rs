@@ -1,6 +1,11 @@
 //! `/analytics/…`: what this node has measured.
+mod csv;
+mod filter;
 mod names;
 mod parameters;
+mod requests;
+mod sample;
+mod tail;
 
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
@@ -13,6 +18,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
+use csv::Table;
 use names::Names;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -44,19 +50,73 @@ const ROW_METRICS: [&str; 10] = [
 /// A question that can be answered, or the status and message that say why not.
 type Answer = Result<Value, (StatusCode, String)>;
 
-/// A question: how it is answered, and the arguments that it takes.
+/// A question: how it is answered, the arguments that it takes, and the answer as a table.
 struct Question {
+    name: &'static str,
     arguments: &'static [&'static str],
     answer: fn(&ApiRequest, &Analytics) -> Answer,
+    /// None for an answer that is JSON alone.
+    table: Option<Table>,
 }
 
 const SERIES: Question = Question {
-    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream"],
+    name: "series",
+    arguments: &["metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "format"],
     answer: series,
+    table: Some(Table::Series),
 };
-const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit"], answer: top };
-const ERRORS: Question = Question { arguments: &["from", "to", "route"], answer: errors };
-const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes };
+const TOP: Question = Question {
+    name: "top",
+    arguments: &["by", "of", "from", "to", "limit", "format"],
+    answer: top,
+    table: Some(Table::Rows(TOP_COLUMNS)),
+};
+const ERRORS: Question = Question {
+    name: "errors",
+    arguments: &["from", "to", "route", "format"],
+    answer: errors,
+    table: Some(Table::Rows(ERROR_COLUMNS)),
+};
+const CHANGES: Question = Question {
+    name: "changes",
+    arguments: &["from", "to", "format"],
+    answer: changes,
+    table: Some(Table::Rows(CHANGE_COLUMNS)),
+};
+const REQUESTS: Question = Question {
+    name: "requests",
+    arguments: requests::ARGUMENTS,
+    answer: requests::list,
+    table: Some(Table::Rows(requests::COLUMNS)),
+};
+const REQUEST: Question = Question { name: "request", arguments: &[], answer: requests::one, table: None };
+
+const TOP_COLUMNS: &[(&str, &str)] = &[
+    ("id", "/id"),
+    ("name", "/name"),
+    ("requests", "/requests"),
+    ("errors", "/errors"),
+    ("error_rate", "/error_rate"),
+    ("bytes_in", "/bytes_in"),
+    ("bytes_out", "/bytes_out"),
+    ("mean", "/mean"),
+    ("p50", "/p50"),
+    ("p99", "/p99"),
+    ("p50_upstream", "/p50_upstream"),
+    ("p99_upstream", "/p99_upstream"),
+];
+const ERROR_COLUMNS: &[(&str, &str)] = &[
+    ("route_id", "/route/id"),
+    ("route", "/route/name"),
+    ("status", "/status"),
+    ("origin", "/origin"),
+    ("cause", "/cause"),
+    ("count", "/count"),
+    ("first", "/first"),
+    ("last", "/last"),
+];
+const CHANGE_COLUMNS: &[(&str, &str)] =
+    &[("at", "/at"), ("revision", "/revision"), ("source", "/source"), ("what", "/what")];
 
 /// The routes of analytics.
 pub(super) fn router() -> Router<Arc<Control>> {
@@ -65,23 +125,53 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/analytics/top", get(|call| ask(call, TOP)))
         .route("/analytics/errors", get(|call| ask(call, ERRORS)))
         .route("/analytics/changes", get(|call| ask(call, CHANGES)))
+        .route("/analytics/requests", get(|call| ask(call, REQUESTS)))
+        .route("/analytics/requests/tail", get(watch))
+        .route("/analytics/requests/{id}", get(|call| ask(call, REQUEST)))
 }
 
 async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
-    if let Some(unknown) = call.argument_beside(question.arguments) {
-        let (shown, known) = (quoted(unknown), question.arguments.join(", "));
-        let hint = did_you_mean(unknown, question.arguments.iter().copied());
-        return Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
-    }
-    let work = move || match call.control.analytics() {
-        Some(analytics) => (question.answer)(&call, analytics),
-        None => Err(not_recorded()),
+    check_arguments(&call, question.arguments)?;
+    let work = move || {
+        let wants_table = csv::is_asked(&call)?;
+        let analytics = call.control.analytics().ok_or_else(not_recorded)?;
+        let answer = (question.answer)(&call, analytics)?;
+        Ok(match question.table.filter(|_| wants_table) {
+            Some(table) => csv::response(question.name, &answer, table),
+            None => json_response(StatusCode::OK, &answer),
+        })
     };
-    Ok(match spawn_low_priority("weir-history", work).await {
-        Ok(Ok(answer)) => json_response(StatusCode::OK, &answer),
+    Ok(answered(spawn_low_priority("weir-history", work).await))
+}
+
+/// Shows requests as they end.
+async fn watch(call: ApiRequest) -> Result<Response, ApiError> {
+    check_arguments(&call, tail::ARGUMENTS)?;
+    let control = call.control.clone();
+    let work = move || tail::listen(&call, call.control.analytics().ok_or_else(not_recorded)?);
+    let listener = spawn_low_priority("weir-history", work).await;
+    Ok(answered(listener.map(|listener| listener.map(|listener| tail::response(control, listener)))))
+}
+
+fn check_arguments(call: &ApiRequest, known: &[&str]) -> Result<(), ApiError> {
+    let Some(unknown) = call.argument_beside(known) else { return Ok(()) };
+    let shown = quoted(unknown);
+    let hint = did_you_mean(unknown, known.iter().copied());
+    let known = if known.is_empty() {
+        "it takes none".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
+    };
+    Err(ApiError::Malformed(format!("unknown argument `{shown}`; {known}{hint}")))
+}
+
+/// The response of work that has ended.
+fn answered(outcome: std::io::Result<Result<Response, (StatusCode, String)>>) -> Response {
+    match outcome {
+        Ok(Ok(response)) => response,
         Ok(Err((status, text))) => message(status, &text),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
-    })
+    }
 }
 
 fn not_recorded() -> (StatusCode, String) {
@@ -226,6 +316,7 @@ fn shown_group(group: &ErrorGroup, route: Map<String, Value>) -> Value {
         "first": group.first,
         "last": group.last,
         "sparkline": group.sparkline,
+        "samples": group.samples.iter().map(|sample| sample.number.to_string()).collect::<Vec<_>>(),
     })
 }
 
