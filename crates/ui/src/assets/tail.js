@@ -1,6 +1,8 @@
 // Requests as they end: new rows at the top, unless the person has paused, scrolled, selected or points at a row.
 const MAX_ROWS = 500;
-const FLUSH_MILLIS = 200;
+const FLUSH_MILLIS = 500;
+// More rows than this at once can be neither read nor drawn in time.
+const MAX_NEW = 60;
 
 const live = document.querySelector("[data-tail]");
 const rows = document.querySelector("[data-rows]");
@@ -17,6 +19,7 @@ let waiting = [];
 let arrived = 0;
 let missed = 0;
 let paused = false;
+let wasHeld = false;
 let lostAt = null;
 
 function micros(value) {
@@ -68,13 +71,16 @@ function flush() {
   const held = isHeld();
   if (!held && waiting.length > 0) {
     const lines = document.createDocumentFragment();
-    for (const data of waiting.reverse()) lines.append(row(JSON.parse(data)));
+    const shown = waiting.slice(wasHeld ? 0 : -MAX_NEW).reverse();
+    for (const data of shown) lines.append(row(JSON.parse(data)));
+    missed += arrived - shown.length;
     waiting = [];
     arrived = 0;
     rows.prepend(lines);
     while (rows.children.length > MAX_ROWS) rows.lastElementChild.remove();
     if (empty) empty.hidden = true;
   }
+  wasHeld = held;
   show(held);
 }
 

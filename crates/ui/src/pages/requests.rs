@@ -109,8 +109,8 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
                 caption.unseen { "Requests, newest first; times in UTC" }
                 thead { tr {
                     th.when scope="col" { "Time, UTC" } th.verb scope="col" { "Method" } th scope="col" { "Path" }
-                    th.code scope="col" { "Status" } th scope="col" { "Decided by" } th scope="col" { "Route" }
-                    th scope="col" { "Consumer" } th scope="col" { "Upstream" }
+                    th.code scope="col" { "Status" } th.of scope="col" { "Decided by" } th.of scope="col" { "Route" }
+                    th.of scope="col" { "Consumer" } th.of scope="col" { "Upstream" }
                     th.number.took scope="col" { "Total" } th.number.took scope="col" { "Gateway" }
                 } }
                 tbody data-rows { @for request in rows { (row(visit, request)) } }
