@@ -12,7 +12,7 @@ use std::sync::mpsc::SyncSender;
 /// more than requests do.
 const MAX_IN_WINDOW: u32 = 50;
 /// While somebody watches, it samples so many other requests in 100 ms.
-const WATCHED_IN_WINDOW: u32 = 100;
+const WATCHED_IN_WINDOW: u32 = 200;
 /// If others are sampled always, so many in 100 ms.
 const OTHERS_IN_WINDOW: u32 = 2;
 /// Routes with a threshold of their own. Routes whose numbers are this far apart share one.
@@ -212,12 +212,12 @@ mod tests {
         rates.set_slow(1, fine.total);
         let watches: Vec<_> = (0..MAX_WATCHES).map(|_| Rates::watch(&rates).unwrap()).collect();
         assert!(Rates::watch(&rates).is_none() && gate.is_watched());
-        assert_eq!(admitted(&gate, &fine), 100);
+        assert_eq!(admitted(&gate, &fine), 200);
         drop(watches);
         assert_eq!(admitted(&gate, &Record { time: Tick::at(100), ..fine }), 0);
         assert_eq!(rates.skipped(), 0, "it is counted with the next sample");
         gate.admit(&Record { time: Tick::at(200), status: 500, ..fine });
-        assert_eq!(rates.skipped(), 900);
+        assert_eq!(rates.skipped(), 800);
     }
 
     #[test]

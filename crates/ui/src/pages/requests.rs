@@ -109,9 +109,9 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
                 caption.unseen { "Requests, newest first; times in UTC" }
                 thead { tr {
                     th.when scope="col" { "Time, UTC" } th.verb scope="col" { "Method" } th scope="col" { "Path" }
-                    th.code scope="col" { "Status" } th.of scope="col" { "Decided by" } th.of scope="col" { "Route" }
-                    th.of scope="col" { "Consumer" } th.of scope="col" { "Upstream" }
-                    th.number.took scope="col" { "Total" } th.number.took scope="col" { "Gateway" }
+                    th.code scope="col" { "Status" } th.number.took scope="col" { "Total" } th.who scope="col" { "Decided by" } th.of scope="col" { "Route" }
+                    th.of scope="col" { "Consumer" } th.who scope="col" { "Upstream" }
+                    th.number.took scope="col" { "Gateway" }
                 } }
                 tbody data-rows { @for request in rows { (row(visit, request)) } }
             }
@@ -138,11 +138,11 @@ fn row(visit: &Visit, request: &Value) -> Markup {
                 }
             }
             td.code data-field="status" { (plain(&request["status"])) }
+            td.number.took data-field="total" { (took("total")) }
             td data-field="decided" { (decided(request)) }
             td data-field="route" data-base=(visit.at("routes/")) { (entity(visit, "routes", &request["route"])) }
             td data-field="consumer" data-base=(visit.at("consumers/")) { (entity(visit, "consumers", &request["consumer"])) }
             td data-field="upstream" { (request["upstream"].as_str().unwrap_or(NONE)) }
-            td.number.took data-field="total" { (took("total")) }
             td.number.took data-field="gateway" { (took("gateway")) }
         }
     }
