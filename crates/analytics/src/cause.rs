@@ -39,6 +39,9 @@ macro_rules! causes {
         }
 
         impl Cause {
+            /// The names of all causes.
+            pub const NAMES: &[&str] = &[$($name,)* "grpc_status", "plugin"];
+
             /// The cause as stored.
             #[inline]
             pub fn code(self) -> u16 {

@@ -122,6 +122,11 @@ impl Tick {
     pub fn at(millis: u64) -> Tick {
         Tick((millis / TICK_MILLIS) as u16)
     }
+
+    /// The 100 ms that the tick is in.
+    pub(crate) fn window(self) -> u16 {
+        self.0 / 10
+    }
 }
 
 /// The end of a second. It shows which records are before it, at most five minutes later.

@@ -106,7 +106,7 @@ impl Store {
             dropped_in_slots: 0,
             dropped_in_seconds: 0,
             live_bytes: 0,
-            samples: Samples::new(budget.samples),
+            samples: Samples::new(budget.samples, now),
             disk: None,
             outbox: None,
             inbox: None,
@@ -169,6 +169,7 @@ impl Store {
     /// Reads what workers have recorded. Call it every 50 ms. The node and the busiest routes come into view when their
     /// second has ended, everything when its ten seconds have.
     pub fn drain(&mut self, now: u64) {
+        self.samples.drain(now);
         if now / 1_000 + MAX_CLOCK_STEP < self.second {
             self.flush();
             self.second = now / 1_000;

@@ -5,6 +5,10 @@ use crate::cause::Cause;
 use crate::entities::{Entities, Entity, Kind};
 use crate::record::{ByteCount, Protocol, Record, Tick, Traits};
 use crate::slot::{Slot, SlotWriter};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The client of a request.
+pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A request of a route, to an upstream of the same id, that took a millisecond.
 pub(crate) fn record(route: u32) -> Record {

@@ -72,6 +72,7 @@ mod rate_limits;
 mod reload;
 mod request_debug;
 mod retries;
+mod sampled_requests;
 mod settings;
 mod srv;
 mod stapling;

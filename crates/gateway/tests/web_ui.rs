@@ -3,8 +3,10 @@
 
 mod analytics;
 
-use crate::harness::{Gateway, Message, Peer, chromium, weir};
+use crate::harness::{Gateway, Message, Peer, chromium, eventually, weir};
 use serde_json::json;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread;
 
 /// A browser: it keeps cookies, and fills in forms.
 struct Browser<'g> {
@@ -165,6 +167,7 @@ fn addresses() -> Vec<String> {
         "/errors",
         "/changes",
         "/addresses/a",
+        "/requests",
         "/try",
         "/plugin-costs",
         "/nodes",
@@ -383,6 +386,8 @@ fn nonsense_gives_defaults_and_unknown_entities_a_way_back() {
     for path in ["/routes?size=-1", "/routes?offset=xyz", "/plugin-costs?sort=nope"] {
         assert!(browser.page(path).contains("is not understood"), "{path}");
     }
+    assert!(browser.page("/requests?class=9xx&cursor=x").contains("All requests are shown"));
+    assert_eq!(browser.get("/requests/7").status, 404);
     for path in ["/services/nope", "/nope", "/edit/routes/nope", "/services/%3Cscript%3E", "/new/nope"] {
         let page = browser.get(path);
         assert_eq!(page.status, 404, "{path}: {}", page.text());
@@ -451,4 +456,72 @@ fn a_browser_sends_forms() {
     assert_eq!(seen[3], "Service: orders", "{seen:?}");
     assert_eq!(seen[5..], [json!("dark Service: orders"), json!([])], "{seen:?}");
     assert_eq!(gateway.admin("/services/orders").status, 200);
+}
+
+/// A gateway with a route that nothing is behind, and pages.
+fn with_failing_route() -> Gateway {
+    let configuration = "{_format_version: '3.0', services: [{name: s, url: 'http://127.0.0.1:1', retries: 0, \
+                         routes: [{name: r, paths: [/a]}]}]}";
+    Gateway::builder(configuration).set("admin_gui_listen", "127.0.0.1:0").start()
+}
+
+#[test]
+fn a_request_in_full_is_shown_as_text() {
+    let gateway = with_failing_route();
+    let agent = "User-Agent: <img src=x onerror=alert(1)>\r\n";
+    gateway.get_with("/a/<script>alert(1)</script>?q=canary", agent);
+    let mut browser = Browser::of(&gateway);
+    eventually("the request is listed", || browser.page("/requests?class=5xx").contains("upstream: connect"));
+    let list = browser.page("/requests?class=5xx");
+    let row = list.split("<tbody").nth(1).unwrap();
+    let path = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let page = browser.page(&format!("/{path}"));
+    for expected in
+        ["upstream: connect", "Explain this request", "curl -i -X", "&lt;script&gt;", "&lt;img", "<svg"]
+    {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    for page in [list, page] {
+        assert!(!page.contains("<img") && !page.contains("<script>"), "{page}");
+        assert!(!page.contains("canary"), "{page}");
+    }
+}
+
+#[test]
+fn a_browser_shows_requests_as_they_end() {
+    let gateway = with_failing_route();
+    let seen = thread::scope(|scope| {
+        // Dropped at the end, also if an assertion fails, which ends the load.
+        let (_running, over) = mpsc::channel::<()>();
+        let load = &gateway;
+        scope.spawn(move || {
+            while over.try_recv() == Err(TryRecvError::Empty) {
+                load.get("/a/<b>1</b>");
+            }
+        });
+        let count = "document.querySelectorAll('[data-rows] tr').length";
+        in_chromium(
+            &gateway,
+            "/requests?class=5xx",
+            &[
+                &format!("wait:{count} > 3"),
+                "document.querySelector('[data-pause]').click()",
+                &format!("window.before = {count}, true"),
+                "wait:document.querySelector('[data-resume]').textContent.match(/Show \\d+ new/)?.[0] && \
+                 !document.querySelector('[data-resume]').hidden",
+                &format!("window.before === {count}"),
+                "window.first = document.querySelector('[data-rows] th a').href, document.querySelector('[data-resume]').click()",
+                "wait:document.querySelector('[data-rows] th a').href !== window.first",
+                &format!("{count} <= 500 && document.querySelector('[data-rows] th a').textContent"),
+                "go:document.querySelector('[data-rows] th a').click()",
+                "document.querySelector('.waterfall title').textContent.startsWith('Gateway') && \
+                 document.querySelectorAll('main b').length",
+            ],
+        )
+    });
+    let [true_, null] = [json!(true), json!(null)];
+    let path = json!("/a/<b>1</b>");
+    let expected =
+        [&true_, &null, &true_, &true_, &true_, &null, &true_, &path, &null, &json!(0), &json!([])];
+    assert!(seen.iter().eq(expected), "{seen:?}");
 }

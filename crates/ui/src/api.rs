@@ -3,11 +3,15 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tower::ServiceExt;
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER_LEN: usize = 64 << 20;
+
+/// Where a browser that reconnects goes on with events.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The Admin API as one person asks it.
 #[derive(Clone)]
@@ -69,7 +73,7 @@ impl Api {
     /// For a request of a browser: its connection, its host and origin, and the token of its session.
     pub(crate) fn of(admin: &Router, asked: &Parts, token: Option<&str>) -> Api {
         let mut headers = HeaderMap::new();
-        for name in [header::HOST, header::ORIGIN] {
+        for name in [header::HOST, header::ORIGIN, LAST_EVENT_ID] {
             if let Some(value) = asked.headers.get(&name) {
                 headers.insert(name, value.clone());
             }
@@ -95,6 +99,19 @@ impl Api {
     /// What is at a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, ApiError> {
         self.send(Method::GET, path, None, None).await
+    }
+
+    /// What is at a path, passed on as it comes: for events.
+    pub(crate) async fn stream(&self, path: &str) -> Response {
+        let mut request = Request::new(Body::empty());
+        *request.extensions_mut() = self.extensions.clone();
+        *request.headers_mut() = self.headers.clone();
+        let Ok(uri) = path.parse() else { return StatusCode::NOT_FOUND.into_response() };
+        *request.uri_mut() = uri;
+        match self.admin.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
 
     /// Sends a request; `if_match` is the version of the entity that the sender has seen.

@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::sync::LazyLock;
 
-const FILES: [(&str, &str, &[u8]); 4] = [
+const FILES: [(&str, &str, &[u8]); 5] = [
     ("style.css", "text/css; charset=utf-8", include_bytes!("assets/style.css")),
     ("app.js", "text/javascript; charset=utf-8", include_bytes!("assets/app.js")),
     ("analytics.js", "text/javascript; charset=utf-8", include_bytes!("assets/analytics.js")),
+    ("tail.js", "text/javascript; charset=utf-8", include_bytes!("assets/tail.js")),
     ("icon.svg", "image/svg+xml", include_bytes!("assets/icon.svg")),
 ];
 

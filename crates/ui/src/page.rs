@@ -170,8 +170,13 @@ fn tools(visit: &Visit) -> Markup {
 }
 
 /// The pages besides those of collections.
-const TOP: [(&str, &str); 4] =
-    [("", "Now"), ("traffic", "Traffic"), ("errors", "Errors"), ("changes", "Changes")];
+const TOP: [(&str, &str); 5] = [
+    ("", "Now"),
+    ("traffic", "Traffic"),
+    ("errors", "Errors"),
+    ("requests", "Requests"),
+    ("changes", "Changes"),
+];
 const TOOLS: [(&str, &str); 4] =
     [("try", "Try a request"), ("plugin-costs", "Plugin costs"), ("nodes", "Nodes"), ("node", "This node")];
 

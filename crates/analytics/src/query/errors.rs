@@ -1,7 +1,7 @@
 //! Errors by route, status and cause.
 use super::{Frame, Precision, QueryError, SPARKLINE_POINTS};
 use crate::entities::{Entities, Entity, Kind};
-use crate::samples::{Group, Sample, Samples};
+use crate::samples::{ERRORS_PER_GROUP, Group, Sample, Samples};
 use crate::tiers::View;
 use foldhash::{HashMap, HashMapExt};
 use std::cmp::Reverse;
@@ -63,7 +63,8 @@ pub fn errors(
     }
     let in_frame = |sample: &&Arc<Sample>| (frame.from..frame.to).contains(&(sample.at / 1_000));
     for sample in samples.before(u64::MAX).filter(in_frame) {
-        if let Some(group) = groups.get_mut(&Group::of(sample)) {
+        let group = groups.get_mut(&Group::of(sample));
+        if let Some(group) = group.filter(|group| group.samples.len() < ERRORS_PER_GROUP) {
             group.samples.push(Arc::clone(sample));
         }
     }

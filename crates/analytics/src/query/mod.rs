@@ -11,8 +11,8 @@ mod top;
 pub use errors::{ErrorGroup, Errors, errors};
 pub use metric::{By, Metric};
 pub use points::{Points, points};
-pub use requests::{Page, RequestFilter, requests};
-pub use series::{Column, Series, SeriesQuery, series};
+pub use requests::{Arrivals, CauseFilter, Page, RequestFilter, arrivals, requests};
+pub use series::{Column, Series, SeriesQuery, cause_label, series};
 pub use top::{Row, Top, top};
 
 /// Points of a sparkline.

@@ -183,7 +183,7 @@ fn part_label(by: By, key: u32, entities: &Entities) -> String {
 }
 
 /// The name of a cause, with the plugin's.
-pub(super) fn cause_label(cause: Cause, entities: &Entities) -> String {
+pub fn cause_label(cause: Cause, entities: &Entities) -> String {
     match cause {
         Cause::Plugin(id) => {
             let plugin = entities.name(Entity::new(Kind::Plugin, u32::from(id)));

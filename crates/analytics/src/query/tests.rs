@@ -3,9 +3,9 @@ use crate::bucket::Bucket;
 use crate::cause::{Cause, Origin};
 use crate::entities::{Entities, Entity, Kind};
 use crate::record::{Record, Tick};
-use crate::samples::{Reason, SampleBuilder};
+use crate::samples::{Reason, RequestTexts, SampleBuilder};
 use crate::store::{Budget, Store};
-use crate::testing::record;
+use crate::testing::{LOCALHOST, record};
 use std::sync::Arc;
 
 const START: u64 = 1_790_000_040;
@@ -25,7 +25,8 @@ fn store() -> Store {
         worker.push(&Record { total: Bucket::of_nanos(2_000_000_000), ..base });
         let refused = Record { status: 401, cause: plugin, ..base };
         worker.push(&refused);
-        let sample = SampleBuilder::new(at, Reason::Error, refused, "GET", "/orders/7?key=abc", "id");
+        let texts = RequestTexts { method: "GET", path: "/orders/7", query: "key=abc", ..Default::default() };
+        let sample = SampleBuilder::new(at, Reason::Error, refused, LOCALHOST, &texts);
         store.samples.add(sample.build());
         store.drain(at + 500);
     }
@@ -143,40 +144,92 @@ fn errors_have_a_group_and_samples() {
     assert_eq!((group.samples.len(), group.sparkline.iter().sum::<u64>()), (16, 60));
 }
 
-#[test]
-fn pages_of_requests() {
-    let store = store();
-    let slow = store.entities().find(Kind::Route, "slow");
-    let filter = RequestFilter {
-        route: slow,
+/// The requests to /orders that a plugin refused.
+fn refused(store: &Store) -> RequestFilter {
+    RequestFilter {
+        frame: Some(FRAME),
+        route: store.entities().find(Kind::Route, "slow"),
         status_from: Some(400),
         status_to: Some(499),
         method: Some("GET".to_owned()),
         path_prefix: Some("/orders".to_owned()),
         origin: Some(Origin::Gateway),
+        cause: Some(CauseFilter::Named("plugin".to_owned())),
         ..RequestFilter::default()
-    };
+    }
+}
+
+#[test]
+fn pages_of_requests() {
+    let store = store();
+    let filter = refused(&store);
     let (mut before, mut seen) = (None, Vec::new());
     loop {
-        let page = requests(&store.samples, &filter, before, 7);
+        let page = requests(&store.samples, &filter, before, 7, store.entities());
         seen.extend(page.requests.iter().map(|sample| sample.at));
         before = page.next;
         if before.is_none() {
             break;
         }
     }
-    assert!(seen.len() == 16 && seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+    assert!(seen.len() == 60 && seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+}
+
+#[test]
+fn filters_leave_requests_out() {
+    let store = store();
+    let filter = refused(&store);
+    let exactly = |cause| Some(CauseFilter::Exactly(cause));
+    let plugin = Cause::Plugin(store.entities().find(Kind::Plugin, "key-auth").unwrap() as u16);
+    let same = RequestFilter { cause: exactly(plugin), ..filter.clone() };
+    assert_eq!(requests(&store.samples, &same, None, 100, store.entities()).requests.len(), 60);
     for other in [
+        RequestFilter { frame: Some(Frame { from: START - 5, to: START }), ..filter.clone() },
         RequestFilter { route: Some(99), ..filter.clone() },
-        RequestFilter { routes: Some(vec![99]), ..filter.clone() },
+        RequestFilter { service: Some(99), ..filter.clone() },
         RequestFilter { consumer: Some(99), ..filter.clone() },
+        RequestFilter { upstream: Some(99), ..filter.clone() },
         RequestFilter { status_from: Some(402), ..filter.clone() },
         RequestFilter { status_to: Some(400), ..filter.clone() },
         RequestFilter { method: Some("PUT".to_owned()), ..filter.clone() },
         RequestFilter { path_prefix: Some("/x".to_owned()), ..filter.clone() },
         RequestFilter { at_least: Some(std::time::Duration::from_secs(1)), ..filter.clone() },
-        RequestFilter { origin: Some(Origin::Client), ..filter },
+        RequestFilter { origin: Some(Origin::Client), ..filter.clone() },
+        RequestFilter { cause: exactly(Cause::Plugin(0)), ..filter.clone() },
+        RequestFilter { cause: exactly(Cause::NoRoute), ..filter },
     ] {
-        assert!(requests(&store.samples, &other, None, 10).requests.is_empty(), "{other:?}");
+        let page = requests(&store.samples, &other, None, 10, store.entities());
+        assert!(page.requests.is_empty(), "{other:?}");
     }
+}
+
+#[test]
+fn who_watches_sees_each_request_once_or_how_many_were_missed() {
+    let store = store();
+    let (samples, all) = (&store.samples, RequestFilter::default());
+    let ask = |after, limit| arrivals(samples, &all, after, limit, store.entities());
+    let (first, newest) = (samples.first(), samples.newest());
+    let begun = ask(first - 1, 50);
+    assert_eq!((begun.requests.len(), begun.last, begun.missed), (50, first + 49, 0));
+    let rest = ask(begun.last, 50);
+    assert_eq!((rest.requests.len(), rest.last, rest.missed), (10, newest, 0));
+    assert_eq!(rest.requests.first().map(|sample| sample.number), Some(first + 50));
+    assert_eq!(ask(newest, 50).requests, []);
+    assert_eq!((ask(0, 99).requests.len(), ask(0, 99).missed), (60, 0), "before the start");
+    assert_eq!(ask(u64::MAX, 50).last, newest);
+    let none = RequestFilter { route: Some(99), ..all };
+    assert_eq!(arrivals(samples, &none, 0, 50, store.entities()).last, newest);
+}
+
+#[test]
+fn who_is_slow_misses_requests() {
+    let mut store = Store::new(Arc::default(), Budget { samples: 4_000, ..Budget::default() }, START);
+    let first = store.samples.first();
+    for at in 0..100 {
+        let texts = RequestTexts::default();
+        store.samples.add(SampleBuilder::new(at, Reason::Chance, record(1), LOCALHOST, &texts).build());
+    }
+    let seen = arrivals(&store.samples, &RequestFilter::default(), first + 9, 200, store.entities());
+    assert!(seen.missed > 50 && !seen.requests.is_empty(), "{} missed", seen.missed);
+    assert_eq!(seen.missed + seen.requests.len() as u64, 90);
 }

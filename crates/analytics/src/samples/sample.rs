@@ -1,39 +1,28 @@
 //! One request in full, without what might be secret.
 use crate::record::Record;
+use std::net::{IpAddr, SocketAddr};
 
 /// The most bytes of a sample's texts.
-pub const MAX_TEXT_LEN: usize = 384;
-/// The longest header value.
-const MAX_VALUE_LEN: usize = 64;
-/// Headers whose values are kept. Of others only the length is.
-const PLAIN_HEADERS: [&str; 12] = [
-    "accept",
-    "accept-encoding",
-    "content-length",
-    "content-type",
-    "grpc-status",
-    "host",
-    "origin",
-    "retry-after",
-    "server",
-    "user-agent",
-    "via",
-    "x-kong-request-id",
-];
+const MAX_TEXT_LEN: usize = 1_024;
+/// The longest value of a header.
+const MAX_VALUE_LEN: usize = 96;
+/// Headers whose values are never kept, whatever the list of those that are.
+const SECRET_HEADERS: [&str; 7] =
+    ["apikey", "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token"];
 
 /// Why a request was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// It ended in an error.
     Error,
-    /// It was among the slow ones.
+    /// It was among the slowest of its route.
     Slow,
-    /// It was one in N.
+    /// It was one of the others.
     Chance,
 }
 
 impl Reason {
-    /// The name in queries and answers.
+    /// The name in answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -41,6 +30,77 @@ impl Reason {
             Self::Chance => "chance",
         }
     }
+}
+
+/// Where the time of a request went, in microseconds. The parts add up to the total.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Until the upstream was asked; until the response was made if none was.
+    pub gateway: u64,
+    /// For new connections to upstreams: names, TCP, TLS.
+    pub connect: u64,
+    /// Until the head of the upstream's response had arrived.
+    pub wait: u64,
+    /// Until the last byte was sent.
+    pub body: u64,
+}
+
+impl Phases {
+    /// The whole time.
+    pub fn total(self) -> u64 {
+        self.gateway + self.connect + self.wait + self.body
+    }
+}
+
+/// An attempt that got no response from an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The address, if there was one.
+    pub address: Option<SocketAddr>,
+    /// 504 if it took too long, else 502.
+    pub code: u16,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+/// What the hooks of a plugin took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hook {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// The time that they ran.
+    pub ran: u64,
+    /// The time that they waited for others.
+    pub waited: u64,
+}
+
+/// The texts of a request as the worker has them. A sample keeps the beginning of each, and of the values in the query
+/// only their lengths.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestTexts<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The authority that was asked for.
+    pub host: &'a str,
+    /// The path as sent.
+    pub path: &'a str,
+    /// The query as sent.
+    pub query: &'a str,
+    /// The request's id.
+    pub id: &'a str,
+    /// The id of its trace.
+    pub trace_id: &'a str,
+    /// The names of the route, the service and the consumer.
+    pub names: [&'a str; 3],
+}
+
+/// Whose header it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The request's.
+    Request,
+    /// The response's.
+    Response,
 }
 
 /// A request in full: what was counted of it, and texts of bounded length.
@@ -54,163 +114,266 @@ pub struct Sample {
     pub reason: Reason,
     /// What was counted.
     pub record: Record,
+    /// The address of the client.
+    pub client: IpAddr,
+    /// Whether the client came over TLS.
+    pub is_tls: bool,
+    /// Where the time went.
+    pub phases: Phases,
+    /// The attempts that failed.
+    pub failures: Box<[Failure]>,
+    /// The plugins that ran, if they were measured.
+    pub hooks: Box<[Hook]>,
     texts: Box<str>,
-    /// Where the method, the path and the request's id end in the texts.
-    ends: [u16; 3],
+    /// Where each of the texts ends, in the order of the accessors; headers follow.
+    ends: [u16; 8],
 }
 
 impl Sample {
+    fn text(&self, place: usize) -> &str {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.texts[usize::from(start)..usize::from(self.ends[place])]
+    }
+
     /// The request's method.
     pub fn method(&self) -> &str {
-        &self.texts[..usize::from(self.ends[0])]
+        self.text(0)
+    }
+
+    /// The authority that was asked for.
+    pub fn host(&self) -> &str {
+        self.text(1)
     }
 
     /// The path, with the length of each query argument in the place of its value.
     pub fn path(&self) -> &str {
-        &self.texts[usize::from(self.ends[0])..usize::from(self.ends[1])]
+        self.text(2)
     }
 
     /// The request's id.
     pub fn request_id(&self) -> &str {
-        &self.texts[usize::from(self.ends[1])..usize::from(self.ends[2])]
+        self.text(3)
     }
 
-    /// Headers, as `name: value`. Values that might be secret are their length, such as `<12 bytes>`.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        let lines = self.texts[usize::from(self.ends[2])..].lines();
-        lines.filter_map(|line| line.split_once(": "))
+    /// The id of its trace; empty if there is none.
+    pub fn trace_id(&self) -> &str {
+        self.text(4)
+    }
+
+    /// The names that the route, the service and the consumer had; empty without a name.
+    pub fn names(&self) -> [&str; 3] {
+        [self.text(5), self.text(6), self.text(7)]
+    }
+
+    /// Names and values of headers. Values that might be secret are their length, such as `<12 bytes>`.
+    pub fn headers(&self, side: Side) -> impl Iterator<Item = (&str, &str)> {
+        let lines = self.texts[usize::from(self.ends[7])..].lines();
+        lines.filter_map(move |line| line.strip_prefix(mark(side))?.split_once(": "))
+    }
+
+    /// The value of a header of the request.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers(Side::Request)
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+
+    /// When the request began, in milliseconds since 1970.
+    pub fn began(&self) -> u64 {
+        self.at.saturating_sub(self.phases.total() / 1_000)
     }
 
     /// The memory of the sample, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        size_of::<Sample>() + self.texts.len()
+        size_of::<Sample>() + self.texts.len() + size_of_val(&*self.failures) + size_of_val(&*self.hooks)
     }
 }
 
-/// Builds a sample. Texts beyond [`MAX_TEXT_LEN`] are left out.
+fn mark(side: Side) -> char {
+    match side {
+        Side::Request => '>',
+        Side::Response => '<',
+    }
+}
+
+/// Builds a sample.
 #[derive(Debug)]
 pub struct SampleBuilder {
-    at: u64,
-    reason: Reason,
-    record: Record,
+    sample: Sample,
     texts: String,
-    ends: [u16; 3],
 }
 
 impl SampleBuilder {
-    /// Begins with the request line and the request's id. Control characters become spaces.
-    pub fn new(
-        at: u64,
-        reason: Reason,
-        record: Record,
-        method: &str,
-        target: &str,
-        id: &str,
-    ) -> SampleBuilder {
-        let mut builder = SampleBuilder { at, reason, record, texts: String::new(), ends: [0; 3] };
-        builder.push(method, 16);
-        builder.ends[0] = builder.texts.len() as u16;
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        builder.push(path, 160);
-        builder.push_query(query, 64);
-        builder.ends[1] = builder.texts.len() as u16;
-        builder.push(id, 40);
-        builder.ends[2] = builder.texts.len() as u16;
+    /// Begins with what every request has. Control characters in texts become spaces.
+    pub fn new(at: u64, reason: Reason, record: Record, client: IpAddr, texts: &RequestTexts<'_>) -> Self {
+        let sample = Sample {
+            number: 0,
+            at,
+            reason,
+            record,
+            client,
+            is_tls: false,
+            phases: Phases::default(),
+            failures: Box::default(),
+            hooks: Box::default(),
+            texts: Box::default(),
+            ends: [0; 8],
+        };
+        let mut builder = SampleBuilder { sample, texts: String::new() };
+        let query = masked(texts.query);
+        let [route, service, consumer] = texts.names;
+        let path = format!("{}{}", cut(texts.path, 160), cut(&query, 96));
+        let places = [
+            (texts.method, 16),
+            (texts.host, 64),
+            (&path, 256),
+            (texts.id, 40),
+            (texts.trace_id, 32),
+            (route, 64),
+            (service, 64),
+            (consumer, 64),
+        ];
+        for (place, (text, max_len)) in places.into_iter().enumerate() {
+            builder.texts.push_str(&clean(text, max_len));
+            builder.sample.ends[place] = builder.texts.len() as u16;
+        }
         builder
     }
 
-    /// Adds a header of the request or the response, if there is room.
-    pub fn header(&mut self, name: &str, value: &[u8]) -> &mut SampleBuilder {
-        let is_plain = PLAIN_HEADERS.iter().any(|plain| plain.eq_ignore_ascii_case(name));
+    /// Sets where the time went.
+    pub fn phases(mut self, phases: Phases) -> Self {
+        self.sample.phases = phases;
+        self
+    }
+
+    /// Sets whether the client came over TLS.
+    pub fn tls(mut self, is_tls: bool) -> Self {
+        self.sample.is_tls = is_tls;
+        self
+    }
+
+    /// Adds what happened on the way: the attempts that failed, and the plugins that were measured.
+    pub fn steps(mut self, failures: Box<[Failure]>, hooks: Box<[Hook]>) -> Self {
+        (self.sample.failures, self.sample.hooks) = (failures, hooks);
+        self
+    }
+
+    /// Adds a header, if there is room. Its value is kept if the name is in `plain`, which has small letters.
+    pub fn header(&mut self, side: Side, name: &str, value: &[u8], plain: &[String]) {
+        let is_plain = plain.iter().any(|plain| plain.eq_ignore_ascii_case(name))
+            && !SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
         let value = match std::str::from_utf8(value) {
             Ok(text) if is_plain => clean(text, MAX_VALUE_LEN),
             _ => length_of(value),
         };
-        let line = format!("{}: {value}\n", clean(name, MAX_VALUE_LEN));
+        let line = format!("{}{}: {value}\n", mark(side), clean(name, MAX_VALUE_LEN));
         if self.texts.len() + line.len() <= MAX_TEXT_LEN {
             self.texts.push_str(&line);
         }
-        self
     }
 
     /// The sample.
     pub fn build(self) -> Sample {
-        Sample {
-            number: 0,
-            at: self.at,
-            reason: self.reason,
-            record: self.record,
-            texts: self.texts.into_boxed_str(),
-            ends: self.ends,
+        Sample { texts: self.texts.into_boxed_str(), ..self.sample }
+    }
+}
+
+/// A query with the length of each value. The name of an argument without `=` may be a value, too.
+fn masked(query: &str) -> String {
+    let mut lengths = String::new();
+    for (place, argument) in query.split('&').filter(|argument| !argument.is_empty()).enumerate() {
+        lengths.push(if place == 0 { '?' } else { '&' });
+        match argument.split_once('=') {
+            Some((name, value)) => lengths.push_str(&format!("{name}={}", length_of(value.as_bytes()))),
+            None => lengths.push_str(&length_of(argument.as_bytes())),
         }
     }
-
-    fn push(&mut self, text: &str, max_len: usize) {
-        self.texts.push_str(&clean(text, max_len));
-    }
-
-    /// Adds a query with the length of each value. The name of an argument without `=` may be a value, too.
-    fn push_query(&mut self, query: &str, max_len: usize) {
-        let mut lengths = String::new();
-        for (place, argument) in query.split('&').filter(|argument| !argument.is_empty()).enumerate() {
-            lengths.push(if place == 0 { '?' } else { '&' });
-            match argument.split_once('=') {
-                Some((name, value)) => lengths.push_str(&format!("{name}={}", length_of(value.as_bytes()))),
-                None => lengths.push_str(&length_of(argument.as_bytes())),
-            }
-        }
-        self.push(&lengths, max_len);
-    }
+    lengths
 }
 
 fn length_of(value: &[u8]) -> String {
     format!("<{} bytes>", value.len())
 }
 
-/// A text without control characters, cut between characters.
+/// The beginning of a text, cut between characters.
+fn cut(text: &str, max_len: usize) -> &str {
+    &text[..text.floor_char_boundary(max_len)]
+}
+
+/// The beginning of a text without control characters.
 fn clean(text: &str, max_len: usize) -> String {
-    let cut = &text[..text.floor_char_boundary(max_len)];
-    cut.replace(char::is_control, " ")
+    cut(text, max_len).replace(char::is_control, " ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::record;
+    use crate::testing::{LOCALHOST, record};
 
     const SECRET: &str = "canary-7f3a";
 
-    fn sample(target: &str) -> SampleBuilder {
-        SampleBuilder::new(0, Reason::Error, record(1), "GET", target, "id-1")
+    fn sample(texts: &RequestTexts<'_>) -> SampleBuilder {
+        SampleBuilder::new(2_500, Reason::Error, record(1), LOCALHOST, texts)
+    }
+
+    fn plain(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     #[test]
     fn values_that_may_be_secret_are_lengths() {
-        let mut builder = sample(&format!("/a/b?token={SECRET}&{SECRET}&empty="));
-        builder.header("Authorization", SECRET.as_bytes()).header("X-Other", SECRET.as_bytes());
-        builder.header("User-Agent", b"curl\n: evil").header("Host", b"\xff");
+        let query = format!("token={SECRET}&{SECRET}&empty=");
+        let texts =
+            RequestTexts { method: "GET", path: "/a/b", query: &query, id: "id-1", ..Default::default() };
+        let mut builder = sample(&texts);
+        let plain = plain(&["user-agent", "host", "authorization", "set-cookie"]);
+        let secret = SECRET.as_bytes();
+        for (side, name, value) in [
+            (Side::Request, "Authorization", secret),
+            (Side::Request, "X-Other", secret),
+            (Side::Request, "User-Agent", b"curl\n: evil"),
+            (Side::Request, "Host", b"\xff"),
+            (Side::Response, "Set-Cookie", secret),
+        ] {
+            builder.header(side, name, value, &plain);
+        }
         let sample = builder.build();
         assert!(!format!("{sample:?}").contains(SECRET));
         assert_eq!((sample.method(), sample.request_id()), ("GET", "id-1"));
         assert_eq!(sample.path(), "/a/b?token=<11 bytes>&<11 bytes>&empty=<0 bytes>");
-        let headers: Vec<_> = sample.headers().collect();
         let expected = [
             ("Authorization", "<11 bytes>"),
             ("X-Other", "<11 bytes>"),
             ("User-Agent", "curl : evil"),
             ("Host", "<1 bytes>"),
         ];
-        assert_eq!(headers, expected);
+        assert_eq!(sample.headers(Side::Request).collect::<Vec<_>>(), expected);
+        assert_eq!(sample.headers(Side::Response).collect::<Vec<_>>(), [("Set-Cookie", "<11 bytes>")]);
+        assert_eq!(sample.header("user-agent"), Some("curl : evil"));
+    }
+
+    #[test]
+    fn a_sample_has_names_and_times() {
+        let texts =
+            RequestTexts { host: "a.test", trace_id: "t", names: ["r", "", "c"], ..Default::default() };
+        let phases = Phases { gateway: 200_000, connect: 100_000, wait: 150_000, body: 50_000 };
+        let sample = sample(&texts).phases(phases).build();
+        assert_eq!((sample.host(), sample.trace_id(), sample.names()), ("a.test", "t", ["r", "", "c"]));
+        assert_eq!((sample.began(), sample.headers(Side::Request).count()), (2_000, 0));
     }
 
     #[test]
     fn a_sample_is_small() {
-        let mut builder = sample(&format!("/{}?{}=x", "é".repeat(3_000), "n".repeat(3_000)));
+        let long = "é".repeat(3_000);
+        let query = format!("{}=x", "n".repeat(3_000));
+        let names = [long.as_str(); 3];
+        let texts = RequestTexts { host: &long, path: &long, query: &query, names, ..Default::default() };
+        let mut builder = sample(&texts);
         for _ in 0..100 {
-            builder.header("user-agent", &[b'a'; 3_000]);
+            builder.header(Side::Request, "user-agent", &[b'a'; 3_000], &plain(&["user-agent"]));
         }
         let sample = builder.build();
-        assert!(sample.heap_bytes() <= 512, "{} bytes", sample.heap_bytes());
-        assert!(sample.headers().count() > 0 && sample.path().len() > 200);
+        assert!(sample.heap_bytes() <= 1_280, "{} bytes", sample.heap_bytes());
+        assert!(sample.headers(Side::Request).count() > 0 && sample.path().len() > 200);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use prometheus::{Prometheus, PrometheusError, Samples};
 
 use crate::prefix;
 use crate::registry::Registry;
-use crate::settings::{Role, Settings};
+use crate::settings::{Role, SampledRequests, Settings};
 use changes::ChangeWatcher;
 use collector::{Collector, Exchange};
 use incoming::Incoming;
@@ -23,10 +23,11 @@ use outgoing::Outgoing;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_analytics::changes::{Change, Changes};
 use weir_analytics::entities::Entities;
+use weir_analytics::samples::Sampling;
 use weir_analytics::store::{Budget, Store};
 use weir_analytics::totals::LatencyTotals;
 use weir_proxy::{Recording, Retained};
@@ -85,7 +86,12 @@ impl Prepared {
         }
         if settings.role != Role::ControlPlane {
             let producers = (0..settings.workers.0.max(1)).map(|_| store.add_worker()).collect();
-            retained.provide(Recording::new(entities, producers));
+            let recording = Recording::new(entities, producers);
+            let headers = &settings.analytics_sample_headers;
+            retained.provide(match sampling(settings.analytics_samples) {
+                Some(sampling) => recording.with_samples(store.samples.sender(sampling), headers),
+                None => recording,
+            });
         }
         let folder = prefix::or_default(settings.prefix.clone()).map(|prefix| prefix.join(FOLDER));
         let disk = folder.ok().zip(Some(settings.analytics_disk.0)).filter(|(_, budget)| *budget > 0);
@@ -119,7 +125,25 @@ fn fleet_part(role: Role) -> (FleetPart, Exchange) {
     }
 }
 
+fn sampling(setting: SampledRequests) -> Option<Sampling> {
+    match setting {
+        SampledRequests::Off => None,
+        SampledRequests::Errors => Some(Sampling::Errors),
+        SampledRequests::All => Some(Sampling::All),
+    }
+}
+
 impl Analytics {
+    /// Looks at the requests that have been sampled until now, if the store is free: the collector may hold it for longer
+    /// than a listener of the Admin API should wait.
+    pub(crate) fn glance<T>(&self, look: impl FnOnce(&Store) -> T) -> Glance<T> {
+        match self.memory.store.try_lock() {
+            Err(TryLockError::WouldBlock) => Glance::Busy,
+            Err(TryLockError::Poisoned(poisoned)) => Glance::of(&mut poisoned.into_inner(), look),
+            Ok(mut store) => Glance::of(&mut store, look),
+        }
+    }
+
     /// Asks the store, with everything that was recorded until now; none once the node has stopped.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Store) -> T) -> Option<T> {
         let mut store = lock(&self.memory.store);
@@ -159,6 +183,23 @@ impl Analytics {
         if lock(&self.ended).recv_timeout(FINISH_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the last seconds of analytics are lost: writing them took too long");
         }
+    }
+}
+
+/// What a look at the store has given.
+pub(crate) enum Glance<T> {
+    Seen(T),
+    /// The store is in use.
+    Busy,
+    /// The node has stopped.
+    Over,
+}
+
+impl<T> Glance<T> {
+    fn of(store: &mut Option<Store>, look: impl FnOnce(&Store) -> T) -> Glance<T> {
+        let Some(store) = store else { return Glance::Over };
+        store.samples.drain(now());
+        Glance::Seen(look(store))
     }
 }
 

@@ -306,6 +306,13 @@ settings! {
     /// A Prometheus that scrapes this node or its fleet, such as `http://prometheus.example.com:9090`, with user and
     /// password if it asks for them. It [answers](analytics.md#from-prometheus) what this node does not remember.
     analytics_prometheus: Option<PrometheusUrl> = "";
+    /// Which requests analytics keep in full, without bodies and without the values of query arguments: `errors` keeps
+    /// errors and the slowest requests of each route, `all` some of the others too, `off` none. They take at most 8m of
+    /// `analytics_memory`. While somebody [watches requests](analytics.md#watching-requests), others are kept as well.
+    analytics_samples: SampledRequests = "errors";
+    /// The headers of requests and responses whose values these samples have. Of others they have the length. The values
+    /// of `Authorization`, `Cookie` and other headers that hold credentials are never kept.
+    analytics_sample_headers: Vec<String> = "accept, accept-encoding, content-encoding, content-length, content-type, grpc-status, origin, retry-after, server, upgrade, user-agent, via";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),

@@ -95,6 +95,8 @@ words! {
     }
     /// Which responses have `Server-Timing`.
     TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }
+    /// Which requests analytics keep in full.
+    SampledRequests: "`off`, `errors` or `all`" { Off = "off", Errors = "errors", All = "all" }
     /// The shape of an access log's lines.
     AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
     /// The cipher suites offered to clients.

@@ -4,4 +4,5 @@ pub mod access_log;
 pub mod costs;
 pub(crate) mod recorder;
 pub(crate) mod request_debug;
+pub(crate) mod sampler;
 pub(crate) mod telemetry;

@@ -5,6 +5,7 @@ mod tick_clock;
 
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
+use crate::observe::sampler::RequestSampler;
 use crate::recording::Recording;
 use addresses::AddressNumbers;
 use std::net::SocketAddr;
@@ -62,14 +63,22 @@ pub(crate) struct Recorder {
     entities: Arc<Entities>,
     addresses: AddressNumbers,
     clock: TickClock,
+    sampler: Option<RequestSampler>,
 }
 
 impl Recorder {
     /// The recorder of a worker; none if nothing is recorded.
     pub(crate) fn new(recording: &Recording) -> Option<Self> {
         let entities = recording.entities()?.clone();
-        let producer = recording.take_producer()?;
-        Some(Self { producer, entities, addresses: AddressNumbers::default(), clock: TickClock::new() })
+        let sampler = RequestSampler::new(recording);
+        let (addresses, clock) = (AddressNumbers::default(), TickClock::new());
+        Some(Self { producer: recording.take_producer()?, entities, addresses, clock, sampler })
+    }
+
+    /// Whether somebody watches requests, so that their plugins are measured.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.sampler.as_ref().is_some_and(RequestSampler::is_watched)
     }
 
     /// Records a request that has ended just now.
@@ -84,7 +93,7 @@ impl Recorder {
             .reused(decision.reused);
         let total = between(timing.start, end);
         let [gateway, waited] = decision.latencies.unwrap_or_else(|| latencies(timing, total));
-        self.producer.push(&Record {
+        let record = Record {
             route: numbers.route(exchange.engine.route),
             upstream: self.address(exchange.engine.upstream_addr),
             consumer: numbers.consumer(exchange.engine.consumer),
@@ -97,7 +106,11 @@ impl Recorder {
             waited,
             bytes_in: ByteCount::new(exchange.bytes_in),
             bytes_out: ByteCount::new(exchange.bytes_out),
-        });
+        };
+        self.producer.push(&record);
+        if let Some(sampler) = &self.sampler {
+            sampler.offer(exchange, &record);
+        }
     }
 
     /// Records a session that has ended, of the route with this number.

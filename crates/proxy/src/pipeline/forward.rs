@@ -234,8 +234,10 @@ impl<'a> UpstreamCall<'a> {
         let (attempt, start) = (ConnectAttempt::new(turn), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&attempt));
         let opened = unless_gone(client, opening).await;
+        let took = start.elapsed();
+        exchange.connected(took);
         if let Some(times) = exchange.times() {
-            times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), start.elapsed());
+            times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), took);
         }
         if let Some(resolved) = attempt.resolved()
             && exchange.engine.instrumentations().is_some_and(|on| on.dns_query)

@@ -9,7 +9,7 @@ use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::{Connection, Exchange, NormalPath};
 use crate::observe::costs::{self, Sampler, Waiter};
-use crate::observe::recorder::error_response;
+use crate::observe::recorder::{Recorder, error_response};
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
 use crate::pipeline::client_ip;
@@ -224,6 +224,9 @@ fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Res
     client_ip::strip_identity(exchange);
     client_ip::determine(&worker.options, exchange);
     worker.options.server_timing.watch(exchange);
+    if worker.recorder.as_ref().is_some_and(Recorder::is_watched) {
+        exchange.watch.keep();
+    }
     if let Some(debug) = &worker.options.request_debug
         && RequestDebug::concerns(exchange)
     {

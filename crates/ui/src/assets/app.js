@@ -4,13 +4,13 @@ if (document.querySelector("#live, svg[data-plot]")) import("./analytics.js");
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
 const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`);
 
-const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try", f: "traffic", e: "errors", l: "changes" };
+const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try", f: "traffic", e: "errors", l: "changes", q: "requests" };
 
 const keys = [
   ["/", "Search"],
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
-  ["g then h, f, e, l", "Now, traffic, errors, changes"],
+  ["g then h, f, e, q, l", "Now, traffic, errors, requests, changes"],
   ["g then s, r, c, u, p, n, t", "Services, routes, consumers, upstreams, plugins, nodes, try a request"],
   ["t", "Choose a frame of time"],
   ["p", "Pause and resume"],
@@ -90,3 +90,5 @@ for (const form of document.querySelectorAll("form.entity")) {
   form.addEventListener("submit", () => { changed = false; });
   addEventListener("beforeunload", (event) => { if (changed) event.preventDefault(); });
 }
+
+if (document.querySelector("[data-tail]")) import("./tail.js");

@@ -14,6 +14,8 @@ mod nodes;
 mod now;
 mod overview;
 mod remove;
+mod request;
+mod requests;
 mod search;
 mod traffic;
 mod try_it;
@@ -46,6 +48,9 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
         ["try"] => try_it::page(visit, asked).await,
         ["plugin-costs"] => costs::page(visit, asked).await,
         ["nodes"] => nodes::page(visit).await,
+        ["requests"] => requests::page(visit, asked).await,
+        ["requests", "tail"] => return requests::tail(visit, asked).await,
+        ["requests", id] => request::page(visit, id).await,
         ["new" | "edit" | "delete", kind, ..] if visit.is_read_only && kinds::of(kind).is_some() => {
             Ok(Page::new("", "Read only", html! { p { (text::READ_ONLY) } }))
         }

@@ -22,6 +22,8 @@ pub(crate) struct Sampler {
     on: bool,
     /// The client gets the timings.
     pub(super) for_client: bool,
+    /// The timings are kept until the end, for the client or for a sample.
+    kept: bool,
     /// How many requests the sample stands for; 0 if it is not recorded.
     stands_for: u32,
     /// The time that hooks have taken, waits included.
@@ -33,6 +35,11 @@ impl Sampler {
         Self { on: stands_for > 0, stands_for, ..Self::default() }
     }
 
+    /// From here on, for those who watch requests.
+    pub(crate) fn keep(&mut self) {
+        (self.on, self.kept) = (true, true);
+    }
+
     /// From here on.
     pub(crate) fn begin(&mut self) {
         self.on = true;
@@ -40,7 +47,7 @@ impl Sampler {
 
     /// From here on, for the client too.
     pub(super) fn tell(&mut self) {
-        (self.on, self.for_client) = (true, true);
+        (self.on, self.kept, self.for_client) = (true, true, true);
     }
 }
 
@@ -271,7 +278,7 @@ impl Call {
             let took = spent + self.waited.unwrap_or_default();
             exchange.engine.step_done(name, end.checked_sub(took).unwrap_or(end), end);
         }
-        if watch.for_client {
+        if watch.kept {
             exchange.took(self.name, spent, self.waited);
         }
     }

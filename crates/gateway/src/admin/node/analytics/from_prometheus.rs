@@ -46,14 +46,6 @@ fn begins_before_history(call: &ApiRequest) -> bool {
     frame.from + RECENT < now() / 1_000 && oldest(analytics).is_none_or(|oldest| oldest > frame.from)
 }
 
-/// An answer, or what went wrong, as a response.
-pub(super) fn respond(answer: Answer) -> Response {
-    match answer {
-        Ok(answer) => json_response(StatusCode::OK, &answer),
-        Err((status, text)) => message(status, &text),
-    }
-}
-
 fn failed(error: PrometheusError) -> (StatusCode, String) {
     (error.status(), error.to_string())
 }

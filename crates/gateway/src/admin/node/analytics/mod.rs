@@ -1,9 +1,14 @@
 //! `/analytics/…`: what this node has measured; at a control plane, what its data planes have.
+mod csv;
+mod filter;
 mod from_prometheus;
 mod names;
 mod nodes;
 mod parameters;
 mod promql;
+mod requests;
+mod sample;
+mod tail;
 mod vitals;
 
 use crate::admin::request::ApiRequest;
@@ -17,6 +22,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
+use csv::Table;
 use names::Names;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -53,22 +59,82 @@ const ROW_METRICS: [&str; 14] = [
 /// A question that can be answered, or the status and message that say why not.
 type Answer = Result<Value, (StatusCode, String)>;
 
-/// A question: how it is answered, and the arguments that it takes.
+/// A question: how it is answered, the arguments that it takes, and the answer as a table.
 struct Question {
+    name: &'static str,
     arguments: &'static [&'static str],
     answer: fn(&ApiRequest, &Analytics) -> Answer,
+    /// None for an answer that is JSON alone.
+    table: Option<Table>,
 }
 
 const SERIES: Question = Question {
+    name: "series",
     arguments: &[
         "metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node", "source",
+        "format",
     ],
     answer: series,
+    table: Some(Table::Series),
 };
-const TOP: Question = Question { arguments: &["by", "of", "from", "to", "limit", "source"], answer: top };
-const ERRORS: Question = Question { arguments: &["from", "to", "route"], answer: errors };
-const NODES: Question = Question { arguments: &["from", "to"], answer: nodes::nodes };
-const CHANGES: Question = Question { arguments: &["from", "to"], answer: changes };
+const TOP: Question = Question {
+    name: "top",
+    arguments: &["by", "of", "from", "to", "limit", "source", "format"],
+    answer: top,
+    table: Some(Table::Rows(TOP_COLUMNS)),
+};
+const ERRORS: Question = Question {
+    name: "errors",
+    arguments: &["from", "to", "route", "format"],
+    answer: errors,
+    table: Some(Table::Rows(ERROR_COLUMNS)),
+};
+const NODES: Question =
+    Question { name: "nodes", arguments: &["from", "to"], answer: nodes::nodes, table: None };
+const CHANGES: Question = Question {
+    name: "changes",
+    arguments: &["from", "to", "format"],
+    answer: changes,
+    table: Some(Table::Rows(CHANGE_COLUMNS)),
+};
+const REQUESTS: Question = Question {
+    name: "requests",
+    arguments: requests::ARGUMENTS,
+    answer: requests::list,
+    table: Some(Table::Rows(requests::COLUMNS)),
+};
+const REQUEST: Question = Question { name: "request", arguments: &[], answer: requests::one, table: None };
+
+const TOP_COLUMNS: &[(&str, &str)] = &[
+    ("id", "/id"),
+    ("name", "/name"),
+    ("requests", "/requests"),
+    ("errors", "/errors"),
+    ("error_rate", "/error_rate"),
+    ("4xx", "/4xx"),
+    ("5xx", "/5xx"),
+    ("bytes_in", "/bytes_in"),
+    ("bytes_out", "/bytes_out"),
+    ("mean", "/mean"),
+    ("p50", "/p50"),
+    ("p99", "/p99"),
+    ("p50_gateway", "/p50_gateway"),
+    ("p99_gateway", "/p99_gateway"),
+    ("p50_upstream", "/p50_upstream"),
+    ("p99_upstream", "/p99_upstream"),
+];
+const ERROR_COLUMNS: &[(&str, &str)] = &[
+    ("route_id", "/route/id"),
+    ("route", "/route/name"),
+    ("status", "/status"),
+    ("origin", "/origin"),
+    ("cause", "/cause"),
+    ("count", "/count"),
+    ("first", "/first"),
+    ("last", "/last"),
+];
+const CHANGE_COLUMNS: &[(&str, &str)] =
+    &[("at", "/at"), ("revision", "/revision"), ("source", "/source"), ("what", "/what")];
 
 /// The routes of analytics.
 pub(super) fn router() -> Router<Arc<Control>> {
@@ -78,48 +144,84 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/analytics/errors", get(|call| ask(call, ERRORS)))
         .route("/analytics/nodes", get(|call| ask(call, NODES)))
         .route("/analytics/changes", get(|call| ask(call, CHANGES)))
+        .route("/analytics/requests", get(|call| ask(call, REQUESTS)))
+        .route("/analytics/requests/tail", get(watch))
+        .route("/analytics/requests/{id}", get(|call| ask(call, REQUEST)))
         .merge(vitals::router())
 }
 
 async fn ask_series(call: ApiRequest) -> Result<Response, ApiError> {
-    check_arguments(&call, &SERIES)?;
+    check_arguments(&call, SERIES.arguments)?;
     match from_prometheus::wanted(&call)? {
-        Some(prometheus) => Ok(from_prometheus::respond(from_prometheus::series(&call, prometheus).await)),
+        Some(prometheus) => {
+            let answer = from_prometheus::series(&call, prometheus).await;
+            Ok(answered(Ok(answer.and_then(|answer| shown(&call, SERIES, &answer)))))
+        }
         None => ask(call, SERIES).await,
     }
 }
 
 async fn ask_top(call: ApiRequest) -> Result<Response, ApiError> {
-    check_arguments(&call, &TOP)?;
+    check_arguments(&call, TOP.arguments)?;
     match from_prometheus::wanted(&call)? {
-        Some(prometheus) => Ok(from_prometheus::respond(from_prometheus::top(&call, prometheus).await)),
+        Some(prometheus) => {
+            let answer = from_prometheus::top(&call, prometheus).await;
+            Ok(answered(Ok(answer.and_then(|answer| shown(&call, TOP, &answer)))))
+        }
         None => ask(call, TOP).await,
     }
 }
 
-fn check_arguments(call: &ApiRequest, question: &Question) -> Result<(), ApiError> {
-    let Some(unknown) = call.argument_beside(question.arguments) else { return Ok(()) };
-    let (shown, known) = (quoted(unknown), question.arguments.join(", "));
-    let hint = did_you_mean(unknown, question.arguments.iter().copied());
-    Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")))
+async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
+    check_arguments(&call, question.arguments)?;
+    let work = move || {
+        let analytics = call.control.analytics().ok_or_else(not_recorded)?;
+        let mut answer = (question.answer)(&call, analytics)?;
+        if let Some(coverage) = nodes::coverage(&call, analytics) {
+            answer["fleet"] = coverage;
+        }
+        shown(&call, question, &answer)
+    };
+    Ok(answered(spawn_low_priority("weir-history", work).await))
 }
 
-async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
-    check_arguments(&call, &question)?;
-    let work = move || match call.control.analytics() {
-        Some(analytics) => (question.answer)(&call, analytics).map(|mut answer| {
-            if let Some(coverage) = nodes::coverage(&call, analytics) {
-                answer["fleet"] = coverage;
-            }
-            answer
-        }),
-        None => Err(not_recorded()),
+/// An answer as JSON, or as a table in CSV if that is asked for.
+fn shown(call: &ApiRequest, question: Question, answer: &Value) -> Result<Response, (StatusCode, String)> {
+    let wants_table = csv::is_asked(call)?;
+    Ok(match question.table.filter(|_| wants_table) {
+        Some(table) => csv::response(question.name, answer, table),
+        None => json_response(StatusCode::OK, answer),
+    })
+}
+
+/// Shows requests as they end.
+async fn watch(call: ApiRequest) -> Result<Response, ApiError> {
+    check_arguments(&call, tail::ARGUMENTS)?;
+    let control = call.control.clone();
+    let work = move || tail::listen(&call, call.control.analytics().ok_or_else(not_recorded)?);
+    let listener = spawn_low_priority("weir-history", work).await;
+    Ok(answered(listener.map(|listener| listener.map(|listener| tail::response(control, listener)))))
+}
+
+fn check_arguments(call: &ApiRequest, known: &[&str]) -> Result<(), ApiError> {
+    let Some(unknown) = call.argument_beside(known) else { return Ok(()) };
+    let shown = quoted(unknown);
+    let hint = did_you_mean(unknown, known.iter().copied());
+    let known = if known.is_empty() {
+        "it takes none".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
     };
-    Ok(match spawn_low_priority("weir-history", work).await {
-        Ok(Ok(answer)) => json_response(StatusCode::OK, &answer),
+    Err(ApiError::Malformed(format!("unknown argument `{shown}`; {known}{hint}")))
+}
+
+/// The response of work that has ended.
+fn answered(outcome: std::io::Result<Result<Response, (StatusCode, String)>>) -> Response {
+    match outcome {
+        Ok(Ok(response)) => response,
         Ok(Err((status, text))) => message(status, &text),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
-    })
+    }
 }
 
 fn not_recorded() -> (StatusCode, String) {
@@ -264,6 +366,7 @@ fn shown_group(group: &ErrorGroup, route: Map<String, Value>) -> Value {
         "first": group.first,
         "last": group.last,
         "sparkline": group.sparkline,
+        "samples": group.samples.iter().map(|sample| sample.number.to_string()).collect::<Vec<_>>(),
     })
 }
 

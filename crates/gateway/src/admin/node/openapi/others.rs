@@ -20,6 +20,8 @@ const ASKED: &[Row] = &[
         "list-node-analytics",
         "The data planes of a control plane, and how each of them does",
     ),
+    ("/analytics/requests", "get", "list-requests", "Requests that were sampled, newest first"),
+    ("/analytics/requests/{request}", "get", "get-request", "One sampled request in full"),
     ("/analytics/series", "get", "get-series", "A metric over time"),
     ("/analytics/top", "get", "list-top", "The entities of a kind, the first ones by a metric"),
     ("/clustering/data-planes", "get", "list-data-planes", "The data planes of a control plane"),
@@ -64,6 +66,15 @@ const ASKED: &[Row] = &[
     ("/vitals/status_codes/by_service", "get", "get-vitals-by-service", "Responses of a service by status"),
 ];
 
+/// Paths that answer with a table, too.
+const TABLES: &[&str] = &[
+    "/analytics/changes",
+    "/analytics/errors",
+    "/analytics/requests",
+    "/analytics/series",
+    "/analytics/top",
+];
+
 const MARKED: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/healthy",
     "/upstreams/{upstreams}/targets/{targets}/unhealthy",
@@ -79,6 +90,9 @@ pub(super) fn paths(plugins: Definitions) -> JsonMap {
         let mut responses = json!({ "200": answer(summary, object.clone()), "400": response_ref("Invalid") });
         if path.contains('{') {
             responses["404"] = response_ref("NotFound");
+        }
+        if TABLES.contains(path) {
+            responses["200"]["content"]["text/csv"] = json!({ "schema": { "type": "string" } });
         }
         add(&mut paths, path, verb, operation(id, summary, responses));
     }
@@ -105,6 +119,7 @@ pub(super) fn paths(plugins: Definitions) -> JsonMap {
     add(&mut paths, "/schemas/plugins/validate", "post", validate("validate-plugin"));
     add(&mut paths, "/debug/node/log-level/{log_level}", "put", log_level());
     add(&mut paths, "/metrics", "get", metrics());
+    add(&mut paths, "/analytics/requests/tail", "get", tail());
     add(&mut paths, "/explain", "post", explain());
     match paths {
         Value::Object(paths) => paths,
@@ -200,6 +215,17 @@ fn explain() -> Value {
 fn log_level() -> Value {
     let responses = json!({ "200": answer("It is so from now on", schema_ref("message")), "400": response_ref("Invalid") });
     operation("put-log-level", "Log more or less", responses)
+}
+
+fn tail() -> Value {
+    let events = json!({ "description": "Events", "content": { "text/event-stream": { "schema": { "type": "string" } } } });
+    let responses = json!({
+        "200": events,
+        "400": response_ref("Invalid"),
+        "404": response_ref("NotFound"),
+        "503": answer("Too many listen already", schema_ref("message")),
+    });
+    operation("watch-requests", "Requests as they end, as server-sent events", responses)
 }
 
 fn metrics() -> Value {

@@ -1,0 +1,274 @@
+//! One sampled request in full.
+use super::Shown;
+use super::requests::{decided, entity};
+use crate::form::plain;
+use crate::format::{count, micros, time};
+use crate::page::{Page, Visit};
+use crate::url::{query, segment};
+use axum::http::StatusCode;
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// The phases of a request in their order, as the answer calls them and as the page does.
+const PHASES: [(&str, &str); 4] = [
+    ("gateway", "Gateway"),
+    ("connect", "Connecting to the upstream"),
+    ("wait", "Waiting for the upstream"),
+    ("body", "Sending the response"),
+];
+
+/// The waterfall: where bars begin, how wide all of them are, and how high a row is.
+const BARS_LEFT: f64 = 200.0;
+const BARS_WIDTH: f64 = 420.0;
+const ROW_HEIGHT: f64 = 26.0;
+
+/// Headers that a repeated request has.
+const REPEATED_HEADERS: [&str; 4] = ["accept", "content-type", "origin", "user-agent"];
+
+pub(super) async fn page(visit: &Visit, id: &str) -> Shown {
+    let request = match visit.api.get(&format!("/analytics/requests/{}", segment(id))).await {
+        Ok(answer) => answer.body,
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            let content = html! {
+                div.empty { p { (error.message()) } }
+                p { a href=(visit.at("requests")) { "To the requests" } }
+            };
+            return Ok(Page::new("requests", "Request", content).status(StatusCode::NOT_FOUND));
+        }
+        Err(error) => return Err(error),
+    };
+    let title = format!("{} {}", plain(&request["method"]), plain(&request["path"]));
+    let content = html! {
+        div.bar {
+            a.button href=(visit.at(&explain(&request))) { "Explain this request" }
+            a.button href=(visit.at("requests")) { "All requests" }
+        }
+        (facts(visit, &request))
+        h2 { "Where the time went" }
+        (waterfall(&request["us"]))
+        (plugins(&request["plugins"]))
+        (failures(&request["failures"]))
+        h2 { "Headers" }
+        p.about { "Values that may be secret are not kept; their length is shown." }
+        (headers("Of the request", &request["request_headers"]))
+        (headers("Of the response", &request["response_headers"]))
+        h2 { "As curl" }
+        p.about { "Without the body, and without the values that were not kept." }
+        pre.copyable { code { (curl(&request)) } }
+    };
+    Ok(Page::new("requests", title, content))
+}
+
+fn facts(visit: &Visit, request: &Value) -> Markup {
+    let traits = [("cached", "from the cache"), ("reused", "over a connection that was open")];
+    let how: Vec<_> =
+        traits.iter().filter(|(name, _)| request[name] == true).map(|(_, text)| *text).collect();
+    let upstream = plain(&request["upstream"]);
+    let tries = request["tries"].as_u64().unwrap_or_default();
+    let bytes = |name: &str| count(request[name].as_u64().unwrap_or_default());
+    let at = request["at"].as_f64().unwrap_or_default();
+    html! {
+        dl.facts {
+            dt { "Status" } dd { (plain(&request["status"])) }
+            dt { "Decided by" } dd { (decided(request)) }
+            dt { "Began" } dd { (time(at as i64)) }
+            dt { "Client" } dd { (plain(&request["client_ip"])) }
+            dt { "Host" } dd { bdi { (plain(&request["host"])) } }
+            dt { "Protocol" } dd { (plain(&request["protocol"])) " over " (plain(&request["scheme"])) }
+            dt { "Route" } dd { (entity(visit, "routes", &request["route"])) }
+            dt { "Service" } dd { (entity(visit, "services", &request["service"])) }
+            dt { "Consumer" } dd { (entity(visit, "consumers", &request["consumer"])) }
+            @if tries > 0 {
+                dt { "Upstream" }
+                dd { (upstream) " (attempts: " (tries) ")" @if !how.is_empty() { ", " (how.join(", ")) } }
+            }
+            dt { "Bytes in" } dd { (bytes("bytes_in")) }
+            dt { "Bytes out" } dd { (bytes("bytes_out")) }
+            dt { "Request id" } dd { code { (plain(&request["request_id"])) } }
+            @if let Some(trace) = request["trace_id"].as_str() { dt { "Trace id" } dd { code { (trace) } } }
+            @if let Some(agent) = request["user_agent"].as_str() { dt { "User agent" } dd { bdi { (agent) } } }
+            dt { "Kept as" } dd { (kept_as(plain(&request["reason"]).as_str())) }
+        }
+    }
+}
+
+fn kept_as(reason: &str) -> &'static str {
+    match reason {
+        "error" => "an error",
+        "slow" => "one of the slowest of its route",
+        _ => "one of many",
+    }
+}
+
+/// A bar for each phase, one below the other.
+fn waterfall(us: &Value) -> Markup {
+    let total = us["total"].as_f64().unwrap_or_default();
+    let scale = BARS_WIDTH / total.max(1.0);
+    let mut bars = Vec::new();
+    let mut start = 0.0;
+    for (name, label) in PHASES {
+        let took = us[name].as_f64().unwrap_or_default();
+        bars.push((name, label, BARS_LEFT + start * scale, took * scale, micros(took)));
+        start += took;
+    }
+    let spoken: Vec<_> = bars.iter().map(|(_, label, _, _, took)| format!("{label} {took}")).collect();
+    let height = ROW_HEIGHT * (PHASES.len() as f64 + 1.0);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Phases" {
+            svg.waterfall viewBox=(format!("0 0 720 {height}")) width="720" height=(height) role="img"
+                aria-label=(format!("Total {}: {}", micros(total), spoken.join(", "))) {
+                @for (row, (name, label, left, width, took)) in bars.iter().enumerate() {
+                    @let top = row as f64 * ROW_HEIGHT;
+                    text x="0" y=(top + 17.0) { (label) }
+                    rect class=(name) x=(format!("{left:.1}")) y=(top + 4.0) width=(format!("{:.1}", width.max(1.0)))
+                        height=(ROW_HEIGHT - 8.0) { title { (label) " " (took) } }
+                    text.value x="716" y=(top + 17.0) { (took) }
+                }
+                line x1=(BARS_LEFT) x2=(BARS_LEFT) y1="0" y2=(height - ROW_HEIGHT) {}
+                text.total x="0" y=(height - 9.0) { "Total" }
+                text.total.value x="716" y=(height - 9.0) { (micros(total)) }
+            }
+        }
+    }
+}
+
+/// What plugins took, if they were measured.
+fn plugins(plugins: &Value) -> Markup {
+    let rows = plugins.as_array().map_or(&[][..], Vec::as_slice);
+    html! {
+        h2 { "Plugins" }
+        @if rows.is_empty() {
+            p.about { "The time of plugins is measured for requests that come while somebody watches the live list." }
+        } @else {
+            table {
+                caption.unseen { "Time of each plugin" }
+                thead { tr { th scope="col" { "Plugin" } th.number scope="col" { "Ran" } th.number scope="col" { "Waited for others" } } }
+                tbody { @for row in rows { tr {
+                    th scope="row" { (plain(&row["name"])) }
+                    td.number { (micros(row["us"].as_f64().unwrap_or_default())) }
+                    td.number { (micros(row["us_waited"].as_f64().unwrap_or_default())) }
+                } } }
+            }
+        }
+    }
+}
+
+/// The attempts that failed, if any did.
+fn failures(failures: &Value) -> Markup {
+    let rows = failures.as_array().map_or(&[][..], Vec::as_slice);
+    html! {
+        @if !rows.is_empty() {
+            h2 { "Failed attempts" }
+            table {
+                caption.unseen { "Attempts that got no response" }
+                thead { tr { th scope="col" { "Address" } th.number scope="col" { "Would be answered" } th.number scope="col" { "Took" } } }
+                tbody { @for row in rows { tr {
+                    th scope="row" { (row["address"].as_str().unwrap_or("no address")) }
+                    td.number { (plain(&row["status"])) }
+                    td.number { (micros(row["us"].as_f64().unwrap_or_default())) }
+                } } }
+            }
+        }
+    }
+}
+
+fn headers(title: &str, headers: &Value) -> Markup {
+    let rows = headers.as_array().map_or(&[][..], Vec::as_slice);
+    html! {
+        details open[rows.len() <= 12] {
+            summary { (title) " (" (rows.len()) ")" }
+            dl.facts { @for row in rows { dt { bdi { (plain(&row["name"])) } } dd { bdi { (plain(&row["value"])) } } } }
+        }
+    }
+}
+
+/// The address of the form that explains such a request.
+fn explain(request: &Value) -> String {
+    let headers: Vec<_> = repeated(request).map(|(name, value)| format!("{name}: {value}")).collect();
+    let (method, url, headers) = (plain(&request["method"]), url(request), headers.join("\n"));
+    format!(
+        "try{}",
+        query([("method", method.as_str()), ("url", url.as_str()), ("headers", headers.as_str())])
+    )
+}
+
+/// The URL as it was asked for, without the values of arguments.
+fn url(request: &Value) -> String {
+    let path = plain(&request["path"]);
+    let shown = match path.split_once('?') {
+        Some((path, arguments)) => {
+            let names = arguments
+                .split('&')
+                .filter_map(|one| one.split_once('='))
+                .map(|(name, _)| format!("{name}="));
+            format!("{path}?{}", names.collect::<Vec<_>>().join("&"))
+        }
+        None => path,
+    };
+    format!("{}://{}{shown}", plain(&request["scheme"]), plain(&request["host"]))
+}
+
+/// The headers that a repeated request has, as far as their values were kept.
+fn repeated(request: &Value) -> impl Iterator<Item = (String, String)> {
+    let rows = request["request_headers"].as_array().into_iter().flatten();
+    let pairs = rows.map(|row| (plain(&row["name"]), plain(&row["value"])));
+    pairs.filter(|(name, value)| {
+        REPEATED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) && !value.ends_with(" bytes>")
+    })
+}
+
+/// The command that repeats the request.
+fn curl(request: &Value) -> String {
+    let mut command = format!("curl -i -X {} {}", quoted(&plain(&request["method"])), quoted(&url(request)));
+    for (name, value) in repeated(request) {
+        command.push_str(&format!(" \\\n  -H {}", quoted(&format!("{name}: {value}"))));
+    }
+    command
+}
+
+/// A word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn request() -> Value {
+        json!({
+            "method": "GET", "scheme": "http", "host": "a.test:8000", "path": "/it's?token=<11 bytes>&<3 bytes>&b=<1 bytes>",
+            "request_headers": [
+                { "name": "User-Agent", "value": "x'; rm -rf /" },
+                { "name": "Accept", "value": "<9 bytes>" },
+                { "name": "X-Other", "value": "a" },
+            ],
+        })
+    }
+
+    #[test]
+    fn a_command_repeats_what_is_known_and_runs_nothing_else() {
+        let expected = "curl -i -X 'GET' 'http://a.test:8000/it'\\''s?token=&b=' \\\n  -H 'User-Agent: x'\\''; rm -rf /'";
+        assert_eq!(curl(&request()), expected);
+    }
+
+    #[test]
+    fn the_form_that_explains_gets_the_request() {
+        let address = explain(&request());
+        assert!(address.starts_with(
+            "try?method=GET&url=http%3A%2F%2Fa.test%3A8000%2Fit%27s%3Ftoken%3D%26b%3D&headers="
+        ));
+    }
+
+    #[test]
+    fn phases_follow_one_another() {
+        let us = json!({ "total": 1_000, "gateway": 250, "connect": 0, "wait": 500, "body": 250 });
+        let shown = waterfall(&us).into_string();
+        for part in
+            ["x=\"200.0\"", "width=\"105.0\"", "x=\"305.0\"", "x=\"515.0\"", "Total 1.0 ms: Gateway 250 µs"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}

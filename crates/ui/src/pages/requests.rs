@@ -1,0 +1,197 @@
+//! Requests that were sampled, newest first, and live with script.
+use super::Shown;
+use crate::api::ApiError;
+use crate::form::{Pairs, first, plain};
+use crate::format::{NONE, micros, time};
+use crate::page::{Page, Visit};
+use crate::url::{query, segment};
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// What requests can be filtered by: the name of the argument, and its label.
+const FILTERS: [(&str, &str, &str); 11] = [
+    ("path", "Path begins with", "/orders"),
+    ("method", "Method", "GET"),
+    ("status", "Status", "502"),
+    ("class", "Class", "5xx"),
+    ("min_latency", "Slower than", "250ms"),
+    ("origin", "Decided by", "upstream"),
+    ("cause", "Cause", "timeout"),
+    ("route", "Route", ""),
+    ("service", "Service", ""),
+    ("consumer", "Consumer", ""),
+    ("upstream", "Upstream", "10.0.0.1:80"),
+];
+
+/// Arguments that links have beside the filters.
+const FRAME: [&str; 2] = ["from", "to"];
+
+/// The rows of a page.
+const ROWS: &str = "100";
+
+pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
+    let (mut notes, cursor) = (Vec::new(), first(asked, "cursor"));
+    let mut answer = list(visit, filters(asked).chain([("cursor", cursor)])).await;
+    if let Err(error) = &answer
+        && error.status == StatusCode::BAD_REQUEST
+    {
+        notes.push(format!("{}. All requests are shown.", error.message()));
+        answer = list(visit, []).await;
+    }
+    let content = match answer {
+        Ok(answer) => html! { (form(visit, asked)) (content(visit, asked, &answer, !notes.is_empty())) },
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            html! { (form(visit, asked)) div.empty { p { (error.message()) } } }
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Page::new("requests", "Requests", content).notes(notes))
+}
+
+/// Requests as they end, as the Admin API sends them.
+pub(super) async fn tail(visit: &Visit, asked: &Pairs) -> Response {
+    let arguments = filters(asked).chain([("after", first(asked, "after"))]);
+    visit.api.stream(&format!("/analytics/requests/tail{}", query(arguments))).await
+}
+
+/// The arguments that are filters, with their values.
+fn filters(asked: &Pairs) -> impl Iterator<Item = (&str, &str)> {
+    let names = FILTERS.into_iter().map(|(name, ..)| name).chain(FRAME);
+    names.map(|name| (name, first(asked, name).trim()))
+}
+
+async fn list<'a>(
+    visit: &Visit,
+    arguments: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Value, ApiError> {
+    let arguments = query(arguments.into_iter().chain([("limit", ROWS)]));
+    Ok(visit.api.get(&format!("/analytics/requests{arguments}")).await?.body)
+}
+
+fn form(visit: &Visit, asked: &Pairs) -> Markup {
+    html! {
+        p.about { "Errors and the slowest requests of each route; while this page is open, others too. " a href=(visit.at("requests")) { "Show all" } }
+        form.filters action=(visit.at("requests")) {
+            @for (name, label, example) in FILTERS {
+                div {
+                    label for={ "filter-" (name) } { (label) }
+                    input id={ "filter-" (name) } name=(name) value=(first(asked, name)) placeholder=(example) autocomplete="off";
+                }
+            }
+            @for name in FRAME {
+                @let value = first(asked, name);
+                @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
+            }
+            button.primary { "Filter" }
+        }
+    }
+}
+
+fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) -> Markup {
+    let rows = answer["data"].as_array().map_or(&[][..], Vec::as_slice);
+    let kept: Vec<_> = filters(asked).filter(|_| !is_unfiltered).collect();
+    let is_newest = first(asked, "cursor").is_empty() && first(asked, "to").is_empty();
+    let newest = plain(&answer["newest"]);
+    let tail = query(kept.iter().copied().chain([("after", newest.as_str())]));
+    let older = answer["next"].as_str().map(|next| query(kept.iter().copied().chain([("cursor", next)])));
+    html! {
+        @if is_newest {
+            div.bar.live hidden data-tail=(visit.at(&format!("requests/tail{tail}"))) {
+                button type="button" data-pause aria-pressed="false" { "Pause" }
+                button.primary type="button" data-resume hidden {}
+                span role="status" data-state {}
+            }
+        }
+        div.scroll tabindex="0" role="region" aria-label="Requests" {
+            table.requests {
+                caption.unseen { "Requests, newest first; times in UTC" }
+                thead { tr {
+                    th.when scope="col" { "Time, UTC" } th.verb scope="col" { "Method" } th scope="col" { "Path" }
+                    th.code scope="col" { "Status" } th.number.took scope="col" { "Total" } th.who scope="col" { "Decided by" } th.of scope="col" { "Route" }
+                    th.of scope="col" { "Consumer" } th.who scope="col" { "Upstream" }
+                    th.number.took scope="col" { "Gateway" }
+                } }
+                tbody data-rows { @for request in rows { (row(visit, request)) } }
+            }
+        }
+        @if is_newest { template data-row { (row(visit, &Value::Null)) } }
+        @if rows.is_empty() {
+            div.empty data-empty { p { "No request is kept that the filter allows. Errors appear here within a second." } }
+        }
+        @if let Some(older) = older { p { a href=(format!("{}{older}", visit.at("requests"))) { "Older requests" } } }
+    }
+}
+
+/// A row. Script fills copies of an empty one, by `data-field`.
+fn row(visit: &Visit, request: &Value) -> Markup {
+    let id = plain(&request["id"]);
+    let took = |phase: &str| request["us"][phase].as_f64().map_or(String::new(), micros);
+    html! {
+        tr class=(class(request)) {
+            td.when { time data-field="at" { (request["at"].as_f64().map_or(String::new(), clock)) } }
+            td.verb data-field="method" { (plain(&request["method"])) }
+            th scope="row" {
+                a href=(format!("{}{}", visit.at("requests/"), segment(&id))) title=(plain(&request["path"])) {
+                    bdi data-field="path" { (plain(&request["path"])) }
+                }
+            }
+            td.code data-field="status" { (plain(&request["status"])) }
+            td.number.took data-field="total" { (took("total")) }
+            td data-field="decided" { (decided(request)) }
+            td data-field="route" data-base=(visit.at("routes/")) { (entity(visit, "routes", &request["route"])) }
+            td data-field="consumer" data-base=(visit.at("consumers/")) { (entity(visit, "consumers", &request["consumer"])) }
+            td data-field="upstream" { (request["upstream"].as_str().unwrap_or(NONE)) }
+            td.number.took data-field="gateway" { (took("gateway")) }
+        }
+    }
+}
+
+/// Whether the row is an error, for its colour.
+fn class(request: &Value) -> &'static str {
+    match request["reason"].as_str() {
+        Some("error") => "failed",
+        _ => "",
+    }
+}
+
+/// Who decided the outcome, and why.
+pub(super) fn decided(request: &Value) -> String {
+    let (origin, cause) = (plain(&request["origin"]), plain(&request["cause"]));
+    if cause.is_empty() { origin } else { format!("{origin}: {cause}") }
+}
+
+/// A link to an entity, which may be gone.
+pub(super) fn entity(visit: &Visit, collection: &str, entity: &Value) -> Markup {
+    let id = plain(&entity["id"]);
+    let name = Some(plain(&entity["name"])).filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone());
+    html! {
+        @match id.is_empty() {
+            true => span.none { (NONE) },
+            false => a href=(format!("{}{}", visit.at(&format!("{collection}/")), segment(&id))) { bdi { (name) } },
+        }
+    }
+}
+
+/// The time of a day, with milliseconds.
+fn clock(at: f64) -> String {
+    let (seconds, millis) = ((at * 1_000.0) as i64 / 1_000, (at * 1_000.0) as i64 % 1_000);
+    format!("{}.{millis:03}", &time(seconds)[11..19])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_says_when_and_by_whom() {
+        assert_eq!(clock(1_795_457_084.25), "18:04:44.250");
+        assert_eq!(
+            decided(&json!({ "origin": "gateway", "cause": "plugin key-auth" })),
+            "gateway: plugin key-auth"
+        );
+        assert_eq!(decided(&Value::Null), "");
+    }
+}
