@@ -2,10 +2,9 @@
 use super::promql::Question;
 use super::{
     Analytics, Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid,
-    json_response, message, parameters, sparkline_step,
+    parameters, sparkline_step,
 };
 use crate::analytics::{Prometheus, PrometheusError, Samples, now};
-use axum::response::Response;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weir_analytics::entities::Kind;
