@@ -27,7 +27,7 @@ fn waterfall_of(chain: &str, out: &Path, more: &[&str]) -> Output {
     fs::write(&file, chain).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
     command.current_dir(crate::catalogue_bench::root()).stdin(Stdio::null());
-    command.args(["waterfall", "--request", "GET /orders/7", "-H", "Host: shop.test", "--duration", "500ms"]);
+    command.args(["waterfall", "--request", "GET /orders/7", "-H", "Host: shop.test", "--duration", "2s"]);
     command
         .arg("--config")
         .arg(&file)
