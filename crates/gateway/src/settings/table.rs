@@ -296,9 +296,9 @@ settings! {
     /// The token of `request_debug`. Without one, the node generates one when it starts. It is in the file
     /// `.request_debug_token` of `prefix`.
     request_debug_token: Option<Password> = "";
-    /// Remembers what each request came to, for the [analytics](analytics.md) of this node. It is off by default because of
-    /// what it costs. A data plane hands what it counts to its control plane, which answers for the fleet if it has this on too.
-    analytics: bool = "off";
+    /// Remembers what each request came to, for the [analytics](analytics.md) of this node. A control plane adds up what its
+    /// data planes have counted.
+    analytics: bool = "on";
     /// The memory of analytics. If it is exceeded, the oldest measurements go first. 2m for each worker come on top.
     analytics_memory: Bytes = "64m";
     /// How much of the disk analytics may take, in `analytics` of `prefix`; 0 keeps them in memory alone.

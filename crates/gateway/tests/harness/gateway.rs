@@ -181,7 +181,6 @@ impl Gateway {
             ("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl"),
             ("admin_listen", "127.0.0.1:0"),
             ("admin_gui_listen", "off"),
-            ("analytics", "on"),
             ("status_listen", "127.0.0.1:0"),
         ];
         let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
