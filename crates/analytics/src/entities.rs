@@ -98,6 +98,8 @@ impl Entity {
 struct Names {
     ids: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
+    /// The bytes of all names. They are counted here so that a worker never waits for a walk over the names.
+    text_bytes: usize,
 }
 
 impl Names {
@@ -108,6 +110,7 @@ impl Names {
         if self.names.len() == MAX_NAMES {
             return OTHERS;
         }
+        self.text_bytes += name.len();
         let name: Arc<str> = name.into();
         self.names.push(Arc::clone(&name));
         let id = self.names.len() as u32;
@@ -118,7 +121,7 @@ impl Names {
     fn heap_bytes(&self) -> usize {
         /// An `Arc<str>` has two counters before its text; the map has 8 bytes for an id and its control byte.
         const PER_NAME: usize = 16 + 2 * size_of::<Arc<str>>() + 8;
-        self.names.iter().map(|name| name.len() + PER_NAME).sum()
+        self.text_bytes + self.names.len() * PER_NAME
     }
 }
 
@@ -145,7 +148,7 @@ impl Entities {
             return NONE;
         }
         let name = &name[..name.floor_char_boundary(MAX_NAME_LEN)];
-        self.write().names[kind as usize].intern(name)
+        self.find(kind, name).unwrap_or_else(|| self.write().names[kind as usize].intern(name))
     }
 
     /// The number of a route, whose requests count for this service too.

@@ -39,8 +39,6 @@ struct Measured {
     times: Option<Times>,
     /// The hook that waits.
     waiting: Option<Call>,
-    /// How long new connections to upstreams took.
-    connecting: Duration,
 }
 
 /// The time that a plugin's hooks have taken, for `Server-Timing`.
@@ -115,16 +113,6 @@ impl Exchange {
     /// What plugins have taken, in the order in which they ran.
     pub(crate) fn took_by_plugin(&self) -> &[Took] {
         self.measured.as_ref().map_or(&[], |measured| &measured.took)
-    }
-
-    /// A connection to an upstream was opened, or could not be, within this time.
-    pub(crate) fn connected(&mut self, took: Duration) {
-        self.measured().connecting += took;
-    }
-
-    /// How long new connections to upstreams took, all together.
-    pub(crate) fn connecting(&self) -> Duration {
-        self.measured.as_ref().map_or(Duration::ZERO, |measured| measured.connecting)
     }
 
     /// The times that are written down, where the client has asked for them.

@@ -27,6 +27,8 @@ pub(crate) struct Decision {
     cause: Option<Cause>,
     /// What the gateway and the upstream took, if the response's head had to say so.
     latencies: Option<[Bucket; 2]>,
+    /// How long new connections to upstreams took, all together, in microseconds.
+    connecting: u32,
     /// Whether the response came from a cache.
     pub(crate) cached: bool,
     /// Whether the upstream connection had served a request before.
@@ -34,6 +36,17 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// A connection to an upstream was opened, or could not be, within this time.
+    pub(crate) fn connected(&mut self, took: Duration) {
+        let micros = took.as_micros().try_into().unwrap_or(u32::MAX);
+        self.connecting = self.connecting.saturating_add(micros);
+    }
+
+    /// How long new connections to upstreams took, all together.
+    pub(crate) fn connecting(&self) -> Duration {
+        Duration::from_micros(self.connecting.into())
+    }
+
     /// Remembers why the exchange ends.
     pub(crate) fn is_by(&mut self, cause: Cause) {
         self.cause = Some(cause);

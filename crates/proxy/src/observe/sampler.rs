@@ -81,7 +81,7 @@ fn trace_id(header: &[u8]) -> Option<&str> {
 fn phases(exchange: &Exchange) -> Phases {
     let latencies = exchange.latencies();
     let asked = latencies.request.saturating_sub(latencies.kong);
-    let connect = exchange.connecting().min(asked);
+    let connect = exchange.decision.connecting().min(asked);
     let body = latencies.receive.unwrap_or_default().min(asked - connect);
     let wait = asked - connect - body;
     let [gateway, connect, wait, body] = [latencies.kong, connect, wait, body].map(micros);

@@ -235,7 +235,7 @@ impl<'a> UpstreamCall<'a> {
         let opening = timeout(self.connect_timeout(), open(&attempt));
         let opened = unless_gone(client, opening).await;
         let took = start.elapsed();
-        exchange.connected(took);
+        exchange.decision.connected(took);
         if let Some(times) = exchange.times() {
             times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), took);
         }
