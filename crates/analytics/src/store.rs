@@ -18,6 +18,8 @@ mod fleet;
 const GRACE_MILLIS: u64 = 100;
 /// If the clock is set back by more seconds than this, counting follows it. Until then it goes on in the same second.
 const MAX_CLOCK_STEP: u64 = 5;
+/// If more seconds than these are behind, counting jumps to now, because records do not say which of them they belong to.
+const MAX_CATCH_UP: u64 = 300;
 /// How many routes are in the tier of seconds.
 const BUSIEST_ROUTES: usize = 32;
 /// How often the busiest entities are determined, in seconds.
@@ -170,9 +172,10 @@ impl Store {
     /// second has ended, everything when its ten seconds have.
     pub fn drain(&mut self, now: u64) {
         self.samples.drain(now);
-        if now / 1_000 + MAX_CLOCK_STEP < self.second {
+        let current = now / 1_000;
+        if current + MAX_CLOCK_STEP < self.second || current > self.second + MAX_CATCH_UP {
             self.flush();
-            self.second = now / 1_000;
+            self.second = current;
         }
         loop {
             self.drain_second(now);

@@ -55,9 +55,10 @@ pub fn errors(
             for (outcome, count) in aggregate.outcomes().filter(|(outcome, _)| outcome.is_error()) {
                 let key = Group { route: entity.id, outcome };
                 let group = groups.entry(key).or_insert_with(|| empty(key, slot.start, entities));
-                group.count += count;
+                group.count = group.count.saturating_add(count);
                 group.last = slot.start;
-                group.sparkline[frame.sparkline_point(slot.start)] += count;
+                let point = &mut group.sparkline[frame.sparkline_point(slot.start)];
+                *point = point.saturating_add(count);
             }
         }
     }

@@ -137,13 +137,13 @@ fn divided(
         for (key, count) in parts(&aggregate, by) {
             let points = columns.entry(key).or_insert_with(|| vec![0; length]);
             if let Some(point) = points.get_mut(place(slot)) {
-                *point += count;
+                *point = point.saturating_add(count);
             }
         }
     }
     let column = |(key, points): (u32, Vec<u64>)| Column {
         label: part_label(by, key, entities),
-        total: Some(points.iter().sum::<u64>() as f64),
+        total: Some(points.iter().map(|count| *count as f64).sum()),
         values: points.into_iter().map(|count| Some(count as f64)).collect(),
     };
     columns.into_iter().map(column).collect()

@@ -145,6 +145,21 @@ fn a_clock_that_is_set_back_is_followed() {
     assert_eq!(starts, [START, START + 20_000, START + 100_000, START + 200_000]);
 }
 
+/// Second by second this would take minutes.
+#[test]
+fn a_clock_that_is_set_by_months_is_followed_at_once() {
+    const MONTHS: u64 = 300 * 86_400_000;
+    let mut store = store();
+    let worker = store.add_worker();
+    for now in [START, START + MONTHS, START + MONTHS + 1_000] {
+        worker.push(&Record { time: Tick::at(now), ..record(1) });
+        store.drain(now);
+    }
+    store.refresh(START + MONTHS + 20_500);
+    assert_eq!(store.second, (START + MONTHS) / 1_000 + 20);
+    assert_eq!(sum(&store, Entity::NODE, 86_400).requests(), 3);
+}
+
 #[test]
 fn services_are_the_sum_of_their_routes() {
     let mut store = store();

@@ -79,8 +79,9 @@ pub(super) fn coverage(call: &ApiRequest, analytics: &Analytics) -> Option<Value
     let elsewhere = connected().count() - here().count();
     let silent = here().filter(|(_, arrival)| arrival.is_none()).count();
     let offline = known.len() - connected().count();
-    let sum =
-        |count: fn(&Arrival) -> u64| known.iter().filter_map(|(_, it)| it.as_ref()).map(count).sum::<u64>();
+    let counts = |count: fn(&Arrival) -> u64| known.iter().filter_map(|(_, it)| it.as_ref()).map(count);
+    // These are what data planes say, so they may be anything.
+    let sum = |count| counts(count).fold(0, u64::saturating_add);
     let (pending, lost) = (sum(|arrival| arrival.pending), sum(|arrival| arrival.lost));
     Some(json!({
         "until": here().filter_map(|(_, arrival)| arrival.map(|arrival| arrival.until)).min(),

@@ -88,7 +88,8 @@ fn spread(aggregate: &Aggregate, latency: Latency) -> Spread {
 fn by_status(aggregate: &Aggregate, name: impl Fn(u16) -> String) -> Option<Value> {
     let mut counts = BTreeMap::<String, u64>::new();
     for (outcome, count) in aggregate.outcomes().filter(|(outcome, _)| outcome.status > 0) {
-        *counts.entry(name(outcome.status)).or_default() += count;
+        let sum: &mut u64 = counts.entry(name(outcome.status)).or_default();
+        *sum = sum.saturating_add(count);
     }
     let counts: Map<_, _> = counts.into_iter().map(|(name, count)| (name, count.into())).collect();
     (!counts.is_empty()).then(|| counts.into())
