@@ -476,9 +476,14 @@ fn a_request_in_full_is_shown_as_text() {
     let row = list.split("<tbody").nth(1).unwrap();
     let path = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let page = browser.page(&format!("/{path}"));
-    for expected in
-        ["upstream: connect", "Explain this request", "curl -i -X", "&lt;script&gt;", "&lt;img", "<svg"]
-    {
+    for expected in [
+        "upstream: connect",
+        "Explain this request",
+        "curl -i -g --path-as-is -X",
+        "&lt;script&gt;",
+        "&lt;img",
+        "<svg",
+    ] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
     for page in [list, page] {

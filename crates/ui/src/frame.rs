@@ -178,8 +178,12 @@ fn calendar(text: &str) -> Option<u64> {
     let numbers = |text: &str, by| text.split(by).map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>();
     let (date, clock) = (numbers(date, '-')?, numbers(clock, ':')?);
     let &[year @ 1970..=2106, month @ 1..=12, day @ 1..=31] = &date[..] else { return None };
-    let &[hour @ 0..=23, minute @ 0..=59, ref second @ ..] = &clock[..] else { return None };
-    let second = second.first().copied().unwrap_or(0);
+    let &[hour @ 0..=23, minute @ 0..=59, ref seconds @ ..] = &clock[..] else { return None };
+    let second = match *seconds {
+        [] => 0,
+        [second @ 0..=60] => second,
+        _ => return None,
+    };
     Some(day_number(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
@@ -226,6 +230,9 @@ mod tests {
             ("99999999999", ""),
             ("1795457085", ""),
             ("2026-13-01T00:00", ""),
+            ("2026-11-23T18:00:18446744073709551615", ""),
+            ("2026-11-23T18:00:61", ""),
+            ("2026-11-23T18:00:0:0:0", ""),
             ("", "\u{202e}"),
         ] {
             let (frame, notes) = read(from, to);

@@ -62,6 +62,12 @@ impl Rates {
         self.slow.iter().for_each(|total| total.store(0, Ordering::Relaxed));
     }
 
+    /// A request is not sampled because of a limit.
+    #[cold]
+    fn skip(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn skipped(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)
     }
@@ -111,17 +117,15 @@ pub struct SampleSender {
 #[derive(Debug)]
 pub struct Gate {
     sender: SampleSender,
-    /// The 100 ms that are counted, and what was sampled in them by reason.
+    /// The 100 ms that are counted, and what was sampled in them by the limit that allowed it.
     window: Cell<u16>,
     sampled: [Cell<u32>; 3],
-    /// What was skipped in them.
-    skipped: Cell<u64>,
 }
 
 impl Gate {
     /// The gate of a worker.
     pub fn new(sender: SampleSender) -> Gate {
-        Gate { sender, window: Cell::new(0), sampled: Default::default(), skipped: Cell::new(0) }
+        Gate { sender, window: Cell::new(0), sampled: Default::default() }
     }
 
     /// Whether somebody watches requests.
@@ -146,30 +150,34 @@ impl Gate {
         self.within_limit(reason, record.time.window())
     }
 
-    /// The reason, unless this worker has sampled enough. A slow request may still be one of the others.
+    /// The reason, unless this worker has sampled enough. Errors and slow requests beyond their own limit may still be
+    /// among the others.
     #[cold]
     fn within_limit(&self, reason: Reason, window: u16) -> Option<Reason> {
         if self.window.replace(window) != window {
             self.sampled.iter().for_each(|sampled| sampled.set(0));
-            self.sender.rates.skipped.fetch_add(self.skipped.take(), Ordering::Relaxed);
         }
-        let others = self.sender.rates.others();
-        let choices = [Some(reason), (reason == Reason::Slow && others > 0).then_some(Reason::Chance)];
-        let admitted = choices.into_iter().flatten().find(|reason| {
-            let limit = if *reason == Reason::Chance { others } else { MAX_IN_WINDOW };
-            let sampled = &self.sampled[*reason as usize];
-            let is_within = sampled.get() < limit;
-            sampled.set(sampled.get() + u32::from(is_within));
-            is_within
-        });
-        self.skipped.set(self.skipped.get() + u64::from(admitted.is_none()));
-        admitted
+        let rates = &*self.sender.rates;
+        let is_within = (reason != Reason::Chance && self.has_room(reason, MAX_IN_WINDOW))
+            || self.has_room(Reason::Chance, rates.others());
+        if !is_within {
+            rates.skip();
+        }
+        is_within.then_some(reason)
+    }
+
+    /// Whether a limit allows one more, which is counted then.
+    fn has_room(&self, reason: Reason, limit: u32) -> bool {
+        let sampled = &self.sampled[reason as usize];
+        let has_room = sampled.get() < limit;
+        sampled.set(sampled.get() + u32::from(has_room));
+        has_room
     }
 
     /// Hands a sample to the aggregator. If that is late, the sample is skipped.
     pub fn send(&self, sample: Sample) {
         if self.sender.queue.try_send(sample).is_err() {
-            self.skipped.set(self.skipped.get() + 1);
+            self.sender.rates.skip();
         }
     }
 }
@@ -213,19 +221,20 @@ mod tests {
         let watches: Vec<_> = (0..MAX_WATCHES).map(|_| Rates::watch(&rates).unwrap()).collect();
         assert!(Rates::watch(&rates).is_none() && gate.is_watched());
         assert_eq!(admitted(&gate, &fine), 200);
+        assert_eq!(rates.skipped(), 800, "they are counted at once");
+        let error = Record { time: Tick::at(300), status: 500, ..fine };
+        assert_eq!(admitted(&gate, &error), 250, "errors are among the others, too");
         drop(watches);
         assert_eq!(admitted(&gate, &Record { time: Tick::at(100), ..fine }), 0);
-        assert_eq!(rates.skipped(), 0, "it is counted with the next sample");
-        gate.admit(&Record { time: Tick::at(200), status: 500, ..fine });
-        assert_eq!(rates.skipped(), 800);
+        assert_eq!(rates.skipped(), 1_550);
     }
 
     #[test]
     fn a_flood_of_errors_is_bounded() {
         let (gate, rates, _arrivals) = gate(Sampling::All);
         let error = Record { status: 500, ..record(1) };
-        assert_eq!(admitted(&gate, &error), 50);
-        assert!(gate.admit(&Record { time: Tick::at(100), ..error }).is_some());
+        assert_eq!(admitted(&gate, &error), 52);
+        assert_eq!(gate.admit(&Record { time: Tick::at(100), ..error }), Some(Reason::Error));
         rates.set_slow(1, error.total);
         assert_eq!(admitted(&gate, &Record { time: Tick::at(100), ..record(1) }), 2);
     }

@@ -1,4 +1,5 @@
 //! One request in full, without what might be secret.
+use super::excerpt::{MAX_QUERY_LEN, clean, cut, length_of, masked};
 use crate::record::Record;
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 const MAX_TEXT_LEN: usize = 1_024;
 /// The longest value of a header.
 const MAX_VALUE_LEN: usize = 96;
+/// The longest path.
+const MAX_PATH_LEN: usize = 160;
 /// Headers whose values are never kept, whatever the list of those that are.
 const SECRET_HEADERS: [&str; 7] =
     ["apikey", "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-auth-token"];
@@ -74,8 +77,8 @@ pub struct Hook {
     pub waited: u64,
 }
 
-/// The texts of a request as the worker has them. A sample keeps the beginning of each, and of the values in the query
-/// only their lengths.
+/// The texts of a request as the worker has them. A sample keeps the beginning of each, with `…` where it was cut, and of
+/// the values in the query only their lengths.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestTexts<'a> {
     /// The method.
@@ -222,11 +225,11 @@ impl SampleBuilder {
         let mut builder = SampleBuilder { sample, texts: String::new() };
         let query = masked(texts.query);
         let [route, service, consumer] = texts.names;
-        let path = format!("{}{}", cut(texts.path, 160), cut(&query, 96));
+        let path = format!("{}{}", cut(texts.path, MAX_PATH_LEN), cut(&query, MAX_QUERY_LEN));
         let places = [
             (texts.method, 16),
             (texts.host, 64),
-            (&path, 256),
+            (&path, MAX_PATH_LEN + MAX_QUERY_LEN),
             (texts.id, 40),
             (texts.trace_id, 32),
             (route, 64),
@@ -258,51 +261,25 @@ impl SampleBuilder {
         self
     }
 
-    /// Adds a header, if there is room. Its value is kept if the name is in `plain`, which has small letters.
-    pub fn header(&mut self, side: Side, name: &str, value: &[u8], plain: &[String]) {
+    /// Adds a header, and says whether there was room. Its value is kept if the name is in `plain`, which has small
+    /// letters.
+    pub fn header(&mut self, side: Side, name: &str, value: &[u8], plain: &[String]) -> bool {
         let is_plain = plain.iter().any(|plain| plain.eq_ignore_ascii_case(name))
             && !SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        let value = match std::str::from_utf8(value) {
-            Ok(text) if is_plain => clean(text, MAX_VALUE_LEN),
-            _ => length_of(value),
-        };
+        let text = if is_plain { std::str::from_utf8(value).ok() } else { None };
+        let value = text.map_or_else(|| length_of(value), |text| clean(text, MAX_VALUE_LEN));
         let line = format!("{}{}: {value}\n", mark(side), clean(name, MAX_VALUE_LEN));
-        if self.texts.len() + line.len() <= MAX_TEXT_LEN {
+        let has_room = self.texts.len() + line.len() <= MAX_TEXT_LEN;
+        if has_room {
             self.texts.push_str(&line);
         }
+        has_room
     }
 
     /// The sample.
     pub fn build(self) -> Sample {
         Sample { texts: self.texts.into_boxed_str(), ..self.sample }
     }
-}
-
-/// A query with the length of each value. The name of an argument without `=` may be a value, too.
-fn masked(query: &str) -> String {
-    let mut lengths = String::new();
-    for (place, argument) in query.split('&').filter(|argument| !argument.is_empty()).enumerate() {
-        lengths.push(if place == 0 { '?' } else { '&' });
-        match argument.split_once('=') {
-            Some((name, value)) => lengths.push_str(&format!("{name}={}", length_of(value.as_bytes()))),
-            None => lengths.push_str(&length_of(argument.as_bytes())),
-        }
-    }
-    lengths
-}
-
-fn length_of(value: &[u8]) -> String {
-    format!("<{} bytes>", value.len())
-}
-
-/// The beginning of a text, cut between characters.
-fn cut(text: &str, max_len: usize) -> &str {
-    &text[..text.floor_char_boundary(max_len)]
-}
-
-/// The beginning of a text without control characters.
-fn clean(text: &str, max_len: usize) -> String {
-    cut(text, max_len).replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -322,7 +299,7 @@ mod tests {
 
     #[test]
     fn values_that_may_be_secret_are_lengths() {
-        let query = format!("token={SECRET}&{SECRET}&empty=");
+        let query = format!("token={SECRET}&{SECRET}&&{SECRET}==&{SECRET}=&{SECRET}{SECRET}{SECRET}=a&z=%3D");
         let texts =
             RequestTexts { method: "GET", path: "/a/b", query: &query, id: "id-1", ..Default::default() };
         let mut builder = sample(&texts);
@@ -340,7 +317,10 @@ mod tests {
         let sample = builder.build();
         assert!(!format!("{sample:?}").contains(SECRET));
         assert_eq!((sample.method(), sample.request_id()), ("GET", "id-1"));
-        assert_eq!(sample.path(), "/a/b?token=<11 bytes>&<11 bytes>&empty=<0 bytes>");
+        assert_eq!(
+            sample.path(),
+            "/a/b?token=<11 bytes>&<11 bytes>&<13 bytes>&<12 bytes>&<33 bytes>=<1 bytes>&z=<3 bytes>"
+        );
         let expected = [
             ("Authorization", "<11 bytes>"),
             ("X-Other", "<11 bytes>"),
@@ -365,15 +345,19 @@ mod tests {
     #[test]
     fn a_sample_is_small() {
         let long = "é".repeat(3_000);
-        let query = format!("{}=x", "n".repeat(3_000));
+        let query = "n=x&".repeat(3_000);
         let names = [long.as_str(); 3];
         let texts = RequestTexts { host: &long, path: &long, query: &query, names, ..Default::default() };
         let mut builder = sample(&texts);
-        for _ in 0..100 {
-            builder.header(Side::Request, "user-agent", &[b'a'; 3_000], &plain(&["user-agent"]));
-        }
+        let plain = plain(&["user-agent"]);
+        let kept =
+            (0..100).take_while(|_| builder.header(Side::Request, "user-agent", &[b'a'; 3_000], &plain));
+        let kept = kept.count();
         let sample = builder.build();
         assert!(sample.heap_bytes() <= 1_280, "{} bytes", sample.heap_bytes());
-        assert!(sample.headers(Side::Request).count() > 0 && sample.path().len() > 200);
+        assert!(kept > 0 && sample.headers(Side::Request).count() == kept);
+        let (path, query) = sample.path().split_once('?').unwrap();
+        assert!(path.ends_with("é…") && query.ends_with('…') && sample.path().len() > 200, "{path} {query}");
+        assert!(sample.header("user-agent").is_some_and(|agent| agent.ends_with("a…")));
     }
 }

@@ -64,7 +64,9 @@ impl RequestSampler {
         for (side, headers) in [(Side::Request, headers), (Side::Response, &exchange.response.headers)] {
             for field in headers.iter() {
                 let name = String::from_utf8_lossy(field.name);
-                builder.header(side, &name, field.value, &self.plain_headers);
+                if !builder.header(side, &name, field.value, &self.plain_headers) {
+                    break;
+                }
             }
         }
         builder.build()

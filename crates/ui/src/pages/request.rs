@@ -40,7 +40,7 @@ pub(super) async fn page(visit: &Visit, id: &str) -> Shown {
     let title = format!("{} {}", plain(&request["method"]), plain(&request["path"]));
     let content = html! {
         div.bar {
-            a.button href=(visit.at(&explain(&request))) { "Explain this request" }
+            @if !is_cut(&request) { a.button href=(visit.at(&explain(&request))) { "Explain this request" } }
             a.button href=(visit.at("requests")) { "All requests" }
         }
         (facts(visit, &request))
@@ -49,12 +49,16 @@ pub(super) async fn page(visit: &Visit, id: &str) -> Shown {
         (plugins(&request["plugins"]))
         (failures(&request["failures"]))
         h2 { "Headers" }
-        p.about { "Values that may be secret are not kept; their length is shown." }
+        p.about { "As plugins left them. Values that may be secret are not kept; their length is shown." }
         (headers("Of the request", &request["request_headers"]))
         (headers("Of the response", &request["response_headers"]))
         h2 { "As curl" }
-        p.about { "Without the body, and without the values that were not kept." }
-        pre.copyable { code { (curl(&request)) } }
+        @if is_cut(&request) {
+            p.about { "Method, host, path or query were too long to keep, as “…” shows: the request cannot be repeated." }
+        } @else {
+            p.about { "Without the body, and without the values that were not kept." }
+            pre.copyable { code { (curl(&request)) } }
+        }
     };
     Ok(Page::new("requests", title, content))
 }
@@ -192,6 +196,11 @@ fn explain(request: &Value) -> String {
     )
 }
 
+/// Whether only the beginning was kept of what a repeated request needs.
+fn is_cut(request: &Value) -> bool {
+    ["method", "host", "path"].iter().any(|name| plain(&request[*name]).contains('…'))
+}
+
 /// The URL as it was asked for, without the values of arguments.
 fn url(request: &Value) -> String {
     let path = plain(&request["path"]);
@@ -200,8 +209,10 @@ fn url(request: &Value) -> String {
             let names = arguments
                 .split('&')
                 .filter_map(|one| one.split_once('='))
-                .map(|(name, _)| format!("{name}="));
-            format!("{path}?{}", names.collect::<Vec<_>>().join("&"))
+                .filter(|(name, _)| is_kept(name))
+                .map(|(name, _)| format!("{name}="))
+                .collect::<Vec<_>>();
+            if names.is_empty() { path.to_owned() } else { format!("{path}?{}", names.join("&")) }
         }
         None => path,
     };
@@ -213,13 +224,19 @@ fn repeated(request: &Value) -> impl Iterator<Item = (String, String)> {
     let rows = request["request_headers"].as_array().into_iter().flatten();
     let pairs = rows.map(|row| (plain(&row["name"]), plain(&row["value"])));
     pairs.filter(|(name, value)| {
-        REPEATED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) && !value.ends_with(" bytes>")
+        REPEATED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) && is_kept(value)
     })
 }
 
-/// The command that repeats the request.
+/// Whether a text is there in full rather than its length or its beginning.
+fn is_kept(text: &str) -> bool {
+    !text.ends_with(" bytes>") && !text.ends_with('…')
+}
+
+/// The command that repeats the request, with the path as it is.
 fn curl(request: &Value) -> String {
-    let mut command = format!("curl -i -X {} {}", quoted(&plain(&request["method"])), quoted(&url(request)));
+    let (method, url) = (plain(&request["method"]), url(request));
+    let mut command = format!("curl -i -g --path-as-is -X {} {}", quoted(&method), quoted(&url));
     for (name, value) in repeated(request) {
         command.push_str(&format!(" \\\n  -H {}", quoted(&format!("{name}: {value}"))));
     }
@@ -238,7 +255,7 @@ mod tests {
 
     fn request() -> Value {
         json!({
-            "method": "GET", "scheme": "http", "host": "a.test:8000", "path": "/it's?token=<11 bytes>&<3 bytes>&b=<1 bytes>",
+            "method": "GET", "scheme": "http", "host": "a.test:8000", "path": "/it's?token=<11 bytes>&<3 bytes>&<40 bytes>=<1 bytes>&b=<1 bytes>",
             "request_headers": [
                 { "name": "User-Agent", "value": "x'; rm -rf /" },
                 { "name": "Accept", "value": "<9 bytes>" },
@@ -249,8 +266,21 @@ mod tests {
 
     #[test]
     fn a_command_repeats_what_is_known_and_runs_nothing_else() {
-        let expected = "curl -i -X 'GET' 'http://a.test:8000/it'\\''s?token=&b=' \\\n  -H 'User-Agent: x'\\''; rm -rf /'";
+        let expected = "curl -i -g --path-as-is -X 'GET' 'http://a.test:8000/it'\\''s?token=&b=' \\\n  -H 'User-Agent: x'\\''; rm -rf /'";
         assert_eq!(curl(&request()), expected);
+    }
+
+    #[test]
+    fn what_was_cut_is_not_repeated() {
+        assert!(!is_cut(&request()));
+        for (name, value) in [("path", "/a…?b=<1 bytes>"), ("path", "/a?b=<1 by…"), ("host", "a…")] {
+            let mut request = request();
+            request[name] = json!(value);
+            assert!(is_cut(&request), "{name}: {value}");
+        }
+        let agent = json!({ "request_headers": [{ "name": "User-Agent", "value": "curl…" }] });
+        assert_eq!(repeated(&agent).count(), 0);
+        assert_eq!(url(&json!({ "scheme": "http", "host": "a", "path": "/?<3 bytes>" })), "http://a/");
     }
 
     #[test]

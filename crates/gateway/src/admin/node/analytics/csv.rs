@@ -86,18 +86,38 @@ fn push_line(text: &mut String, fields: impl Iterator<Item = String>) {
     text.push_str("\r\n");
 }
 
-/// A text that a spreadsheet would take for a formula gets an apostrophe before it.
+/// A text without formulas.
 fn field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
-        Value::String(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => format!("'{text}"),
-        Value::String(text) => text.clone(),
+        Value::String(text) => without_formulas(text),
         other => return other.to_string(),
     };
     match text.contains(['"', ',', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text,
     }
+}
+
+/// An apostrophe before what a spreadsheet would take for a formula, also one that separates fields by semicolons or
+/// tabs, for which fields begin within this text and quotes are none.
+fn without_formulas(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    if text.starts_with(['\t', '\r']) {
+        safe.push('\'');
+    }
+    let mut begins_field = true;
+    for letter in text.chars() {
+        if begins_field && matches!(letter, '=' | '+' | '-' | '@') {
+            safe.push('\'');
+        }
+        safe.push(letter);
+        begins_field = match letter {
+            ' ' | '"' => begins_field,
+            _ => matches!(letter, ';' | '\t' | '\r' | '\n'),
+        };
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -114,6 +134,11 @@ mod tests {
             (json!("+1"), "'+1"),
             (json!("@a"), "'@a"),
             (json!("-1"), "'-1"),
+            (json!("a;=1;b;+c"), "a;'=1;b;'+c"),
+            (json!("a\t@b"), "a\t'@b"),
+            (json!("\t=b"), "'\t'=b"),
+            (json!("a; \"=b\""), "\"a; \"\"'=b\"\"\""),
+            (json!("a-b;c=d"), "a-b;c=d"),
             (json!(-1), "-1"),
             (json!(0.25), "0.25"),
             (json!(null), ""),
