@@ -1,6 +1,6 @@
 //! Changes of the configuration: did it begin with one?
-use super::Shown;
 use super::charts::off;
+use super::{Shown, csv};
 use crate::form::{Pairs, first};
 use crate::format::time;
 use crate::frame::Frame;
@@ -43,6 +43,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
                 }
             }
         }
+        (csv::link(visit, &frame.in_seconds(Address::new("changes")).to_string()))
     };
     Ok(Page::new("changes", "Changes", content).notes(notes))
 }
