@@ -36,7 +36,7 @@ pub(super) fn send(gateway: SocketAddr) {
     for ((path, headers), rate) in ROUND.into_iter().cycle().zip(rates) {
         // A gateway that is being stopped takes none.
         let _ = request(gateway, path, headers);
-        thread::sleep(Duration::from_secs(1) / rate);
+        thread::park_timeout(Duration::from_secs(1) / rate);
     }
 }
 

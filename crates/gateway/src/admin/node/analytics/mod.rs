@@ -344,11 +344,9 @@ fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
         .ask(|store| {
             let entities = store.entities();
             let scope = match wanted {
-                WantedErrors::OfEachRoute => ErrorScope::Routes,
-                WantedErrors::OfRoute(asked) => {
-                    ErrorScope::Route(names.find(Kind::Route, asked, entities)?.id)
-                }
-                WantedErrors::OfNode => ErrorScope::Node,
+                WantedErrors::EachRoute => ErrorScope::Routes,
+                WantedErrors::Route(asked) => ErrorScope::Route(names.find(Kind::Route, asked, entities)?.id),
+                WantedErrors::Node => ErrorScope::Node,
             };
             let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
             let errors = query::errors(&view, &store.samples, scope, frame, entities).map_err(invalid)?;

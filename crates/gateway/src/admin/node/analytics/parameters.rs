@@ -20,18 +20,18 @@ type Parsed<T> = Result<T, (StatusCode, String)>;
 
 /// Whose errors are asked for.
 pub(super) enum WantedErrors<'a> {
-    OfEachRoute,
-    OfRoute(&'a str),
+    EachRoute,
+    Route(&'a str),
     /// Without a look at routes, of which there may be many.
-    OfNode,
+    Node,
 }
 
 /// `route` and `by` of a question about errors.
 pub(super) fn errors(call: &ApiRequest) -> Parsed<WantedErrors<'_>> {
     match (call.argument("by"), call.argument("route")) {
-        (None | Some("route"), None) => Ok(WantedErrors::OfEachRoute),
-        (None | Some("route"), Some(route)) => Ok(WantedErrors::OfRoute(route)),
-        (Some("outcome"), None) => Ok(WantedErrors::OfNode),
+        (None | Some("route"), None) => Ok(WantedErrors::EachRoute),
+        (None | Some("route"), Some(route)) => Ok(WantedErrors::Route(route)),
+        (Some("outcome"), None) => Ok(WantedErrors::Node),
         (Some("outcome"), Some(_)) => {
             Err(invalid("by, route: by=outcome is about all routes; leave one of them out"))
         }
