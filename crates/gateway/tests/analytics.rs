@@ -164,6 +164,15 @@ fn an_error_names_who_decided_it() {
     ];
     let expected = expected.map(|(status, origin, cause)| (status, origin.to_owned(), cause.to_owned(), 1));
     assert_eq!(errors(&gateway), expected);
+    let outcomes = get(&gateway, "/analytics/errors?by=outcome");
+    let count = |groups: &serde_json::Value| -> u64 {
+        groups["data"].as_array().unwrap().iter().map(|group| group["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(count(&outcomes), count(&get(&gateway, "/analytics/errors")));
+    assert!(outcomes["data"][0]["route"].is_null(), "{outcomes}");
+    for wrong in ["by=nope", "by=outcome&route=r-refused"] {
+        assert_eq!(gateway.admin(&format!("/analytics/errors?{wrong}")).status, 400, "{wrong}");
+    }
     let group = &get(&gateway, "/analytics/errors?route=r-refused")["data"][0];
     assert_eq!((&group["route"]["name"], &group["count"]), (&json!("r-refused"), &json!(1)));
     assert_eq!(sums(&gateway, "by=route&metric=errors")[0].0, "r-limit");

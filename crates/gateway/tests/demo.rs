@@ -1,19 +1,35 @@
 //! The examples are good, and `weir demo` makes the requests it suggests and shows what came of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{PATIENCE, weir};
+use crate::harness::{PATIENCE, Peer, eventually, weir};
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
+use tempfile::TempDir;
 
-/// What the demo prints, to its last line.
-fn tour() -> Vec<String> {
-    // The demo's folder is not left behind when it is killed.
+/// A demo that runs until it is dropped.
+struct Demo {
+    child: Child,
+    /// What it prints, to its last line.
+    tour: Vec<String>,
+    /// The demo's folder is not left behind when it is killed.
+    _folder: TempDir,
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn demo() -> Demo {
     let folder = tempfile::tempdir().unwrap();
     let mut command = weir();
     command.env("TMPDIR", folder.path());
     command.args(["demo", "--set", "workers=1", "--set", "proxy_listen=127.0.0.1:0, 127.0.0.1:0 ssl"]);
     command.args(["--set", "admin_listen=127.0.0.1:0", "--set", "status_listen=127.0.0.1:0"]);
+    command.args(["--set", "admin_gui_listen=127.0.0.1:0"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let output = child.stdout.take().unwrap();
     let (sender, lines) = mpsc::channel();
@@ -28,14 +44,24 @@ fn tour() -> Vec<String> {
             break;
         }
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    tour
+    Demo { child, tour, _folder: folder }
 }
 
 #[test]
-fn every_request_gives_the_status_that_its_route_promises() {
-    let tour = tour();
+fn the_demo_shows_its_requests_and_its_pages_show_its_traffic() {
+    let demo = demo();
+    every_request_gives_the_status_that_its_route_promises(&demo.tour);
+    let line = demo.tour.iter().find_map(|line| line.strip_prefix("Open http://"));
+    let pages = line.and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("{:?}", demo.tour));
+    let address = pages.parse().unwrap();
+    let request = "GET /errors HTTP/1.1\r\nHost: a\r\n\r\n";
+    eventually("the errors of the traffic are shown", || {
+        let page = Peer::connect(address).send(request).response();
+        ["401", "404", "503"].iter().all(|status| page.text().contains(&format!(">{status}</a>")))
+    });
+}
+
+fn every_request_gives_the_status_that_its_route_promises(tour: &[String]) {
     let statuses = |shows: &str| {
         let at = tour.iter().position(|line| line.starts_with(shows));
         at.and_then(|at| tour.get(at + 1)).map(|line| line.trim()).unwrap_or_default()

@@ -1,7 +1,9 @@
 //! The web UI, as a browser sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod accessibility;
 mod analytics;
+mod links;
 
 use crate::harness::{Gateway, Message, Peer, chromium, eventually, weir};
 use serde_json::json;

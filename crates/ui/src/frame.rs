@@ -95,10 +95,18 @@ impl Frame {
         address.with("from", from).with("to", to)
     }
 
+    /// The address with this frame, for what knows no dates: the Admin API and the list of requests.
+    pub(crate) fn in_seconds(&self, address: Address) -> Address {
+        let is_relative = self.is_live && self.chosen().starts_with('-');
+        let from = if is_relative { self.chosen().to_owned() } else { self.from.to_string() };
+        let to = if self.is_live { String::new() } else { self.to.to_string() };
+        address.with("from", &from).with("to", &to)
+    }
+
     /// What the frame is, in words.
     pub(crate) fn words(&self) -> String {
         match CHOICES.iter().find(|(value, _)| self.is_live && *value == self.chosen()) {
-            Some((_, name)) => format!("the last {name}"),
+            Some((_, name)) => format!("the last {}", name.trim_start_matches("1 ")),
             None => format!("{} to {}", time(self.from as i64), time(self.to as i64)),
         }
     }

@@ -109,6 +109,11 @@ impl History<'_> {
         }
     }
 
+    /// Errors by status and cause, of all routes together.
+    pub(crate) async fn outcomes(&self) -> Result<Vec<Value>, ApiError> {
+        Ok(rows(&mut self.ask("errors", &[("by", "outcome")]).await?))
+    }
+
     /// The changes of the configuration, the newest first.
     pub(crate) async fn changes(&self) -> Result<Vec<Change>, ApiError> {
         let mut answer = self.ask("changes", &[]).await?;

@@ -37,11 +37,36 @@ pub struct Errors {
     pub precision: Precision,
 }
 
-/// The errors of a frame, of all routes or of one.
+/// Whose errors are grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorScope {
+    /// Those of each route.
+    Routes,
+    /// Those of one route.
+    Route(u32),
+    /// Those of all routes together; such groups have no samples.
+    Node,
+}
+
+impl ErrorScope {
+    fn kind(self) -> Kind {
+        if self == ErrorScope::Node { Entity::NODE.kind } else { Kind::Route }
+    }
+
+    fn has(self, entity: Entity) -> bool {
+        match self {
+            ErrorScope::Routes => true,
+            ErrorScope::Route(id) => id == entity.id,
+            ErrorScope::Node => entity == Entity::NODE,
+        }
+    }
+}
+
+/// The errors of a frame.
 pub fn errors(
     view: &View,
     samples: &Samples,
-    route: Option<u32>,
+    scope: ErrorScope,
     frame: Frame,
     entities: &Entities,
 ) -> Result<Errors, QueryError> {
@@ -50,8 +75,7 @@ pub fn errors(
     }
     let mut groups: HashMap<Group, ErrorGroup> = HashMap::new();
     for slot in &view.slots {
-        let routes = slot.of_kind(Kind::Route).filter(|(entity, _)| route.is_none_or(|id| id == entity.id));
-        for (entity, aggregate) in routes {
+        for (entity, aggregate) in slot.of_kind(scope.kind()).filter(|(entity, _)| scope.has(*entity)) {
             for (outcome, count) in aggregate.outcomes().filter(|(outcome, _)| outcome.is_error()) {
                 let key = Group { route: entity.id, outcome };
                 let group = groups.entry(key).or_insert_with(|| empty(key, slot.start, entities));
@@ -63,7 +87,8 @@ pub fn errors(
         }
     }
     let in_frame = |sample: &&Arc<Sample>| (frame.from..frame.to).contains(&(sample.at / 1_000));
-    for sample in samples.before(u64::MAX).filter(in_frame) {
+    let samples = (scope != ErrorScope::Node).then(|| samples.before(u64::MAX)).into_iter().flatten();
+    for sample in samples.filter(in_frame) {
         let group = groups.get_mut(&Group::of(sample));
         if let Some(group) = group.filter(|group| group.samples.len() < ERRORS_PER_GROUP) {
             group.samples.push(Arc::clone(sample));

@@ -8,7 +8,7 @@ mod points;
 mod requests;
 mod series;
 mod top;
-pub use errors::{ErrorGroup, Errors, errors};
+pub use errors::{ErrorGroup, ErrorScope, Errors, errors};
 pub use metric::{By, Metric};
 pub use points::{Points, points};
 pub use requests::{Arrivals, CauseFilter, Page, RequestFilter, arrivals, requests};

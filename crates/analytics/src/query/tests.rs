@@ -137,7 +137,7 @@ fn tables() {
 fn errors_have_a_group_and_samples() {
     let store = store();
     let view = store.view(FRAME.from, FRAME.to, 2, None);
-    let errors = errors(&view, &store.samples, None, FRAME, store.entities()).unwrap();
+    let errors = errors(&view, &store.samples, ErrorScope::Routes, FRAME, store.entities()).unwrap();
     let [group] = &errors.groups[..] else { panic!("{:?}", errors.groups.len()) };
     assert_eq!((group.route.as_str(), group.cause.as_str(), group.count), ("slow", "plugin key-auth", 60));
     assert_eq!((group.first, group.last), (START, START + 50));

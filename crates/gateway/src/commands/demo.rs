@@ -1,11 +1,11 @@
 //! `weir demo`: a node with a sample configuration and a built-in upstream. It sends the requests that it suggests, and
-//! shows the status of each response.
-use super::echo;
+//! shows the status of each response. Then it goes on with a little traffic, so that the web UI has something to show.
+use super::{demo_traffic, echo};
 use crate::node::{Addresses, Node};
 use crate::plugins::Definitions;
 use crate::settings::{Database, Listen, Listeners, Loaded};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use weir_proxy::Address;
@@ -54,6 +54,8 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
     loaded.settings.prefix = Some(folder.path().to_owned());
     loaded.settings.declarative_config = Some(file);
     loaded.settings.database = Some(Database::Off);
+    loaded.settings.analytics |= !loaded.given.contains(&"analytics");
+    let has_traffic = loaded.settings.analytics;
     prefer_defaults(&mut loaded);
     let environment = move |name: &str| match name {
         "ECHO_URL" => Some(upstream.clone()),
@@ -63,7 +65,14 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
     let addresses = node.addresses().clone();
     thread::Builder::new()
         .name("demo".to_owned())
-        .spawn(move || tour(&addresses, &mut io::stdout()))
+        .spawn(move || {
+            let listener = addresses.proxy.iter().find_map(Address::ip);
+            if tour(&addresses, &mut io::stdout()).is_ok()
+                && let Some(listener) = listener.filter(|_| has_traffic)
+            {
+                demo_traffic::send(reachable(listener));
+            }
+        })
         .map_err(|error| error.to_string())?;
     node.serve().map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
@@ -108,22 +117,31 @@ fn tour(addresses: &Addresses, output: &mut dyn Write) -> io::Result<()> {
         |addresses: &[Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     writeln!(
         output,
-        "\nHTTP {} · HTTPS {} · Admin API {} · status {}\nServing on; Ctrl-C stops it.",
+        "\nHTTP {} · HTTPS {} · Admin API {} · status {}",
         list(&addresses.proxy),
         list(&addresses.proxy_ssl),
         list(&addresses.admin),
         list(&addresses.status),
-    )
+    )?;
+    if let Some(pages) = addresses.admin_gui.iter().find_map(Address::ip) {
+        writeln!(output, "Open http://{} to see what the gateway does", reachable(pages))?;
+    }
+    writeln!(output, "Serving on; Ctrl-C stops it.")
+}
+
+/// Where this machine reaches a listener.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
 }
 
 fn arguments(attempt: &SampleRequest, listener: SocketAddr) -> Vec<String> {
-    let ip = match listener.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
     let scheme = if attempt.tls { "https" } else { "http" };
-    let url = format!("{scheme}://{}{}", SocketAddr::new(ip, listener.port()), attempt.path);
+    let url = format!("{scheme}://{}{}", reachable(listener), attempt.path);
     attempt.options.iter().map(|option| (*option).to_owned()).chain([url]).collect()
 }
 

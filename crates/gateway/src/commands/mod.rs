@@ -6,6 +6,7 @@ mod compare;
 mod container;
 mod database;
 mod demo;
+mod demo_traffic;
 mod echo;
 mod explain;
 mod hybrid;

@@ -259,3 +259,37 @@ fn a_drag_over_a_chart_is_a_frame_of_its_own() {
     assert!((100.0..200.0).contains(&seconds), "{seen:?}");
     assert_eq!((&seen[4], &seen[7], &seen[8]), (&json!(1), &json!(""), &json!([])), "{seen:?}");
 }
+
+/// The first address of a page that begins so.
+fn link<'p>(page: &'p str, begin: &str) -> &'p str {
+    let mut addresses = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    addresses.find(|address| address.starts_with(begin)).unwrap_or_else(|| panic!("no {begin}: {page}"))
+}
+
+#[test]
+fn counts_lead_to_requests_and_tables_are_files() {
+    let sent = sent();
+    let mut browser = Browser::of(&sent.gateway);
+    for (path, shown) in [("/errors?status=503", 4), ("/errors?route=none", 3), ("/traffic?q=r-missing", 5)] {
+        let page = browser.page(path);
+        let requests = browser.page(&format!("/{}", link(&page, "requests?").replace("&amp;", "&")));
+        let rows = requests.split("<tbody").nth(1).unwrap().split("</tbody>").next().unwrap();
+        assert_eq!(rows.matches("<tr").count(), shown, "{path}: {rows}");
+        let tail = requests.split("data-tail=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert!(!tail.contains("from="), "what comes is in no frame: {tail}");
+    }
+    for (path, part) in [
+        ("/errors", ",503,"),
+        ("/traffic?by=service", ",s-fine,"),
+        ("/changes?from=2026-01-01", "revision"),
+        ("/requests?status=404", "/missing"),
+    ] {
+        let page = browser.page(path);
+        let file = browser.get(&format!("/{}", link(&page, "csv/").replace("&amp;", "&")));
+        assert_eq!(file.status, 200, "{path}: {}", file.text());
+        assert!(file.header("content-type").unwrap().starts_with("text/csv"), "{path}");
+        assert!(file.header("content-disposition").unwrap().starts_with("attachment"), "{path}");
+        assert!(file.text().contains(part), "{path}: {}", file.text());
+    }
+    assert_eq!(browser.get("/csv/nope").status, 404);
+}

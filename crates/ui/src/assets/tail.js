@@ -48,6 +48,7 @@ function row(request) {
     gateway: micros(request.us.gateway),
   };
   for (const [name, text] of Object.entries(texts)) field(name).textContent = text;
+  field("decided").title = texts.decided;
   for (const name of ["route", "consumer"]) {
     if (request[name] === null) continue;
     const cell = field(name), entity = document.createElement("a");

@@ -27,7 +27,7 @@ impl Unit {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PerSecond => "requests per second",
-            Self::Seconds => "latency",
+            Self::Seconds => "time per request",
             Self::BytesPerSecond => "bytes per second",
         }
     }

@@ -1,6 +1,6 @@
 //! Changes of the configuration: did it begin with one?
-use super::Shown;
 use super::charts::off;
+use super::{Shown, csv};
 use crate::form::{Pairs, first};
 use crate::format::time;
 use crate::frame::Frame;
@@ -43,6 +43,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
                 }
             }
         }
+        (csv::link(visit, &frame.in_seconds(Address::new("changes")).to_string()))
     };
     Ok(Page::new("changes", "Changes", content).notes(notes))
 }
@@ -91,7 +92,9 @@ fn what(visit: &Visit, what: &str) -> Markup {
 fn entity(edit: &str) -> Option<(&str, &str)> {
     let (verb, path) = edit.split_once(' ')?;
     let (collection, name) = path.split_once('/')?;
-    (verb == "put" && kinds::of(collection).is_some() && !name.is_empty()).then_some((verb, path))
+    // The page of a target needs its upstream, which the change does not name.
+    let has_page = kinds::of(collection).is_some() && collection != "targets";
+    (verb == "put" && has_page && !name.is_empty()).then_some((verb, path))
 }
 
 fn address(path: &str) -> String {
@@ -111,6 +114,7 @@ mod tests {
             "put 12 targets",
             "apply the configuration again",
             "put nope/a",
+            "put targets/a",
             "put routes/",
         ] {
             assert_eq!(entity(edit), None, "{edit}");

@@ -1,6 +1,6 @@
 //! Errors by route, status and cause: who is to blame.
-use super::Shown;
 use super::charts::off;
+use super::{Shown, csv};
 use crate::chart::{clock, sparkline};
 use crate::form::{Pairs, first, plain};
 use crate::format::{count, time};
@@ -123,6 +123,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
                 }
             }
         }
+        (csv::link(visit, &frame.in_seconds(Address::new("errors").with("route", filter.route)).to_string()))
     };
     Ok(Page::new("errors", "Errors", content).notes(notes))
 }
@@ -198,13 +199,27 @@ fn line(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
             th.name scope="row" { (route_link(visit, frame, group)) }
             td { span class={ "who " (decided) } { (words(decided)) } }
             td { a href=(narrowed("cause", &cause)) { bdi { (cause) } } }
-            td.number { strong { (count(group["count"].as_u64().unwrap_or_default())) } }
+            td.number {
+                strong {
+                    a href=(visit.at(&requests(frame, group).to_string())) title="Requests of this group that were kept" {
+                        (count(group["count"].as_u64().unwrap_or_default()))
+                    }
+                }
+            }
             td.number { a href=(narrowed("status", &status)) { (status) } }
             td.number { (moment("first")) }
             td.number { (moment("last")) }
             td { (sparkline(&group["sparkline"], "errors")) }
         }
     }
+}
+
+/// The address of the requests that a group is made of, as far as they were kept.
+fn requests(frame: &Frame, group: &Value) -> Address {
+    let route = &group["route"];
+    let route = route["id"].as_str().or(route["name"].as_str()).unwrap_or_default();
+    let address = Address::new("requests").with("route", route).with("status", &plain(&group["status"]));
+    frame.in_seconds(address.with("cause", &plain(&group["cause"])))
 }
 
 fn route_name(group: &Value) -> String {

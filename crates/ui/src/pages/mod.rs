@@ -4,6 +4,7 @@ mod change;
 mod changes;
 mod charts;
 mod costs;
+mod csv;
 mod entity;
 mod errors;
 mod export;
@@ -49,6 +50,7 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
         ["plugin-costs"] => costs::page(visit, asked).await,
         ["nodes"] => nodes::page(visit).await,
         ["requests"] => requests::page(visit, asked).await,
+        ["csv", table] => return csv::download(visit, table, asked).await,
         ["requests", "tail"] => return requests::tail(visit, asked).await,
         ["requests", id] => request::page(visit, id).await,
         ["new" | "edit" | "delete", kind, ..] if visit.is_read_only && kinds::of(kind).is_some() => {

@@ -1,5 +1,6 @@
 //! The data planes of a control plane: what each one serves of the configuration, and how it does.
 use super::Shown;
+use crate::chart::sparkline;
 use crate::form::plain;
 use crate::format::{NONE, duration, micros, time};
 use crate::page::{Page, Visit};
@@ -22,9 +23,6 @@ const COLUMNS: [&str; 12] = [
     "Certificate until",
     "What is wrong",
 ];
-/// The width and the height of a sparkline.
-const SPARKLINE: (usize, usize) = (90, 20);
-
 /// What data planes have handed in, by their ids; or why that is not known.
 struct Analytics {
     rows: HashMap<String, Value>,
@@ -102,7 +100,7 @@ fn line(row: &Value, measured: &Value) -> Markup {
             th scope="row" title=(plain(&row["id"])) { (plain(&row["hostname"])) }
             td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) }
             td.number { (figure("requests_per_second", |rate| format!("{rate:.1}"))) }
-            td { (sparkline(&measured["sparkline"])) }
+            td { @if measured.is_null() { (NONE) } @else { (sparkline(&measured["sparkline"], "requests")) } }
             td.number { (figure("error_rate", |share| format!("{:.2} %", share * 100.0))) }
             td.number { (figure("p99", |seconds| micros(seconds * 1e6))) }
             td.number { (plain(&row["revision"])) }
@@ -111,28 +109,6 @@ fn line(row: &Value, measured: &Value) -> Markup {
             td { (plain(&row["ip"])) }
             td { (expires) }
             td { (wrong(row)) }
-        }
-    }
-}
-
-/// Requests over the last ten minutes.
-fn sparkline(counts: &Value) -> Markup {
-    let counts: Vec<u64> = counts.as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-    let most = counts.iter().copied().max().unwrap_or(0);
-    if most == 0 {
-        return html! { (NONE) };
-    }
-    let (width, height) = SPARKLINE;
-    let step = width as f64 / (counts.len().max(2) - 1) as f64;
-    let point = |(index, count): (usize, &u64)| {
-        format!("{:.1},{:.1}", index as f64 * step, height as f64 * (1.0 - *count as f64 / most as f64))
-    };
-    let points: Vec<_> = counts.iter().enumerate().map(point).collect();
-    let label = format!("{} requests", counts.iter().sum::<u64>());
-    html! {
-        svg role="img" aria-label=(label) width=(width) height=(height) viewBox=(format!("0 0 {width} {height}")) {
-            title { (label) }
-            polyline fill="none" stroke="currentColor" points=(points.join(" ")) {}
         }
     }
 }
@@ -159,13 +135,6 @@ mod tests {
         let note = missing(&json!({ "offline": 2, "lost": 7 })).unwrap_or_default();
         let expected = "The figures lack: 2 data planes that are offline, 7 requests that data planes could not hand in.";
         assert_eq!(note, expected);
-    }
-
-    #[test]
-    fn a_sparkline_reaches_from_edge_to_edge() {
-        let svg = sparkline(&json!([0, 4, 2])).into_string();
-        assert!(svg.contains("0.0,20.0 45.0,0.0 90.0,10.0") && svg.contains("6 requests"), "{svg}");
-        assert_eq!(sparkline(&json!([0, 0])).into_string(), NONE);
     }
 
     #[test]

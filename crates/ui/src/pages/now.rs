@@ -34,9 +34,11 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         Err(error) if is_off(&error) => return overview::page(visit, "Overview", off()).await,
         other => other?,
     };
-    let (figures, drawn) = measured(&charts).await?;
-    let (routes, health) =
-        tokio::try_join!(charts.history.top("route", "requests", MAX_ROUTES), health::table(visit))?;
+    let ((figures, drawn), routes, health) = tokio::try_join!(
+        measured(&charts),
+        charts.history.top("route", "requests", MAX_ROUTES),
+        health::table(visit)
+    )?;
     notes.extend(missing(&figures.classes));
     let is_idle = figures.classes.sum() == 0.0 && frame.is_live;
     let content = html! {
@@ -63,7 +65,7 @@ async fn measured(charts: &Charts<'_>) -> Result<(Figures, Markup), ApiError> {
         ask("requests", "class"),
         ask("bytes_in", ""),
         ask("bytes_out", ""),
-        history.errors("")
+        history.outcomes()
     )?;
     let latency = charts.percentiles(("latency", "Latency, from head to last byte"), "", None);
     let gateway = charts.percentiles(("gateway", "Latency of the gateway alone"), "_gateway", None);

@@ -1,5 +1,5 @@
 //! Requests that were sampled, newest first, and live with script.
-use super::Shown;
+use super::{Shown, csv};
 use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, micros, time};
@@ -52,7 +52,8 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
 
 /// Requests as they end, as the Admin API sends them.
 pub(super) async fn tail(visit: &Visit, asked: &Pairs) -> Response {
-    let arguments = filters(asked).chain([("after", first(asked, "after"))]);
+    let arguments = filters(asked).filter(|(name, _)| !FRAME.contains(name));
+    let arguments = arguments.chain([("after", first(asked, "after"))]);
     visit.api.stream(&format!("/analytics/requests/tail{}", query(arguments))).await
 }
 
@@ -94,8 +95,10 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
     let kept: Vec<_> = filters(asked).filter(|_| !is_unfiltered).collect();
     let is_newest = first(asked, "cursor").is_empty() && first(asked, "to").is_empty();
     let newest = plain(&answer["newest"]);
-    let tail = query(kept.iter().copied().chain([("after", newest.as_str())]));
+    let arrivals = kept.iter().copied().filter(|(name, _)| !FRAME.contains(name));
+    let tail = query(arrivals.chain([("after", newest.as_str())]));
     let older = answer["next"].as_str().map(|next| query(kept.iter().copied().chain([("cursor", next)])));
+    let table = query(kept.iter().copied().chain([("limit", csv::MAX_ROWS)]));
     html! {
         @if is_newest {
             div.bar.live hidden data-tail=(visit.at(&format!("requests/tail{tail}"))) {
@@ -109,8 +112,8 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
                 caption.unseen { "Requests, newest first; times in UTC" }
                 thead { tr {
                     th.when scope="col" { "Time, UTC" } th.verb scope="col" { "Method" } th scope="col" { "Path" }
-                    th.code scope="col" { "Status" } th.number.took scope="col" { "Total" } th.who scope="col" { "Decided by" } th.of scope="col" { "Route" }
-                    th.of scope="col" { "Consumer" } th.who scope="col" { "Upstream" }
+                    th.code scope="col" { "Status" } th.number.took scope="col" { "Total" } th.by scope="col" { "Decided by" } th.of scope="col" { "Route" }
+                    th.of scope="col" { "Consumer" } th.address scope="col" { "Upstream" }
                     th.number.took scope="col" { "Gateway" }
                 } }
                 tbody data-rows { @for request in rows { (row(visit, request)) } }
@@ -120,6 +123,7 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
         @if rows.is_empty() {
             div.empty data-empty { p { "No request is kept that the filter allows. Errors appear here within a second." } }
         }
+        @if !rows.is_empty() { (csv::link(visit, &format!("requests{table}"))) }
         @if let Some(older) = older { p { a href=(format!("{}{older}", visit.at("requests"))) { "Older requests" } } }
     }
 }
@@ -139,7 +143,7 @@ fn row(visit: &Visit, request: &Value) -> Markup {
             }
             td.code data-field="status" { (plain(&request["status"])) }
             td.number.took data-field="total" { (took("total")) }
-            td data-field="decided" { (decided(request)) }
+            td data-field="decided" title=(decided(request)) { (decided(request)) }
             td data-field="route" data-base=(visit.at("routes/")) { (entity(visit, "routes", &request["route"])) }
             td data-field="consumer" data-base=(visit.at("consumers/")) { (entity(visit, "consumers", &request["consumer"])) }
             td data-field="upstream" { (request["upstream"].as_str().unwrap_or(NONE)) }

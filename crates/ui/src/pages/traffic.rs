@@ -1,6 +1,6 @@
 //! Tables of what was measured: routes, services, consumers, and upstreams' addresses.
-use super::Shown;
 use super::charts::off;
+use super::{Shown, csv};
 use crate::chart::{Unit, bytes, number, share, sparkline};
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, count};
@@ -127,6 +127,8 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
     let wanted = asked.wanted.to_lowercase();
     top.rows.retain(|row| wanted.is_empty() || name(row).to_lowercase().contains(&wanted));
     sort(&mut top.rows, asked.sort);
+    let table = Address::new("top").with("by", asked.by.name).with("of", of).with("limit", csv::MAX_ROWS);
+    let table = frame.in_seconds(table);
     let content = html! {
         (tabs(visit, &asked, &frame))
         (frame.picker(visit, &frame.on(asked.address())))
@@ -139,6 +141,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
                 }
             }
         }
+        (csv::link(visit, &table.to_string()))
     };
     Ok(Page::new("traffic", "Traffic", content).notes(notes))
 }
@@ -235,19 +238,15 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
 }
 
 fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: f64, row: &Value) -> Markup {
-    let of = if by.name == "route" { errors_of(row) } else { None };
     html! {
         tr {
             th.name scope="row" { (link(visit, by, frame, row)) }
             @for column in columns {
                 td.number {
                     @let text = column.text(row, seconds);
-                    @match &of {
-                        Some(route) if column.shown == Number::Share && column.number(row) > 0.0 => {
-                            @let errors = Address::new("errors").with("route", route).with("status", column.metric);
-                            a href=(visit.at(&frame.carried(errors).to_string())) { (text) }
-                        }
-                        _ => (text),
+                    @match behind(by, column, frame, row) {
+                        Some(address) => a href=(visit.at(&address.to_string())) { (text) },
+                        None => (text),
                     }
                 }
             }
@@ -256,10 +255,20 @@ fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: 
     }
 }
 
-/// How the errors of a route are asked for.
-fn errors_of(row: &Value) -> Option<String> {
-    let id = plain(&row["id"]);
-    Some(if id.is_empty() { plain(&row["name"]) } else { id }).filter(|route| !route.is_empty())
+/// The address of what a number counts: groups of errors of a route, or else requests that were kept.
+fn behind(by: &By, column: &Column, frame: &Frame, row: &Value) -> Option<Address> {
+    let [id, name] = ["id", "name"].map(|member| plain(&row[member]));
+    let of = Some(if id.is_empty() { name } else { id })
+        .filter(|of| !of.is_empty() && column.number(row) > 0.0)?;
+    let requests = || frame.in_seconds(Address::new("requests").with(by.name, &of));
+    match column.shown {
+        Number::Share if by.name == "route" => {
+            Some(frame.carried(Address::new("errors").with("route", &of).with("status", column.metric)))
+        }
+        Number::Share => Some(requests().with("class", column.metric)),
+        Number::Count => Some(requests()),
+        _ => None,
+    }
 }
 
 /// The name of a row, which leads to what it is made of.

@@ -24,12 +24,13 @@ use axum::response::Response;
 use axum::routing::get;
 use csv::Table;
 use names::Names;
+use parameters::WantedErrors;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
 use weir_analytics::entities::{Entity, Kind};
 use weir_analytics::query::{
-    self, By, Column, ErrorGroup, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
+    self, By, Column, ErrorGroup, ErrorScope, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
 };
 use weir_model::schema::{did_you_mean, quoted};
 
@@ -85,7 +86,7 @@ const TOP: Question = Question {
 };
 const ERRORS: Question = Question {
     name: "errors",
-    arguments: &["from", "to", "route", "format"],
+    arguments: &["from", "to", "route", "by", "format"],
     answer: errors,
     table: Some(Table::Rows(ERROR_COLUMNS)),
 };
@@ -338,24 +339,29 @@ fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let frame = parameters::frame(call)?;
     let (configuration, members) = (configuration(call), nodes::members(call));
     let names = Names::new(&configuration.document, &members);
-    let route = call.argument("route");
+    let wanted = parameters::errors(call)?;
     let (precision, groups) = analytics
         .ask(|store| {
             let entities = store.entities();
-            let route = route.map(|asked| names.find(Kind::Route, asked, entities)).transpose()?;
-            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
-            let route = route.map(|route| route.id);
-            let errors = query::errors(&view, &store.samples, route, frame, entities).map_err(invalid)?;
-            let shown = |group: &ErrorGroup| {
-                shown_group(group, names.of(Entity::new(Kind::Route, group.group.route), entities))
+            let scope = match wanted {
+                WantedErrors::EachRoute => ErrorScope::Routes,
+                WantedErrors::Route(asked) => ErrorScope::Route(names.find(Kind::Route, asked, entities)?.id),
+                WantedErrors::Node => ErrorScope::Node,
             };
+            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
+            let errors = query::errors(&view, &store.samples, scope, frame, entities).map_err(invalid)?;
+            let route = |group: &ErrorGroup| match scope {
+                ErrorScope::Node => Value::Null,
+                _ => names.of(Entity::new(Kind::Route, group.group.route), entities).into(),
+            };
+            let shown = |group: &ErrorGroup| shown_group(group, route(group));
             Ok((errors.precision, errors.groups.iter().map(shown).collect::<Vec<_>>()))
         })
         .ok_or_else(not_recorded)??;
     Ok(with_precision(json!({ "data": groups }), precision))
 }
 
-fn shown_group(group: &ErrorGroup, route: Map<String, Value>) -> Value {
+fn shown_group(group: &ErrorGroup, route: Value) -> Value {
     let outcome = group.group.outcome;
     json!({
         "route": route,

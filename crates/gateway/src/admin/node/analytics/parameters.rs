@@ -18,6 +18,29 @@ const KINDS: [Kind; 5] = [Kind::Route, Kind::Service, Kind::Consumer, Kind::Upst
 
 type Parsed<T> = Result<T, (StatusCode, String)>;
 
+/// Whose errors are asked for.
+pub(super) enum WantedErrors<'a> {
+    EachRoute,
+    Route(&'a str),
+    /// Without a look at routes, of which there may be many.
+    Node,
+}
+
+/// `route` and `by` of a question about errors.
+pub(super) fn errors(call: &ApiRequest) -> Parsed<WantedErrors<'_>> {
+    match (call.argument("by"), call.argument("route")) {
+        (None | Some("route"), None) => Ok(WantedErrors::EachRoute),
+        (None | Some("route"), Some(route)) => Ok(WantedErrors::Route(route)),
+        (Some("outcome"), None) => Ok(WantedErrors::Node),
+        (Some("outcome"), Some(_)) => {
+            Err(invalid("by, route: by=outcome is about all routes; leave one of them out"))
+        }
+        (Some(other), _) => {
+            Err(invalid(format!("by: errors are not grouped by `{}`; use route or outcome", quoted(other))))
+        }
+    }
+}
+
 /// `from` and `to`: the last ten minutes unless they say otherwise.
 pub(super) fn frame(call: &ApiRequest) -> Parsed<Frame> {
     let now = now() / 1_000;
