@@ -61,6 +61,11 @@ fn web_pages_cannot_use_the_admin_api() {
     assert_eq!(ask(address, "POST", "/services", from_a_page).status, 403);
     let answer = ask(address, "GET", "/", "Origin: https://example.com\r\n");
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+    for site in ["cross-site", "same-site"] {
+        // As for an image, which has no `Origin`.
+        let image = format!("Sec-Fetch-Site: {site}\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n");
+        assert_eq!(ask(address, "GET", "/analytics/requests/tail", &image).status, 403, "{site}");
+    }
     let rebound = "GET / HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n";
     assert_eq!(Peer::connect(address).send(rebound).response().status, 403);
 }

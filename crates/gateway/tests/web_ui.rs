@@ -338,6 +338,19 @@ fn forms_of_other_sites_are_refused() {
 }
 
 #[test]
+fn other_sites_may_link_to_pages_and_not_fetch_them() {
+    let gateway = with_ui();
+    let mut browser = Browser::of(&gateway);
+    for (mode, part, status) in
+        [("no-cors", "image", 403), ("navigate", "iframe", 403), ("navigate", "document", 200)]
+    {
+        let headers =
+            format!("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: {mode}\r\nSec-Fetch-Dest: {part}\r\n");
+        assert_eq!(browser.ask("GET", "/services", &headers, "").status, status, "{mode} {part}");
+    }
+}
+
+#[test]
 fn people_log_in_with_a_token() {
     let output = weir().args(["admin", "token"]).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();

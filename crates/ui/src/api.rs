@@ -13,6 +13,9 @@ const MAX_ANSWER_LEN: usize = 64 << 20;
 /// Where a browser that reconnects goes on with events.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// What a browser says of the page that made it send a request.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// The Admin API as one person asks it.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -57,6 +60,12 @@ impl ApiError {
     }
 }
 
+/// Whether a tab shows the answer, rather than a part of another page.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document")
+}
+
 fn collect_fields(path: &str, value: &Value, found: &mut Vec<(String, String)>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {
@@ -70,13 +79,17 @@ fn collect_fields(path: &str, value: &Value, found: &mut Vec<(String, String)>) 
 }
 
 impl Api {
-    /// For a request of a browser: its connection, its host and origin, and the token of its session.
+    /// For a request of a browser: its connection, its host and origin, and the token of its session. A link of another
+    /// site may lead to a page, but nothing else of that site may ask for it.
     pub(crate) fn of(admin: &Router, asked: &Parts, token: Option<&str>) -> Api {
         let mut headers = HeaderMap::new();
-        for name in [header::HOST, header::ORIGIN, LAST_EVENT_ID] {
+        for name in [header::HOST, header::ORIGIN, LAST_EVENT_ID, SEC_FETCH_SITE] {
             if let Some(value) = asked.headers.get(&name) {
                 headers.insert(name, value.clone());
             }
+        }
+        if is_navigation(&asked.headers) {
+            headers.remove(SEC_FETCH_SITE);
         }
         // HTTP/2 has the host in the target.
         if let Some(host) = asked.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {

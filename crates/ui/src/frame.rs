@@ -16,6 +16,9 @@ const CHOICES: [(&str, &str); 4] =
 const ALIGNED: [(u64, u64); 2] = [(10, 2 * 3_600), (60, 25 * 3_600)];
 const COARSEST: u64 = 3_600;
 
+/// A longer frame may be that of a Prometheus server, and is refreshed each minute.
+const LONG: u64 = 3_660;
+
 /// A frame of time, in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -80,6 +83,13 @@ impl Frame {
     pub(crate) fn seconds_since(&self, oldest: Option<u64>) -> f64 {
         let end = (self.to as f64).min(self.now as f64 / 1e3);
         (end - oldest.unwrap_or(0).max(self.from) as f64).max(1.0)
+    }
+
+    /// After how many seconds a page shows the frame anew, where it shows a short one after so many; none if it does not
+    /// move on.
+    pub(crate) fn refresh(&self, seconds: u64) -> Option<u64> {
+        let is_long = self.to - self.from > LONG;
+        self.is_live.then_some(if is_long { 60 } else { seconds })
     }
 
     /// The address with this frame.
@@ -245,6 +255,16 @@ mod tests {
         ] {
             let (frame, notes) = read(from, to);
             assert_eq!((frame, notes.len()), (expected.clone(), 1), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn a_long_frame_is_refreshed_each_minute() {
+        for (from, to, expected) in
+            [("-10m", "", Some(3)), ("-1h", "", Some(3)), ("-2h", "", Some(60)), ("-2h", "-1h", None)]
+        {
+            let asked = vec![("from".to_owned(), from.to_owned()), ("to".to_owned(), to.to_owned())];
+            assert_eq!(Frame::at(&asked, "-1h", 1_795_457_541_000).0.refresh(3), expected, "{from} {to}");
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Series {
     pub(crate) times: Vec<u64>,
     pub(crate) step: u64,
     pub(crate) columns: Vec<Column>,
-    /// Where the history begins.
+    /// Where the history begins; 0 if it is that of a Prometheus server, which does not say.
     pub(crate) oldest: Option<u64>,
     /// How many requests are missing.
     pub(crate) dropped: u64,
@@ -142,11 +142,12 @@ impl Change {
 impl Series {
     fn of(answer: &Value) -> Series {
         let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let is_unbounded = answer["source"] == "prometheus";
         Series {
             times: items(&answer["times"]).iter().filter_map(Value::as_u64).collect(),
             step: answer["step"].as_u64().unwrap_or(1).max(1),
             columns: items(&answer["columns"]).iter().map(Column::of).collect(),
-            oldest: answer["oldest"].as_u64(),
+            oldest: answer["oldest"].as_u64().or(is_unbounded.then_some(0)),
             dropped: answer["dropped"].as_u64().unwrap_or_default(),
         }
     }

@@ -82,7 +82,7 @@ impl AuthError {
             }
             AuthError::WebPage => message(
                 StatusCode::FORBIDDEN,
-                "Refused: a web page elsewhere may have sent this, for its Origin or Host is of another site; call the \
+                "Refused: a web page elsewhere may have sent this, for its Origin, Sec-Fetch-Site or Host says so; call the \
                  Admin API by its address or as localhost, or set admin_auth and send the token; for Kong Manager, \
                  set admin_gui_url to its address",
             ),
@@ -98,7 +98,8 @@ fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Option<Str
         return name.map(|name| Some(name.to_owned())).ok_or(AuthError::Token);
     }
     let host = host(request.uri(), headers);
-    let is_foreign = guard.pages.of_request(headers).is_none() && is_foreign_origin(headers, host);
+    let is_foreign = is_foreign_origin(headers, host) || is_of_another_site(headers);
+    let is_foreign = is_foreign && guard.pages.of_request(headers).is_none();
     if is_foreign || client.address.ip().to_canonical().is_loopback() && !is_local(host) {
         return Err(AuthError::WebPage);
     }
@@ -126,6 +127,12 @@ fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
         let origin = origin.to_str().unwrap_or_default();
         origin.split_once("://").is_none_or(|(_, origin)| origin != host)
     })
+}
+
+/// Whether a browser says that a page of another origin made it send this. It does so for images and scripts too, which
+/// have no `Origin`.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
 /// Whether a host cannot be a name that an attacker's DNS resolves to this machine (DNS rebinding).
@@ -226,6 +233,20 @@ mod tests {
             ("127.0.0.1:5", &[("host", "rebound.test"), ("origin", "https://manager.example.com")], false),
             ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "null")], false),
             ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "http://localhost:8001")], true),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("sec-fetch-site", "cross-site")], false),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("sec-fetch-site", "same-site")], false),
+            ("10.0.0.9:5", &[("host", "weir.example.com"), ("sec-fetch-site", "cross-site")], false),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("sec-fetch-site", "same-origin")], true),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("sec-fetch-site", "none")], true),
+            (
+                "127.0.0.1:5",
+                &[
+                    ("host", "localhost:8001"),
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "https://manager.example.com"),
+                ],
+                true,
+            ),
         ] {
             assert_eq!(admitted(address, headers), answered, "{address} {headers:?}");
         }

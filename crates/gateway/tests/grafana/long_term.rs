@@ -107,6 +107,9 @@ fn a_node_answers_from_prometheus_what_it_did_not_see() {
         let labels: Vec<_> = sums.iter().map(|(label, _)| label.as_str()).collect();
         assert_eq!(labels, expected.iter().map(|(label, _)| *label).collect::<Vec<_>>(), "{query}");
         sums.iter().zip(&expected).for_each(|((_, estimate), (_, sent))| assert_near(*estimate, *sent));
+        let totals =
+            chart["columns"].as_array().unwrap().iter().map(|column| column["total"].as_f64().unwrap());
+        assert_near(totals.sum(), expected.iter().map(|(_, sent)| sent).sum());
     }
     let p50 = ask(idle, "/analytics/series?source=prometheus&metric=p50");
     assert!(sums(&p50)[0].1 > 0.0, "{p50}");
@@ -120,9 +123,41 @@ fn a_frame_before_the_history_is_asked_of_prometheus_and_a_recent_one_is_not() {
     assert_eq!(source("from=-2h"), json!("prometheus"));
     assert_eq!(source("from=-10m"), Value::Null);
     assert_eq!(source("from=-2h&source=node"), Value::Null);
-    let answer = idle.admin("/analytics/series?source=prometheus&by=cause");
-    assert_eq!(answer.status, 400);
-    assert!(answer.text().contains("by: Prometheus does not have requests by cause"), "{}", answer.text());
+    for (query, status, expected) in [
+        ("by=cause", 400, "by: Prometheus does not have requests by cause"),
+        ("route=none", 400, "route: Prometheus does not have requests of `none`"),
+        ("upstream=a", 400, "upstream: Prometheus does not have requests by their upstream"),
+        ("route=r-aa", 404, "there is no route `r-aa`"),
+    ] {
+        let answer = idle.admin(&format!("/analytics/series?source=prometheus&{query}"));
+        assert_eq!(answer.status, status, "{query}");
+        assert!(answer.text().contains(expected), "{}", answer.text());
+    }
+}
+
+#[test]
+fn the_node_answers_where_prometheus_does_not() {
+    let empty = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nContent-Length: 63\r\n\r\n\
+         {\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[]}}",
+    );
+    let upstream = Upstream::answering(HI);
+    let configuration = document(&[service("/a", upstream.address, "", "")], PLUGIN);
+    for server in [nobody(), empty.address] {
+        let url = format!("http://{server}");
+        let gateway = Gateway::builder(&configuration).set("analytics_prometheus", &url).start();
+        gateway.get("/a");
+        for path in
+            ["series?by=bucket", "series?by=route", "series?route=r-a", "top?by=upstream", "top?by=route"]
+        {
+            eventually("the node answers", || {
+                let answer = ask(&gateway, &format!("/analytics/{path}&from=0"));
+                let rows = answer.get("columns").or(answer.get("data")).and_then(Value::as_array);
+                assert_eq!(answer.get("source"), None, "{path}");
+                rows.is_some_and(|rows| !rows.is_empty())
+            });
+        }
+    }
 }
 
 #[test]

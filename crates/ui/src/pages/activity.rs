@@ -53,7 +53,7 @@ pub(super) async fn section(
         section.activity {
             h2 id="traffic" { "Traffic" }
             (frame.picker(visit, &frame.on(address)))
-            div #live data-live=[frame.is_live.then_some("3")] { section #measured { (content) } }
+            div #live data-live=[frame.refresh(3)] { section #measured { (content) } }
         }
     };
     Ok((section, notes))
@@ -66,7 +66,7 @@ pub(super) async fn address(visit: &Visit, name: &str, asked: &Pairs) -> Shown {
     let content = within(visit, &frame, ("upstream", name), &mut notes).await?;
     let content = html! {
         (frame.picker(visit, &frame.on(here)))
-        div #live data-live=[frame.is_live.then_some("3")] { section #measured { (content) } }
+        div #live data-live=[frame.refresh(3)] { section #measured { (content) } }
     };
     Ok(Page::new("traffic", format!("Address: {name}"), content).notes(notes))
 }

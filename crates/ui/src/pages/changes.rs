@@ -35,7 +35,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
             @for (name, value) in address.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
             label for="q" { "Entity" } input id="q" name="q" value=(wanted); button { "Filter" }
         }
-        div #live data-live=[frame.is_live.then_some("3")] {
+        div #live data-live=[frame.refresh(3)] {
             section #changes {
                 @match changes.is_empty() {
                     true => div.empty { p { (text::NO_CHANGES) } },

@@ -114,7 +114,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let content = html! {
         (frame.picker(visit, &address))
         (filters(visit, &filter, &frame))
-        div #live data-live=[frame.is_live.then_some("3")] {
+        div #live data-live=[frame.refresh(3)] {
             section #groups {
                 p.about { strong #total { (count(sum(&groups))) } " errors in " (frame.words()) ", in " (groups.len()) " groups." }
                 @if groups.len() > MAX_ROWS { p.help { (text::first_of_many(MAX_ROWS)) } }

@@ -43,7 +43,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let is_idle = figures.classes.sum() == 0.0 && frame.is_live;
     let content = html! {
         (frame.picker(visit, &frame.on(Address::new(""))))
-        div #live data-live=[frame.is_live.then_some("1")] {
+        div #live data-live=[frame.refresh(1)] {
             section #figures aria-label="Figures" { (figures.shown(visit, &frame)) }
             @if is_idle { section #idle { (no_requests(visit).await?) } }
             section #charts.charts aria-label="Charts" { (drawn) }

@@ -133,7 +133,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
         (tabs(visit, &asked, &frame))
         (frame.picker(visit, &frame.on(asked.address())))
         (filter(visit, &asked, &frame))
-        div #live data-live=[frame.is_live.then_some("3")] {
+        div #live data-live=[frame.refresh(3)] {
             section #table.dense {
                 @match top.rows.is_empty() {
                     true => div.empty { p { (text::NOTHING_MEASURED) } },

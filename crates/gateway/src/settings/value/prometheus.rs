@@ -23,6 +23,12 @@ impl Value for PrometheusUrl {
         let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         let rest = user.map_or(rest, |user| &rest[user.len() + 1..]);
+        if rest.contains('@') {
+            return Err(
+                "there is an `@` behind the host; in user and password write `/` as %2F and `@` as %40"
+                    .to_owned(),
+            );
+        }
         let url = format!("{scheme}://{}", rest.trim_end_matches('/'));
         let parsed: Uri = url.parse().map_err(|_| wrong())?;
         if !matches!(scheme, "http" | "https")
@@ -35,7 +41,7 @@ impl Value for PrometheusUrl {
     }
     fn shown(text: &str) -> serde_json::Value {
         match Self::read(text) {
-            Ok(PrometheusUrl { url, authorization: None }) => url.into(),
+            Ok(PrometheusUrl { url, authorization: None }) if !text.contains('@') => url.into(),
             _ => SECRET.into(),
         }
     }
@@ -76,15 +82,22 @@ mod tests {
         assert_eq!(parsed.url, "https://prometheus.test:9090/base");
         assert_eq!(parsed.authorization.clone().unwrap(), format!("Basic {}", STANDARD.encode("weir:p@ss")));
         assert!(!format!("{parsed:?}").contains("p@ss"));
-        assert_eq!(PrometheusUrl::shown("http://weir:secret@a"), SECRET);
+        for text in ["http://weir:secret@a", "http://weir:sec/ret@a", "http://a/secret@b"] {
+            assert_eq!(PrometheusUrl::shown(text), SECRET);
+        }
         assert_eq!(PrometheusUrl::shown("http://a:9090/"), "http://a:9090");
     }
 
     #[test]
     fn what_is_no_url_is_not_repeated() {
-        for text in
-            ["secret", "ftp://u:secret@a", "http://u:secret@", "http://u:secret%4@a", "http://a?secret=1"]
-        {
+        for text in [
+            "secret",
+            "ftp://u:secret@a",
+            "http://u:secret@",
+            "http://u:secret%4@a",
+            "http://u:1/secret@a",
+            "http://a?secret=1",
+        ] {
             assert!(!PrometheusUrl::parse(text).unwrap_err().contains("secret"), "{text}");
         }
     }

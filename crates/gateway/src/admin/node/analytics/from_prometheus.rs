@@ -1,10 +1,12 @@
 //! Answers from a Prometheus server: for frames that begin before what this node remembers, and for whole fleets.
 use super::promql::Question;
 use super::{
-    Analytics, Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid,
-    parameters, sparkline_step,
+    Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid, parameters,
+    sparkline_step,
 };
 use crate::analytics::{Prometheus, PrometheusError, Samples, now};
+use crate::low_priority::spawn_low_priority;
+use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weir_analytics::entities::Kind;
@@ -15,11 +17,12 @@ use weir_model::schema::quoted;
 const MIN_STEP: u64 = 60;
 /// A series has at most so many points.
 const MAX_POINTS: u64 = 2_000;
-/// A frame that begins later is answered by this node, however little it remembers.
-const RECENT: u64 = 3_600;
+/// A frame that begins later is answered by this node, however little it remembers. Pages that show the last hour begin
+/// it some seconds earlier.
+const RECENT: u64 = 3_660;
 
 /// The server that has the answer: the one that is asked for, or the one that remembers what this node does not.
-pub(super) fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError> {
+pub(super) async fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError> {
     let known = call.control.prometheus();
     match call.argument("source") {
         Some("prometheus") if known.is_some() => Ok(known),
@@ -31,18 +34,32 @@ pub(super) fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError>
             let shown = quoted(other);
             Err(ApiError::Malformed(format!("source: there is no `{shown}`; use node or prometheus")))
         }
-        None => Ok(known.filter(|_| begins_before_history(call))),
+        None if known.is_some() && begins_before_history(call).await => Ok(known),
+        None => Ok(None),
     }
 }
 
 /// Whether a frame begins before what this node remembers.
-fn begins_before_history(call: &ApiRequest) -> bool {
+async fn begins_before_history(call: &ApiRequest) -> bool {
     let Ok(frame) = parameters::frame(call) else { return false };
-    let Some(analytics) = call.control.analytics() else { return true };
-    let oldest = |analytics: &Analytics| {
+    if call.control.analytics().is_none() {
+        return true;
+    }
+    if frame.from + RECENT >= now() / 1_000 {
+        return false;
+    }
+    let control = call.control.clone();
+    let work = move || {
+        let analytics = control.analytics()?;
         analytics.ask(|store| store.view(frame.from, frame.to, frame.to - frame.from, None).oldest).flatten()
     };
-    frame.from + RECENT < now() / 1_000 && oldest(analytics).is_none_or(|oldest| oldest > frame.from)
+    let oldest = spawn_low_priority("weir-history", work).await;
+    oldest.is_ok_and(|oldest| oldest.is_none_or(|oldest| oldest > frame.from))
+}
+
+/// Whether Prometheus knows nothing of what is asked for.
+pub(super) fn is_empty(answer: &Value) -> bool {
+    ["columns", "data"].iter().all(|name| answer[*name].as_array().is_none_or(Vec::is_empty))
 }
 
 fn failed(error: PrometheusError) -> (StatusCode, String) {
@@ -58,18 +75,24 @@ pub(super) async fn series(call: &ApiRequest, prometheus: &Prometheus) -> Answer
     let configuration = configuration(call);
     let names = Names::new(&configuration.document, &[]);
     let named = parameters::entity(call)?;
-    let label = named.map(|(kind, asked)| (kind, names.in_metrics(kind, asked)));
+    let label = named.map(|(kind, asked)| called(&names, kind, asked)).transpose()?;
     let question = Question::new(by, label.as_ref().map(|(kind, name)| (*kind, name.as_str())))?;
     let expression = question.expression(metric, step)?;
+    let of_frame = question.expression(metric, frame.to - frame.from)?;
     let times: Vec<u64> = (frame.from..frame.to).step_by(step as usize).collect();
     // A value is about the time before it, and a point about the time after it.
     let ends = (frame.from + step, times.last().unwrap_or(&frame.from) + step);
-    let found = prometheus.range(&expression, ends, step).await.map_err(failed)?;
+    let found = (prometheus.range(&expression, ends, step), prometheus.at(&of_frame, frame.to));
+    let (found, totals) = tokio::try_join!(found.0, found.1).map_err(failed)?;
     let column = |samples: &Samples| {
+        let label = samples.label(question.label());
+        let total = totals.iter().find(|total| total.label(question.label()) == label);
+        let total = total.and_then(|total| total.points().next()).map(|(_, value)| value);
         let values: BTreeMap<u64, f64> = samples.points().collect();
         let values: Vec<_> = times.iter().map(|time| values.get(&(time + step))).collect();
-        let mut column = shown_label(samples.label(question.label()), by, &names);
+        let mut column = shown_label(label, by, &names);
         column.insert("values".to_owned(), json!(values));
+        column.insert("total".to_owned(), json!(total));
         column
     };
     let columns: Vec<_> = found.iter().map(column).collect();
@@ -77,6 +100,15 @@ pub(super) async fn series(call: &ApiRequest, prometheus: &Prometheus) -> Answer
     let answer =
         json!({ "metric": metric.to_string(), "of": of, "step": step, "times": times, "columns": columns });
     Ok(with_precision(answer, step))
+}
+
+/// An entity, and what the metrics call it.
+fn called(names: &Names<'_>, kind: Kind, asked: &str) -> Result<(Kind, String), (StatusCode, String)> {
+    let name = names.in_metrics(kind, asked);
+    if name.is_err() {
+        Question::check(kind, asked)?;
+    }
+    Ok((kind, name?))
 }
 
 /// The entity of a label's value, or the value itself.
@@ -122,10 +154,19 @@ async fn rows(
 ) -> Result<Vec<Row>, (StatusCode, String)> {
     let mut rows = BTreeMap::<String, Row>::new();
     question.expression(of, frame.to - frame.from)?;
-    let metrics = ROW_METRICS.iter().filter_map(|name| name.parse::<Metric>().ok());
-    for metric in metrics.chain([of]) {
-        let Ok(expression) = question.expression(metric, frame.to - frame.from) else { continue };
-        for samples in prometheus.at(&expression, frame.to).await.map_err(failed)? {
+    let metrics = ROW_METRICS.iter().filter_map(|name| name.parse::<Metric>().ok()).chain([of]);
+    let ask = |metric| {
+        let expression = question.expression(metric, frame.to - frame.from).ok()?;
+        Some(async move { prometheus.at(&expression, frame.to).await.map(|found| (metric, found)) })
+    };
+    let step = sparkline_step(frame).max(MIN_STEP);
+    let expression = question.expression(Metric::Requests, step)?;
+    let sparklines = prometheus.range(&expression, (frame.from + step, frame.to), step);
+    // All at once, so that one timeout is enough.
+    let (answers, sparklines) =
+        tokio::try_join!(try_join_all(metrics.filter_map(ask)), sparklines).map_err(failed)?;
+    for (metric, found) in answers {
+        for samples in found {
             let name = samples.label(question.label());
             let row = rows
                 .entry(name.to_owned())
@@ -133,9 +174,7 @@ async fn rows(
             row.metrics.extend(samples.points().map(|(_, value)| (metric.to_string(), value)));
         }
     }
-    let step = sparkline_step(frame).max(MIN_STEP);
-    let expression = question.expression(Metric::Requests, step)?;
-    for samples in prometheus.range(&expression, (frame.from + step, frame.to), step).await.map_err(failed)? {
+    for samples in sparklines {
         if let Some(row) = rows.get_mut(samples.label(question.label())) {
             row.sparkline = samples.points().map(|(_, value)| value.round() as u64).collect();
         }

@@ -24,7 +24,7 @@ use axum::response::Response;
 use axum::routing::get;
 use csv::Table;
 use names::Names;
-use parameters::WantedErrors;
+use parameters::{WantedErrors, check_arguments};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
@@ -32,7 +32,6 @@ use weir_analytics::entities::{Entity, Kind};
 use weir_analytics::query::{
     self, By, Column, ErrorGroup, ErrorScope, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
 };
-use weir_model::schema::{did_you_mean, quoted};
 
 /// Points of a sparkline.
 const SPARKLINE_POINTS: u64 = 30;
@@ -153,23 +152,31 @@ pub(super) fn router() -> Router<Arc<Control>> {
 
 async fn ask_series(call: ApiRequest) -> Result<Response, ApiError> {
     check_arguments(&call, SERIES.arguments)?;
-    match from_prometheus::wanted(&call)? {
-        Some(prometheus) => {
-            let answer = from_prometheus::series(&call, prometheus).await;
-            Ok(answered(Ok(answer.and_then(|answer| shown(&call, SERIES, &answer)))))
-        }
-        None => ask(call, SERIES).await,
-    }
+    let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, SERIES).await };
+    let answer = from_prometheus::series(&call, prometheus).await;
+    ask_unless_answered(call, SERIES, answer).await
 }
 
 async fn ask_top(call: ApiRequest) -> Result<Response, ApiError> {
     check_arguments(&call, TOP.arguments)?;
-    match from_prometheus::wanted(&call)? {
-        Some(prometheus) => {
-            let answer = from_prometheus::top(&call, prometheus).await;
-            Ok(answered(Ok(answer.and_then(|answer| shown(&call, TOP, &answer)))))
+    let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, TOP).await };
+    let answer = from_prometheus::top(&call, prometheus).await;
+    ask_unless_answered(call, TOP, answer).await
+}
+
+/// The answer of Prometheus; that of this node if Prometheus has none, and was not asked for.
+async fn ask_unless_answered(
+    call: ApiRequest,
+    question: Question,
+    answer: Answer,
+) -> Result<Response, ApiError> {
+    let is_required = call.argument("source").is_some() || call.control.analytics().is_none();
+    match answer {
+        Ok(answer) if is_required || !from_prometheus::is_empty(&answer) => {
+            Ok(answered(Ok(shown(&call, question, &answer))))
         }
-        None => ask(call, TOP).await,
+        Err(error) if is_required => Ok(answered(Ok(Err(error)))),
+        _ => ask(call, question).await,
     }
 }
 
@@ -202,18 +209,6 @@ async fn watch(call: ApiRequest) -> Result<Response, ApiError> {
     let work = move || tail::listen(&call, call.control.analytics().ok_or_else(not_recorded)?);
     let listener = spawn_low_priority("weir-history", work).await;
     Ok(answered(listener.map(|listener| listener.map(|listener| tail::response(control, listener)))))
-}
-
-fn check_arguments(call: &ApiRequest, known: &[&str]) -> Result<(), ApiError> {
-    let Some(unknown) = call.argument_beside(known) else { return Ok(()) };
-    let shown = quoted(unknown);
-    let hint = did_you_mean(unknown, known.iter().copied());
-    let known = if known.is_empty() {
-        "it takes none".to_owned()
-    } else {
-        format!("there are: {}", known.join(", "))
-    };
-    Err(ApiError::Malformed(format!("unknown argument `{shown}`; {known}{hint}")))
 }
 
 /// The response of work that has ended.

@@ -82,8 +82,9 @@ impl<'d> Names<'d> {
     }
 
     /// What the metrics call the entity that has this id or name: by its name if it has one.
-    pub(super) fn in_metrics(&self, kind: Kind, asked: &str) -> String {
-        self.name(kind, asked).unwrap_or(asked).to_owned()
+    pub(super) fn in_metrics(&self, kind: Kind, asked: &str) -> Result<String, (StatusCode, String)> {
+        let id = self.configured(kind, asked).ok_or_else(|| self.unknown(kind, asked))?.to_string();
+        Ok(self.name(kind, &id).map_or(id, str::to_owned))
     }
 
     /// The id and the name of what the metrics call so; the name alone if it is not configured. An empty name stands for
@@ -108,7 +109,6 @@ impl<'d> Names<'d> {
         asked: &str,
         entities: &Entities,
     ) -> Result<Entity, (StatusCode, String)> {
-        let known = self.by_id(kind);
         let called = self.called(kind, asked);
         let id = called.map_or_else(|| asked.to_owned(), |id| id.to_string());
         let number = match asked {
@@ -116,9 +116,12 @@ impl<'d> Names<'d> {
             "others" if called.is_none() => Some(OTHERS),
             _ => entities.find(kind, &id),
         };
-        number.map(|number| Entity::new(kind, number)).ok_or_else(|| {
-            let hint = did_you_mean(asked, known.into_iter().flatten().filter_map(|(_, name)| *name));
-            (StatusCode::NOT_FOUND, format!("there is no {} `{}`{hint}", kind.name(), quoted(asked)))
-        })
+        number.map(|number| Entity::new(kind, number)).ok_or_else(|| self.unknown(kind, asked))
+    }
+
+    fn unknown(&self, kind: Kind, asked: &str) -> (StatusCode, String) {
+        let known = self.by_id(kind).into_iter().flatten();
+        let hint = did_you_mean(asked, known.filter_map(|(_, name)| *name));
+        (StatusCode::NOT_FOUND, format!("there is no {} `{}`{hint}", kind.name(), quoted(asked)))
     }
 }

@@ -1,10 +1,10 @@
 //! The arguments of questions to analytics.
-use super::{ApiRequest, invalid};
+use super::{ApiError, ApiRequest, invalid};
 use crate::analytics::now;
 use axum::http::StatusCode;
 use weir_analytics::entities::Kind;
 use weir_analytics::query::Frame;
-use weir_model::schema::quoted;
+use weir_model::schema::{did_you_mean, quoted};
 
 /// The frame that is shown if none is asked for, in seconds.
 const DEFAULT_FRAME: u64 = 10 * 60;
@@ -39,6 +39,19 @@ pub(super) fn errors(call: &ApiRequest) -> Parsed<WantedErrors<'_>> {
             Err(invalid(format!("by: errors are not grouped by `{}`; use route or outcome", quoted(other))))
         }
     }
+}
+
+/// Refuses arguments that a question does not take.
+pub(super) fn check_arguments(call: &ApiRequest, known: &[&str]) -> Result<(), ApiError> {
+    let Some(unknown) = call.argument_beside(known) else { return Ok(()) };
+    let shown = quoted(unknown);
+    let hint = did_you_mean(unknown, known.iter().copied());
+    let known = if known.is_empty() {
+        "it takes none".to_owned()
+    } else {
+        format!("there are: {}", known.join(", "))
+    };
+    Err(ApiError::Malformed(format!("unknown argument `{shown}`; {known}{hint}")))
 }
 
 /// `from` and `to`: the last ten minutes unless they say otherwise.

@@ -16,12 +16,17 @@ pub(super) struct Question {
 type Expression = Result<String, (StatusCode, String)>;
 
 impl Question {
+    /// Refuses an entity whose requests Prometheus cannot tell from others.
+    pub(super) fn check(kind: Kind, asked: &str) -> Result<(), (StatusCode, String)> {
+        match asked {
+            _ if !is_known(kind) => Err(missing(kind.name(), &format!("requests by their {}", kind.name()))),
+            "none" | "others" => Err(missing(kind.name(), &format!("requests of `{asked}`"))),
+            _ => Ok(()),
+        }
+    }
+
     /// Requests of an entity that is known by its name, or of all.
     pub(super) fn new(by: By, of: Option<(Kind, &str)>) -> Result<Question, (StatusCode, String)> {
-        let is_known = |kind| matches!(kind, Kind::Route | Kind::Service | Kind::Consumer);
-        if let Some((kind, _)) = of.filter(|(kind, _)| !is_known(*kind)) {
-            return Err(missing(kind.name(), "requests by their upstream"));
-        }
         match by {
             By::Nothing | By::Status | By::Class => {}
             By::Entity(kind) if is_known(kind) => {}
@@ -109,6 +114,11 @@ impl Question {
         }
         Ok(format!("phase=\"{}\",", latency.name()))
     }
+}
+
+/// Whether the metrics have a label for it.
+fn is_known(kind: Kind) -> bool {
+    matches!(kind, Kind::Route | Kind::Service | Kind::Consumer)
 }
 
 fn missing(argument: &str, what: &str) -> (StatusCode, String) {
