@@ -39,6 +39,7 @@ mod config;
 mod connection;
 mod error;
 mod producer;
+mod response;
 mod scram;
 
 use crate::shared::apisix_record::{ApisixRecord, Bodies, write_original};

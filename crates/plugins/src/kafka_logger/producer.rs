@@ -3,14 +3,14 @@
 use super::config::{Broker, Config, SaslConfig};
 use super::connection::Connection;
 use super::error::{KafkaError, SendError};
+use super::response::{Address, Metadata};
 use bytes::{Bytes, BytesMut};
 use crc::{CRC_32_ISO_HDLC, Crc};
 use kafka_protocol::ResponseError;
 use kafka_protocol::error::ParseResponseErrorCode;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, ProduceRequest, TopicName};
+use kafka_protocol::messages::{MetadataRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use kafka_protocol::records::{
     Compression, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, RecordBatchEncoder,
@@ -28,8 +28,6 @@ const RECORDS: RecordEncodeOptions = RecordEncodeOptions { version: 2, compressi
 
 /// The hash by which APISIX's client finds a key's partition.
 const KEY_HASH: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
-
-type Address = (String, u16);
 
 /// Sends messages to one topic.
 pub(super) struct Producer {
@@ -50,9 +48,9 @@ pub(super) struct Producer {
 /// What is known of the cluster, and connections to its brokers.
 struct Cluster {
     since: Instant,
-    addresses: HashMap<BrokerId, Address>,
+    addresses: HashMap<i32, Address>,
     /// The number of each partition in order, and its leader, if it has one.
-    partitions: Vec<(i32, Option<BrokerId>)>,
+    partitions: Vec<(i32, Option<i32>)>,
     connections: HashMap<Address, Connection>,
 }
 
@@ -135,7 +133,7 @@ impl Producer {
         &self,
         open: Option<Connection>,
         address: &Address,
-    ) -> Result<(MetadataResponse, Connection), KafkaError> {
+    ) -> Result<(Metadata, Connection), KafkaError> {
         let mut connection = match open {
             Some(connection) => connection,
             None => self.connect(address).await?,
@@ -143,6 +141,9 @@ impl Producer {
         let topic = MetadataRequestTopic::default().with_name(Some(TopicName(self.topic.clone())));
         let request = MetadataRequest::default().with_topics(Some(vec![topic]));
         let metadata = self.in_time(connection.call(&request)).await?;
+        if metadata.topic != *self.topic {
+            return Err(KafkaError::Malformed("an answer for another topic".to_owned()));
+        }
         Ok((metadata, connection))
     }
 
@@ -211,9 +212,7 @@ impl Producer {
             return connection.send(&request).await;
         }
         let response = connection.call(&request).await?;
-        let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
-        let refused = answers.filter_map(|answer| answer.error_code.err()).next();
-        refused.map_or(Ok(()), |error| Err(KafkaError::Refused(error)))
+        response.confirm(&self.topic, partition)
     }
 
     fn records(&self, messages: &[Bytes]) -> Vec<Record> {
@@ -249,26 +248,12 @@ impl Producer {
 
 impl Cluster {
     /// What a broker says, and the connections that are open.
-    fn read(
-        metadata: MetadataResponse,
-        connections: HashMap<Address, Connection>,
-    ) -> Result<Self, KafkaError> {
-        let topic = metadata.topics.into_iter().next().unwrap_or_default();
-        if let Some(error) = topic.error_code.err() {
+    fn read(metadata: Metadata, connections: HashMap<Address, Connection>) -> Result<Self, KafkaError> {
+        if let Some(error) = metadata.error_code.err() {
             return Err(KafkaError::Refused(error));
         }
-        let port = |port| u16::try_from(port).unwrap_or_default();
-        let brokers = metadata.brokers.into_iter();
-        let addresses =
-            brokers.map(|broker| (broker.node_id, (broker.host.to_string(), port(broker.port)))).collect();
-        Ok(Self { since: Instant::now(), addresses, partitions: partitions(&topic), connections })
+        let Metadata { addresses, mut partitions, .. } = metadata;
+        partitions.sort_by_key(|(index, _)| *index);
+        Ok(Self { since: Instant::now(), addresses, partitions, connections })
     }
-}
-
-fn partitions(topic: &MetadataResponseTopic) -> Vec<(i32, Option<BrokerId>)> {
-    let leader = |id: BrokerId| Some(id).filter(|id| id.0 >= 0);
-    let all = topic.partitions.iter();
-    let mut all: Vec<_> = all.map(|it| (it.partition_index, leader(it.leader_id))).collect();
-    all.sort_by_key(|(index, _)| *index);
-    all
 }
