@@ -1,6 +1,6 @@
 //! Sends messages to the leaders of a topic's partitions.
 
-use super::config::{Broker, Config, SaslConfig};
+use super::config::{Broker, Config, SaslConfig, login};
 use super::connection::Connection;
 use super::error::{KafkaError, SendError};
 use super::response::{Address, Metadata};
@@ -49,6 +49,8 @@ pub(super) struct Producer {
 struct Cluster {
     since: Instant,
     addresses: HashMap<i32, Address>,
+    /// The login of the broker that named the others.
+    login: Option<SaslConfig>,
     /// The number of each partition in order, and its leader, if it has one.
     partitions: Vec<(i32, Option<i32>)>,
     connections: HashMap<Address, Connection>,
@@ -94,15 +96,19 @@ impl Producer {
         let cluster = match known {
             Some(cluster) if cluster.since.elapsed() < self.refresh => cluster,
             _ => {
-                let connections = known.take().map(|cluster| cluster.connections).unwrap_or_default();
-                known.insert(self.discover(connections).await?)
+                let former = known.take().map(|cluster| (cluster.connections, cluster.login));
+                let (connections, named_with) = former.unwrap_or_default();
+                known.insert(self.discover(connections, named_with.as_ref()).await?)
             }
         };
         let (partition, address) = self.partition(cluster)?;
         let at = |error| self.failed(&address, error);
         let mut connection = match cluster.connections.remove(&address) {
             Some(connection) => connection,
-            None => self.connect(&address).await.map_err(at)?,
+            None => {
+                let login = login(&self.brokers, &address, cluster.login.as_ref());
+                self.connect(&address, login).await.map_err(at)?
+            }
         };
         self.in_time(self.produce(&mut connection, partition, messages)).await.map_err(at)?;
         cluster.connections.insert(address, connection);
@@ -111,15 +117,20 @@ impl Producer {
 
     /// Asks a broker for the topic's partitions: over a connection that is open, or the first of the configured brokers that
     /// answers.
-    async fn discover(&self, mut connections: HashMap<Address, Connection>) -> Result<Cluster, SendError> {
+    async fn discover(
+        &self,
+        mut connections: HashMap<Address, Connection>,
+        named_with: Option<&SaslConfig>,
+    ) -> Result<Cluster, SendError> {
         let open = connections.keys().next().cloned();
         let configured = self.brokers.iter().map(|broker| (broker.host.clone(), broker.port));
         let mut last = None;
         for address in open.into_iter().chain(configured) {
-            match self.ask(connections.remove(&address), &address).await {
+            let login = login(&self.brokers, &address, named_with);
+            match self.ask(connections.remove(&address), &address, login).await {
                 Ok((metadata, connection)) => {
                     connections.insert(address.clone(), connection);
-                    let read = Cluster::read(metadata, connections);
+                    let read = Cluster::read(metadata, connections, login.cloned());
                     return read.map_err(|error| self.failed(&address, error));
                 }
                 Err(error) => last = Some(self.failed(&address, error)),
@@ -133,10 +144,11 @@ impl Producer {
         &self,
         open: Option<Connection>,
         address: &Address,
+        login: Option<&SaslConfig>,
     ) -> Result<(Metadata, Connection), KafkaError> {
         let mut connection = match open {
             Some(connection) => connection,
-            None => self.connect(address).await?,
+            None => self.connect(address, login).await?,
         };
         let topic = MetadataRequestTopic::default().with_name(Some(TopicName(self.topic.clone())));
         let request = MetadataRequest::default().with_topics(Some(vec![topic]));
@@ -147,28 +159,23 @@ impl Producer {
         Ok((metadata, connection))
     }
 
-    async fn connect(&self, (host, port): &Address) -> Result<Connection, KafkaError> {
+    async fn connect(
+        &self,
+        (host, port): &Address,
+        login: Option<&SaslConfig>,
+    ) -> Result<Connection, KafkaError> {
         self.in_time(async {
             let tcp = self.dialer.tcp(host, *port).await?;
             let mut connection = match self.is_over_tls {
                 true => Connection::over(self.dialer.tls(host, tcp).await?),
                 false => Connection::over(tcp),
             };
-            if let Some(login) = self.login(host, *port) {
+            if let Some(login) = login {
                 connection.log_in(login).await?;
             }
             Ok(connection)
         })
         .await
-    }
-
-    /// The login of a broker: its own, or for one that another broker has named, the first.
-    fn login(&self, host: &str, port: u16) -> Option<&SaslConfig> {
-        let own = self.brokers.iter().find(|broker| broker.host == host && broker.port == port);
-        match own {
-            Some(broker) => broker.sasl_config.as_ref(),
-            None => self.brokers.iter().find_map(|broker| broker.sasl_config.as_ref()),
-        }
     }
 
     /// The partition for the next request, and the address of its leader.
@@ -247,13 +254,17 @@ impl Producer {
 }
 
 impl Cluster {
-    /// What a broker says, and the connections that are open.
-    fn read(metadata: Metadata, connections: HashMap<Address, Connection>) -> Result<Self, KafkaError> {
+    /// What a broker says, the connections that are open, and the login of that broker.
+    fn read(
+        metadata: Metadata,
+        connections: HashMap<Address, Connection>,
+        login: Option<SaslConfig>,
+    ) -> Result<Self, KafkaError> {
         if let Some(error) = metadata.error_code.err() {
             return Err(KafkaError::Refused(error));
         }
         let Metadata { addresses, mut partitions, .. } = metadata;
         partitions.sort_by_key(|(index, _)| *index);
-        Ok(Self { since: Instant::now(), addresses, partitions, connections })
+        Ok(Self { since: Instant::now(), addresses, login, partitions, connections })
     }
 }
