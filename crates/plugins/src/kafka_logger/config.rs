@@ -143,6 +143,16 @@ impl SaslConfig {
     }
 }
 
+/// The login of a broker: its own, or for one that another broker has named, that of the other.
+pub(super) fn login<'c>(
+    brokers: &'c [Broker],
+    (host, port): &(String, u16),
+    named_with: Option<&'c SaslConfig>,
+) -> Option<&'c SaslConfig> {
+    let own = brokers.iter().find(|broker| broker.host == *host && broker.port == *port);
+    own.map_or(named_with, |broker| broker.sasl_config.as_ref())
+}
+
 impl Config {
     /// The brokers, whichever way they are written.
     pub(super) fn brokers(&self) -> Vec<Broker> {

@@ -2,15 +2,14 @@
 
 use super::config::{Mechanism, SaslConfig};
 use super::error::KafkaError;
+use super::response::{Authenticated, Handshake, Metadata, Produced, Reader, Response};
 use super::scram::Scram;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use kafka_protocol::error::ParseResponseErrorCode;
 use kafka_protocol::messages::{
-    ApiKey, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
-    ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
-    SaslHandshakeResponse,
+    ApiKey, MetadataRequest, ProduceRequest, RequestHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -18,35 +17,35 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub(super) trait Request: Encodable + HeaderVersion {
     const KEY: ApiKey;
     const VERSION: i16;
-    type Response: Decodable + HeaderVersion;
+    type Response: Response;
 }
 
 impl Request for MetadataRequest {
     const KEY: ApiKey = ApiKey::Metadata;
     const VERSION: i16 = 4;
-    type Response = MetadataResponse;
+    type Response = Metadata;
 }
 
 impl Request for ProduceRequest {
     const KEY: ApiKey = ApiKey::Produce;
     const VERSION: i16 = 3;
-    type Response = ProduceResponse;
+    type Response = Produced;
 }
 
 impl Request for SaslHandshakeRequest {
     const KEY: ApiKey = ApiKey::SaslHandshake;
     const VERSION: i16 = 1;
-    type Response = SaslHandshakeResponse;
+    type Response = Handshake;
 }
 
 impl Request for SaslAuthenticateRequest {
     const KEY: ApiKey = ApiKey::SaslAuthenticate;
     const VERSION: i16 = 0;
-    type Response = SaslAuthenticateResponse;
+    type Response = Authenticated;
 }
 
 /// The longest response: the metadata of a topic with some 100,000 partitions.
-const MAX_RESPONSE_LEN: usize = 16 * 1024 * 1024;
+const MAX_RESPONSE_LEN: u32 = 16 * 1024 * 1024;
 
 /// How the broker's statistics and quotas name this client.
 const CLIENT_ID: &str = "weir";
@@ -69,13 +68,12 @@ impl Connection {
     /// Sends a request, and waits for its response.
     pub(super) async fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, KafkaError> {
         self.send(request).await?;
-        let mut response = self.receive().await?;
-        let malformed = |error: &dyn std::fmt::Display| KafkaError::Malformed(error.to_string());
-        let header = ResponseHeader::decode(&mut response, R::Response::header_version(R::VERSION));
-        if header.map_err(|error| malformed(&error))?.correlation_id != self.correlation_id {
-            return Err(malformed(&"a response to another request"));
+        let response = self.receive().await?;
+        let mut response = Reader(&response);
+        if response.int32()? != self.correlation_id {
+            return Err(KafkaError::Malformed("a response to another request".to_owned()));
         }
-        R::Response::decode(&mut response, R::VERSION).map_err(|error| malformed(&error))
+        R::Response::read(&mut response)
     }
 
     /// Sends a request that gets no response.
@@ -97,14 +95,18 @@ impl Connection {
         Ok(())
     }
 
-    async fn receive(&mut self) -> Result<Bytes, KafkaError> {
-        let length = self.stream.read_u32().await? as usize;
+    /// Memory grows with what arrives, not with the length that the broker claims.
+    async fn receive(&mut self) -> Result<Vec<u8>, KafkaError> {
+        let length = self.stream.read_u32().await?;
         if length > MAX_RESPONSE_LEN {
             return Err(KafkaError::Malformed(format!("a response of {length} bytes")));
         }
-        let mut response = BytesMut::zeroed(length);
-        self.stream.read_exact(&mut response).await?;
-        Ok(response.freeze())
+        let mut response = Vec::new();
+        (&mut self.stream).take(length.into()).read_to_end(&mut response).await?;
+        match response.len() == length as usize {
+            true => Ok(response),
+            false => Err(KafkaError::Closed),
+        }
     }
 
     /// Logs in.
@@ -113,8 +115,7 @@ impl Connection {
         let handshake = SaslHandshakeRequest::default().with_mechanism(mechanism);
         let answer = self.call(&handshake).await?;
         if answer.error_code.is_err() {
-            let offered: Vec<_> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
-            return Err(KafkaError::Mechanism(offered.join(", ")));
+            return Err(KafkaError::Mechanism(answer.offered));
         }
         let password = config.password.expose();
         match config.mechanism() {
@@ -139,12 +140,11 @@ impl Connection {
     async fn authenticate(&mut self, message: String) -> Result<String, KafkaError> {
         let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
         let answer = self.call(&request).await?;
-        if let Some(error) = answer.error_code.err() {
-            let why = answer.error_message.map_or_else(|| error.to_string(), |message| message.to_string());
-            return Err(KafkaError::Login(why));
+        match answer.error_code.err() {
+            Some(error) if answer.error_message.is_empty() => Err(KafkaError::Login(error.to_string())),
+            Some(_) => Err(KafkaError::Login(answer.error_message)),
+            None => Ok(answer.message),
         }
-        let text = String::from_utf8(answer.auth_bytes.to_vec());
-        text.map_err(|error| KafkaError::Malformed(error.to_string()))
     }
 }
 

@@ -8,7 +8,9 @@
 //!         - host: kafka-1.internal
 //!           port: 9092
 //!           sasl_config: {mechanism: SCRAM-SHA-512, user: weir, password: "${KAFKA_PASSWORD}"}
-//!         - {host: kafka-2.internal, port: 9092}
+//!         - host: kafka-2.internal
+//!           port: 9092
+//!           sasl_config: {mechanism: SCRAM-SHA-512, user: weir, password: "${KAFKA_PASSWORD}"}
 //!       kafka_topic: requests
 //!       key: eu-west
 //!       log_format: {host: $host, status: $status, client_ip: $remote_addr}
@@ -31,14 +33,17 @@
 //! that a broker refuses a message.
 //!
 //! `sasl_config` has a `user`, a `password`, and a `mechanism`: `PLAIN` (the default), `SCRAM-SHA-256` or `SCRAM-SHA-512`. A
-//! broker that is not listed gets the first login of the list. With `tls: {}`, connections are over TLS; with
-//! `tls: {verify: true}`, certificates are verified, too. Kafka 0.11 to 4.x is supported, with SASL since 1.0.
+//! listed broker gets its own login; one that is not listed gets the login of the broker that named it. With `tls: {}`,
+//! connections are over TLS; with `tls: {verify: true}`, certificates are verified, too. `PLAIN` sends the password itself:
+//! without `tls`, the network can read it, and without `verify`, a server that poses as a broker gets it. Kafka 0.11 to 4.x is
+//! supported, with SASL since 1.0.
 
 mod bodies;
 mod config;
 mod connection;
 mod error;
 mod producer;
+mod response;
 mod scram;
 
 use crate::shared::apisix_record::{ApisixRecord, Bodies, write_original};

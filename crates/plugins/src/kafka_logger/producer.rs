@@ -1,16 +1,16 @@
 //! Sends messages to the leaders of a topic's partitions.
 
-use super::config::{Broker, Config, SaslConfig};
+use super::config::{Broker, Config, SaslConfig, login};
 use super::connection::Connection;
 use super::error::{KafkaError, SendError};
+use super::response::{Address, Metadata};
 use bytes::{Bytes, BytesMut};
 use crc::{CRC_32_ISO_HDLC, Crc};
 use kafka_protocol::ResponseError;
 use kafka_protocol::error::ParseResponseErrorCode;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, ProduceRequest, TopicName};
+use kafka_protocol::messages::{MetadataRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use kafka_protocol::records::{
     Compression, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Record, RecordBatchEncoder,
@@ -28,8 +28,6 @@ const RECORDS: RecordEncodeOptions = RecordEncodeOptions { version: 2, compressi
 
 /// The hash by which APISIX's client finds a key's partition.
 const KEY_HASH: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
-
-type Address = (String, u16);
 
 /// Sends messages to one topic.
 pub(super) struct Producer {
@@ -50,9 +48,11 @@ pub(super) struct Producer {
 /// What is known of the cluster, and connections to its brokers.
 struct Cluster {
     since: Instant,
-    addresses: HashMap<BrokerId, Address>,
+    addresses: HashMap<i32, Address>,
+    /// The login of the broker that named the others.
+    login: Option<SaslConfig>,
     /// The number of each partition in order, and its leader, if it has one.
-    partitions: Vec<(i32, Option<BrokerId>)>,
+    partitions: Vec<(i32, Option<i32>)>,
     connections: HashMap<Address, Connection>,
 }
 
@@ -96,15 +96,19 @@ impl Producer {
         let cluster = match known {
             Some(cluster) if cluster.since.elapsed() < self.refresh => cluster,
             _ => {
-                let connections = known.take().map(|cluster| cluster.connections).unwrap_or_default();
-                known.insert(self.discover(connections).await?)
+                let former = known.take().map(|cluster| (cluster.connections, cluster.login));
+                let (connections, named_with) = former.unwrap_or_default();
+                known.insert(self.discover(connections, named_with.as_ref()).await?)
             }
         };
         let (partition, address) = self.partition(cluster)?;
         let at = |error| self.failed(&address, error);
         let mut connection = match cluster.connections.remove(&address) {
             Some(connection) => connection,
-            None => self.connect(&address).await.map_err(at)?,
+            None => {
+                let login = login(&self.brokers, &address, cluster.login.as_ref());
+                self.connect(&address, login).await.map_err(at)?
+            }
         };
         self.in_time(self.produce(&mut connection, partition, messages)).await.map_err(at)?;
         cluster.connections.insert(address, connection);
@@ -113,15 +117,20 @@ impl Producer {
 
     /// Asks a broker for the topic's partitions: over a connection that is open, or the first of the configured brokers that
     /// answers.
-    async fn discover(&self, mut connections: HashMap<Address, Connection>) -> Result<Cluster, SendError> {
+    async fn discover(
+        &self,
+        mut connections: HashMap<Address, Connection>,
+        named_with: Option<&SaslConfig>,
+    ) -> Result<Cluster, SendError> {
         let open = connections.keys().next().cloned();
         let configured = self.brokers.iter().map(|broker| (broker.host.clone(), broker.port));
         let mut last = None;
         for address in open.into_iter().chain(configured) {
-            match self.ask(connections.remove(&address), &address).await {
+            let login = login(&self.brokers, &address, named_with);
+            match self.ask(connections.remove(&address), &address, login).await {
                 Ok((metadata, connection)) => {
                     connections.insert(address.clone(), connection);
-                    let read = Cluster::read(metadata, connections);
+                    let read = Cluster::read(metadata, connections, login.cloned());
                     return read.map_err(|error| self.failed(&address, error));
                 }
                 Err(error) => last = Some(self.failed(&address, error)),
@@ -135,39 +144,38 @@ impl Producer {
         &self,
         open: Option<Connection>,
         address: &Address,
-    ) -> Result<(MetadataResponse, Connection), KafkaError> {
+        login: Option<&SaslConfig>,
+    ) -> Result<(Metadata, Connection), KafkaError> {
         let mut connection = match open {
             Some(connection) => connection,
-            None => self.connect(address).await?,
+            None => self.connect(address, login).await?,
         };
         let topic = MetadataRequestTopic::default().with_name(Some(TopicName(self.topic.clone())));
         let request = MetadataRequest::default().with_topics(Some(vec![topic]));
         let metadata = self.in_time(connection.call(&request)).await?;
+        if metadata.topic != *self.topic {
+            return Err(KafkaError::Malformed("an answer for another topic".to_owned()));
+        }
         Ok((metadata, connection))
     }
 
-    async fn connect(&self, (host, port): &Address) -> Result<Connection, KafkaError> {
+    async fn connect(
+        &self,
+        (host, port): &Address,
+        login: Option<&SaslConfig>,
+    ) -> Result<Connection, KafkaError> {
         self.in_time(async {
             let tcp = self.dialer.tcp(host, *port).await?;
             let mut connection = match self.is_over_tls {
                 true => Connection::over(self.dialer.tls(host, tcp).await?),
                 false => Connection::over(tcp),
             };
-            if let Some(login) = self.login(host, *port) {
+            if let Some(login) = login {
                 connection.log_in(login).await?;
             }
             Ok(connection)
         })
         .await
-    }
-
-    /// The login of a broker: its own, or for one that another broker has named, the first.
-    fn login(&self, host: &str, port: u16) -> Option<&SaslConfig> {
-        let own = self.brokers.iter().find(|broker| broker.host == host && broker.port == port);
-        match own {
-            Some(broker) => broker.sasl_config.as_ref(),
-            None => self.brokers.iter().find_map(|broker| broker.sasl_config.as_ref()),
-        }
     }
 
     /// The partition for the next request, and the address of its leader.
@@ -211,9 +219,7 @@ impl Producer {
             return connection.send(&request).await;
         }
         let response = connection.call(&request).await?;
-        let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
-        let refused = answers.filter_map(|answer| answer.error_code.err()).next();
-        refused.map_or(Ok(()), |error| Err(KafkaError::Refused(error)))
+        response.confirm(&self.topic, partition)
     }
 
     fn records(&self, messages: &[Bytes]) -> Vec<Record> {
@@ -248,27 +254,17 @@ impl Producer {
 }
 
 impl Cluster {
-    /// What a broker says, and the connections that are open.
+    /// What a broker says, the connections that are open, and the login of that broker.
     fn read(
-        metadata: MetadataResponse,
+        metadata: Metadata,
         connections: HashMap<Address, Connection>,
+        login: Option<SaslConfig>,
     ) -> Result<Self, KafkaError> {
-        let topic = metadata.topics.into_iter().next().unwrap_or_default();
-        if let Some(error) = topic.error_code.err() {
+        if let Some(error) = metadata.error_code.err() {
             return Err(KafkaError::Refused(error));
         }
-        let port = |port| u16::try_from(port).unwrap_or_default();
-        let brokers = metadata.brokers.into_iter();
-        let addresses =
-            brokers.map(|broker| (broker.node_id, (broker.host.to_string(), port(broker.port)))).collect();
-        Ok(Self { since: Instant::now(), addresses, partitions: partitions(&topic), connections })
+        let Metadata { addresses, mut partitions, .. } = metadata;
+        partitions.sort_by_key(|(index, _)| *index);
+        Ok(Self { since: Instant::now(), addresses, login, partitions, connections })
     }
-}
-
-fn partitions(topic: &MetadataResponseTopic) -> Vec<(i32, Option<BrokerId>)> {
-    let leader = |id: BrokerId| Some(id).filter(|id| id.0 >= 0);
-    let all = topic.partitions.iter();
-    let mut all: Vec<_> = all.map(|it| (it.partition_index, leader(it.leader_id))).collect();
-    all.sort_by_key(|(index, _)| *index);
-    all
 }

@@ -1,6 +1,6 @@
 //! What is sent of a batch, and how configurations are read.
 
-use super::config::Config;
+use super::config::{Config, login};
 use super::{Entry, requests};
 use serde_json::{Value as Json, json};
 use weir_plugin::Record;
@@ -54,6 +54,21 @@ fn a_batch_is_sent_again_as_often_as_with_apisix() {
             "{more}"
         );
     }
+}
+
+#[test]
+fn a_broker_gets_its_own_login_or_that_of_the_broker_that_named_it() {
+    let broker =
+        |host: &str| json!({ "host": host, "port": 1, "sasl_config": { "user": host, "password": "p" } });
+    let listed = [broker("a"), broker("b"), json!({ "host": "c", "port": 1 })];
+    let brokers = config(json!({ "brokers": listed })).brokers();
+    let user = |host: &str, port, named_by: usize| {
+        let named_with = brokers[named_by].sasl_config.as_ref();
+        login(&brokers, &(host.to_owned(), port), named_with).map(|login| login.user.as_str())
+    };
+    assert_eq!([user("a", 1, 1), user("b", 1, 0), user("c", 1, 0)], [Some("a"), Some("b"), None]);
+    assert_eq!([user("d", 1, 0), user("d", 1, 1), user("d", 1, 2)], [Some("a"), Some("b"), None]);
+    assert_eq!(user("a", 2, 1), Some("b"));
 }
 
 #[test]
