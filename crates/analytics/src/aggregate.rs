@@ -49,6 +49,13 @@ pub struct Outcome {
     pub cause: Cause,
 }
 
+/// The outcomes that are not counted one by one.
+const OTHER_OUTCOMES: Outcome = Outcome { status: 0, cause: Cause::Unknown(0x7fff) };
+/// The largest status of a record.
+const MAX_STATUS: u16 = 1_023;
+/// All bits of [`Traits`].
+const MAX_TRAITS: u32 = 63;
+
 impl Outcome {
     pub(crate) fn key(self) -> u32 {
         u32::from(self.status) << 16 | u32::from(self.cause.code())
@@ -147,6 +154,22 @@ impl Aggregate {
     /// The number of requests whose traits fulfil a condition.
     pub fn requests_of(&self, condition: impl Fn(Traits) -> bool) -> u64 {
         self.traits.sum(|key| condition(Traits::from_bits(key as u8)))
+    }
+
+    /// Whether requests can have these statuses and traits.
+    pub(crate) fn is_countable(&self) -> bool {
+        let has_status = |(outcome, _): (Outcome, u64)| outcome.status <= MAX_STATUS;
+        self.outcomes().all(has_status) && self.traits.iter().all(|(key, _)| key <= MAX_TRAITS)
+    }
+
+    /// Keeps the most frequent outcomes, so many at most. The last of these stands for all others.
+    pub(crate) fn fold_outcomes(&mut self, limit: usize) {
+        self.outcomes.fold(limit, OTHER_OUTCOMES.key());
+    }
+
+    /// Whether an outcome stands for others.
+    pub(crate) fn is_folded(&self) -> bool {
+        self.outcomes().any(|(outcome, _)| outcome == OTHER_OUTCOMES)
     }
 
     /// Each outcome and how often it was.

@@ -37,6 +37,18 @@ impl Counts {
         }
     }
 
+    /// Keeps the largest counts, so many at most with the key that stands for all others.
+    pub(crate) fn fold(&mut self, limit: usize, others: u32) {
+        if self.entries.len() <= limit {
+            return;
+        }
+        self.entries.sort_unstable_by_key(|(key, count)| (*key == others, std::cmp::Reverse(*count)));
+        let folded = self.entries.split_off(limit.saturating_sub(1));
+        let sum = folded.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+        self.entries.sort_unstable();
+        self.add(others, sum);
+    }
+
     /// What has been added since these were the counts.
     pub(crate) fn since(&self, earlier: &Counts) -> Counts {
         let before = |key| earlier.sum(|other| other == key);
@@ -81,5 +93,23 @@ impl Counts {
             self.add(translate(key)?, count);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_keeps_the_sum_and_the_largest() {
+        let mut counts = Counts::default();
+        (1..=10).for_each(|key| counts.add(key, u64::from(key)));
+        counts.fold(10, 99);
+        assert_eq!(counts.iter().count(), 10, "they fit");
+        for _ in 0..2 {
+            counts.add(50, 0);
+            counts.fold(4, 99);
+            assert_eq!(counts.iter().collect::<Vec<_>>(), [(8, 8), (9, 9), (10, 10), (99, 28)]);
+        }
     }
 }

@@ -20,11 +20,13 @@ impl Named {
     /// The names that a reader needs for a slot and does not have, as bytes.
     pub(crate) fn missing(&mut self, slot: &Slot, entities: &Entities) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let mut is_folded = false;
         for (entity, aggregate) in slot.entries().map_while(Result::ok) {
             self.name(entity, entities, &mut bytes);
-            // Every cause of a request is in the node's entry, too.
-            if entity == Entity::NODE {
+            // Every cause of a request is in the node's entry, too, and that is the first. Otherwise it is folded.
+            if entity == Entity::NODE || is_folded {
                 let outcomes = Aggregate::decode(aggregate).unwrap_or_default();
+                is_folded |= outcomes.is_folded();
                 let plugins = outcomes.outcomes().filter_map(|(outcome, _)| plugin(outcome.cause));
                 plugins.for_each(|plugin| self.name(plugin, entities, &mut bytes));
             }
@@ -49,6 +51,29 @@ impl Named {
     }
 }
 
+/// The names that [`Named::missing`] gave.
+pub(crate) fn names(bytes: &[u8]) -> Result<Vec<(Entity, &str)>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut names = Vec::new();
+    while !reader.is_empty() {
+        let entity = Entity::from_key(reader.number()?).ok_or(DecodeError::OutOfRange)?;
+        names.push((entity, reader.text()?));
+    }
+    Ok(names)
+}
+
+/// The entities of a slot that have names, and the plugins of its causes.
+pub(crate) fn used(slot: &Slot) -> Result<HashSet<Entity>, DecodeError> {
+    let mut used = HashSet::new();
+    for entry in slot.entries() {
+        let (entity, bytes) = entry?;
+        let aggregate = Aggregate::decode(bytes)?;
+        let plugins = aggregate.outcomes().filter_map(|(outcome, _)| plugin(outcome.cause));
+        used.extend(plugins.chain([entity]).filter(|entity| entity.is_named()));
+    }
+    Ok(used)
+}
+
 fn plugin(cause: Cause) -> Option<Entity> {
     match cause {
         Cause::Plugin(id) => Some(Entity::new(Kind::Plugin, u32::from(id))),
@@ -65,13 +90,19 @@ pub(crate) struct Dictionary {
 impl Dictionary {
     /// Takes names that [`Named::missing`] gave.
     pub(crate) fn learn(&mut self, bytes: &[u8], entities: &Entities) -> Result<(), DecodeError> {
-        let mut reader = Reader::new(bytes);
-        while !reader.is_empty() {
-            let entity = Entity::from_key(reader.number()?).ok_or(DecodeError::OutOfRange)?;
-            let id = entities.intern(entity.kind, reader.text()?);
-            self.ids.insert(entity, id);
-        }
+        self.add(&names(bytes)?, entities);
         Ok(())
+    }
+
+    /// Takes names.
+    pub(crate) fn add(&mut self, names: &[(Entity, &str)], entities: &Entities) {
+        let ids = names.iter().map(|(entity, name)| (*entity, entities.intern(entity.kind, name)));
+        self.ids.extend(ids);
+    }
+
+    /// Whether it has the name of an entity.
+    pub(crate) fn has(&self, entity: Entity) -> bool {
+        self.ids.contains_key(&entity)
     }
 
     /// How many names it has.

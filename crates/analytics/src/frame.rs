@@ -5,10 +5,12 @@
 //! ```
 //! A name is sent once for each connection; afterwards its number stands for it. The slot's start and the part name the
 //! frame, so that a control plane adds it once, however often it comes.
-use crate::dictionary::{Dictionary, Named};
-use crate::entities::{Entities, Kind};
+use crate::aggregate::Aggregate;
+use crate::dictionary::{self, Dictionary, Named};
+use crate::entities::{Entities, Entity, Kind};
 use crate::slot::Slot;
 use crate::varint::{self, DecodeError, Reader};
+use foldhash::HashSet;
 use std::fmt;
 
 /// This release reads frames of this format.
@@ -18,7 +20,7 @@ pub const MAX_FRAME_LEN: usize = 4 << 20;
 /// The most entities of a frame: all that are counted one by one, and the others of each kind.
 const MAX_ENTITIES: usize = 4 * 4_096 + 256 + 2 * Kind::ALL.len();
 /// The most combinations of status and cause of one entity.
-const MAX_OUTCOMES: usize = 1_024;
+pub(crate) const MAX_OUTCOMES: usize = 1_024;
 /// The most names that one connection introduces.
 const MAX_NAMES: usize = 1 << 17;
 /// The part is less than this. Parts beyond the first are of records that came late.
@@ -65,6 +67,10 @@ pub enum FrameError {
     TooMany(&'static str),
     /// It names entities as other data planes.
     OtherNodes,
+    /// It has a name that none of its counts needs.
+    UnusedName,
+    /// The control plane has no number left for its data plane.
+    NoNumber,
     /// Its interval begins so many seconds in the future.
     Early(u64),
     /// Its interval ended so many seconds ago, longer than data planes keep frames.
@@ -78,6 +84,10 @@ impl fmt::Display for FrameError {
             Self::TooLong(length) => write!(f, "{length} bytes are more than {MAX_FRAME_LEN}"),
             Self::TooMany(what) => write!(f, "it has more {what} than are counted one by one"),
             Self::OtherNodes => f.write_str("it counts for another data plane"),
+            Self::UnusedName => f.write_str("it has a name that none of its counts needs"),
+            Self::NoNumber => f.write_str(
+                "the control plane has met too many data planes; restart it, and keep the data planes' prefixes",
+            ),
             Self::Early(seconds) => write!(
                 f,
                 "its interval begins in {seconds} s; set the clocks of both nodes, for example by NTP"
@@ -152,11 +162,29 @@ impl FrameReader {
         let names = reader.take(names)?;
         let slot = Slot::decode(id.start, dropped, reader.rest())?;
         check(&slot)?;
-        self.dictionary.learn(names, entities)?;
-        if self.dictionary.len() > MAX_NAMES {
+        let names = dictionary::names(names)?;
+        self.check_names(&names, &dictionary::used(&slot)?)?;
+        self.dictionary.add(&names, entities);
+        Ok(Frame { head, slot: self.dictionary.translate(&slot)? })
+    }
+
+    /// Refuses names before any of them gets a number, because a number is never given back.
+    fn check_names(&self, names: &[(Entity, &str)], used: &HashSet<Entity>) -> Result<(), FrameError> {
+        if self.dictionary.len() + names.len() > MAX_NAMES {
             return Err(FrameError::TooMany("names"));
         }
-        Ok(Frame { head, slot: self.dictionary.translate(&slot)? })
+        if names.iter().any(|(entity, _)| entity.kind == Kind::Node) {
+            return Err(FrameError::OtherNodes);
+        }
+        let named: HashSet<Entity> = names.iter().map(|(entity, _)| *entity).collect();
+        if named.len() < names.len() || !named.is_subset(used) {
+            return Err(FrameError::UnusedName);
+        }
+        if used.iter().all(|entity| named.contains(entity) || self.dictionary.has(*entity)) {
+            Ok(())
+        } else {
+            Err(DecodeError::OutOfRange.into())
+        }
     }
 }
 
@@ -169,8 +197,12 @@ fn check(slot: &Slot) -> Result<(), FrameError> {
         if entity.kind == Kind::Node && entity.is_named() {
             return Err(FrameError::OtherNodes);
         }
-        if Reader::new(bytes).small::<usize>()? > MAX_OUTCOMES {
+        let aggregate = Aggregate::decode(bytes)?;
+        if aggregate.outcomes().count() > MAX_OUTCOMES {
             return Err(FrameError::TooMany("outcomes"));
+        }
+        if !aggregate.is_countable() {
+            return Err(DecodeError::OutOfRange.into());
         }
     }
     if count > MAX_ENTITIES { Err(FrameError::TooMany("entities")) } else { Ok(()) }

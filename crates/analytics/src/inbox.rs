@@ -5,7 +5,7 @@
 //! [`Kind::Node`](crate::entities::Kind::Node).
 use crate::aggregate::Aggregate;
 use crate::entities::Entity;
-use crate::frame::{Frame, FrameError, FrameHead, FrameId};
+use crate::frame::{Frame, FrameError, FrameHead, FrameId, MAX_OUTCOMES};
 use crate::outbox::{KEEP, WIDTH};
 use crate::slot::{Slot, SlotWriter};
 use foldhash::HashMap;
@@ -145,10 +145,14 @@ impl Sums {
         self.dropped = self.dropped.saturating_add(slot.dropped);
         for entry in slot.entries() {
             let (entity, bytes) = entry?;
-            self.entities.entry(entity).or_default().merge_encoded(bytes, &mut Ok)?;
+            let sum = self.entities.entry(entity).or_default();
+            sum.merge_encoded(bytes, &mut Ok)?;
+            sum.fold_outcomes(MAX_OUTCOMES);
             if entity == Entity::NODE {
                 let totals = Aggregate::decode(bytes)?.totals();
-                self.entities.entry(node).or_default().merge(&totals);
+                let sum = self.entities.entry(node).or_default();
+                sum.merge(&totals);
+                sum.fold_outcomes(MAX_OUTCOMES);
             }
         }
         Ok(())

@@ -83,3 +83,53 @@ fn after_an_error_names_begin_anew() {
     assert!(reader.read(&writer.write(HEAD, &slot, &theirs), &ours).is_err(), "it lacks the names");
     reader.read(&FrameWriter::default().write(HEAD, &slot, &theirs), &ours).unwrap();
 }
+
+/// A frame of bytes, as no data plane writes it.
+fn crafted(names: &[(Entity, &str)], slot: &Slot) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (entity, name) in names {
+        varint::put(&mut text, entity.key());
+        varint::put_text(&mut text, name);
+    }
+    let mut bytes = Vec::new();
+    let numbers = [FORMAT, 10, 0, 20, 0, 0, 0, text.len() as u64];
+    numbers.into_iter().for_each(|number| varint::put(&mut bytes, number));
+    [bytes, text, slot.bytes().to_vec()].concat()
+}
+
+#[test]
+fn names_of_a_refused_frame_get_no_number() {
+    let [route, node] = [Kind::Route, Kind::Node].map(|kind| Entity::new(kind, 1));
+    let mut writer = crate::slot::SlotWriter::default();
+    writer.push(route, &Default::default());
+    let slot = writer.finish(10, 0);
+    let unknown = FrameError::Decode(DecodeError::OutOfRange);
+    let cases: [(&[(Entity, &str)], &Slot, FrameError); 4] = [
+        (&[(route, "a")], &Slot::default(), FrameError::UnusedName),
+        (&[(route, "a"), (route, "b")], &slot, FrameError::UnusedName),
+        (&[(route, "a"), (node, "b")], &slot, FrameError::OtherNodes),
+        (&[], &slot, unknown),
+    ];
+    for (names, slot, error) in cases {
+        let ours = Entities::default();
+        assert_eq!(FrameReader::default().read(&crafted(names, slot), &ours), Err(error), "{names:?}");
+        assert_eq!(ours.heap_bytes(), 0, "{names:?}");
+    }
+    FrameReader::default().read(&crafted(&[(route, "a")], &slot), &Entities::default()).unwrap();
+}
+
+#[test]
+fn statuses_and_traits_that_no_request_has_are_refused() {
+    let read = |status: u64, traits: u64| {
+        let aggregate = [1, status << 16, 1, 1, traits, 1, 0, 0, 0, 0, 0];
+        let mut bytes = Vec::new();
+        aggregate.into_iter().for_each(|number| varint::put(&mut bytes, number));
+        let mut entry = vec![0, bytes.len() as u8];
+        entry.extend(bytes);
+        let slot = Slot::decode(10, 0, &entry).unwrap();
+        FrameReader::default().read(&crafted(&[], &slot), &Entities::default()).map(drop)
+    };
+    assert_eq!(read(1_023, 63), Ok(()));
+    let refused = Err(FrameError::Decode(DecodeError::OutOfRange));
+    assert_eq!([read(1_024, 0), read(200, 64)], [refused, refused]);
+}

@@ -1,7 +1,10 @@
 use super::*;
+use crate::cause::Cause;
+use crate::dictionary::{Dictionary, Named};
 use crate::entities::{Entities, Kind};
 use crate::frame::{FrameReader, FrameWriter};
-use crate::testing::frame_slot;
+use crate::record::Record;
+use crate::testing::{count, frame_slot, record};
 
 const START: u64 = 1_790_000_000;
 
@@ -70,4 +73,33 @@ fn what_is_too_old_to_come_again_is_forgotten() {
     assert_eq!(inbox.arrival(a), Some(Arrival { until: START + 10, pending: 0, lost: 0 }));
     inbox.trim(START + 10_000);
     assert_eq!((inbox.arrival(a), inbox.data_planes.len()), (None, 0));
+}
+
+#[test]
+fn outcomes_of_a_sum_are_bounded_and_its_plugins_named() {
+    let ours = Entities::default();
+    let (a, mut inbox) = (node(&ours, "a"), Inbox::default());
+    let names: Vec<u32> = (0..3 * 512).map(|n| ours.intern(Kind::Plugin, &n.to_string())).collect();
+    for (part, plugins) in names.chunks(512).enumerate() {
+        let mut aggregate = Aggregate::default();
+        for plugin in plugins {
+            let cause = Cause::Plugin(*plugin as u16);
+            count(&mut aggregate, &Record { cause, ..record(1) });
+        }
+        let mut writer = SlotWriter::default();
+        writer.push(Entity::NODE, &aggregate);
+        writer.push(Entity::new(Kind::Route, ours.intern(Kind::Route, &part.to_string())), &aggregate);
+        let id = FrameId { start: START, part: part as u64 };
+        let head = FrameHead { id, until: START + 10, pending: 0, lost: 0 };
+        inbox.take(a, &Frame { head, slot: writer.finish(START, 0) }, START + 10).unwrap();
+    }
+    let batch = inbox.take_batch(START + 10);
+    for of in [Entity::NODE, a] {
+        let sum = batch.slots[0].get(of).unwrap();
+        assert_eq!((sum.outcomes().count(), sum.requests()), (MAX_OUTCOMES, names.len() as u64));
+    }
+    let text = Named::default().missing(&batch.slots[0], &ours);
+    let mut dictionary = Dictionary::default();
+    dictionary.learn(&text, &Entities::default()).unwrap();
+    dictionary.translate(&batch.slots[0]).unwrap();
 }

@@ -74,6 +74,10 @@ impl Store {
     ) -> Result<u64, FrameError> {
         let frame = reader.read(bytes, &self.entities)?;
         let node = Entity::new(Kind::Node, self.entities.intern(Kind::Node, data_plane));
+        // Data planes without a number of their own would share one, and what was taken of them.
+        if !node.is_named() {
+            return Err(FrameError::NoNumber);
+        }
         if let Some(inbox) = &mut self.inbox {
             inbox.take(node, &frame, now / 1_000)?;
         }

@@ -4,7 +4,7 @@
 //! thread of connections never waits for the store, and each data plane has at most one frame here.
 use super::lock;
 use bytes::Bytes;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -15,57 +15,81 @@ use weir_model::Uuid;
 
 /// How often frames are added to the history.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(250);
-/// How many frames are read before questions get the store.
-const MAX_FRAMES: usize = 256;
+/// How long frames are read before questions get the store.
+const READ_TIME: Duration = Duration::from_millis(20);
+/// The bytes of all frames that wait.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 type Reply = oneshot::Sender<Result<(), String>>;
 
 struct Arrived {
-    data_plane: Arc<str>,
+    data_plane: Uuid,
     /// What the connection knows of the data plane's names.
     reader: Arc<Mutex<FrameReader>>,
     frame: Bytes,
     reply: Reply,
 }
 
+/// The frames that wait for the collector.
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Arrived>,
+}
+
 /// The side of the connections.
-pub(crate) struct Incoming(Sender<Arrived>);
+pub(crate) struct Incoming(Arc<Mutex<Queue>>);
 
 /// One connection.
 struct Connection {
-    data_plane: Arc<str>,
+    data_plane: Uuid,
     reader: Arc<Mutex<FrameReader>>,
-    collector: Sender<Arrived>,
+    queue: Arc<Mutex<Queue>>,
 }
 
 /// The collector's side.
 pub(super) struct Collecting {
-    arrived: Receiver<Arrived>,
+    queue: Arc<Mutex<Queue>>,
     /// Who waits until intervals that end then are stored.
     waiting: Vec<(u64, Reply)>,
     committed_at: Instant,
 }
 
 pub(super) fn incoming() -> (Incoming, Collecting) {
-    let (sender, arrived) = channel();
-    (Incoming(sender), Collecting { arrived, waiting: Vec::new(), committed_at: Instant::now() })
+    let queue = Arc::<Mutex<Queue>>::default();
+    (Incoming(queue.clone()), Collecting { queue, waiting: Vec::new(), committed_at: Instant::now() })
 }
 
 impl Collect for Incoming {
     fn connected(&self, data_plane: Uuid) -> Box<dyn Inbox> {
-        let data_plane = data_plane.to_string().into();
-        Box::new(Connection { data_plane, reader: Arc::default(), collector: self.0.clone() })
+        Box::new(Connection { data_plane, reader: Arc::default(), queue: self.0.clone() })
     }
 }
 
 impl Inbox for Connection {
     fn take(&mut self, frame: Bytes) -> oneshot::Receiver<Result<(), String>> {
         let (reply, answer) = oneshot::channel();
-        let Connection { data_plane, reader, collector } = self;
-        let arrived = Arrived { data_plane: data_plane.clone(), reader: reader.clone(), frame, reply };
-        // The collector has ended if this fails, so no answer comes.
-        collector.send(arrived).ok();
+        let arrived = Arrived { data_plane: self.data_plane, reader: self.reader.clone(), frame, reply };
+        lock(&self.queue).push(arrived);
         answer
+    }
+}
+
+impl Queue {
+    /// Adds a frame instead of the data plane's older one, and without those of closed connections. If there is no
+    /// memory for it, it is refused.
+    fn push(&mut self, arrived: Arrived) {
+        self.frames.retain(|it| it.data_plane != arrived.data_plane && !it.reply.is_closed());
+        let bytes: usize = self.frames.iter().map(|it| it.frame.len()).sum();
+        if bytes + arrived.frame.len() > MAX_WAITING_BYTES {
+            drop(arrived.reply.send(Err("the control plane has too many frames to read".to_owned())));
+        } else {
+            self.frames.push_back(arrived);
+        }
+    }
+
+    /// The next frame whose connection is open.
+    fn pop(&mut self) -> Option<Arrived> {
+        std::iter::from_fn(|| self.frames.pop_front()).find(|it| !it.reply.is_closed())
     }
 }
 
@@ -76,8 +100,9 @@ impl Collecting {
             return;
         }
         self.committed_at = Instant::now();
-        for Arrived { data_plane, reader, frame, reply } in self.arrived.try_iter().take(MAX_FRAMES) {
-            match store.take_frame(&data_plane, &mut lock(&reader), &frame, now) {
+        while self.committed_at.elapsed() < READ_TIME {
+            let Some(Arrived { data_plane, reader, frame, reply }) = lock(&self.queue).pop() else { break };
+            match store.take_frame(&data_plane.to_string(), &mut lock(&reader), &frame, now) {
                 Ok(end) => self.waiting.push((end, reply)),
                 // If the connection has ended, the data plane sends the frame again.
                 Err(error) => drop(reply.send(Err(error.to_string()))),
@@ -87,5 +112,43 @@ impl Collecting {
         for (_, reply) in self.waiting.extract_if(.., |(end, _)| *end <= until) {
             reply.send(Ok(())).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answer = oneshot::Receiver<Result<(), String>>;
+
+    fn send(incoming: &Incoming, data_plane: u128, length: usize) -> Answer {
+        incoming.connected(Uuid::from_u128(data_plane)).take(vec![0; length].into())
+    }
+
+    #[test]
+    fn one_frame_of_a_data_plane_waits() {
+        let (incoming, collecting) = incoming();
+        let _older = send(&incoming, 1, 10);
+        let _newer = send(&incoming, 1, 20);
+        let mut queue = lock(&collecting.queue);
+        assert_eq!(queue.pop().map(|it| it.frame.len()), Some(20));
+        assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn frames_of_closed_connections_are_not_read() {
+        let (incoming, collecting) = incoming();
+        drop(send(&incoming, 1, 10));
+        assert!(lock(&collecting.queue).pop().is_none());
+    }
+
+    #[test]
+    fn waiting_frames_are_bounded_in_bytes() {
+        let (incoming, collecting) = incoming();
+        let quarter = MAX_WAITING_BYTES / 4;
+        let mut answers: Vec<Answer> = (0..5).map(|n| send(&incoming, n, quarter)).collect();
+        assert!(answers[..4].iter_mut().all(|answer| answer.try_recv().is_err()), "they wait");
+        assert!(answers[4].try_recv().is_ok_and(|answer| answer.is_err()));
+        assert_eq!(lock(&collecting.queue).frames.len(), 4);
     }
 }

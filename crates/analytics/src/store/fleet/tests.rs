@@ -189,3 +189,17 @@ fn a_frame_that_is_refused_costs_itself_alone() {
     assert_eq!(requests(&control, Entity::NODE), 3);
     assert_eq!(control.arrival("a").unwrap().lost, 5);
 }
+
+#[test]
+fn a_data_plane_without_a_number_is_refused() {
+    let mut control = control_plane(START, None);
+    for n in 0..crate::entities::MAX_NAMES {
+        control.entities().intern(Kind::Node, &n.to_string());
+    }
+    let mut plane = DataPlane::start("a", START, None);
+    plane.serve(START, 5);
+    plane.store.drain(START + 11_000);
+    let frame = plane.store.next_frame().unwrap();
+    let taken = control.take_frame("a", &mut plane.reader, &frame, START + 11_000);
+    assert_eq!(taken, Err(FrameError::NoNumber));
+}
