@@ -220,9 +220,9 @@ mod tests {
 
     /// Fields of a response, one after the other.
     #[derive(Default)]
-    struct Written(Vec<u8>);
+    struct Fields(Vec<u8>);
 
-    impl Written {
+    impl Fields {
         fn int16(mut self, value: i16) -> Self {
             self.0.extend(value.to_be_bytes());
             self
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn metadata(brokers: i32, topics: i32, partitions: i32, replicas: i32, in_sync: i32) -> Vec<u8> {
-        let brokers = Written::default().int32(0).int32(brokers);
+        let brokers = Fields::default().int32(0).int32(brokers);
         let brokers = brokers.int32(7).text("a.test").int32(9092).int16(-1).text("id").int32(7);
         let topic = brokers.int32(topics).int16(0).text("t").raw(&[0]).int32(partitions);
         let first = topic.int16(0).int32(0).int32(7).int32(replicas).int32(7).int32(in_sync).int32(7);
@@ -252,16 +252,16 @@ mod tests {
     }
 
     fn produced(topics: i32, partitions: i32) -> Vec<u8> {
-        let topic = Written::default().int32(topics).text("t").int32(partitions);
+        let topic = Fields::default().int32(topics).text("t").int32(partitions);
         topic.int32(3).int16(6).raw(&[0; 16]).int32(0).0
     }
 
     fn handshake(count: i32, name: &str) -> Vec<u8> {
-        Written::default().int16(33).int32(count).text("PLAIN").text(name).0
+        Fields::default().int16(33).int32(count).text("PLAIN").text(name).0
     }
 
     fn authenticated(error_message: &str, length: i32) -> Vec<u8> {
-        Written::default().int16(58).text(error_message).int32(length).raw(b"v=x").0
+        Fields::default().int16(58).text(error_message).int32(length).raw(b"v=x").0
     }
 
     fn read<R: Response>(bytes: &[u8]) -> Result<R, KafkaError> {
@@ -325,9 +325,9 @@ mod tests {
             check::<Authenticated>(&authenticated("no", hostile));
         }
         for hostile in [i16::MAX, i16::MIN, -2] {
-            check::<Produced>(&Written::default().int32(1).int16(hostile).raw(&[0; 64]).0);
-            check::<Handshake>(&Written::default().int16(0).int32(1).int16(hostile).raw(&[0; 64]).0);
-            check::<Authenticated>(&Written::default().int16(0).int16(hostile).raw(&[0; 64]).0);
+            check::<Produced>(&Fields::default().int32(1).int16(hostile).raw(&[0; 64]).0);
+            check::<Handshake>(&Fields::default().int16(0).int32(1).int16(hostile).raw(&[0; 64]).0);
+            check::<Authenticated>(&Fields::default().int16(0).int16(hostile).raw(&[0; 64]).0);
         }
         check::<Produced>(&produced(0, 1));
         check::<Produced>(&produced(1, 0));
