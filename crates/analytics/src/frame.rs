@@ -69,6 +69,8 @@ pub enum FrameError {
     OtherNodes,
     /// It has a name that none of its counts needs.
     UnusedName,
+    /// Another frame of the same interval and part was taken.
+    Different,
     /// The control plane has no number left for its data plane.
     NoNumber,
     /// Its interval begins so many seconds in the future.
@@ -85,6 +87,10 @@ impl fmt::Display for FrameError {
             Self::TooMany(what) => write!(f, "it has more {what} than are counted one by one"),
             Self::OtherNodes => f.write_str("it counts for another data plane"),
             Self::UnusedName => f.write_str("it has a name that none of its counts needs"),
+            Self::Different => f.write_str(
+                "another frame of this interval was taken; if two data planes have this id, one has a cloned prefix: \
+                 remove its kong.id file",
+            ),
             Self::NoNumber => f.write_str(
                 "the control plane has met too many data planes; restart it, and keep the data planes' prefixes",
             ),

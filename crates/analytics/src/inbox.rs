@@ -9,7 +9,9 @@ use crate::frame::{Frame, FrameError, FrameHead, FrameId, MAX_OUTCOMES};
 use crate::outbox::{KEEP, WIDTH};
 use crate::slot::{Slot, SlotWriter};
 use foldhash::HashMap;
+use foldhash::quality::FixedState;
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
 /// A frame from further in the future is refused, in seconds.
 const MAX_AHEAD: u64 = 60;
@@ -31,8 +33,9 @@ pub struct Arrival {
 struct DataPlane {
     /// What it has said last; none since this process has started.
     arrival: Option<Arrival>,
-    /// The frames that were taken, as sorted numbers.
-    taken: Vec<u64>,
+    /// The frames that were taken, as sorted numbers, with the hashes of their counts. There is none of a frame that was
+    /// taken before this process started.
+    taken: Vec<(u64, Option<u32>)>,
 }
 
 /// Counts of an interval that are not in the history yet.
@@ -62,16 +65,28 @@ fn packed(id: FrameId) -> u64 {
     id.start << 16 | id.part
 }
 
+/// Tells the counts of two frames apart.
+fn hash(slot: &Slot) -> u32 {
+    FixedState::default().hash_one((slot.dropped, slot.bytes())) as u32
+}
+
 impl DataPlane {
     /// Notes a frame; false if it was taken before.
-    fn take(&mut self, id: FrameId) -> bool {
-        let Err(place) = self.taken.binary_search(&packed(id)) else { return false };
-        self.taken.insert(place, packed(id));
-        true
+    fn take(&mut self, id: FrameId, hash: Option<u32>) -> Result<bool, FrameError> {
+        match self.taken.binary_search_by_key(&packed(id), |(id, _)| *id) {
+            Ok(place) => match self.taken[place].1.zip(hash) {
+                Some((taken, hash)) if taken != hash => Err(FrameError::Different),
+                _ => Ok(false),
+            },
+            Err(place) => {
+                self.taken.insert(place, (packed(id), hash));
+                Ok(true)
+            }
+        }
     }
 
     fn forget_before(&mut self, time: u64) {
-        let gone = self.taken.partition_point(|id| id >> 16 < time);
+        let gone = self.taken.partition_point(|(id, _)| id >> 16 < time);
         self.taken.drain(..gone);
     }
 }
@@ -80,7 +95,8 @@ impl Inbox {
     /// Notes frames that were taken before this process started.
     pub(crate) fn restore(&mut self, frames: impl Iterator<Item = (Entity, FrameId)>) {
         for (node, id) in frames {
-            self.data_planes.entry(node).or_default().take(id);
+            // Without a hash it differs from none.
+            self.data_planes.entry(node).or_default().take(id, None).ok();
         }
     }
 
@@ -96,7 +112,7 @@ impl Inbox {
         let data_plane = self.data_planes.entry(node).or_default();
         data_plane.arrival = Some(Arrival { until, pending, lost });
         let is_empty = frame.slot.bytes().is_empty() && frame.slot.dropped == 0;
-        if !is_empty && data_plane.take(id) {
+        if !is_empty && data_plane.take(id, Some(hash(&frame.slot)))? {
             let sums = self.sums.entry(id.start / WIDTH * WIDTH).or_default();
             sums.add(node, &frame.slot)?;
             sums.frames.push((node, id));
@@ -135,7 +151,8 @@ impl Inbox {
 
     /// The memory of what was taken, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let taken: usize = self.data_planes.values().map(|it| it.taken.capacity() * size_of::<u64>()).sum();
+        let taken: usize =
+            self.data_planes.values().map(|it| it.taken.capacity() * size_of::<(u64, Option<u32>)>()).sum();
         taken + self.data_planes.capacity() * size_of::<(Entity, DataPlane)>()
     }
 }

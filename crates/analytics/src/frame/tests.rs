@@ -104,7 +104,8 @@ fn names_of_a_refused_frame_get_no_number() {
     writer.push(route, &Default::default());
     let slot = writer.finish(10, 0);
     let unknown = FrameError::Decode(DecodeError::OutOfRange);
-    let cases: [(&[(Entity, &str)], &Slot, FrameError); 4] = [
+    type Names<'a> = &'a [(Entity, &'a str)];
+    let cases: [(Names<'_>, &Slot, FrameError); 4] = [
         (&[(route, "a")], &Slot::default(), FrameError::UnusedName),
         (&[(route, "a"), (route, "b")], &slot, FrameError::UnusedName),
         (&[(route, "a"), (node, "b")], &slot, FrameError::OtherNodes),

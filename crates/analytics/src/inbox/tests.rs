@@ -103,3 +103,16 @@ fn outcomes_of_a_sum_are_bounded_and_its_plugins_named() {
     dictionary.learn(&text, &Entities::default()).unwrap();
     dictionary.translate(&batch.slots[0]).unwrap();
 }
+
+#[test]
+fn another_frame_of_the_same_name_is_refused() {
+    let ours = Entities::default();
+    let (a, mut inbox) = (node(&ours, "a"), Inbox::default());
+    let first = frame(&ours, START, 0);
+    inbox.take(a, &first, START).unwrap();
+    inbox.take(a, &first, START).unwrap();
+    let slot = frame_slot(&ours, START, "orders", 7);
+    let error = inbox.take(a, &Frame { slot, ..first }, START).unwrap_err();
+    assert!(error.to_string().contains("cloned prefix"), "{error}");
+    assert_eq!(requests(&inbox.take_batch(START + 10), Entity::NODE), 2);
+}
