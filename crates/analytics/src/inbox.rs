@@ -65,7 +65,7 @@ fn packed(id: FrameId) -> u64 {
     id.start << 16 | id.part
 }
 
-/// Tells the counts of two frames apart.
+/// Distinguishes the counts of two frames apart.
 fn hash(slot: &Slot) -> u32 {
     FixedState::default().hash_one((slot.dropped, slot.bytes())) as u32
 }
