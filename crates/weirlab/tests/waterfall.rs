@@ -70,7 +70,7 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
         hooks.map(|it| it["mean_us"].as_f64().unwrap()).sum::<f64>() > chain["cpu_us"].as_f64().unwrap();
     let engine = (!is_crowded).then_some(("engine", "the gateway itself"));
     assert_eq!(parts, expected.into_iter().chain(engine).collect::<Vec<_>>());
-    assert!(printed.contains("request-transformer") && printed.contains("█"), "{printed}");
+    assert!(printed.contains("request-transformer") && (is_crowded || printed.contains("█")), "{printed}");
     let result = fs::read_to_string(run.join("result.txt")).unwrap();
     assert!(result.starts_with("### What each plugin costs\nweir, "), "{result}");
     assert!(result.contains("file-log") && !result.contains("no run counts"), "{result}");
