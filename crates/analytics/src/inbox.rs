@@ -33,7 +33,7 @@ pub struct Arrival {
 struct DataPlane {
     /// What it has said last; none since this process has started.
     arrival: Option<Arrival>,
-    /// The frames that were taken, as sorted numbers, with the hashes of their counts. There is none of a frame that was
+    /// The frames that were taken, as sorted numbers, with the hashes of their counts. A frame has no hash if it was
     /// taken before this process started.
     taken: Vec<(u64, Option<u32>)>,
 }

@@ -52,7 +52,7 @@ impl Outbox {
         (self.writer, self.sent, self.announced) = (FrameWriter::default(), None, 0);
     }
 
-    /// The oldest frame. If there is none, an empty one says once in each interval that there is nothing until `closed`.
+    /// The oldest frame. Without frames, an empty one says once in each interval that there is nothing until `closed`.
     pub(crate) fn next(&mut self, entities: &Entities, closed: u64) -> Option<Vec<u8>> {
         let lost = self.lost;
         let (head, slot) = match self.pending.first_key_value() {

@@ -1,7 +1,7 @@
 //! Every request leaves its line, and says where it went.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Upstream, document, eventually, nobody, one_route, service};
+use crate::harness::{Gateway, Upstream, closed_port, document, eventually, one_route, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[test]
 fn a_stop_loses_no_line() {
     let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
-    let services = [service("/up", upstream.address, "", ""), service("/down", nobody(), "retries: 0", "")];
+    let services =
+        [service("/up", upstream.address, "", ""), service("/down", closed_port(), "retries: 0", "")];
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("access.log");
     let mut gateway = Gateway::builder(&document(&services, ""))

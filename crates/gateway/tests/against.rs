@@ -1,7 +1,7 @@
 //! `weir check --against`: what of a configuration works as in another gateway.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, nobody, weir};
+use crate::harness::{Gateway, closed_port, weir};
 use std::process::Output;
 
 const FILE: &str = "_format_version: '3.0'
@@ -139,7 +139,7 @@ fn a_running_kong_is_asked_page_by_page() {
     let output = weir().args(["check", &url]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && text.contains("no Admin API answers here"), "{text}");
-    let url = format!("http://{}", nobody());
+    let url = format!("http://{}", closed_port());
     let output = weir().args(["check", &url]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("/: ") && text.contains("name the Admin API"), "{text}");

@@ -1,7 +1,7 @@
 //! Analytics: every request is counted, by entity and by what it came to; the Admin API answers questions about it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Peer, Upstream, curl, document, eventually, nobody, service};
+use crate::harness::{Gateway, Peer, Upstream, closed_port, curl, document, eventually, service};
 use serde_json::{Value, json};
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -145,7 +145,7 @@ fn an_error_names_who_decided_it() {
     let services = [
         service("/key", upstream.address, "", "plugins: [{name: key-auth}]"),
         service("/limit", upstream.address, "", limited),
-        service("/refused", nobody(), "retries: 0", ""),
+        service("/refused", closed_port(), "retries: 0", ""),
         service("/reset", broken.address, "retries: 0", ""),
         service("/dns", "nowhere.invalid:80", "retries: 0", ""),
     ];
@@ -180,8 +180,8 @@ fn an_error_names_who_decided_it() {
 
 #[test]
 fn what_cannot_be_answered_names_the_argument_and_its_choices() {
-    let gateway = Gateway::start(&document(&[service("/a", nobody(), "", "")], ""));
-    for (query, status, expected) in [
+    let gateway = Gateway::start(&document(&[service("/a", closed_port(), "", "")], ""));
+    let cases = [
         ("series?metric=speed", 400, "metric: there is no 'speed'; use one of requests"),
         ("series?by=colour", 400, "by: there is no 'colour'; use one of status"),
         ("series?metric=p99&by=status", 400, "by: 'p99' cannot be divided by status"),
@@ -201,15 +201,8 @@ fn what_cannot_be_answered_names_the_argument_and_its_choices() {
         ("top?limit=0", 400, "limit: `0` is not a number of rows; write 1 to 1000"),
         ("errors?route=none-such", 404, "there is no route `none-such`"),
         ("changes?to=99999999999", 400, "to: `99999999999` is not a time"),
-    ] {
-        let answer = gateway.admin(&format!("/analytics/{query}"));
-        let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert!(
-            answer.status == status && message.starts_with(expected),
-            "{query}: {} {message}",
-            answer.status
-        );
-    }
+    ];
+    gateway.assert_admin_messages("/analytics/", &cases);
 }
 
 #[test]

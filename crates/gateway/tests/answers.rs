@@ -1,7 +1,7 @@
 //! The gateway's own answers, as clients of Kong know them, and what it adds to those of upstreams.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Message, Upstream, document, nobody, one_route, service};
+use crate::harness::{Gateway, Message, Upstream, closed_port, document, one_route, service};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: mine\r\n\r\nhi";
 const NO_ROUTE: &str = "no Route matched with those values";
@@ -254,7 +254,7 @@ fn errors_of_the_proxy_itself_have_the_default_type() {
     ] {
         let settings = [("error_default_type", default)];
         let set = settings.into_iter().filter(|(_, value)| !value.is_empty());
-        let builder = Gateway::builder(&one_route(nobody()));
+        let builder = Gateway::builder(&one_route(closed_port()));
         let gateway = set.fold(builder, |builder, (key, value)| builder.set(key, value)).start();
         let response = gateway.get_with("/", headers);
         assert_eq!(response.status, 502);
@@ -276,7 +276,7 @@ fn templates_of_errors_can_be_replaced() {
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let gateway = Gateway::builder(&one_route(nobody()))
+    let gateway = Gateway::builder(&one_route(closed_port()))
         .set("error_template_html", &template("html", "<b style=\"width: 100%\">%s</b>"))
         .set("error_template_json", &template("json", "{\"error\":\"%s\",\"id\":\"%s\"}"))
         .set("error_template_xml", &template("xml", "<e>%s</e>"))
@@ -295,6 +295,7 @@ fn templates_of_errors_can_be_replaced() {
         (json.json()["error"].as_str(), json.json()["id"].as_str()),
         (Some(MESSAGE), json.header("x-kong-request-id"))
     );
-    let (_, said) = Gateway::builder(&one_route(nobody())).set("error_template_html", "/no/file.html").fail();
+    let (_, said) =
+        Gateway::builder(&one_route(closed_port())).set("error_template_html", "/no/file.html").fail();
     assert!(said.contains("error_template_html: /no/file.html cannot be read"), "{said}");
 }

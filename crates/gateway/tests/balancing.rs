@@ -1,7 +1,7 @@
 //! Which target a request goes to, by the algorithm of its upstream.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Message, PATIENCE, Upstream, document, nobody};
+use crate::harness::{Gateway, Message, PATIENCE, Upstream, closed_port, document};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -195,7 +195,7 @@ fn a_lower_priority_takes_over_while_no_higher_one_is_available() {
         ["", "algorithm: least-connections", "algorithm: latency", "hash_on: query_arg, hash_on_query_arg: q"]
     {
         let targets = all.iter().zip([-1, 5, 0]).map(|(upstream, priority)| (upstream.address, priority));
-        let targets: String = [(nobody(), 9)]
+        let targets: String = [(closed_port(), 9)]
             .into_iter()
             .chain(targets)
             .map(|(at, priority)| format!("{{target: \"{at}\", priority: {priority}}},"))

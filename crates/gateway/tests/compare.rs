@@ -1,7 +1,7 @@
 //! `weir compare`: two gateways asked the same, and what is told of their differences.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Upstream, document, nobody, service, weir};
+use crate::harness::{Gateway, Upstream, closed_port, document, service, weir};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +118,7 @@ fn two_nodes_with_the_same_configuration_answer_alike() {
 #[test]
 fn a_gateway_that_does_not_answer_is_named() {
     let a = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let said = Comparison::of(a.address, nobody(), "/x\n").run(&[]);
+    let said = Comparison::of(a.address, closed_port(), "/x\n").run(&[]);
     assert!(!said.good && said.output.contains("1 not compared: b did not answer: "), "{}", said.output);
     let said = Comparison::of(a.address, a.address, "\n").run(&[]);
     assert!(said.errors.contains("requests: no request found: write one on each line"), "{}", said.errors);

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::harness::{
-    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, TlsUpstream, Upstream, document, eventually,
-    nobody, service,
+    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, TlsUpstream, Upstream, closed_port, document,
+    eventually, service,
 };
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -246,7 +246,7 @@ fn certificates_are_verified_of_lines_and_calls_over_tls_too() {
 
 #[test]
 fn a_password_in_the_url_of_a_log_server_is_not_logged() {
-    let (upstream, server) = (Upstream::answering(OK), nobody().to_string());
+    let (upstream, server) = (Upstream::answering(OK), closed_port().to_string());
     for (plugin, config) in WITH_QUEUE {
         let config = config.replace("SERVER", &format!("shipper:letmein@{server}"));
         let plugins =
@@ -341,7 +341,7 @@ fn what_a_stop_cannot_deliver_in_time_is_counted_by_plugin() {
             &format!(
                 "plugins: [{{name: http-log, id: 00000000-0000-4000-8000-000000000001, config: \
                  {{http_endpoint: 'http://{}/', queue: {{max_retry_time: 7200}}}}}}]",
-                nobody()
+                closed_port()
             ),
         ),
         service(

@@ -252,7 +252,7 @@ fn a_data_plane_starts_with_what_it_received_last() {
     drop(data);
     // Nothing answers at the address of the control plane.
     let away = with_certificate(Gateway::empty().set("role", "data_plane"), &identity);
-    let away = away.set("cluster_control_plane", &crate::harness::nobody().to_string());
+    let away = away.set("cluster_control_plane", &crate::harness::closed_port().to_string());
     let file = folder.path().join("fallback.yml");
     std::fs::write(&file, "_format_version: '3.0'\n").unwrap();
     let data = away.set("prefix", &prefix).set("declarative_config", &file.display().to_string()).start();

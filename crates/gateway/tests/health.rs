@@ -1,7 +1,9 @@
 //! The health of targets: what requests and probes say of them, what operators say, and what becomes of requests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, nobody, service};
+use crate::harness::{
+    Gateway, Identity, Peer, TlsUpstream, Upstream, closed_port, document, eventually, service,
+};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -133,7 +135,7 @@ fn a_response_that_breaks_off_in_its_head_is_a_failure_on_kept_connections_too()
 
 #[test]
 fn targets_that_refuse_or_are_slow_are_passed_over() {
-    let (down, good) = (nobody(), switch(200));
+    let (down, good) = (closed_port(), switch(200));
     let checks = "{passive: {unhealthy: {tcp_failures: 2, timeouts: 1}}}";
     let gateway = Gateway::start(&configuration(&[down, good.upstream.address], checks, "read_timeout: 200"));
     assert!((0..20).all(|_| gateway.get("/").status == 200), "the other target is tried");
@@ -300,7 +302,7 @@ fn names_that_nobody_resolves_hold_up_no_probe() {
 fn probes_by_tcp_and_over_tls() {
     let identity = Identity::new("probed.test");
     let tls = TlsUpstream::start(&identity, &[]);
-    let down = nobody();
+    let down = closed_port();
     let checks = |kind: &str| {
         format!(
             "{{active: {{{kind}, healthy: {{interval: 0.05, successes: 1}}, \

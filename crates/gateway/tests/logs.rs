@@ -1,7 +1,7 @@
 //! Log plugins, and who gets what they tell.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Identity, Upstream, document, eventually, nobody, service};
+use crate::harness::{Gateway, Identity, Upstream, closed_port, document, eventually, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -259,7 +259,7 @@ fn sessions_are_told_of_too() {
 fn the_record_of_a_session_has_its_tls_and_every_attempt() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let (dead, other) = (nobody(), nobody());
+    let (dead, other) = (closed_port(), closed_port());
     let document = format!(
         "_format_version: \"3.0\"\nservices:\n- name: raw\n  host: pair\n  protocol: tcp\n  retries: 1\n  routes:\n  - \
          name: all\n    protocols: [tls]\n    snis: [a.test]\nupstreams:\n- name: pair\n  targets: [{{target: \"{dead}\"}}, \
@@ -356,7 +356,7 @@ fn a_zipkin_server_gets_the_spans_of_a_session() {
     assert_eq!((&attempt["name"], &attempt["parentId"]), (&"stream (balancer try 1)".into(), &session["id"]));
     assert_eq!(attempt["remoteEndpoint"]["port"], upstream.address.port());
     assert_eq!(attempt["tags"]["error"], serde_json::Value::Null);
-    let told = connect(&gateway(nobody(), 4));
+    let told = connect(&gateway(closed_port(), 4));
     for number in [1, 2] {
         let failed = &told[number - 1];
         assert_eq!(failed["name"], format!("stream (balancer try {number})"));
@@ -371,8 +371,8 @@ fn records_have_the_correlation_id_and_the_status_of_each_attempt() {
     let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
     let services = [
         service("/there", upstream.address, "", ""),
-        service("/away", nobody(), "retries: 1", ""),
-        service("/missing", nobody(), "retries: 0", ""),
+        service("/away", closed_port(), "retries: 1", ""),
+        service("/missing", closed_port(), "retries: 0", ""),
     ];
     let plugins = format!(
         "plugins:\n- {{name: correlation-id, config: {{header_name: X-Id}}}}\n\

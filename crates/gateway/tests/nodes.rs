@@ -68,7 +68,7 @@ fn a_node_begins_with_what_a_replica_holds() {
     let fast = node(&[("pg_ro_host", "127.0.0.1"), ("pg_ro_schema", "replica")]);
     eventually("it has the changes of the server", || fast.get("/since").status == 200);
     assert_eq!([fast.get("/there").status, fast.get("/before").status], [200, 404]);
-    let away = crate::harness::nobody().port().to_string();
+    let away = crate::harness::closed_port().port().to_string();
     let slow = node(&[("pg_ro_host", "127.0.0.1"), ("pg_ro_port", &away)]);
     assert_eq!([slow.get("/before").status, slow.get("/since").status], [200, 200]);
     assert!(slow.log().contains("the entities are read from PostgreSQL at 127.0.0.1"), "{}", slow.log());

@@ -2,7 +2,7 @@
 //! must not be.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Upstream, document, nobody, service};
+use crate::harness::{Gateway, Upstream, closed_port, document, service};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ fn name_server() -> SocketAddr {
 fn upstreams_that_cannot_be_reached() {
     let hole = blackhole();
     let services = [
-        service("/refused", nobody(), "retries: 2", ""),
+        service("/refused", closed_port(), "retries: 2", ""),
         service("/hole", hole.address, "connect_timeout: 100, retries: 1", ""),
         service("/nameless", "nothing.test", "retries: 0", ""),
         service("/down", "down", "retries: 5", ""),
@@ -59,9 +59,9 @@ fn upstreams_that_cannot_be_reached() {
     let upstreams = format!(
         "upstreams:\n- {{name: down, targets: [{{target: \"{}\"}}, {{target: \"{}\"}}]}}\n\
          - {{name: weightless, targets: [{{target: \"{}\", weight: 0}}]}}\n- {{name: empty}}\n",
-        nobody(),
-        nobody(),
-        nobody()
+        closed_port(),
+        closed_port(),
+        closed_port()
     );
     let gateway = Gateway::builder(&document(&services, &upstreams))
         .set("dns_resolver", &name_server().to_string())
@@ -92,7 +92,7 @@ fn a_target_that_cannot_be_connected_to_is_passed_over() {
     let upstreams = format!(
         "upstreams:\n- {{name: some, targets: [{{target: \"{}\"}}, {{target: \"{}\"}}, {{target: \"{}\", weight: 50}}, \
          {{target: \"{}\", weight: 0}}]}}\n",
-        nobody(),
+        closed_port(),
         good.address,
         hole.address,
         never.address

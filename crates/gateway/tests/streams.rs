@@ -1,7 +1,7 @@
 //! Streams: connections and datagrams that are passed on as they are.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Builder, Gateway, Haproxy, Peer, Upstream, eventually, nobody};
+use crate::harness::{Builder, Gateway, Haproxy, Peer, Upstream, closed_port, eventually};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -193,7 +193,7 @@ fn read(peer: &mut Peer, length: usize) -> String {
 fn targets_take_turns_and_one_that_cannot_be_reached_is_passed_over() {
     let (a, b) = (echo("a"), echo("b"));
     let configuration = any("tcp", "protocol: tcp\n  host: targets");
-    let targets = [a.address, nobody(), b.address].map(|target| format!("{{ target: \"{target}\" }}"));
+    let targets = [a.address, closed_port(), b.address].map(|target| format!("{{ target: \"{target}\" }}"));
     let configuration =
         format!("{configuration}upstreams:\n- name: targets\n  targets: [{}]\n", targets.join(", "));
     let gateway = gateway(&configuration, "127.0.0.1:0").start();
@@ -201,7 +201,7 @@ fn targets_take_turns_and_one_that_cannot_be_reached_is_passed_over() {
     // Two turns each; the two turns of the target in between are retried at one of them by chance.
     let count = |name: &str| answers.iter().filter(|answer| *answer == name).count();
     assert!(count("a") >= 2 && count("b") >= 2 && count("a") + count("b") == 6, "{answers:?}");
-    gateway.reload(&any("tcp", &format!("{}\n  retries: 0", to(nobody()))));
+    gateway.reload(&any("tcp", &format!("{}\n  retries: 0", to(closed_port()))));
     assert_eq!(exchange(gateway.stream(0), "x"), "");
     eventually("it is logged", || gateway.log().contains(" TCP 502 0 0 "));
 }
@@ -215,7 +215,7 @@ fn balanced(targets: &[SocketAddr], fields: &str) -> String {
 
 #[test]
 fn a_target_that_refuses_sessions_is_asked_no_more_until_an_operator_says_so() {
-    let (good, bad) = (echo("hello"), nobody());
+    let (good, bad) = (echo("hello"), closed_port());
     let checks = "healthchecks: { passive: { healthy: { successes: 1 }, unhealthy: { tcp_failures: 1 } } }";
     let gateway = gateway(&balanced(&[good.address, bad], checks), "127.0.0.1:0").start();
     let health = || {
@@ -468,7 +468,7 @@ fn datagrams_of_another_node_are_not_shared() {
 #[test]
 fn stream_routes_that_nobody_reaches_are_told_of() {
     let told = |log: &str| log.matches("routes of tcp, tls, tls_passthrough and udp get no traffic").count();
-    let configuration = any("tcp", &to(nobody()));
+    let configuration = any("tcp", &to(closed_port()));
     let gateway = Gateway::builder(&configuration).start();
     eventually("it is told at the start", || told(&gateway.log()) == 1);
     gateway.reload("_format_version: \"3.0\"");
@@ -478,7 +478,7 @@ fn stream_routes_that_nobody_reaches_are_told_of() {
 
 #[test]
 fn the_log_tells_the_end_of_a_session_that_reached_nobody() {
-    let configuration = any("tcp", &format!("{}\n  retries: 2", to(nobody())));
+    let configuration = any("tcp", &format!("{}\n  retries: 2", to(closed_port())));
     let gateway = gateway(&configuration, "127.0.0.1:0").start();
     assert_eq!(exchange(gateway.stream(0), ""), "");
     eventually("its end is told", || gateway.log().contains("the session is closed: "));

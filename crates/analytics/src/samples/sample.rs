@@ -158,7 +158,7 @@ impl Sample {
         self.text(3)
     }
 
-    /// The id of its trace; empty if there is none.
+    /// The id of its trace; empty without a trace.
     pub fn trace_id(&self) -> &str {
         self.text(4)
     }

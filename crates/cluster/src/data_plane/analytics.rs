@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 /// What happened to the frame before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastFrame {
-    /// There is none: a connection begins. A frame without an answer is to be sent again.
+    /// A connection has just begun. A frame without an answer is to be sent again.
     None,
     /// The control plane has taken it.
     Taken,

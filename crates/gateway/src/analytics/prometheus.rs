@@ -79,7 +79,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// The value of a label; empty if there is none.
+    /// The value of a label; empty without the label.
     pub(crate) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }

@@ -2,7 +2,7 @@
 //! the example `facilities`.
 mod custom_entities;
 
-use crate::harness::{Builder, Gateway, Identity, PATIENCE, TlsUpstream, Upstream, eventually, nobody};
+use crate::harness::{Builder, Gateway, Identity, PATIENCE, TlsUpstream, Upstream, closed_port, eventually};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ fn file(collector: impl Display, server: impl Display) -> String {
     format!(
         "_format_version: \"3.0\"\nroutes: [{{name: r, paths: [/], service: s}}]\nservices:\n- {{name: s, url: \
          \"http://{}\"}}\nplugins:\n- name: facilities\n  config: {{collector: \"{collector}\", server: \"{server}\"}}\n",
-        nobody()
+        closed_port()
     )
 }
 

@@ -1,5 +1,5 @@
 //! A node with services, consumers, streams and upstreams of every health, and requests whose outcome is known.
-use crate::harness::{Gateway, Peer, Upstream, nobody};
+use crate::harness::{Gateway, Peer, Upstream, closed_port};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,7 +144,7 @@ plugins:
 ",
         answers = answers.address,
         slow = slow.address,
-        nobody = nobody(),
+        nobody = closed_port(),
     )
 }
 

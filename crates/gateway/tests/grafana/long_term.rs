@@ -1,6 +1,6 @@
 //! Answers that a node gets from a real Prometheus: of other nodes, and of times that it does not remember.
 use super::prometheus::Prometheus;
-use crate::harness::{Gateway, Upstream, document, eventually, nobody, service};
+use crate::harness::{Gateway, Upstream, closed_port, document, eventually, service};
 use serde_json::{Value, json};
 use std::sync::mpsc;
 
@@ -143,7 +143,7 @@ fn the_node_answers_where_prometheus_does_not() {
     );
     let upstream = Upstream::answering(HI);
     let configuration = document(&[service("/a", upstream.address, "", "")], PLUGIN);
-    for server in [nobody(), empty.address] {
+    for server in [closed_port(), empty.address] {
         let url = format!("http://{server}");
         let gateway = Gateway::builder(&configuration).set("analytics_prometheus", &url).start();
         gateway.get("/a");
@@ -167,7 +167,7 @@ fn what_goes_wrong_with_prometheus_is_told_without_its_password() {
         Upstream::answering("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"),
     );
     for (server, status, expected) in [
-        (nobody(), 503, "does not answer"),
+        (closed_port(), 503, "does not answer"),
         (broken.address, 502, "answered 500: something else than Prometheus' JSON"),
         (stranger.address, 502, "asks for a user and a password: write http://USER:PASSWORD@"),
     ] {

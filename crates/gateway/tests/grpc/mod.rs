@@ -5,7 +5,7 @@ mod resets;
 
 use crate::harness::http2::{ask, block_on, connect, read, start};
 use crate::harness::http2_upstream::Http2Upstream;
-use crate::harness::{Gateway, Identity, Upstream, eventually, nobody};
+use crate::harness::{Gateway, Identity, Upstream, closed_port, eventually};
 use bytes::Bytes;
 use echo::{Caller, serve};
 use h2::server::Builder;
@@ -158,9 +158,10 @@ fn failures_of_the_gateway_are_statuses_of_grpc() {
         let call = async |gateway: &Gateway| {
             caller(gateway).await.unary("Unary", Request::new(Bytes::new())).await.unwrap_err()
         };
-        let gone = gateway(&configuration(nobody(), "retries: 0,", "", "")).start();
+        let gone = gateway(&configuration(closed_port(), "retries: 0,", "", "")).start();
         assert_eq!(call(&gone).await.code(), Code::Unavailable);
-        let elsewhere = gateway(&configuration(nobody(), "", "", "").replace("/weir.Echo", "/other")).start();
+        let elsewhere =
+            gateway(&configuration(closed_port(), "", "", "").replace("/weir.Echo", "/other")).start();
         let status = call(&elsewhere).await;
         assert_eq!((status.code(), status.message()), (Code::NotFound, "no Route matched with those values"));
         let upstream = serve(None).await;
@@ -243,7 +244,7 @@ fn plugins_run_for_calls() {
 
 #[test]
 fn what_is_no_call_is_refused_as_kong_does() {
-    let gateway = gateway(&configuration(nobody(), "", "", "")).start();
+    let gateway = gateway(&configuration(closed_port(), "", "", "")).start();
     let post = |content_type: &str| {
         gateway.send(&format!(
             "POST /weir.Echo/Unary HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
@@ -261,7 +262,7 @@ fn what_is_no_call_is_refused_as_kong_does() {
 #[test]
 fn a_call_in_clear_on_a_route_of_grpcs_is_told_so() {
     run(async {
-        let configuration = configuration(nobody(), "", "", "").replace("[grpc, grpcs]", "[grpcs]");
+        let configuration = configuration(closed_port(), "", "", "").replace("[grpc, grpcs]", "[grpcs]");
         let gateway = gateway(&configuration).start();
         let status = caller(&gateway).await.unary("Unary", Request::new(Bytes::new())).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::Cancelled, "gRPC request matched gRPCs route"));

@@ -260,6 +260,17 @@ impl Gateway {
         ask(self.start.admin[0].address(), path)
     }
 
+    /// Asks the Admin API for paths, and compares the status and how the message begins.
+    #[track_caller]
+    pub fn assert_admin_messages(&self, prefix: &str, cases: &[(&str, u16, &str)]) {
+        for (path, status, expected) in cases {
+            let answer = self.admin(&format!("{prefix}{path}"));
+            let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
+            let is_expected = answer.status == *status && message.starts_with(expected);
+            assert!(is_expected, "{path}: {} {message}", answer.status);
+        }
+    }
+
     /// Sends JSON to the Admin API.
     #[track_caller]
     pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> Message {

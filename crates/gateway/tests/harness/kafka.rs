@@ -34,7 +34,7 @@ pub struct KafkaMessage {
     pub partition: u32,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// `null`, if there is none.
+    /// `null` without a key.
     pub key: String,
     pub value: String,
 }

@@ -36,7 +36,7 @@ pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
 pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, chromium, curl};
 pub use redis::RedisServer;
-pub use upstream::{Upstream, nobody};
+pub use upstream::{Upstream, closed_port};
 
 use std::time::{Duration, Instant};
 

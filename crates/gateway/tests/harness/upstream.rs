@@ -81,9 +81,9 @@ impl Drop for Upstream {
     }
 }
 
-/// An address that refuses connections: a socket has it to the end of the test, so that nobody else gets it, and does
-/// not listen.
-pub fn nobody() -> SocketAddr {
+/// An address that refuses connections: a socket has it to the end of the test, so that no other process gets it, and
+/// does not listen.
+pub fn closed_port() -> SocketAddr {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let address = getsockname(&socket).ok().and_then(|address| address.try_into().ok());

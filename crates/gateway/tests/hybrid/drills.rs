@@ -3,7 +3,7 @@ use crate::durability::ask;
 use crate::fleet::{
     control_plane, data_plane, is_ready, lasting, members, route, shared, state, with_certificate,
 };
-use crate::harness::{Builder, Gateway, Identity, PATIENCE, Peer, Upstream, eventually, nobody, weir};
+use crate::harness::{Builder, Gateway, Identity, PATIENCE, Peer, Upstream, closed_port, eventually, weir};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -190,7 +190,7 @@ fn a_data_plane_with_many_routes_answers_without_its_control_plane() {
 /// A data plane at whose control plane's address nothing answers.
 pub(super) fn without_control_plane(identity: &Identity) -> Builder {
     let builder = Gateway::empty().set("role", "data_plane");
-    with_certificate(builder.set("cluster_control_plane", &nobody().to_string()), identity)
+    with_certificate(builder.set("cluster_control_plane", &closed_port().to_string()), identity)
 }
 
 /// Whether every data plane has acknowledged everything: then it is in their caches as well.

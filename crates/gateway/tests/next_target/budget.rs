@@ -1,7 +1,7 @@
 //! How many retries an upstream gets.
 
 use super::{Sent, failing};
-use crate::harness::{Gateway, document, nobody, service};
+use crate::harness::{Gateway, closed_port, document, service};
 use std::sync::atomic::Ordering;
 
 /// A metric of an upstream's retries; 0 where there is none.
@@ -42,7 +42,7 @@ fn retries_end_with_the_budget_of_the_upstream() {
 #[test]
 fn connections_that_cannot_be_made_are_no_part_of_it() {
     let (good, _) = super::answering();
-    let gateway = Gateway::start(&super::over(&[nobody(), good.address], "retries: 1"));
+    let gateway = Gateway::start(&super::over(&[closed_port(), good.address], "retries: 1"));
     (0..60).for_each(|_| assert_eq!(gateway.get("/").status, 200));
     assert_eq!(metric(&gateway, "retries_total{upstream=\"some\",reason=\"connect\"}"), 30);
 }

@@ -1,7 +1,7 @@
 //! Spans over gRPC, to a collector by Python's grpcio.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Identity, Upstream, eventually, nobody, one_route};
+use crate::harness::{Gateway, Identity, Upstream, closed_port, eventually, one_route};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -115,9 +115,9 @@ fn the_nodes_log_arrives_and_what_is_said_of_deliveries_does_not() {
          {{max_batch_size: 1}}}}\n- name: http-log\n  config: {{http_endpoint: \"http://{}/\", queue: \
          {{max_retry_time: -1}}}}\n",
         collector.port,
-        nobody()
+        closed_port()
     );
-    let gateway = Gateway::start(&(one_route(nobody()) + &plugins));
+    let gateway = Gateway::start(&(one_route(closed_port()) + &plugins));
     let mut told = Vec::new();
     for _ in 0..2 {
         let response = gateway.get("/");

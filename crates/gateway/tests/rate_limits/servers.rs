@@ -13,7 +13,7 @@ fn what_sentinels_make_the_master_is_asked() {
         sentinel.ask(&["sentinel", "replicas", "counts"]).contains(&replica.port.to_string())
     });
     let upstream = Upstream::answering(HELLO);
-    let away = crate::harness::nobody().port();
+    let away = crate::harness::closed_port().port();
     let redis = json!({
         "sentinel_master": "counts", "sentinel_role": "master", "timeout": 1000,
         "sentinel_nodes": [{ "host": "127.0.0.1", "port": away }, { "host": "127.0.0.1", "port": sentinel.port }],

@@ -1,6 +1,6 @@
 //! A HashiCorp Vault: a mock of its HTTP API, as its documentation describes that.
 use super::{Collector, document};
-use crate::harness::{Gateway, Identity, Message, NginxOverTls, Upstream, nobody};
+use crate::harness::{Gateway, Identity, Message, NginxOverTls, Upstream, closed_port};
 use serde_json::{Value as Json, json};
 use std::sync::{Arc, Mutex};
 
@@ -183,7 +183,7 @@ fn what_the_server_refuses_is_an_empty_text_with_a_line_in_the_log() {
 #[test]
 fn a_node_starts_without_the_server_and_finds_it_later() {
     let collector = Collector::start();
-    let vaults = json!([{ "prefix": "my-hcv", "name": "hcv", "config": { "port": nobody().port(), "token": "root" } }]);
+    let vaults = json!([{ "prefix": "my-hcv", "name": "hcv", "config": { "port": closed_port().port(), "token": "root" } }]);
     let gateway = Gateway::start(&document(&collector.plugin(PASSWORD), vaults));
     assert_eq!(collector.header(&gateway), "");
     assert!(gateway.log().contains("unable to resolve reference"), "{}", gateway.log());

@@ -1,6 +1,6 @@
 //! The pages of analytics: what was sent is what they show.
 use super::{Browser, COLLECTIONS, in_chromium};
-use crate::harness::{Gateway, Upstream, document, eventually, nobody, service};
+use crate::harness::{Gateway, Upstream, closed_port, document, eventually, service};
 use serde_json::{Value, json};
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -24,7 +24,7 @@ fn sent() -> Sent {
         service("/fine", fine.address, "", ""),
         service("/missing", missing.address, "", ""),
         service("/broken", broken.address, "", ""),
-        service("/refused", nobody(), "retries: 0", ""),
+        service("/refused", closed_port(), "retries: 0", ""),
         service("/key", fine.address, "", "plugins: [{name: key-auth}]"),
     ];
     let pool = format!(
@@ -141,7 +141,7 @@ fn nonsense_gives_defaults_and_a_note() {
         "/traffic?by=colour",
         "/traffic?sort=nope",
         "/traffic?page=-1",
-        "/errors?who=nobody",
+        "/errors?who=anyone",
         "/errors?status=abc",
         "/errors?sort=nope",
         "/changes?to=%E2%80%AE",

@@ -24,7 +24,7 @@ pub(crate) struct HeatMap<'a> {
     pub(crate) marks: &'a [Mark],
 }
 
-/// What is told of each interval.
+/// What the table says of each interval.
 const NAMES: [&str; 2] = ["requests", "latency"];
 
 /// Requests by interval and row.

@@ -8,6 +8,21 @@ use weir_analytics::entities::{Entities, Kind};
 use weir_analytics::query::{CauseFilter, RequestFilter};
 use weir_model::schema::{did_you_mean, quoted};
 
+/// What a filter takes, beside what each question takes.
+pub(super) const ARGUMENTS: &[&str] = &[
+    "route",
+    "service",
+    "consumer",
+    "upstream",
+    "status",
+    "class",
+    "method",
+    "path",
+    "min_latency",
+    "origin",
+    "cause",
+];
+
 type Parsed<T> = Result<T, (StatusCode, String)>;
 
 /// Reads the filter of a list or of a tail. Without `from` and `to`, it holds for all times.
@@ -49,7 +64,7 @@ fn statuses(call: &ApiRequest) -> Parsed<(Option<u16>, Option<u16>)> {
         (None, Some(text)) => {
             let class = text.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
             let class = class.filter(|class| (1..=5).contains(class)).ok_or_else(|| {
-                invalid(format!("class: `{}` is none; use one of 1xx, 2xx, 3xx, 4xx, 5xx", quoted(text)))
+                invalid(format!("class: there is no `{}`; use one of 1xx, 2xx, 3xx, 4xx, 5xx", quoted(text)))
             })?;
             (class * 100, class * 100 + 99)
         }

@@ -62,7 +62,7 @@ type Answer = Result<Value, (StatusCode, String)>;
 /// A question: how it is answered, the arguments that it takes, and the answer as a table.
 struct Question {
     name: &'static str,
-    arguments: &'static [&'static str],
+    arguments: &'static [&'static [&'static str]],
     answer: fn(&ApiRequest, &Analytics) -> Answer,
     /// None for an answer that is JSON alone.
     table: Option<Table>,
@@ -70,30 +70,30 @@ struct Question {
 
 const SERIES: Question = Question {
     name: "series",
-    arguments: &[
+    arguments: &[&[
         "metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node", "source",
         "format",
-    ],
+    ]],
     answer: series,
     table: Some(Table::Series),
 };
 const TOP: Question = Question {
     name: "top",
-    arguments: &["by", "of", "from", "to", "limit", "source", "format"],
+    arguments: &[&["by", "of", "from", "to", "limit", "source", "format"]],
     answer: top,
     table: Some(Table::Rows(TOP_COLUMNS)),
 };
 const ERRORS: Question = Question {
     name: "errors",
-    arguments: &["from", "to", "route", "by", "format"],
+    arguments: &[&["from", "to", "route", "by", "format"]],
     answer: errors,
     table: Some(Table::Rows(ERROR_COLUMNS)),
 };
 const NODES: Question =
-    Question { name: "nodes", arguments: &["from", "to"], answer: nodes::nodes, table: None };
+    Question { name: "nodes", arguments: &[&["from", "to"]], answer: nodes::nodes, table: None };
 const CHANGES: Question = Question {
     name: "changes",
-    arguments: &["from", "to", "format"],
+    arguments: &[&["from", "to", "format"]],
     answer: changes,
     table: Some(Table::Rows(CHANGE_COLUMNS)),
 };

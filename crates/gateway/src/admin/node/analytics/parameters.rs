@@ -42,8 +42,9 @@ pub(super) fn errors(call: &ApiRequest) -> Parsed<WantedErrors<'_>> {
 }
 
 /// Refuses arguments that a question does not take.
-pub(super) fn check_arguments(call: &ApiRequest, known: &[&str]) -> Result<(), ApiError> {
-    let Some(unknown) = call.argument_beside(known) else { return Ok(()) };
+pub(super) fn check_arguments(call: &ApiRequest, known: &[&[&str]]) -> Result<(), ApiError> {
+    let known = known.concat();
+    let Some(unknown) = call.argument_beside(&known) else { return Ok(()) };
     let shown = quoted(unknown);
     let hint = did_you_mean(unknown, known.iter().copied());
     let known = if known.is_empty() {

@@ -1,5 +1,5 @@
 //! `/analytics/requests`: requests that were sampled, page by page or one in full.
-use super::filter::filter;
+use super::filter::{self, filter};
 use super::names::Names;
 use super::{Answer, ApiRequest, configuration, invalid, not_recorded, parameters, sample};
 use crate::analytics::Analytics;
@@ -14,25 +14,8 @@ use weir_model::schema::quoted;
 const NOT_SAMPLED: &str =
     "this node keeps no requests: set analytics_samples=errors, or `all` for some of the others too";
 
-/// What a filter takes, beside what each question takes.
-pub(super) const ARGUMENTS: &[&str] = &[
-    "route",
-    "service",
-    "consumer",
-    "upstream",
-    "status",
-    "class",
-    "method",
-    "path",
-    "min_latency",
-    "origin",
-    "cause",
-    "from",
-    "to",
-    "cursor",
-    "limit",
-    "format",
-];
+/// The arguments of a list.
+pub(super) const ARGUMENTS: &[&[&str]] = &[filter::ARGUMENTS, &["from", "to", "cursor", "limit", "format"]];
 
 /// The columns of the list as CSV.
 pub(super) const COLUMNS: &[(&str, &str)] = &[
@@ -101,7 +84,8 @@ pub(super) fn list(call: &ApiRequest, analytics: &Analytics) -> Answer {
 }
 
 fn cursor(text: &str) -> Result<u64, (StatusCode, String)> {
-    let wrong = |_| invalid(format!("cursor: `{}` is none; take it from `next` of a page", quoted(text)));
+    let wrong =
+        |_| invalid(format!("cursor: `{}` is not a cursor; take it from `next` of a page", quoted(text)));
     text.parse().map_err(wrong)
 }
 

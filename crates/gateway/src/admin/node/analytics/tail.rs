@@ -2,7 +2,7 @@
 //!
 //! Each listener has a place in the order of all requests, which is the id of its last event. It looks for new ones
 //! twenty times a second. One that reads too slowly finds that older requests are gone, and gets their number.
-use super::filter::filter;
+use super::filter::{self, filter};
 use super::names::Names;
 use super::requests::check_sampled;
 use super::{ApiRequest, configuration, invalid, not_recorded, sample};
@@ -33,20 +33,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const MAX_BATCH: usize = 256;
 
 /// The arguments of a tail.
-pub(super) const ARGUMENTS: &[&str] = &[
-    "route",
-    "service",
-    "consumer",
-    "upstream",
-    "status",
-    "class",
-    "method",
-    "path",
-    "min_latency",
-    "origin",
-    "cause",
-    "after",
-];
+pub(super) const ARGUMENTS: &[&[&str]] = &[filter::ARGUMENTS, &["after"]];
 
 /// A listener, on its way to the body of its response.
 pub(super) struct Listener {
