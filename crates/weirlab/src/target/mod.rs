@@ -60,8 +60,10 @@ pub struct Listeners {
 /// The sign that a gateway is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ready {
-    /// A path that must answer with a status below 500 on the traffic listener; none to only connect.
+    /// A path that must answer on the traffic listener; none to only connect.
     pub path: Option<String>,
+    /// The status of that answer; none for any below 500.
+    pub status: Option<u16>,
     /// A path that must answer with 200 on the status listener, if one is named.
     pub status_path: Option<String>,
     /// How long that may take.
@@ -70,7 +72,7 @@ pub struct Ready {
 
 impl Default for Ready {
     fn default() -> Self {
-        Ready { path: None, status_path: None, within: Duration::from_secs(10) }
+        Ready { path: None, status: None, status_path: None, within: Duration::from_secs(10) }
     }
 }
 

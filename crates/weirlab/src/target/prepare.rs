@@ -196,6 +196,7 @@ impl Target {
             listeners,
             ready: Ready {
                 path: self.file.ready.path.clone(),
+                status: self.file.ready.status,
                 status_path: self.control_plane(preparation.case).map(|file| file.served.clone()),
                 within: self.file.ready.within.0,
             },

@@ -1,6 +1,6 @@
 //! An upstream, a certificate, and targets in front of them, for tests.
 #![allow(dead_code, reason = "each test file uses its part")]
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,7 +53,7 @@ pub(crate) fn program(target: &Target) -> Option<PathBuf> {
     }
     match target.binary(None) {
         Ok(path) => Some(path),
-        Err(error) if target.name == "envoy" => {
+        Err(error) if ["envoy", "traefik"].contains(&target.name.as_str()) => {
             eprintln!("not tested: {error}");
             None
         }
@@ -184,7 +184,7 @@ impl Gateway {
 
     fn await_ready(&mut self) {
         let give_up = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(self.address()).is_err() {
+        while !self.is_ready() {
             let ended = self.process.as_mut().and_then(|process| process.try_wait().unwrap());
             assert!(
                 ended.is_none() && Instant::now() < give_up,
@@ -194,6 +194,19 @@ impl Gateway {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        let Launch { ready, listeners, .. } = &self.launch;
+        let answer = ready.status.map(|status| {
+            let mut stream = TcpStream::connect(listeners.http.unwrap()).ok()?;
+            let path = ready.path.as_ref().unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.starts_with(&format!("HTTP/1.1 {status} ")).then_some(())
+        });
+        answer.is_none_or(|answer| answer.is_some()) && TcpStream::connect(self.address()).is_ok()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
