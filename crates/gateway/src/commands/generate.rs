@@ -22,9 +22,13 @@ pub(super) fn manual_pages(folder: &Path, program: Program) -> Result<ExitCode, 
     })
 }
 
-/// The command line, with the names that nested commands have in full.
+/// The command line, with the names that nested commands have in full; `help` is left out, because `--help` says the same.
 fn command(program: Program) -> clap::Command {
-    let mut command = Cli::command().name(program.command()).bin_name(program.command());
+    let mut command = without_help(Cli::command().name(program.command()).bin_name(program.command()));
     command.build();
     command
+}
+
+fn without_help(command: clap::Command) -> clap::Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
 }

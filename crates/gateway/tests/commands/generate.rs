@@ -25,6 +25,7 @@ fn every_command_has_a_manual_page_except_hidden_ones() {
     assert!(page("weir-run.1").unwrap().contains("SIGUSR1"));
     assert!(page("weir-migrations-bootstrap.1").unwrap().contains(".SH SYNOPSIS"));
     assert!(page("weir-man.1").is_err());
+    assert!(page("weir-config-help.1").is_err());
     fs::write(kong.path("file"), "").unwrap();
     kong.run(&["weir", "man", "file"]).expect(1, "", "file: ");
 }
