@@ -1,7 +1,7 @@
 # Three instances in one placement group: target, upstream and generator. x86 or Graviton.
 #
 #   terraform apply -var=allowed_cidr=203.0.113.7/32 -var=architecture=arm64
-#   terraform output -raw hosts_toml > hosts.toml
+#   terraform output -raw hosts_toml > hosts.toml      # then connect once to each host by ssh, to know its key
 #   weirlab run kong/plain-1 --hosts hosts.toml --targets weir,nginx
 #   terraform destroy
 terraform {
@@ -114,6 +114,7 @@ resource "aws_instance" "host" {
 
 module "hosts_file" {
   source        = "../hosts-file"
+  weirlab       = var.weirlab
   user          = "admin"
   identity_file = trimsuffix(pathexpand(var.public_key_file), ".pub")
   hosts = { for name, host in aws_instance.host : name => {

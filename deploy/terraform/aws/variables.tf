@@ -35,3 +35,9 @@ variable "allowed_cidr" {
   description = "From where ssh is allowed, such as 203.0.113.7/32."
   type        = string
 }
+
+variable "weirlab" {
+  description = "A weirlab of the hosts' architecture, such as that of the static archive, if it is another than this machine's."
+  type        = string
+  default     = null
+}

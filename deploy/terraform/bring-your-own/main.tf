@@ -1,7 +1,7 @@
 # Hosts that exist already: nothing is created, the file of the hosts is written.
 #
 #   terraform apply -var-file=hosts.tfvars
-#   terraform output -raw hosts_toml > hosts.toml
+#   terraform output -raw hosts_toml > hosts.toml      # then connect once to each host by ssh, to know its key
 terraform {
   required_version = ">= 1.5"
 }
@@ -30,8 +30,14 @@ variable "identity_file" {
   default = "~/.ssh/id_ed25519"
 }
 
+variable "weirlab" {
+  type    = string
+  default = null
+}
+
 module "hosts_file" {
   source        = "../hosts-file"
+  weirlab       = var.weirlab
   user          = var.user
   port          = var.port
   identity_file = pathexpand(var.identity_file)

@@ -1,7 +1,7 @@
 # Three servers on a private network: target, upstream and generator. The token is read from HCLOUD_TOKEN.
 #
 #   terraform apply -var=allowed_cidr=203.0.113.7/32
-#   terraform output -raw hosts_toml > hosts.toml
+#   terraform output -raw hosts_toml > hosts.toml      # then connect once to each host by ssh, to know its key
 #   weirlab run kong/plain-1 --hosts hosts.toml --targets weir,nginx
 #   terraform destroy
 terraform {
@@ -80,6 +80,7 @@ resource "hcloud_server" "host" {
 
 module "hosts_file" {
   source        = "../hosts-file"
+  weirlab       = var.weirlab
   user          = "root"
   identity_file = trimsuffix(pathexpand(var.public_key_file), ".pub")
   hosts = { for name, host in hcloud_server.host : name => {

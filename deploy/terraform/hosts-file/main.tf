@@ -30,16 +30,25 @@ variable "identity_file" {
   type = string
 }
 
+variable "weirlab" {
+  description = "A weirlab of the hosts' architecture, if it is another than this machine's."
+  type        = string
+  default     = null
+}
+
 output "toml" {
   value = join("\n", [for name, host in var.hosts : <<-EOT
-    [[host]]
-    name = ${jsonencode(name)}
+    [hosts.${name}]
+    roles = ${jsonencode(host.roles)}
     address = ${jsonencode(host.address)}
     internal_address = ${jsonencode(host.internal_address)}
     user = ${jsonencode(var.user)}
     port = ${var.port}
     identity_file = ${jsonencode(var.identity_file)}
-    roles = ${jsonencode(host.roles)}
+    %{~if var.weirlab != null~}
+
+    weirlab = ${jsonencode(var.weirlab)}
+    %{~endif~}
   EOT
   ])
 }
