@@ -83,6 +83,8 @@ sbom: tools-rust $(CARGO_TOOLS)/bin/cargo-cyclonedx ## List what weir is made of
 	$(DATED) "$(CARGO_TOOLS)/bin/cargo-cyclonedx" cyclonedx --format json --manifest-path crates/gateway/Cargo.toml \
 	  --override-filename weir-$(VERSION).cdx
 	mv crates/gateway/weir-$(VERSION).cdx.json "$(DIST)"
+	# The tool writes one for each crate.
+	rm -f crates/*/weir-$(VERSION).cdx.json
 
 # The upgrade starts from packages of the same program under an older version.
 OLD := $(abspath $(TARGET))/package-test/old
