@@ -16,9 +16,13 @@ pub(super) fn completions(shell: Shell, program: Program) -> Result<ExitCode, St
 
 /// Writes a manual page for each command: `weir.1`, `weir-run.1` and so on.
 pub(super) fn manual_pages(folder: &Path, program: Program) -> Result<ExitCode, String> {
-    let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command(program), folder));
+    let written =
+        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command(program), folder));
     written.map(|()| ExitCode::SUCCESS).map_err(|error| {
-        format!("the manual pages cannot be written to {}: {error}: name a folder that is writable", folder.display())
+        format!(
+            "the manual pages cannot be written to {}: {error}: name a folder that is writable",
+            folder.display()
+        )
     })
 }
 
