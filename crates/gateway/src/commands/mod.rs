@@ -9,6 +9,7 @@ mod demo;
 mod demo_traffic;
 mod echo;
 mod explain;
+mod generate;
 mod hybrid;
 mod migrations;
 mod running_node;
@@ -64,6 +65,8 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
             print(&vault::get(&reference, &loaded.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
+        Command::Completions { shell } => generate::completions(shell, program),
+        Command::ManualPages { folder } => generate::manual_pages(&folder, program),
         Command::Version { all } => print(&version(program, all)),
     }
 }
@@ -109,7 +112,11 @@ fn version(program: Program, all: bool) -> String {
 }
 
 fn print(text: &str) -> Result<ExitCode, String> {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<ExitCode, String> {
     let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
+    output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
