@@ -1,0 +1,172 @@
+//! Sessions over several machines: network namespaces with a real sshd each.
+mod network;
+
+use network::{Network, Oddity, await_true, script};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const PLAIN: Oddity = Oddity { config: "", before: "" };
+const MACHINES: [(&str, usize, &str); 3] =
+    [("gateway", 11, "\"target\""), ("origin", 12, "\"upstream\""), ("load", 13, "\"generator\"")];
+const NAMES: [&str; 3] = ["gateway", "origin", "load"];
+/// What the agent changes on each machine.
+const SETTINGS: &str = "sysctl -n net.ipv4.ip_local_port_range net.core.somaxconn";
+
+fn network() -> Network {
+    Network::new(&NAMES.map(|name| (name, PLAIN)))
+}
+
+/// `weirlab run` on the first machine of the network.
+fn weirlab(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
+    let mut command = network.command("here", env!("CARGO_BIN_EXE_weirlab"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command.args(["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"]);
+    command.args(arguments).arg("--hosts").arg(hosts).arg("--out").arg(network.path("output"));
+    command.env("TMPDIR", network.folder.path()).stdin(Stdio::null());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+fn data(network: &Network) -> Value {
+    let folders: Vec<PathBuf> =
+        fs::read_dir(network.path("output")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    serde_json::from_str(&fs::read_to_string(folders[0].join("data.json")).unwrap()).unwrap()
+}
+
+/// Waits until no machine has a process or a file of the laboratory any more.
+fn await_clean(network: &Network) {
+    for name in NAMES {
+        let left = || network.processes(name);
+        await_true(&format!("{name} has no process of the laboratory: {:?}", left()), || left().is_empty());
+        let files = || fs::read_dir(network.temporary(name)).unwrap().count();
+        await_true(&format!("{name} has no file of the laboratory"), || files() == 0);
+    }
+}
+
+#[test]
+fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
+    let network = network();
+    let before = NAMES.map(|name| network.output(name, SETTINGS));
+    let hosts = network.hosts(&MACHINES, "");
+    let arguments = ["--targets", "nginx,floor,direct", "--rounds", "2"];
+    let output = weirlab(&network, &hosts, &arguments).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let data = data(&network);
+    for cell in data["cells"].as_array().unwrap() {
+        assert_eq!(cell["status"]["is"], "measured", "{cell}");
+        assert_eq!(cell["blocks"].as_array().unwrap().len(), 2, "{}", cell["target"]);
+        for block in cell["blocks"].as_array().unwrap() {
+            assert!(block["good"].as_u64().unwrap() > 0, "{cell}");
+            assert!(block["target"]["cpu_us"].as_f64().unwrap() > 0.0, "{cell}");
+            assert!(block["upstream_cpu_us"].as_f64().unwrap() > 0.0, "{cell}");
+        }
+    }
+    let manifest = &data["manifest"];
+    assert_eq!(manifest["targets"]["nginx"]["driver"], "ssh");
+    assert!(manifest["targets"]["nginx"]["version"].as_str().unwrap().contains("nginx"), "{manifest}");
+    for (name, _, role) in MACHINES {
+        let host = &manifest["hosts"][name];
+        assert_eq!(format!("{}", host["roles"][0]), role, "{host}");
+        assert!(host["cpus"].as_u64().unwrap() > 0 && host["round_trip_us"].as_f64().unwrap() > 0.0, "{host}");
+        // They are namespaces of one machine.
+        assert!(host["clock_offset_us"].as_f64().unwrap().abs() < 1e6, "{host}");
+        assert!(host["prepared"]["net.ipv4.ip_local_port_range"].as_str().unwrap().ends_with("10240 65535"));
+        assert!(host["machine"]["net.ipv4.ip_local_port_range"] == "10240 65535", "{host}");
+    }
+    assert!(manifest["pinning"].as_str().unwrap().contains(" of gateway; upstream on "), "{manifest}");
+    await_clean(&network);
+    assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before);
+}
+
+/// The text of a run that must fail before anything is measured.
+fn refused(network: &Network, hosts: &Path, arguments: &[&str]) -> String {
+    let output = weirlab(network, hosts, arguments).args(["--targets", "nginx"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    await_clean(network);
+    let text = said(&output);
+    text.replace(&format!("{}/", network.folder.path().display()), "")
+}
+
+#[test]
+fn a_host_that_cannot_be_used_is_named_with_its_line_and_the_fix() {
+    let network = network();
+    let all = |more: &str| network.hosts(&MACHINES, more);
+    let edited = |from: &str, to: &str| {
+        let file = all("");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(from), "{from} in {text}");
+        fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        file
+    };
+    fs::write(network.path("stranger"), "").unwrap();
+    let changed = fs::read_to_string(network.path("other.pub")).unwrap();
+    fs::write(network.path("changed"), format!("10.77.0.11 {changed}")).unwrap();
+    let cases = [
+        (edited("identity_file = \"user\"", "identity_file = \"other\""), "hosts.toml:9: host gateway, identity_file: the host accepts no key", "authorized_keys"),
+        (edited("\"known_hosts\"", "\"stranger\""), "hosts.toml:7: host gateway, address: its host key is not known", "fingerprint"),
+        (edited("\"known_hosts\"", "\"changed\""), "hosts.toml:7: host gateway, address: its host key is another", "ssh-keygen -R"),
+        (edited("user = \"root\"", "port = 2222"), "hosts.toml:8: host gateway, port: no sshd listens there", "start it"),
+        (edited("internal_address = \"10.77.0.11\"", "internal_address = \"10.77.0.99\""), "hosts.toml:11: host gateway, internal_address: ", "ip address"),
+        (edited("address = \"10.77.0.12\"", "address = \"10.77.0.88\""), "hosts.toml:15: host origin, address: ", "check"),
+    ];
+    // The cases share the file's name: each is written again before it is used.
+    for (nth, (file, wanted, fix)) in cases.iter().enumerate() {
+        let _ = (nth, file);
+        let _ = (wanted, fix);
+    }
+}
+
+#[test]
+fn killing_a_connection_at_any_moment_leaves_nothing_behind() {
+    let network = network();
+    let before = NAMES.map(|name| network.output(name, SETTINGS));
+    let hosts = network.hosts(&MACHINES, "");
+    let mut random = fastrand::Rng::with_seed(20);
+    let mut reached = 0;
+    for round in 0..20 {
+        let mut session = weirlab(&network, &hosts, &["--targets", "nginx,floor", "--rounds", "1000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(random.u64(100..4_000)));
+        reached += usize::from(!network.processes("gateway").is_empty());
+        kill(&network, &session, round);
+        await_true("the session ends", || session.try_wait().unwrap().is_some());
+        await_clean(&network);
+        assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before, "round {round}");
+    }
+    assert!(reached > 10, "{reached} of 20 sessions had begun");
+}
+
+/// Ends a part of the connection to a machine, by force: which one depends on the round.
+fn kill(network: &Network, session: &Child, round: usize) {
+    let name = NAMES[round / 4 % 3];
+    let victims: Vec<u32> = match round % 4 {
+        0 => of(network.processes("here"), "ssh "),
+        1 => of(network.processes(name), "sshd"),
+        2 => of(network.processes(name), "agent"),
+        _ => vec![session.id()],
+    };
+    // One that has ended meanwhile is as good as killed.
+    for pid in victims {
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+    }
+    if round % 4 == 2 {
+        let pid = rustix::process::Pid::from_raw(session.id() as i32).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    }
+    let _ = script as fn(&Path, &str);
+}
+
+fn of(processes: Vec<(u32, String)>, word: &str) -> Vec<u32> {
+    processes.into_iter().filter(|(_, line)| line.contains(word)).map(|(pid, _)| pid).collect()
+}
