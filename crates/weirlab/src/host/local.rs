@@ -2,6 +2,7 @@
 use super::exchange::Client;
 use super::server::LocalServer;
 use super::{ClientRequest, ClientResponse, Host, HostError, IdleConnections, Server, Trees};
+use crate::flame::{self, Stacks};
 use crate::load::{self, Edge, Idle, LoadError, Outcome, Plan};
 use crate::manifest;
 use crate::observe::procfs::Stat;
@@ -10,27 +11,30 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// This machine.
 pub struct Local {
     /// This very program.
     program: PathBuf,
     address: IpAddr,
+    folder: PathBuf,
     client: Client,
 }
 
 impl Local {
-    /// This machine, with servers on loopback.
+    /// This machine, with servers on loopback, and a folder for what is needed for a moment.
     ///
     /// # Errors
     /// When this program's own path is unknown.
-    pub fn new() -> io::Result<Local> {
-        Local::at(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    pub fn new(folder: &Path) -> io::Result<Local> {
+        Local::at(IpAddr::V4(Ipv4Addr::LOCALHOST), folder)
     }
 
     /// This machine, with servers on one of its addresses.
-    pub(super) fn at(address: IpAddr) -> io::Result<Local> {
-        Ok(Local { program: std::env::current_exe()?, address, client: Client::new() })
+    pub(super) fn at(address: IpAddr, folder: &Path) -> io::Result<Local> {
+        let program = std::env::current_exe()?;
+        Ok(Local { program, address, folder: folder.to_owned(), client: Client::new() })
     }
 
     /// This very program.
@@ -97,6 +101,11 @@ impl Host for Local {
 
     fn send(&self, request: &ClientRequest) -> Result<ClientResponse, HostError> {
         self.client.send(request).map_err(HostError::Failed)
+    }
+
+    fn stacks(&self, pids: &[u32], duration: Duration, frequency: u32) -> Result<Stacks, HostError> {
+        let stacks = flame::stacks(pids, duration, frequency, &self.folder);
+        stacks.map_err(|error| HostError::Failed(error.to_string()))
     }
 
     fn program(&self, program: &Path, version: &[String]) -> (String, String) {

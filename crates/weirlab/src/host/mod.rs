@@ -19,6 +19,7 @@ pub(crate) use exchange::{ClientRequest, ClientResponse};
 pub use local::Local;
 pub use site::Site;
 
+use crate::flame::Stacks;
 use crate::load::{Edge, Outcome, Plan};
 use crate::observe::{MachineSample, Sample};
 use serde_json::Value;
@@ -27,6 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// A machine that upstreams, loads and observations run on.
 pub trait Host: Send + Sync {
@@ -79,6 +81,12 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// When there is no response.
     fn send(&self, request: &ClientRequest) -> Result<ClientResponse, HostError>;
+
+    /// Samples the stacks of processes there.
+    ///
+    /// # Errors
+    /// When `perf` is missing there or not permitted, or there are no samples.
+    fn stacks(&self, pids: &[u32], duration: Duration, frequency: u32) -> Result<Stacks, HostError>;
 
     /// The SHA-256 of a program there, and what its command says of its version.
     fn program(&self, program: &Path, version: &[String]) -> (String, String);

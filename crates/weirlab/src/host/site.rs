@@ -52,7 +52,7 @@ impl Site {
     pub fn local(driver: Box<dyn Driver>) -> Result<Site, HostError> {
         let failed = |error| HostError::Unusable(format!("cannot set up the working folder: {error}"));
         let (working_folder, guard) = working_folder(&*driver).map_err(failed)?;
-        let local = Arc::new(Local::new().map_err(failed)?);
+        let local = Arc::new(Local::new(working_folder.path()).map_err(failed)?);
         Ok(Site {
             driver,
             hosts: Hosts { target: local.clone(), upstream: local.clone(), generator: local },
@@ -85,7 +85,11 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be copied. The inner error says how to install it, where it is not there.
-    pub fn program(&self, target: &Target, here: Option<&Path>) -> Result<Result<PathBuf, String>, HostError> {
+    pub fn program(
+        &self,
+        target: &Target,
+        here: Option<&Path>,
+    ) -> Result<Result<PathBuf, String>, HostError> {
         match &self.elsewhere {
             Some(elsewhere) => elsewhere.target.locate(target, here),
             None => Ok(here.map(Path::to_owned).ok_or_else(String::new)),
@@ -95,7 +99,8 @@ impl Site {
     /// Adds the machines to a manifest; what it says of one machine is of the target's.
     pub fn describe(&self, manifest: &mut Manifest) {
         let Some(elsewhere) = &self.elsewhere else { return };
-        let of_target = elsewhere.machines.values().find(|host| host.roles.iter().any(|role| role == "target"));
+        let of_target =
+            elsewhere.machines.values().find(|host| host.roles.iter().any(|role| role == "target"));
         if let Some(host) = of_target {
             manifest.kernel.clone_from(&host.kernel);
             manifest.cpu.clone_from(&host.cpu);

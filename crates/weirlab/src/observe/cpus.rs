@@ -118,7 +118,14 @@ impl Layout {
 
     fn shared(cpus: Vec<usize>, words: String) -> Layout {
         let control_plane = Vec::new();
-        Layout { target: cpus.clone(), upstream: cpus.clone(), generator: cpus, control_plane, sharing: true, words }
+        Layout {
+            target: cpus.clone(),
+            upstream: cpus.clone(),
+            generator: cpus,
+            control_plane,
+            sharing: true,
+            words,
+        }
     }
 
     fn apart(cores: &[Vec<usize>], cpus: &[usize], workers: usize) -> Layout {

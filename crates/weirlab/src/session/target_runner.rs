@@ -227,8 +227,13 @@ impl TargetRunner {
         let start = || self.site.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
         let running = if preparation.case.measure == Measure::Start {
             let subject = subject(preparation, &launch.listeners)?;
-            let (running, took) =
-                probe::first_answer(start, &*self.site.hosts.generator, &subject, &preparation.case.parity[0], generator_cpus)?;
+            let (running, took) = probe::first_answer(
+                start,
+                &*self.site.hosts.generator,
+                &subject,
+                &preparation.case.parity[0],
+                generator_cpus,
+            )?;
             *first_answer = took;
             running
         } else {

@@ -5,6 +5,7 @@ use super::order::BlockPosition;
 use super::run::Session;
 use super::setup;
 use super::target_runner::RunningTarget;
+use crate::host::Host;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const SETTLED: Duration = Duration::from_millis(500);
 
 impl Session<'_> {
-    /// Starts a cell, puts load on it, calls `watch` with its processes, and ends both.
+    /// Starts a cell, puts load on it, calls `watch` with its machine and its processes there, and ends both.
     ///
     /// # Errors
     /// When the cell cannot be measured, or what `watch` says.
@@ -23,9 +24,12 @@ impl Session<'_> {
         case: usize,
         target: usize,
         watched: Duration,
-        watch: &mut dyn FnMut(&[u32]) -> Result<(), String>,
+        watch: &mut dyn FnMut(&dyn Host, &[u32]) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.loaded(case, target, watched, &mut |open| watch(&open.target_host().family(&open.pids()?)))
+        self.loaded(case, target, watched, &mut |open| {
+            let host = open.target_host();
+            watch(host, &host.family(&open.pids()?))
+        })
     }
 
     /// Starts a cell, puts load on it for as long as `watched` says, and asks its gateway what its plugins cost.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::{fs, io};
 use std::time::Duration;
+use std::{fs, io};
 
 mod file;
 mod folder;

@@ -185,11 +185,7 @@ impl Target {
     }
 
     /// Deals the addresses to listeners and gathers what templates may use.
-    fn settle(
-        &self,
-        preparation: &Preparation<'_>,
-        names: &[ListenerName],
-    ) -> (Listeners, minijinja::Value) {
+    fn settle(&self, preparation: &Preparation<'_>, names: &[ListenerName]) -> (Listeners, minijinja::Value) {
         let listeners = named(names, preparation.addresses);
         let context = catalogue::context(context(self, preparation, &listeners));
         (listeners, context)
@@ -249,11 +245,7 @@ fn bare(preparation: &Preparation<'_>) -> Launch {
     }
 }
 
-fn context<'a>(
-    target: &'a Target,
-    preparation: &'a Preparation<'a>,
-    listeners: &Listeners,
-) -> Context<'a> {
+fn context<'a>(target: &'a Target, preparation: &'a Preparation<'a>, listeners: &Listeners) -> Context<'a> {
     let at = |name: &str| preparation.folder.join(name);
     let named = [
         ("http", listeners.http),

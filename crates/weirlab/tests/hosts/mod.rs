@@ -1,7 +1,7 @@
 //! Sessions over several machines: network namespaces with a real sshd each.
 mod network;
 
-use network::{Network, Oddity, await_true, script};
+use network::{Network, Oddity, await_true};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-const PLAIN: Oddity = Oddity { config: "", before: "" };
+const PLAIN: Oddity = Oddity { environment: "", before: "" };
 const MACHINES: [(&str, usize, &str); 3] =
     [("gateway", 11, "\"target\""), ("origin", 12, "\"upstream\""), ("load", 13, "\"generator\"")];
 const NAMES: [&str; 3] = ["gateway", "origin", "load"];
@@ -75,7 +75,10 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     for (name, _, role) in MACHINES {
         let host = &manifest["hosts"][name];
         assert_eq!(format!("{}", host["roles"][0]), role, "{host}");
-        assert!(host["cpus"].as_u64().unwrap() > 0 && host["round_trip_us"].as_f64().unwrap() > 0.0, "{host}");
+        assert!(
+            host["cpus"].as_u64().unwrap() > 0 && host["round_trip_us"].as_f64().unwrap() > 0.0,
+            "{host}"
+        );
         // They are namespaces of one machine.
         assert!(host["clock_offset_us"].as_f64().unwrap().abs() < 1e6, "{host}");
         assert!(host["prepared"]["net.ipv4.ip_local_port_range"].as_str().unwrap().ends_with("10240 65535"));
@@ -86,42 +89,93 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before);
 }
 
-/// The text of a run that must fail before anything is measured.
-fn refused(network: &Network, hosts: &Path, arguments: &[&str]) -> String {
+/// A run that must fail before anything is measured: its text has all of `wanted`.
+#[track_caller]
+fn check_refused(network: &Network, hosts: &Path, arguments: &[&str], wanted: &[&str]) {
     let output = weirlab(network, hosts, arguments).args(["--targets", "nginx"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let text = said(&output).replace(&format!("{}/", network.folder.path().display()), "");
+    for wanted in wanted {
+        assert!(text.contains(wanted), "{wanted} is not in: {text}");
+    }
     await_clean(network);
-    let text = said(&output);
-    text.replace(&format!("{}/", network.folder.path().display()), "")
+}
+
+/// The hosts file with one change.
+fn edited(network: &Network, from: &str, to: &str) -> PathBuf {
+    let file = network.hosts(&MACHINES, "");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(from), "{from} is not in {text}");
+    fs::write(&file, text.replacen(from, to, 1)).unwrap();
+    file
 }
 
 #[test]
 fn a_host_that_cannot_be_used_is_named_with_its_line_and_the_fix() {
     let network = network();
-    let all = |more: &str| network.hosts(&MACHINES, more);
-    let edited = |from: &str, to: &str| {
-        let file = all("");
-        let text = fs::read_to_string(&file).unwrap();
-        assert!(text.contains(from), "{from} in {text}");
-        fs::write(&file, text.replacen(from, to, 1)).unwrap();
-        file
-    };
     fs::write(network.path("stranger"), "").unwrap();
-    let changed = fs::read_to_string(network.path("other.pub")).unwrap();
-    fs::write(network.path("changed"), format!("10.77.0.11 {changed}")).unwrap();
+    let other = fs::read_to_string(network.path("other.pub")).unwrap();
+    fs::write(network.path("changed"), format!("10.77.0.11 {other}")).unwrap();
     let cases = [
-        (edited("identity_file = \"user\"", "identity_file = \"other\""), "hosts.toml:9: host gateway, identity_file: the host accepts no key", "authorized_keys"),
-        (edited("\"known_hosts\"", "\"stranger\""), "hosts.toml:7: host gateway, address: its host key is not known", "fingerprint"),
-        (edited("\"known_hosts\"", "\"changed\""), "hosts.toml:7: host gateway, address: its host key is another", "ssh-keygen -R"),
-        (edited("user = \"root\"", "port = 2222"), "hosts.toml:8: host gateway, port: no sshd listens there", "start it"),
-        (edited("internal_address = \"10.77.0.11\"", "internal_address = \"10.77.0.99\""), "hosts.toml:11: host gateway, internal_address: ", "ip address"),
-        (edited("address = \"10.77.0.12\"", "address = \"10.77.0.88\""), "hosts.toml:15: host origin, address: ", "check"),
+        (
+            "\"user\"",
+            "\"other\"",
+            "9: host gateway, identity_file: the host accepts no key",
+            "authorized_keys",
+        ),
+        (
+            "\"known_hosts\"",
+            "\"stranger\"",
+            "7: host gateway, address: its host key is not known",
+            "fingerprint",
+        ),
+        (
+            "\"known_hosts\"",
+            "\"changed\"",
+            "7: host gateway, address: its host key is another",
+            "ssh-keygen -R",
+        ),
+        ("user = \"root\"", "port = 2222", "8: host gateway, port: no sshd listens there", "start it"),
+        (
+            "user = \"root\"",
+            "user = \"nil\"",
+            "9: host gateway, identity_file: the host accepts no key",
+            "name",
+        ),
+        (
+            "ss = \"10.77.0.11\"\n\n",
+            "ss = \"10.77.0.99\"\n\n",
+            "11: host gateway, internal_address: ",
+            "ip address",
+        ),
+        ("address = \"10.77.0.12\"", "address = \"10.77.0.88\"", "15: host origin, address: ", "network"),
     ];
-    // The cases share the file's name: each is written again before it is used.
-    for (nth, (file, wanted, fix)) in cases.iter().enumerate() {
-        let _ = (nth, file);
-        let _ = (wanted, fix);
+    for (from, to, wanted, fix) in cases {
+        check_refused(&network, &edited(&network, from, to), &[], &[&format!("hosts.toml:{wanted}"), fix]);
     }
+    let too_few = ["hosts.toml:6: host gateway, roles: it has ", " CPUs for 9999 workers", "lower --workers"];
+    check_refused(&network, &network.hosts(&MACHINES, ""), &["--workers", "9999"], &too_few);
+}
+
+#[test]
+fn another_architecture_and_a_full_disk_are_seen_before_anything_is_started() {
+    let foreign = Oddity {
+        before: "echo 'echo riscv128' > $F/uname && chmod 755 $F/uname && mount --bind $F/uname /usr/bin/uname",
+        ..PLAIN
+    };
+    let full = Oddity {
+        environment: "XDG_CACHE_HOME=$F/full",
+        before: "mkdir $F/full && mount -t tmpfs -o size=1m tmpfs $F/full",
+    };
+    let network = Network::new(&[("gateway", PLAIN), ("origin", foreign), ("load", full)]);
+    let all = "\"target\", \"upstream\", \"generator\"";
+    let hosts = network.hosts(&[("origin", 12, all)], "");
+    let wanted =
+        ["hosts.toml:7: host origin, weirlab: it is of the architecture riscv128", "build weirlab for it"];
+    check_refused(&network, &hosts, &[], &wanted);
+    let hosts = network.hosts(&[("load", 13, all)], "");
+    let wanted = ["hosts.toml:7: host load, address: copying ", "its disk is full", "make room there"];
+    check_refused(&network, &hosts, &[], &wanted);
 }
 
 #[test]
@@ -140,7 +194,7 @@ fn killing_a_connection_at_any_moment_leaves_nothing_behind() {
         thread::sleep(Duration::from_millis(random.u64(100..4_000)));
         reached += usize::from(!network.processes("gateway").is_empty());
         kill(&network, &session, round);
-        await_true("the session ends", || session.try_wait().unwrap().is_some());
+        await_true(&format!("the session of round {round} ends"), || session.try_wait().unwrap().is_some());
         await_clean(&network);
         assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before, "round {round}");
     }
@@ -156,15 +210,12 @@ fn kill(network: &Network, session: &Child, round: usize) {
         2 => of(network.processes(name), "agent"),
         _ => vec![session.id()],
     };
+    // Before the connection is there, the session itself is what can be killed.
+    let victims = if victims.is_empty() { vec![session.id()] } else { victims };
     // One that has ended meanwhile is as good as killed.
     for pid in victims {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
     }
-    if round % 4 == 2 {
-        let pid = rustix::process::Pid::from_raw(session.id() as i32).unwrap();
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
-    }
-    let _ = script as fn(&Path, &str);
 }
 
 fn of(processes: Vec<(u32, String)>, word: &str) -> Vec<u32> {

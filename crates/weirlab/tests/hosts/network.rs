@@ -1,8 +1,7 @@
 //! Machines for tests: network namespaces on one switch, each with an sshd of its own. Nothing of this machine's own network
 //! is touched, and all of it is gone when the test ends.
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -25,9 +24,9 @@ pub struct Network {
 /// How a machine differs from a plain one.
 #[derive(Clone, Copy, Default)]
 pub struct Oddity {
-    /// Lines of its sshd_config.
-    pub config: &'static str,
-    /// Shell commands before its sshd starts; `$F` is the network's folder.
+    /// Environment variables of what ssh starts there; `$F` is the network's folder.
+    pub environment: &'static str,
+    /// Shell commands before its sshd starts, with the same `$F`.
     pub before: &'static str,
 }
 
@@ -72,9 +71,9 @@ impl Network {
         self.namespace(name);
         let (switch, machine) = (self.full("switch"), self.full(name));
         let port = format!("p{address}");
-        run(Command::new("ip").args(["link", "add", &port, "netns", &switch, "type", "veth"]).args([
-            "peer", "name", "eth0", "netns", &machine,
-        ]));
+        run(Command::new("ip")
+            .args(["link", "add", &port, "netns", &switch, "type", "veth"])
+            .args(["peer", "name", "eth0", "netns", &machine]));
         self.within("switch", &format!("ip link set {port} master br0 up"));
         self.within(name, &format!("ip address add 10.77.0.{address}/24 dev eth0 && ip link set eth0 up"));
         let delayed = self.try_within(name, &format!("tc qdisc add dev eth0 root netem delay {DELAY}"));
@@ -91,9 +90,9 @@ impl Network {
         let config = format!(
             "Port 22\nListenAddress 10.77.0.{address}\nHostKey {folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
              AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n\
-             MaxStartups 100\n{}\nSetEnv TMPDIR={} XDG_CACHE_HOME={folder}/cache\n",
-            oddity.config.replace("$F", &folder),
+             MaxStartups 100\nSetEnv TMPDIR={} XDG_CACHE_HOME={folder}/cache {}\n",
             temporary.display(),
+            oddity.environment.replace("$F", &folder),
         );
         let file = self.path(&format!("sshd_config-{name}"));
         fs::write(&file, config).unwrap();
@@ -207,11 +206,4 @@ pub fn await_true(what: &str, mut so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// A program that says a text.
-pub fn script(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

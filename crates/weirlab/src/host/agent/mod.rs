@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let system = |error: io::Error| format!("the agent cannot be set up: {error}");
     raise_open_files();
     let (folder, _guard) = working_folder(&Process).map_err(system)?;
-    let local = Local::at(args.address).map_err(system)?;
+    let local = Local::at(args.address, folder.path()).map_err(system)?;
     let agent = Agent::new(local, folder.path().to_owned());
     send(&Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -89,6 +89,9 @@ impl Agent {
             }
             Request::Open { idle, count } => self.open(id, idle, count),
             Request::Ended { idle } => reply(lock(&*self.idle(idle)?).ended().map_err(of_host)?),
+            Request::Stacks { pids, duration, frequency } => {
+                reply(self.local.stacks(&pids, duration, frequency).map_err(of_host)?)
+            }
             Request::Send { request } => reply(self.local.send(&request).map_err(of_host)?),
         }
     }

@@ -52,36 +52,99 @@ pub(in crate::host) enum Request {
     /// Change the machine's settings for measurements.
     Prepare,
     /// Wait until the load average for each core is below this.
-    AwaitQuiet { below: f64, at_most: Duration },
+    AwaitQuiet {
+        below: f64,
+        at_most: Duration,
+    },
     /// What is known of the machine.
     Describe,
-    Addresses { count: usize },
+    Addresses {
+        count: usize,
+    },
     /// The first of these programs that is there.
-    Find { candidates: Vec<String> },
-    Program { program: PathBuf, version: Vec<String> },
-    Start { launch: Launch, cpus: Vec<usize> },
-    Alive { running: u64 },
-    Reload { running: u64 },
-    Signal { running: u64, name: String },
-    Replace { running: u64, file: String, text: String },
-    Log { running: u64 },
-    Stop { running: u64 },
+    Find {
+        candidates: Vec<String>,
+    },
+    Program {
+        program: PathBuf,
+        version: Vec<String>,
+    },
+    Start {
+        launch: Launch,
+        cpus: Vec<usize>,
+    },
+    Alive {
+        running: u64,
+    },
+    Reload {
+        running: u64,
+    },
+    Signal {
+        running: u64,
+        name: String,
+    },
+    Replace {
+        running: u64,
+        file: String,
+        text: String,
+    },
+    Log {
+        running: u64,
+    },
+    Stop {
+        running: u64,
+    },
     /// End whatever is named so.
-    End { id: u64 },
-    Serve { arguments: Vec<String>, cpus: Vec<usize> },
-    Observe { roots: Vec<u32> },
-    Sample { trees: u64 },
+    End {
+        id: u64,
+    },
+    Serve {
+        arguments: Vec<String>,
+        cpus: Vec<usize>,
+    },
+    Observe {
+        roots: Vec<u32>,
+    },
+    Sample {
+        trees: u64,
+    },
     Machine,
-    Has { pid: u32 },
-    Family { roots: Vec<u32> },
-    Connections { roots: Vec<u32>, ports: Vec<u16> },
-    Load { plan: Plan },
+    Has {
+        pid: u32,
+    },
+    Family {
+        roots: Vec<u32>,
+    },
+    Connections {
+        roots: Vec<u32>,
+        ports: Vec<u16>,
+    },
+    Load {
+        plan: Plan,
+    },
     /// Stop the load, or the opening of connections, of an earlier request.
-    Interrupt { id: u64 },
-    Idle { plan: Plan, more: usize },
-    Open { idle: u64, count: usize },
-    Ended { idle: u64 },
-    Send { request: ClientRequest },
+    Interrupt {
+        id: u64,
+    },
+    Idle {
+        plan: Plan,
+        more: usize,
+    },
+    Open {
+        idle: u64,
+        count: usize,
+    },
+    Ended {
+        idle: u64,
+    },
+    Stacks {
+        pids: Vec<u32>,
+        duration: Duration,
+        frequency: u32,
+    },
+    Send {
+        request: ClientRequest,
+    },
 }
 
 /// A gateway that was started.

@@ -49,7 +49,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Connection {
     /// Starts the agent, and returns when it has greeted.
-    pub(super) fn open(master: Master, host: &HostEntry, program: &str) -> Result<(Connection, Hello), HostError> {
+    pub(super) fn open(
+        master: Master,
+        host: &HostEntry,
+        program: &str,
+    ) -> Result<(Connection, Hello), HostError> {
         let address = host.internal_address.to_string();
         let mut command = master.command(&["exec", program, "agent", "--address", &address]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

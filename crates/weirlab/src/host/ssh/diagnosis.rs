@@ -46,12 +46,7 @@ const SIGNS: [(&str, &str, &str, &str); 12] = [
         "the name cannot be resolved",
         "correct it, or write an address",
     ),
-    (
-        "connection refused",
-        "port",
-        "no sshd listens there",
-        "start it, or correct address and port",
-    ),
+    ("connection refused", "port", "no sshd listens there", "start it, or correct address and port"),
     (
         "connection timed out",
         "address",
@@ -94,10 +89,15 @@ pub(super) fn not_done(host: &HostEntry, doing: &str, said: &str) -> HostError {
     let reason = last_line(said);
     let (what, fix) = if lower.contains("no space left") || lower.contains("quota exceeded") {
         (format!("its disk is full ({reason})"), "make room there")
+    } else if ["connection closed", "connection reset", "broken pipe"].iter().any(|sign| lower.contains(sign)) {
+        (format!("the connection was lost ({reason})"), "check the host and the network, and run again")
     } else if lower.contains("read-only file system") || lower.contains("permission denied") {
         (format!("its user cannot write there ({reason})"), "name another user")
     } else if lower.contains("glibc") || lower.contains("not found") && lower.contains("version") {
-        (format!("its C library is older than this program needs ({reason})"), "build weirlab there, or for musl, and name it as `weirlab`")
+        (
+            format!("its C library is older than this program needs ({reason})"),
+            "build weirlab there, or for musl, and name it as `weirlab`",
+        )
     } else if lower.contains("exec format error") || lower.contains("cannot execute") {
         (format!("it cannot run this program ({reason})"), "name a weirlab of its architecture as `weirlab`")
     } else {

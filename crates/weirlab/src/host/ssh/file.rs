@@ -170,7 +170,11 @@ impl Reader<'_> {
         let internal = internal.or_else(|| host.address.parse().ok());
         host.internal_address = internal.ok_or_else(|| {
             let what = format!("{} is a name, and the data path needs an address", host.address);
-            host.unusable("address", &what, "add internal_address = \"10.0.0.2\", where the other hosts reach it")
+            host.unusable(
+                "address",
+                &what,
+                "add internal_address = \"10.0.0.2\", where the other hosts reach it",
+            )
         })?;
         match host.identity_file.as_deref().filter(|path| !path.is_file()) {
             None => Ok(host),
@@ -227,10 +231,22 @@ mod tests {
     fn mistakes_have_their_place_and_a_fix() {
         let all = "roles = [\"target\", \"upstream\", \"generator\"]\naddress = \"192.0.2.1\"\n";
         let cases = [
-            ("[hosts.a]\nroles = [\"target\"]\naddress = \"192.0.2.1\"\n".to_owned(), "hosts.toml: no host has the role upstream"),
-            (format!("[hosts.a]\n{all}[hosts.b]\nroles = [\"target\"]\naddress = \"192.0.2.2\"\n"), "hosts.toml:5: host b, roles: host a has the role target too"),
-            ("[hosts.a]\nroles = []\naddress = \"gate\"\n".to_owned(), "hosts.toml:3: host a, address: gate is a name"),
-            (format!("[hosts.a]\n{all}identity_file = \"no-key\"\n"), "hosts.toml:4: host a, identity_file: "),
+            (
+                "[hosts.a]\nroles = [\"target\"]\naddress = \"192.0.2.1\"\n".to_owned(),
+                "hosts.toml: no host has the role upstream",
+            ),
+            (
+                format!("[hosts.a]\n{all}[hosts.b]\nroles = [\"target\"]\naddress = \"192.0.2.2\"\n"),
+                "hosts.toml:5: host b, roles: host a has the role target too",
+            ),
+            (
+                "[hosts.a]\nroles = []\naddress = \"gate\"\n".to_owned(),
+                "hosts.toml:3: host a, address: gate is a name",
+            ),
+            (
+                format!("[hosts.a]\n{all}identity_file = \"no-key\"\n"),
+                "hosts.toml:4: host a, identity_file: ",
+            ),
             (format!("[hosts.a]\n{all}prot = 22\n"), "did you mean `port`?"),
             ("[hosts.a]\nroles = [\"targets\"]\n".to_owned(), "hosts.toml:2:10: unknown variant `targets`"),
         ];

@@ -76,7 +76,8 @@ impl Master {
     /// A command of the host's shell, over the connection.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = ssh(&self.host, &self.socket);
-        command.args(["-o", "ControlMaster=no"]).arg("--").arg(&self.host.address);
+        // Once the connection is gone, ssh would make another that nothing ends.
+        command.args(["-o", "ControlMaster=no", "-o", "ProxyCommand=false"]).arg("--").arg(&self.host.address);
         command.arg(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
         command
     }
@@ -108,8 +109,7 @@ impl Master {
     }
 
     fn checked(&self, doing: &str, output: std::io::Result<Output>) -> Result<String, HostError> {
-        let output =
-            output.map_err(|error| HostError::Unusable(format!("ssh cannot be called: {error}")))?;
+        let output = output.map_err(|error| HostError::Unusable(format!("ssh cannot be called: {error}")))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }

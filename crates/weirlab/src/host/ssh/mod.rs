@@ -55,10 +55,8 @@ pub fn open(file: &Path, workers: usize) -> Result<Site, HostError> {
     let host = |opened: &Opened| -> Arc<dyn Host> {
         Arc::new(Remote { connection: Arc::clone(&opened.connection) })
     };
-    let places = [target, upstream, generator].map(|opened| Place {
-        host: opened.connection.host.name.clone(),
-        cores: opened.hello.cores.clone(),
-    });
+    let places = [target, upstream, generator]
+        .map(|opened| Place { host: opened.connection.host.name.clone(), cores: opened.hello.cores.clone() });
     let machine = |opened: &Opened| (opened.connection.host.name.clone(), opened.manifest.clone());
     Ok(Site {
         driver: Box::new(Ssh { connection: Arc::clone(&target.connection) }),
@@ -107,7 +105,8 @@ fn connect(entry: &HostEntry, socket: PathBuf, program: &Path) -> Result<Opened,
 fn check_address(entry: &HostEntry, connection: &Connection) -> Result<(), HostError> {
     let found = connection.call::<Vec<std::net::SocketAddr>>(Request::Addresses { count: 1 });
     found.map(drop).map_err(|error| {
-        let fix = "write the address at which the other hosts reach it; `ip address` there shows those it has";
+        let fix =
+            "write the address at which the other hosts reach it; `ip address` there shows those it has";
         entry.unusable("internal_address", &error.to_string(), fix)
     })
 }
@@ -118,7 +117,11 @@ fn check_clock(entry: &HostEntry, offset_s: f64) -> Result<(), HostError> {
     }
     let side = if offset_s > 0.0 { "ahead" } else { "behind" };
     let what = format!("its clock is {:.0} s {side}", offset_s.abs());
-    Err(entry.unusable("address", &what, "synchronise it, such as by `timedatectl set-ntp true`, or set this one"))
+    Err(entry.unusable(
+        "address",
+        &what,
+        "synchronise it, such as by `timedatectl set-ntp true`, or set this one",
+    ))
 }
 
 fn check_cores(target: &Opened, workers: usize) -> Result<(), HostError> {

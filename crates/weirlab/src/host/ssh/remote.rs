@@ -1,6 +1,7 @@
 //! A host at the other end of a connection: every call is a request to its agent.
 use super::connection::Connection;
 use crate::driver::{Driver, DriverError, Running};
+use crate::flame::Stacks;
 use crate::host::agent::protocol::{Request, Serving, Started};
 use crate::host::{ClientRequest, ClientResponse, Host, HostError, IdleConnections, Server, Trees};
 use crate::load::{Edge, Outcome, Plan};
@@ -68,6 +69,10 @@ impl Host for Remote {
 
     fn send(&self, request: &ClientRequest) -> Result<ClientResponse, HostError> {
         self.connection.call(Request::Send { request: request.clone() })
+    }
+
+    fn stacks(&self, pids: &[u32], duration: Duration, frequency: u32) -> Result<Stacks, HostError> {
+        self.connection.call(Request::Stacks { pids: pids.to_vec(), duration, frequency })
     }
 
     fn program(&self, program: &Path, version: &[String]) -> (String, String) {
