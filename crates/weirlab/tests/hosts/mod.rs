@@ -20,14 +20,19 @@ fn network() -> Network {
     Network::new(&NAMES.map(|name| (name, PLAIN)))
 }
 
-/// `weirlab run` on the first machine of the network.
-fn weirlab(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
+/// A command of `weirlab` on the first machine of the network.
+fn call(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
     let mut command = network.command("here", env!("CARGO_BIN_EXE_weirlab"));
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    command.args(["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"]);
     command.args(arguments).arg("--hosts").arg(hosts).arg("--out").arg(network.path("output"));
     command.env("TMPDIR", network.folder.path()).stdin(Stdio::null());
     command
+}
+
+/// A short `weirlab run`.
+fn weirlab(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
+    let usual = ["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"];
+    call(network, hosts, &[&usual, arguments].concat())
 }
 
 fn said(output: &Output) -> String {
@@ -56,7 +61,9 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     let network = network();
     let before = NAMES.map(|name| network.output(name, SETTINGS));
     let hosts = network.hosts(&MACHINES, "");
-    let arguments = ["--targets", "nginx,floor,direct", "--rounds", "2"];
+    let weir = crate::session::weir();
+    let arguments =
+        ["--targets", "weir,nginx,floor,direct", "--rounds", "2", "--weir", weir.to_str().unwrap()];
     let output = weirlab(&network, &hosts, &arguments).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let data = data(&network);
@@ -71,6 +78,7 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     }
     let manifest = &data["manifest"];
     assert_eq!(manifest["targets"]["nginx"]["driver"], "ssh");
+    assert!(manifest["targets"]["weir"]["version"].as_str().unwrap().contains("weir"), "{manifest}");
     assert!(manifest["targets"]["nginx"]["version"].as_str().unwrap().contains("nginx"), "{manifest}");
     for (name, _, role) in MACHINES {
         let host = &manifest["hosts"][name];
@@ -176,6 +184,53 @@ fn another_architecture_and_a_full_disk_are_seen_before_anything_is_started() {
     let hosts = network.hosts(&[("load", 13, all)], "");
     let wanted = ["hosts.toml:7: host load, address: copying ", "its disk is full", "make room there"];
     check_refused(&network, &hosts, &[], &wanted);
+}
+
+#[test]
+fn stacks_are_sampled_on_the_machine_of_the_target_where_perf_must_be() {
+    let lacking = Oddity {
+        before: "printf '#!/bin/sh\\necho linux-perf is not installed >&2; exit 2' > $F/perf && chmod 755 $F/perf \
+                 && mount --bind $F/perf /usr/bin/perf",
+        ..PLAIN
+    };
+    let network = Network::new(&[("gateway", PLAIN), ("origin", lacking), ("load", PLAIN)]);
+    let flame = ["flame", "kong/plain-1", "--targets", "nginx", "--duration", "500ms"];
+    let all = "\"target\", \"upstream\", \"generator\"";
+    let output = call(&network, &network.hosts(&[("origin", 12, all)], ""), &flame).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("on host origin: perf is not installed"), "{}", said(&output));
+    await_clean(&network);
+    fs::remove_dir_all(network.path("output")).unwrap();
+    let output = call(&network, &network.hosts(&MACHINES, ""), &flame).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let folder = fs::read_dir(network.path("output")).unwrap().next().unwrap().unwrap().path();
+    let stacks = fs::read_to_string(folder.join("flame-nginx.folded")).unwrap();
+    assert!(stacks.starts_with("nginx;"), "{stacks}");
+    await_clean(&network);
+}
+
+#[test]
+fn a_machine_that_vanishes_is_named_and_ends_what_runs_there_by_itself() {
+    let network = network();
+    let hosts = network.hosts(&MACHINES, "");
+    let mut session = weirlab(&network, &hosts, &["--targets", "nginx", "--rounds", "1000"]);
+    let session = session.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let measured = || !of(network.processes("gateway"), "nginx").is_empty();
+    await_true("the target runs", measured);
+    // Neither side hears that the other is gone.
+    network.output("gateway", "ip link set eth0 down");
+    let output = session.wait_with_output().unwrap();
+    let text = said(&output);
+    assert!(
+        text.contains("hosts.toml:7: host gateway, address 10.77.0.11: the connection was lost"),
+        "{text}"
+    );
+    await_true("the machine has no agent", || of(network.processes("gateway"), "agent").is_empty());
+    network.output("gateway", "ip link set eth0 up");
+    let sshd = of(network.processes("gateway"), "sshd");
+    // Its sshd waits for as long as TCP does.
+    sshd.iter().for_each(|pid| drop(Command::new("kill").arg(pid.to_string()).status()));
+    await_clean(&network);
 }
 
 #[test]

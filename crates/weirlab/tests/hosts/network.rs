@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than an agent waits for a session that is silent.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// One way; twice that is a round trip within a zone of a cloud.
 const DELAY: &str = "0.1ms";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A network with machines. The first of its namespaces is the switch, the second the machine that `weirlab` is called on.
-pub struct Network {
-    pub folder: tempfile::TempDir,
+pub(super) struct Network {
+    pub(super) folder: tempfile::TempDir,
     id: String,
     namespaces: Vec<String>,
     sshds: Vec<Child>,
@@ -23,16 +24,16 @@ pub struct Network {
 
 /// How a machine differs from a plain one.
 #[derive(Clone, Copy, Default)]
-pub struct Oddity {
-    /// Environment variables of what ssh starts there; `$F` is the network's folder.
-    pub environment: &'static str,
+pub(super) struct Oddity {
+    /// Environment variables of what ssh starts there, before the usual ones; `$F` is the network's folder.
+    pub(super) environment: &'static str,
     /// Shell commands before its sshd starts, with the same `$F`.
-    pub before: &'static str,
+    pub(super) before: &'static str,
 }
 
 impl Network {
     /// Machines of these names; addresses are given in their order, from 10.77.0.11 on.
-    pub fn new(machines: &[(&str, Oddity)]) -> Network {
+    pub(super) fn new(machines: &[(&str, Oddity)]) -> Network {
         assert!(
             rustix::process::geteuid().is_root(),
             "network namespaces need root: run `sudo -E env PATH=\"$PATH\" cargo test -p weirlab --test main hosts`"
@@ -90,7 +91,7 @@ impl Network {
         let config = format!(
             "Port 22\nListenAddress 10.77.0.{address}\nHostKey {folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
              AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n\
-             MaxStartups 100\nSetEnv TMPDIR={} XDG_CACHE_HOME={folder}/cache {}\n",
+             MaxStartups 100\nSetEnv TMPDIR={} {} XDG_CACHE_HOME={folder}/cache\n",
             temporary.display(),
             oddity.environment.replace("$F", &folder),
         );
@@ -110,12 +111,12 @@ impl Network {
     }
 
     /// A file of this test.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Where programs of a machine keep temporary files.
-    pub fn temporary(&self, name: &str) -> PathBuf {
+    pub(super) fn temporary(&self, name: &str) -> PathBuf {
         self.path(&format!("tmp-{name}"))
     }
 
@@ -124,7 +125,7 @@ impl Network {
     }
 
     /// A program on a machine.
-    pub fn command(&self, name: &str, program: &str) -> Command {
+    pub(super) fn command(&self, name: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.full(name), program]);
         command
@@ -141,13 +142,13 @@ impl Network {
     }
 
     /// What a command on a machine says.
-    pub fn output(&self, name: &str, script: &str) -> String {
+    pub(super) fn output(&self, name: &str, script: &str) -> String {
         let output = self.command(name, "sh").args(["-c", script]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     /// The processes of a machine, with their command lines, but for its sshd.
-    pub fn processes(&self, name: &str) -> Vec<(u32, String)> {
+    pub(super) fn processes(&self, name: &str) -> Vec<(u32, String)> {
         let output = Command::new("ip").args(["netns", "pids", &self.full(name)]).output().unwrap();
         let listed = String::from_utf8(output.stdout).unwrap();
         let sshds: Vec<u32> = self.sshds.iter().map(Child::id).collect();
@@ -162,7 +163,7 @@ impl Network {
     }
 
     /// The hosts file with a machine for each role, and more lines for one of them.
-    pub fn hosts(&self, machines: &[(&str, usize, &str)], more: &str) -> PathBuf {
+    pub(super) fn hosts(&self, machines: &[(&str, usize, &str)], more: &str) -> PathBuf {
         let mut text = "[prepare]\nload_average = 1000.0\nwait = \"1s\"\n".to_owned();
         for (name, address, roles) in machines {
             let address = format!("10.77.0.{address}");
@@ -200,7 +201,7 @@ fn run(command: &mut Command) {
 }
 
 /// Waits until something is so.
-pub fn await_true(what: &str, mut so: impl FnMut() -> bool) {
+pub(super) fn await_true(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");

@@ -5,6 +5,7 @@ use crate::driver::process::Process;
 use crate::driver::{Driver, DriverError, Running};
 use crate::host::{Host, HostError, IdleConnections, Local, Trees, settings};
 use crate::load::Plan;
+use crate::target::Launch;
 use crate::{manifest, observe, target};
 use serde::Serialize;
 use serde_json::Value;
@@ -56,12 +57,7 @@ impl Agent {
             }
             Request::Time | Request::Describe | Request::Machine => self.of_machine(&request),
             Request::Addresses { .. } | Request::Find { .. } | Request::Program { .. } => self.find(request),
-            Request::Start { launch, cpus } => {
-                let running = Process.start(&launch, &cpus).map_err(of_driver)?;
-                let (pid, age) = (running.pid(), running.began().elapsed());
-                let id = self.state.keep(Item::Running(shared(running)));
-                reply(Started { id, pid, age })
-            }
+            Request::Start { launch, cpus } => self.start(&launch, &cpus),
             Request::Alive { running }
             | Request::Reload { running }
             | Request::Signal { running, .. }
@@ -118,6 +114,13 @@ impl Agent {
             Request::Program { program, version } => reply(self.local.program(&program, &version)),
             _ => Ok(Value::Null),
         }
+    }
+
+    fn start(&self, launch: &Launch, cpus: &[usize]) -> Reply {
+        let running = Process.start(launch, cpus).map_err(of_driver)?;
+        let (pid, age) = (running.pid(), running.began().elapsed());
+        let id = self.state.keep(Item::Running(shared(running)));
+        reply(Started { id, pid, age })
     }
 
     fn serve(&self, arguments: &[String], cpus: &[usize]) -> Reply {

@@ -89,7 +89,8 @@ pub(super) fn not_done(host: &HostEntry, doing: &str, said: &str) -> HostError {
     let reason = last_line(said);
     let (what, fix) = if lower.contains("no space left") || lower.contains("quota exceeded") {
         (format!("its disk is full ({reason})"), "make room there")
-    } else if ["connection closed", "connection reset", "broken pipe"].iter().any(|sign| lower.contains(sign)) {
+    } else if ["connection closed", "connection reset", "broken pipe"].iter().any(|sign| lower.contains(sign))
+    {
         (format!("the connection was lost ({reason})"), "check the host and the network, and run again")
     } else if lower.contains("read-only file system") || lower.contains("permission denied") {
         (format!("its user cannot write there ({reason})"), "name another user")

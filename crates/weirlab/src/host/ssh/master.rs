@@ -77,7 +77,10 @@ impl Master {
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = ssh(&self.host, &self.socket);
         // Once the connection is gone, ssh would make another that nothing ends.
-        command.args(["-o", "ControlMaster=no", "-o", "ProxyCommand=false"]).arg("--").arg(&self.host.address);
+        command
+            .args(["-o", "ControlMaster=no", "-o", "ProxyCommand=false"])
+            .arg("--")
+            .arg(&self.host.address);
         command.arg(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
         command
     }

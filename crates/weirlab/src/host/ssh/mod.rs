@@ -217,3 +217,26 @@ impl Programs {
         Ok(copy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_hours_off_is_refused_with_the_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts.toml");
+        let roles = "[\"target\", \"upstream\", \"generator\"]";
+        std::fs::write(&file, format!("[hosts.a]\nroles = {roles}\naddress = \"192.0.2.1\"\n")).unwrap();
+        let host = &file::read(&file).unwrap().0[0];
+        assert_eq!(check_clock(host, 0.3), Ok(()));
+        for (offset, wanted) in [(7200.0, "7200 s ahead"), (-90.0, "90 s behind")] {
+            let said = check_clock(host, offset).unwrap_err().to_string();
+            assert!(
+                said.contains(&format!("hosts.toml:3: host a, address: its clock is {wanted}")),
+                "{said}"
+            );
+            assert!(said.contains("timedatectl set-ntp true"), "{said}");
+        }
+    }
+}
