@@ -1,9 +1,8 @@
 //! `weirlab flame`.
 use super::measuring::{self, Common};
 use crate::flame::{FlameError, Profile, differential, save, write};
-use crate::host::Host;
 use crate::result::Flame;
-use crate::session::{self, Assignment, Entry, Session};
+use crate::session::{self, Assignment, Entry, Session, Watching};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,9 +35,6 @@ pub struct Args {
     #[command(flatten)]
     pub common: Common,
 }
-
-/// Gets the machine of a target and its processes there.
-type Watching<'a> = dyn FnMut(&dyn Host, &[u32]) -> Result<(), String> + 'a;
 
 /// Records and draws each of `labels`. `under_load` starts a target by its label and puts load on it, calls what it is
 /// given with the processes of its tree, and ends both.

@@ -59,7 +59,7 @@ fn wanted() -> Vec<(String, Change)> {
     let settings = governors().into_iter().chain([ports, backlog]);
     let change = |(name, path, after): (String, PathBuf, String)| {
         let before = read(&path)?;
-        (before != after).then(|| (name, Change { path, before, after }))
+        (before != after).then_some((name, Change { path, before, after }))
     };
     settings.filter_map(change).collect()
 }

@@ -28,3 +28,4 @@ pub use order::{BlockPosition, order};
 pub use profile::Profile;
 pub use run::Session;
 pub use target_runner::Contender;
+pub use watched::Watching;

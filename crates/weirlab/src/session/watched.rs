@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a load runs before the target is observed.
 const SETTLED: Duration = Duration::from_millis(500);
 
+/// Gets the machine of a target and its processes there.
+pub type Watching<'a> = dyn FnMut(&dyn Host, &[u32]) -> Result<(), String> + 'a;
+
 impl Session<'_> {
     /// Starts a cell, puts load on it, calls `watch` with its machine and its processes there, and ends both.
     ///
@@ -24,7 +27,7 @@ impl Session<'_> {
         case: usize,
         target: usize,
         watched: Duration,
-        watch: &mut dyn FnMut(&dyn Host, &[u32]) -> Result<(), String>,
+        watch: &mut Watching<'_>,
     ) -> Result<(), String> {
         self.loaded(case, target, watched, &mut |open| {
             let host = open.target_host();

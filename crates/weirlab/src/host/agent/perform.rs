@@ -64,7 +64,10 @@ impl Agent {
             | Request::Replace { running, .. }
             | Request::Log { running }
             | Request::Stop { running } => steer(&mut **lock(&*self.running(running)?), request),
-            Request::End { id } => reply(self.state.end(id)),
+            Request::End { id } => {
+                self.state.end(id);
+                Ok(Value::Null)
+            }
             Request::Serve { arguments, cpus } => self.serve(&arguments, &cpus),
             Request::Observe { roots } => {
                 let trees = self.local.watch(&roots).map_err(of_host)?;

@@ -70,7 +70,7 @@ pub(in crate::host) enum Request {
         version: Vec<String>,
     },
     Start {
-        launch: Launch,
+        launch: Box<Launch>,
         cpus: Vec<usize>,
     },
     Alive {
@@ -120,14 +120,14 @@ pub(in crate::host) enum Request {
         ports: Vec<u16>,
     },
     Load {
-        plan: Plan,
+        plan: Box<Plan>,
     },
     /// Stop the load, or the opening of connections, of an earlier request.
     Interrupt {
         id: u64,
     },
     Idle {
-        plan: Plan,
+        plan: Box<Plan>,
         more: usize,
     },
     Open {

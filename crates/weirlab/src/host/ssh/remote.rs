@@ -58,12 +58,12 @@ impl Host for Remote {
         observer: &mut dyn FnMut(Edge),
         stop: &AtomicBool,
     ) -> Result<Outcome, HostError> {
-        let pending = self.connection.ask(Request::Load { plan: plan.clone() })?;
+        let pending = self.connection.ask(Request::Load { plan: Box::new(plan.clone()) })?;
         pending.reply(observer, &mut || stop.load(Ordering::Relaxed))
     }
 
     fn idle(&self, plan: &Plan, more: usize) -> Result<Box<dyn IdleConnections>, HostError> {
-        let id = self.connection.call(Request::Idle { plan: plan.clone(), more })?;
+        let id = self.connection.call(Request::Idle { plan: Box::new(plan.clone()), more })?;
         Ok(Box::new(RemoteIdle(Item { connection: Arc::clone(&self.connection), id })))
     }
 
@@ -153,7 +153,7 @@ impl Driver for Ssh {
     }
 
     fn start(&self, launch: &Launch, cpus: &[usize]) -> Result<Box<dyn Running>, DriverError> {
-        let request = Request::Start { launch: launch.clone(), cpus: cpus.to_vec() };
+        let request = Request::Start { launch: Box::new(launch.clone()), cpus: cpus.to_vec() };
         let Started { id, pid, age } = self.connection.call(request).map_err(of_driver)?;
         let began = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
         let item = Item { connection: Arc::clone(&self.connection), id };
