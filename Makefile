@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
-	redis-server redis-cli etcd
+	redis-server redis-cli etcd sshd ip
 BENCH_TOOLS := nginx haproxy
 COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.
@@ -21,6 +21,8 @@ PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
 PACKAGE_redis-cli := redis-tools
 PACKAGE_etcd := etcd-server
+PACKAGE_sshd := openssh-server
+PACKAGE_ip := iproute2
 PACKAGE_java := default-jre-headless
 PACKAGE_mvn := maven
 PACKAGE_debootstrap := debootstrap debian-archive-keyring

@@ -8,7 +8,7 @@
 //! `commands` sees everything below; each of the others only what stands to its right:
 //!
 //! ```text
-//! commands ─► session ─► driver ─► target ─► scenario ─► load ─► result
+//! commands ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
 //!          ─► report ─► analysis ─► stats; report ─► chart       upstream, floor, front ─► event_loop
 //! ```
 pub mod analysis;
@@ -25,6 +25,7 @@ pub mod fleet;
 pub mod floor;
 pub mod front;
 pub mod gate;
+pub mod host;
 pub mod load;
 pub mod manifest;
 pub mod observe;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use weirlab::commands::{
     capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, run, upstream, waterfall,
 };
-use weirlab::session;
+use weirlab::host;
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -47,7 +47,10 @@ enum Command {
     List(list::Args),
     /// End what a session leaves that is killed.
     #[command(hide = true)]
-    Guard(session::guard::Args),
+    Guard(host::guard::Args),
+    /// Do the part of another machine: what a session asks over ssh.
+    #[command(hide = true)]
+    Agent(host::agent::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +80,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Floor(args) => floor::run(args),
         Command::Front(args) => front::run(args),
         Command::List(args) => list::run(args),
-        Command::Guard(args) => session::guard::run(args),
+        Command::Guard(args) => host::guard::run(args),
+        Command::Agent(args) => host::agent::run(args),
     }
 }

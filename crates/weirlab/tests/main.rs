@@ -18,6 +18,7 @@ mod driver_docker;
 mod driver_kong;
 mod driver_process;
 mod floor;
+mod hosts;
 mod load;
 mod power;
 mod probe;

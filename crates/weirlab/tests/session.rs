@@ -225,7 +225,7 @@ fn a_gate_of_a_binary_with_itself_is_no_regression() {
 }
 
 /// The gateway, built beside the laboratory.
-fn weir() -> PathBuf {
+pub(crate) fn weir() -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir");
     assert!(path.exists(), "{} is missing: cargo build --package weir-gateway", path.display());
     path

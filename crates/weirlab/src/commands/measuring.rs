@@ -4,6 +4,7 @@ use crate::catalogue;
 use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
+use crate::host::{Site, ssh};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
@@ -27,6 +28,9 @@ pub struct Common {
     /// Where targets run: process or docker
     #[arg(long, default_value = "process", value_parser = ["process", "docker"])]
     pub driver: String,
+    /// Machines to measure on over ssh, each with its roles: target, upstream, generator
+    #[arg(long, value_name = "FILE", conflicts_with = "driver")]
+    pub hosts: Option<PathBuf>,
     /// The `weir` to measure; else target/release/weir, else the one on the PATH
     #[arg(long)]
     pub weir: Option<PathBuf>,
@@ -50,15 +54,20 @@ impl Common {
         catalogue::root(self.catalogue.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// What starts targets.
+    /// Where it is measured: on this machine, or on hosts.
     ///
     /// # Errors
-    /// When a container engine was asked for and does not answer.
-    pub fn driver(&self) -> Result<Box<dyn Driver>, String> {
-        Ok(match self.driver.as_str() {
+    /// When a container engine was asked for and does not answer, or a host cannot be used.
+    pub fn site(&self) -> Result<Site, String> {
+        if let Some(file) = &self.hosts {
+            let workers = self.workers.iter().copied().max().unwrap_or(1);
+            return ssh::open(file, workers).map_err(|error| error.to_string());
+        }
+        let driver: Box<dyn Driver> = match self.driver.as_str() {
             "docker" => Box::new(Docker::from_environment().map_err(|error| error.to_string())?),
             _ => Box::new(Process),
-        })
+        };
+        Site::local(driver).map_err(|error| error.to_string())
     }
 
     /// The seed.
@@ -85,14 +94,16 @@ impl Common {
     /// What a session is to do, with all that is common to commands.
     ///
     /// # Errors
-    /// When there is no driver.
+    /// When there is no place to measure.
     pub fn assignment(
         &self,
         kind: &'static str,
-        contenders: Vec<Contender>,
+        mut contenders: Vec<Contender>,
         entries: Vec<Entry>,
         profile: Profile,
     ) -> Result<Assignment, String> {
+        let site = self.site()?;
+        contenders.iter_mut().try_for_each(|contender| settle(contender, &site))?;
         Ok(Assignment {
             kind,
             entries,
@@ -100,10 +111,24 @@ impl Common {
             profile,
             seed: self.seed(),
             out: self.out.clone(),
-            driver: self.driver()?,
+            site,
             workers: self.workers[0],
         })
     }
+}
+
+/// Finds the contender's program where it is to run.
+fn settle(contender: &mut Contender, site: &Site) -> Result<(), String> {
+    if !contender.target.has_process() || !site.is_elsewhere() {
+        return Ok(());
+    }
+    let here = contender.unavailable.is_none().then_some(contender.binary.as_path());
+    let found = site.program(&contender.target, here).map_err(|error| error.to_string())?;
+    (contender.binary, contender.unavailable) = match found {
+        Ok(binary) => (binary, None),
+        Err(why) => (PathBuf::new(), Some(why)),
+    };
+    Ok(())
 }
 
 fn workers(text: &str) -> Result<usize, String> {

@@ -1,12 +1,15 @@
 //! What the machine does beside the measurement.
 use crate::result::Machine;
-use std::time::Instant;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use std::{fs, io};
 
 /// The machine's counters at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MachineSample {
-    at: Instant,
+    /// By the machine's own clock, which nothing sets.
+    at: Duration,
     all: u64,
     idle: u64,
     steal: u64,
@@ -21,11 +24,11 @@ impl MachineSample {
     pub fn now() -> io::Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
         let pressure = fs::read_to_string("/proc/pressure/cpu").ok();
-        MachineSample::parse(&stat, pressure.as_deref(), Instant::now())
+        MachineSample::parse(&stat, pressure.as_deref(), now())
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/stat has no line of all CPUs"))
     }
 
-    fn parse(stat: &str, pressure: Option<&str>, at: Instant) -> Option<Self> {
+    fn parse(stat: &str, pressure: Option<&str>, at: Duration) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let mut times = [0_u64; 8];
         for (time, field) in times.iter_mut().zip(line.split_ascii_whitespace()) {
@@ -43,7 +46,7 @@ impl MachineSample {
     #[must_use]
     pub fn since(&self, earlier: &MachineSample) -> Machine {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
-        let elapsed_us = self.at.saturating_duration_since(earlier.at).as_secs_f64() * 1e6;
+        let elapsed_us = self.at.saturating_sub(earlier.at).as_secs_f64() * 1e6;
         let waited = self.waited_us.zip(earlier.waited_us).map(|(now, then)| now.saturating_sub(then) as f64);
         Machine {
             steal: self.steal.saturating_sub(earlier.steal) as f64 / all,
@@ -53,14 +56,17 @@ impl MachineSample {
     }
 }
 
+fn now() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn shares_are_of_the_time_of_all_cpus() {
-        let start = Instant::now();
+        let start = Duration::from_secs(7);
         let pressure =
             |total: u64| format!("some avg10=0.00 avg60=0.00 total={total}\nfull avg10=0 total=7\n");
         let before =
@@ -73,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_pressure_says_none() {
-        let sample = MachineSample::parse("cpu  1 2 3 4 5 6 7 8 9 0\n", None, Instant::now()).unwrap();
+        let sample = MachineSample::parse("cpu  1 2 3 4 5 6 7 8 9 0\n", None, now()).unwrap();
         assert_eq!(sample.since(&sample).pressure, None);
     }
 }

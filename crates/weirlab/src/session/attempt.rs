@@ -90,7 +90,7 @@ impl Session<'_> {
             return Ok(open);
         }
         setup::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
-        let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
+        let parity = parity::check(&*open.hosts.generator, &open.subject(&entry.case), &entry.case.parity);
         let failed = parity.iter().find(|parity| !parity.agrees).cloned();
         self.run.cells[cell].parity = parity;
         match failed {

@@ -3,8 +3,9 @@ use super::assignment::{Assignment, Entry};
 use super::profile::Profile;
 use super::progress::Progress;
 use super::target_runner::Contender;
+use crate::host::Site;
 use crate::manifest;
-use crate::observe::{self, Layout};
+use crate::observe::Layout;
 use crate::result::{Cell, Run, SCHEMA, Status, TargetManifest};
 use crate::scenario::{CasePlan, Measure};
 use std::env;
@@ -33,11 +34,10 @@ pub(super) fn run_id(assignment: &Assignment) -> String {
 
 /// The CPUs of each entry.
 pub(super) fn layouts(assignment: &Assignment) -> Vec<Layout> {
-    let available = observe::allowed_cpus();
     let workers = |entry: &Entry| entry.case.gateway.workers.unwrap_or(assignment.workers);
     let wanted = |entry: &Entry| workers(entry) * entry.case.gateway.instances.max(1);
     let layout = |entry: &Entry| {
-        let layout = Layout::plan(&available, wanted(entry));
+        let layout = assignment.site.layout(wanted(entry));
         match entry.case.beside().as_slice() {
             [] => layout,
             beside => layout.with_instances(entry.case.gateway.instances, &beside.join(" and ")),
@@ -54,10 +54,9 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
     words.dedup();
     manifest.pinning = words.join("; ");
     for contender in &assignment.contenders {
-        manifest
-            .targets
-            .insert(contender.label.clone(), target_manifest(contender, assignment.driver.name()));
+        manifest.targets.insert(contender.label.clone(), target_manifest(contender, &assignment.site));
     }
+    assignment.site.describe(&mut manifest);
     Run {
         schema: SCHEMA,
         id: id.to_owned(),
@@ -75,10 +74,13 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
     }
 }
 
-/// Another session measures at the same time: that is a fact of the machine.
-pub(super) fn note_other_session(run: &mut Run, progress: &Progress) {
-    run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
-    progress.line("another weirlab is running on this machine and disturbs the measurement; wait for it, or expect wider intervals");
+/// Notes what disturbs the measurement: that is a fact of the machines.
+pub(super) fn note_site(site: &Site, run: &mut Run, progress: &Progress) {
+    if site.other_session_running {
+        run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
+        progress.line("another weirlab is running on this machine and disturbs the measurement; wait for it, or expect wider intervals");
+    }
+    site.warnings.iter().for_each(|warning| progress.line(warning));
 }
 
 fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Item = Cell> + 'a {
@@ -101,17 +103,16 @@ fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Ite
     })
 }
 
-fn target_manifest(contender: &Contender, driver: &str) -> TargetManifest {
+fn target_manifest(contender: &Contender, site: &Site) -> TargetManifest {
     let mut manifest = contender.manifest.clone();
-    manifest.driver = driver.to_owned();
+    manifest.driver = site.driver.name().to_owned();
     if !contender.target.has_process() {
         // The upstream is of this program.
         manifest.sha256 = env::current_exe().and_then(|own| manifest::sha256_of(&own)).unwrap_or_default();
     } else if contender.unavailable.is_none() {
         manifest.binary = manifest::shortened(&contender.binary.to_string_lossy());
-        manifest.sha256 = manifest::sha256_of(&contender.binary).unwrap_or_default();
         let command = contender.target.version_command(&contender.binary).unwrap_or_default();
-        manifest.version = manifest::target_version(&command).unwrap_or_default();
+        (manifest.sha256, manifest.version) = site.hosts.target.program(&contender.binary, &command);
     }
     manifest
 }

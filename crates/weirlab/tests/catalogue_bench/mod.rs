@@ -65,6 +65,7 @@ pub(crate) fn program(target: &Target) -> Option<PathBuf> {
 pub(crate) struct Bench {
     pub(crate) upstream: Vec<SocketAddr>,
     folder: tempfile::TempDir,
+    certificate: Certificate,
 }
 
 impl Bench {
@@ -86,10 +87,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        std::fs::write(folder.path().join("cert.pem"), &certificate).unwrap();
-        std::fs::write(folder.path().join("key.pem"), &key).unwrap();
-        std::fs::write(folder.path().join("both.pem"), certificate + &key).unwrap();
-        Bench { upstream, folder }
+        Bench { upstream, folder, certificate: Certificate { certificate, key } }
     }
 
     /// The declarative file in front of this upstream.
@@ -118,22 +116,25 @@ impl Bench {
         container: bool,
     ) -> Launch {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
-        let (certificate, key, combined) = (self.at("cert.pem"), self.at("key.pem"), self.at("both.pem"));
-        let certificate = Certificate { certificate: &certificate, key: &key, combined: &combined };
+        let addresses = target::free_addresses([127, 0, 0, 1].into(), target.listeners()).unwrap();
         let preparation = Preparation {
             label: &target.name,
             binary,
             case,
             document,
             folder: &folder,
+            addresses: &addresses,
             workers: 1,
             upstream: &self.upstream,
             upstream_tls: &[],
-            certificate,
+            certificate: &self.certificate,
             control_plane: None,
             container,
         };
-        target.prepare(&preparation).unwrap()
+        let launch = target.prepare(&preparation).unwrap();
+        launch.write_files().unwrap();
+        // Tests add files of their own, which a driver would remove.
+        Launch { files: Vec::new(), ..launch }
     }
 
     /// The target, started and listening; none where it is not installed.
@@ -141,10 +142,6 @@ impl Bench {
         let binary = program(target)?;
         let launch = self.prepare(target, &binary, case, &self.document(case));
         Some(Gateway::start(launch, &case.case.scheme))
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
     }
 }
 

@@ -191,6 +191,7 @@ fn manifest() -> Manifest {
         pinning: "target, upstream and generator share CPUs 0-1".to_owned(),
         targets: versions.into_iter().map(target).collect(),
         configurations: BTreeMap::from([("kong/plain-1 http / weir".to_owned(), "cd".repeat(32))]),
+        hosts: BTreeMap::new(),
     }
 }
 
