@@ -31,6 +31,9 @@ const FRAME: [&str; 2] = ["from", "to"];
 /// The rows of a page.
 const ROWS: &str = "100";
 
+/// The requests in a second that a page takes: more can be neither read nor drawn in time.
+const MAX_PER_SECOND: &str = "40";
+
 pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let (mut notes, cursor) = (Vec::new(), first(asked, "cursor"));
     let mut answer = list(visit, filters(asked).chain([("cursor", cursor)])).await;
@@ -53,7 +56,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
 /// Requests as they end, as the Admin API sends them.
 pub(super) async fn tail(visit: &Visit, asked: &Pairs) -> Response {
     let arguments = filters(asked).filter(|(name, _)| !FRAME.contains(name));
-    let arguments = arguments.chain([("after", first(asked, "after"))]);
+    let arguments = arguments.chain([("after", first(asked, "after")), ("max_per_second", MAX_PER_SECOND)]);
     visit.api.stream(&format!("/analytics/requests/tail{}", query(arguments))).await
 }
 
@@ -105,6 +108,7 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
                 button type="button" data-pause aria-pressed="false" { "Pause" }
                 button.primary type="button" data-resume hidden {}
                 span role="status" data-state {}
+                span.help data-counts {}
             }
         }
         div.scroll tabindex="0" role="region" aria-label="Requests" {
