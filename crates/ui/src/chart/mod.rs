@@ -104,6 +104,7 @@ impl Chart<'_> {
                 @for tick in ticks.iter().copied() { (value_tick(&value, tick, &self.tick(tick))) }
                 (time_axis(&time, self.frame))
                 (unknown(&time, self.frame.0, self.oldest))
+                @for gap in lines::gaps(self) { (shaded(&time, gap)) }
                 @match self.shape {
                     Shape::Lines => (lines::drawn(self, &time, &value)),
                     Shape::Stacked => (lines::stacked(self, &time, &value)),
@@ -254,6 +255,12 @@ fn unknown(scale: &Scale, from: u64, oldest: Option<u64>) -> Markup {
             }
         }
     }
+}
+
+/// A part of the frame of which nothing is known.
+fn shaded(scale: &Scale, (from, to): (u64, u64)) -> Markup {
+    let (left, right) = (scale.place(from as f64), scale.place(to as f64));
+    html! { rect.unknown x=(left) y=(TOP) width=(format!("{:.1}", right - left)) height=(BOTTOM - TOP) {} }
 }
 
 fn nothing() -> Markup {
