@@ -205,7 +205,8 @@ function pauseButton() {
     button.textContent = isPaused ? "Resume" : "Pause";
     refresh();
   });
-  document.querySelector("nav.frames").append(button);
+  const frames = document.querySelector("nav.frames");
+  if (frames) frames.append(button); else live().before(button);
 }
 
 if (live()?.dataset.live) {

@@ -23,6 +23,10 @@ const COLUMNS: [&str; 12] = [
     "Certificate until",
     "What is wrong",
 ];
+
+/// After how many seconds the page shows them anew.
+const REFRESH: u32 = 5;
+
 /// What data planes have handed in, by their ids; or why that is not known.
 struct Analytics {
     rows: HashMap<String, Value>,
@@ -42,11 +46,15 @@ pub(super) async fn page(visit: &Visit) -> Shown {
     };
     let analytics = analytics(visit).await;
     let content = html! {
-        @match rows.is_empty() {
-            true => div.empty { p { "No data plane has connected yet." } },
-            false => {
-                @if let Some(note) = &analytics.note { p.about { (note) } }
-                (table(&rows, &analytics))
+        div #live data-live=(REFRESH) {
+            section #nodes {
+                @match rows.is_empty() {
+                    true => div.empty { p { "No data plane has connected yet." } },
+                    false => {
+                        @if let Some(note) = &analytics.note { p.about { (note) } }
+                        (table(&rows, &analytics))
+                    }
+                }
             }
         }
     };
