@@ -16,6 +16,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What a browser says of the page that made it send a request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// By which the Admin API says what a token may do.
+const ROLE: HeaderName = HeaderName::from_static("x-weir-role");
+
 /// The Admin API as one person asks it.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -30,6 +33,8 @@ pub(crate) struct Api {
 pub(crate) struct Answer {
     pub(crate) body: Value,
     pub(crate) etag: Option<String>,
+    /// Whether the person who asked may only read.
+    pub(crate) is_read_only: bool,
 }
 
 /// Why the Admin API did not do what it was asked for.
@@ -159,6 +164,7 @@ impl Api {
         let status = response.status();
         let etag =
             response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let is_read_only = response.headers().get(ROLE).is_some_and(|role| role == "read-only");
         let Ok(bytes) = to_bytes(response.into_body(), MAX_ANSWER_LEN).await else {
             return Err(bad(StatusCode::BAD_GATEWAY, "the answer is too long"));
         };
@@ -168,7 +174,7 @@ impl Api {
             Err(_) => Value::String(String::from_utf8_lossy(&bytes).into_owned()),
         };
         match status.is_success() {
-            true => Ok(Answer { body, etag }),
+            true => Ok(Answer { body, etag, is_read_only }),
             false => Err(ApiError { asked, status, body }),
         }
     }

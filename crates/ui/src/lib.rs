@@ -21,5 +21,6 @@ mod server;
 mod session;
 mod text;
 mod url;
+mod usage;
 
 pub use server::{Options, router};

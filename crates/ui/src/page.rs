@@ -3,6 +3,7 @@ use crate::api::{Api, ApiError};
 use crate::form::Pairs;
 use crate::kinds::{IN_NAVIGATION, KINDS};
 use crate::session::Expiring;
+use crate::usage::CpuUsage;
 use crate::{assets, text};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -21,8 +22,10 @@ pub(crate) struct Visit {
     pub(crate) address: String,
     /// What forms carry.
     pub(crate) form_token: String,
-    pub(crate) is_read_only: bool,
+    /// Why the configuration can only be looked at; none if the person may change it.
+    pub(crate) read_only: Option<&'static str>,
     pub(crate) drafts: Arc<Drafts>,
+    pub(crate) cpu_usage: Arc<CpuUsage>,
     /// Whether the person has logged in, and so can log out.
     pub(crate) is_logged_in: bool,
     pub(crate) theme: Theme,

@@ -9,6 +9,8 @@ pub(crate) const HIDDEN: &str = "(hidden)";
 pub(crate) const SKIP: &str = "Skip to the content";
 pub(crate) const READ_ONLY: &str =
     "The configuration is a declarative file, so these pages only show it. Change the file and reload.";
+pub(crate) const READ_ONLY_ROLE: &str =
+    "Your token has the role read-only, so these pages only show the configuration.";
 pub(crate) const FORM_EXPIRED: &str =
     "This form is not of your session, or it has expired. Load the page again and repeat.";
 pub(crate) const WRONG_TOKEN: &str = "This is no token of the Admin API. `weir admin token` makes one.";

@@ -85,7 +85,7 @@ async fn subject(
 ) -> Result<Subject, ApiError> {
     let (current, etag) = match id {
         Some(id) => {
-            let Answer { body, etag } = visit.api.get(&kind.path(id)).await?;
+            let Answer { body, etag, .. } = visit.api.get(&kind.path(id)).await?;
             (body, etag)
         }
         None => (json!({ "name": first(asked, "name") }), None),

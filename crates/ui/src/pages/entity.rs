@@ -31,7 +31,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) ->
         div.bar {
             @if activity::is_measured(kind) { a.button href="#traffic" { "Traffic" } }
             a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
-            @if !visit.is_read_only {
+            @if visit.read_only.is_none() {
                 a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }
                 a.button href=(visit.at(&format!("delete/{at}"))) { "Delete" }
                 @for (_, child) in kind.children.iter().filter(|(_, child)| *child != "consumers") {

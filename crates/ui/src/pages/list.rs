@@ -41,7 +41,7 @@ fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<S
     let content = html! {
         p.about { (kind.about) }
         div.bar {
-            @if visit.is_read_only { p.help { (text::READ_ONLY) } } @else {
+            @if let Some(why) = visit.read_only { p.help { (why) } } @else {
                 a.button href=(visit.at(&format!("new/{}", kind.collection))) { "New " (kind.one) }
             }
             form.filter action=(visit.at(kind.collection)) {

@@ -1,6 +1,7 @@
 //! Logging in with a token of the Admin API.
 use crate::api::Api;
 use crate::page::{Page, Visit};
+use crate::session::Login;
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
@@ -24,10 +25,8 @@ pub(crate) fn page(visit: &Visit, next: &str, wrong: Option<&str>) -> Response {
     Page::new("login", "Log in", content).status(status).render(visit)
 }
 
-/// Whether the Admin API takes a token.
-pub(crate) async fn is_valid(api: &Api, token: &str) -> bool {
-    match api.with_token(token) {
-        Some(api) => api.get("/status").await.is_ok(),
-        None => false,
-    }
+/// Logs in with a token, if the Admin API takes it.
+pub(crate) async fn login(api: &Api, token: &str) -> Option<Login> {
+    let answer = api.with_token(token)?.get("/status").await.ok()?;
+    Some(Login { token: token.to_owned(), is_read_only: answer.is_read_only })
 }

@@ -12,14 +12,16 @@ use crate::text;
 use crate::url::Address;
 use maud::{Markup, html};
 use serde_json::Value;
+use std::time::Instant;
 
 /// The rate that is shown as that of now is one of so many seconds.
 const RECENT: usize = 10;
 const MAX_ROUTES: usize = 8;
 const MAX_CHANGES: usize = 5;
 
-/// What is measured, as numbers.
+/// What is measured, as numbers; `status` is that of the node.
 struct Figures {
+    status: Value,
     classes: Series,
     percentiles: [Option<f64>; 3],
     gateway: [Option<f64>; 3],
@@ -35,7 +37,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         other => other?,
     };
     let ((figures, drawn), routes, health) = tokio::try_join!(
-        measured(&charts),
+        measured(visit, &charts),
         charts.history.top("route", "requests", MAX_ROUTES),
         health::table(visit)
     )?;
@@ -58,20 +60,22 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
 }
 
 /// The figures and the charts of the node.
-async fn measured(charts: &Charts<'_>) -> Result<(Figures, Markup), ApiError> {
+async fn measured(visit: &Visit, charts: &Charts<'_>) -> Result<(Figures, Markup), ApiError> {
     let history = &charts.history;
     let ask = |metric, by| history.series(metric, by, None, charts.points());
-    let (classes, received, sent, errors) = tokio::try_join!(
+    let (classes, received, sent, errors, status) = tokio::try_join!(
         ask("requests", "class"),
         ask("bytes_in", ""),
         ask("bytes_out", ""),
-        history.outcomes()
+        history.outcomes(),
+        visit.api.get("/status")
     )?;
     let latency = charts.percentiles(("latency", "Latency, from head to last byte"), "", None);
     let gateway = charts.percentiles(("gateway", "Latency of the gateway alone"), "_gateway", None);
     let ((latency, percentiles), (gateway_chart, gateway)) = tokio::try_join!(latency, gateway)?;
+    let (received_bytes, sent_bytes, status) = (received.sum(), sent.sum(), status.body);
     let figures =
-        Figures { percentiles, gateway, received: received.sum(), sent: sent.sum(), errors, classes };
+        Figures { status, percentiles, gateway, received: received_bytes, sent: sent_bytes, errors, classes };
     let drawn = html! {
         (charts.statuses(&figures.classes)) (latency) (gateway_chart) (charts.bytes(received, sent))
     };
@@ -96,8 +100,22 @@ impl Figures {
                 }
                 div { dt { "Received" } dd { (bytes(self.received)) } }
                 div { dt { "Sent" } dd { (bytes(self.sent)) } }
+                (self.of_the_process(visit))
             }
             (errors::split(visit, frame, &self.errors))
+        }
+    }
+
+    /// What the node uses now, whatever the frame.
+    fn of_the_process(&self, visit: &Visit) -> Markup {
+        let (server, process) = (&self.status["server"], &self.status["process"]);
+        let cpu_seconds = process["cpu_seconds"].as_f64().unwrap_or_default();
+        let cores = visit.cpu_usage.cores(cpu_seconds, Instant::now());
+        let accepted = server["connections_accepted"].as_u64().unwrap_or_default();
+        html! {
+            div { dt { "Open connections" } dd { (count(server["connections_active"].as_u64().unwrap_or_default())) } dd.help { (count(accepted)) " accepted" } }
+            div { dt { "CPU now" } dd { (cores.map_or(NONE.to_owned(), |cores| share(cores, 1.0))) } dd.help { "of one core" } }
+            div { dt { "Memory now" } dd { (bytes(process["resident_bytes"].as_f64().unwrap_or_default())) } }
         }
     }
 
