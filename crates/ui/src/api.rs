@@ -1,4 +1,5 @@
 //! The Admin API, asked in the same process.
+use crate::texts;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
@@ -155,7 +156,9 @@ impl Api {
             status,
             body: serde_json::json!({ "message": text }),
         };
-        let Ok(uri) = path.parse() else { return Err(bad(StatusCode::NOT_FOUND, "Not found")) };
+        let Ok(uri) = path.parse() else {
+            return Err(bad(StatusCode::NOT_FOUND, texts::of("words.not_found")));
+        };
         *request.uri_mut() = uri;
         let response = match self.admin.clone().oneshot(request).await {
             Ok(response) => response,
@@ -166,7 +169,7 @@ impl Api {
             response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
         let is_read_only = response.headers().get(ROLE).is_some_and(|role| role == "read-only");
         let Ok(bytes) = to_bytes(response.into_body(), MAX_ANSWER_LEN).await else {
-            return Err(bad(StatusCode::BAD_GATEWAY, "the answer is too long"));
+            return Err(bad(StatusCode::BAD_GATEWAY, texts::of("messages.answer_too_long")));
         };
         let body = match serde_json::from_slice(&bytes) {
             Ok(body) => body,

@@ -19,7 +19,7 @@ mod pages;
 mod schema;
 mod server;
 mod session;
-mod text;
+mod texts;
 mod url;
 mod usage;
 

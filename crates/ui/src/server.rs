@@ -6,7 +6,7 @@ use crate::pages;
 use crate::session::{COOKIE, Login, Sessions, form_token, new_id};
 use crate::url::within;
 use crate::usage::CpuUsage;
-use crate::{assets, text};
+use crate::{assets, texts};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -99,7 +99,7 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
             Ok(form) if first(&form, "form_token") == visit.form_token => {
                 submit(&ui, &visit, &path, &query, &form, (&name, &id)).await
             }
-            Ok(_) => refused(&visit, StatusCode::FORBIDDEN, text::FORM_EXPIRED),
+            Ok(_) => refused(&visit, StatusCode::FORBIDDEN, texts::of("messages.form_expired")),
             Err(response) => response,
         },
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -112,8 +112,8 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
 
 /// Why a person can change nothing, if so.
 fn read_only(options: &Options, login: Option<&Login>) -> Option<&'static str> {
-    let by_role = login.filter(|login| login.is_read_only).map(|_| text::READ_ONLY_ROLE);
-    by_role.or(options.is_read_only.then_some(text::READ_ONLY))
+    let by_role = login.filter(|login| login.is_read_only).map(|_| texts::of("messages.read_only_role"));
+    by_role.or(options.is_read_only.then_some(texts::of("messages.read_only")))
 }
 
 /// Forms of the frame and of the session; others are of pages.
@@ -144,8 +144,8 @@ async fn login(ui: &Ui, visit: &Visit, form: &Pairs, cookie_name: &str) -> Respo
     let token = first(form, "token").trim();
     let Some(login) = pages::login::login(&visit.api, token).await else {
         return match ui.sessions.wrong_token().await {
-            true => pages::login::page(visit, first(form, "next"), Some(text::WRONG_TOKEN)),
-            false => refused(visit, StatusCode::TOO_MANY_REQUESTS, text::TOO_MANY_TRIES),
+            true => pages::login::page(visit, first(form, "next"), Some(texts::of("messages.wrong_token"))),
+            false => refused(visit, StatusCode::TOO_MANY_REQUESTS, texts::of("messages.too_many_tries")),
         };
     };
     let id = ui.sessions.logins.put(login);
@@ -155,7 +155,7 @@ async fn login(ui: &Ui, visit: &Visit, form: &Pairs, cookie_name: &str) -> Respo
 }
 
 fn refused(visit: &Visit, status: StatusCode, why: &str) -> Response {
-    Page::new("", "Refused", html! { p { (why) } }).status(status).render(visit)
+    Page::new("", texts::of("server.refused"), html! { p { (why) } }).status(status).render(visit)
 }
 
 async fn form(body: Body) -> Result<Pairs, Response> {

@@ -1,5 +1,7 @@
 // Requests as they end: new rows at the top, unless the person has paused, scrolled, selected or points at a row. The oldest
 // rows become the newest, so that a page costs the same however long it is open.
+import { fill, texts } from "./app.js";
+
 const MAX_ROWS = 200;
 const FLUSH_MILLIS = 250;
 
@@ -117,9 +119,9 @@ function flush() {
 function show(held) {
   pause.setAttribute("aria-pressed", String(paused));
   resume.hidden = !held || arrived === 0;
-  say(resume, `Show ${thousands(arrived)} new`);
-  say(state, lostAt !== null ? `Not connected since ${lostAt}` : held ? "Paused" : "Live");
-  say(counts, missed > 0 ? `${thousands(shown)} of ${thousands(shown + missed)} shown` : "");
+  say(resume, fill(texts.show_new, { count: thousands(arrived) }));
+  say(state, lostAt !== null ? fill(texts.lost, { time: lostAt }) : held ? texts.paused : texts.live);
+  say(counts, missed > 0 ? fill(texts.shown, { shown: thousands(shown), all: thousands(shown + missed) }) : "");
   rows.closest("table").classList.toggle("stale", lostAt !== null);
 }
 

@@ -7,7 +7,7 @@ use crate::format::{NONE, time};
 use crate::kinds::{self, Kind};
 use crate::page::{Page, Visit};
 use crate::schema::{Field, fields, leaves, value_at};
-use crate::text;
+use crate::texts;
 use crate::url::segment;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -25,17 +25,17 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) ->
     let fields = schema(visit, kind, &entity).await?;
     let children = children(visit, kind, &path).await;
     let (activity, notes) = activity::section(visit, kind, (&at, &plain(&entity["id"])), asked).await?;
-    let own_field = kind.one.replace(' ', "_");
-    let new = |child: &str| visit.at(&format!("new/{child}?{own_field}={}", segment(&plain(&entity["id"]))));
+    let new =
+        |child: &str| visit.at(&format!("new/{child}?{}={}", kind.field, segment(&plain(&entity["id"]))));
     let content = html! {
         div.bar {
-            @if activity::is_measured(kind) { a.button href="#traffic" { "Traffic" } }
-            a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
+            @if activity::is_measured(kind) { a.button href="#traffic" { (texts::of("words.traffic")) } }
+            a.button href=(visit.at(&format!("export/{at}"))) { (texts::of("entity.export")) }
             @if visit.read_only.is_none() {
-                a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }
-                a.button href=(visit.at(&format!("delete/{at}"))) { "Delete" }
+                a.button href=(visit.at(&format!("edit/{at}"))) { (texts::of("entity.edit")) }
+                a.button href=(visit.at(&format!("delete/{at}"))) { (texts::of("words.delete")) }
                 @for (_, child) in kind.children.iter().filter(|(_, child)| *child != "consumers") {
-                    @if let Some(child) = kinds::of(child) { a.button href=(new(child.collection)) { "Add " (child.one) } }
+                    @if let Some(child) = kinds::of(child) { a.button href=(new(child.collection)) { (texts::filled("entity.add", &[("kind", &child.one())])) } }
                 }
             }
         }
@@ -43,13 +43,14 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) ->
         (activity)
         @for (child, rows) in &children {
             section {
-                h2 { (child.many) }
+                h2 { (child.many()) }
                 (list::table(visit, child, rows))
-                @if rows.len() == MAX_CHILDREN { p.help { (text::first_of_many(MAX_CHILDREN)) } }
+                @if rows.len() == MAX_CHILDREN { p.help { (texts::first_of_many(MAX_CHILDREN)) } }
             }
         }
     };
-    let title = format!("{}: {}", capitalised(kind.one), list::name(kind, &entity));
+    let name = list::name(kind, &entity);
+    let title = texts::filled("entity.title", &[("kind", &capitalised(kind.one())), ("name", &name)]);
     Ok(Page::new(kind.collection, title, content).notes(notes))
 }
 
@@ -109,7 +110,7 @@ fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
             }
         }
         @if !unset.is_empty() {
-            p.help { "Not set: " @for (field, _) in &unset { code { (field.path) } " " } }
+            p.help { (texts::marked_up("entity.not_set", &[("fields", html! { @for (field, _) in &unset { code { (field.path) } " " } })])) }
         }
     }
 }
@@ -117,7 +118,9 @@ fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
 fn shown(visit: &Visit, field: &Field, value: &Value) -> Markup {
     use crate::schema::Kind::{Json, Reference};
     match (&field.kind, value) {
-        _ if field.is_secret && !is_reference(value) => html! { span.none { (text::HIDDEN) } },
+        _ if field.is_secret && !is_reference(value) => {
+            html! { span.none { (texts::of("messages.hidden")) } }
+        }
         (Reference(collection), value) => match kinds::of(collection) {
             Some(kind) => link(visit, kind, value),
             None => html! { (plain(&value["id"])) },

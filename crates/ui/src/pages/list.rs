@@ -4,7 +4,7 @@ use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, duration, time};
 use crate::kinds::{self, Kind};
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::{query, segment};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
         // An offset of another time or place: begin anew.
         Err(error) if error.status == 400 && !offset.is_empty() => {
             let path = format!("/{}{}", kind.collection, query([("size", &*rows), ("tags", tags)]));
-            let note = text::overlooked("offset", offset);
+            let note = texts::overlooked("offset", offset);
             return Ok(render(visit, kind, asked, &visit.api.get(&path).await?.body, vec![note]));
         }
         found => found?.body,
@@ -39,15 +39,15 @@ fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<S
     let (size, tags) = (first(asked, "size"), first(asked, "tags"));
     let next = found["offset"].as_str();
     let content = html! {
-        p.about { (kind.about) }
+        p.about { (kind.about()) }
         div.bar {
             @if let Some(why) = visit.read_only { p.help { (why) } } @else {
-                a.button href=(visit.at(&format!("new/{}", kind.collection))) { "New " (kind.one) }
+                a.button href=(visit.at(&format!("new/{}", kind.collection))) { (texts::filled("list.new", &[("kind", &kind.one())])) }
             }
             form.filter action=(visit.at(kind.collection)) {
-                label for="tags" { "Tags" }
-                input id="tags" name="tags" value=(tags) placeholder="a,b or a/b";
-                button { "Filter" }
+                label for="tags" { (texts::of("list.tags")) }
+                input id="tags" name="tags" value=(tags) placeholder=(texts::of("list.ab_or_a_b"));
+                button { (texts::of("words.filter")) }
             }
         }
         @match rows.is_empty() {
@@ -55,10 +55,10 @@ fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<S
             false => (table(visit, kind, rows)),
         }
         @if let Some(next) = next {
-            a.button rel="next" href=(format!("{}{}", visit.at(kind.collection), query([("size", size), ("tags", tags), ("offset", next)]))) { "Next page" }
+            a.button rel="next" href=(format!("{}{}", visit.at(kind.collection), query([("size", size), ("tags", tags), ("offset", next)]))) { (texts::of("list.next_page")) }
         }
     };
-    Page::new(kind.collection, kind.many, content).notes(notes)
+    Page::new(kind.collection, kind.many(), content).notes(notes)
 }
 
 fn size(asked: &Pairs) -> (usize, Vec<String>) {
@@ -66,7 +66,7 @@ fn size(asked: &Pairs) -> (usize, Vec<String>) {
         "" => (DEFAULT_SIZE, Vec::new()),
         given => match given.parse() {
             Ok(size @ 1..=MAX_SIZE) => (size, Vec::new()),
-            _ => (DEFAULT_SIZE, vec![text::overlooked("size", given)]),
+            _ => (DEFAULT_SIZE, vec![texts::overlooked("size", given)]),
         },
     }
 }
@@ -75,10 +75,10 @@ fn empty(visit: &Visit, kind: &Kind, tags: &str) -> Markup {
     html! {
         div.empty {
             @if tags.is_empty() {
-                p { (text::none_yet(kind.one)) }
+                p { (texts::none_yet(kind.one())) }
                 pre.copyable { "curl -X POST ADMIN_API/" (kind.collection) " -H 'Content-Type: application/json' -d '{…}'" }
             } @else {
-                p { "Nothing has these tags. " a href=(visit.at(kind.collection)) { "Show all" } }
+                p { (texts::of("list.nothing_has_these_tags")) " " a href=(visit.at(kind.collection)) { (texts::of("words.show_all")) } }
             }
         }
     }
@@ -87,10 +87,10 @@ fn empty(visit: &Visit, kind: &Kind, tags: &str) -> Markup {
 /// Entities of a kind as a table; each row leads to its page.
 pub(super) fn table(visit: &Visit, kind: &Kind, rows: &[Value]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(kind.many) {
+        div.scroll tabindex="0" role="region" aria-label=(kind.many()) {
             table {
-                caption.unseen { (kind.many) }
-                thead { tr { th scope="col" { "Name" } @for column in kind.columns { th scope="col" { (title(column)) } } } }
+                caption.unseen { (kind.many()) }
+                thead { tr { th scope="col" { (texts::of("words.name")) } @for column in kind.columns { th scope="col" { (title(column)) } } } }
                 tbody {
                     @for row in rows {
                         tr {
@@ -122,7 +122,7 @@ pub(super) fn name(kind: &Kind, entity: &Value) -> String {
 
 fn title(column: &str) -> String {
     match column {
-        "not_after" => "valid until".to_owned(),
+        "not_after" => texts::of("list.valid_until").to_owned(),
         other => other.replace('_', " "),
     }
 }
@@ -131,7 +131,7 @@ fn cell(visit: &Visit, column: &str, value: &Value) -> Markup {
     match (column, value) {
         (_, Value::Null) => html! { span.none { (NONE) } },
         ("not_after", value) => expiry(value),
-        (_, Value::Bool(on)) => html! { @if *on { "yes" } @else { "no" } },
+        (_, Value::Bool(on)) => html! { (texts::of(if *on { "list.yes" } else { "list.no" })) },
         (_, Value::Object(members)) if members.contains_key("id") => referred(visit, column, value),
         (_, Value::Array(items)) => html! {
             ul.values { @for item in items { li { code { (plain(item)) } } } }
@@ -164,6 +164,6 @@ pub(super) fn expiry(value: &Value) -> Markup {
     let left = end - now;
     html! {
         time.soon[left < 30 * 86_400] { (time(end)) }
-        " " @if left < 0 { strong.error { "expired" } } @else { "(in " (duration(left)) ")" }
+        " " @if left < 0 { strong.error { (texts::of("list.expired")) } } @else { (texts::filled("list.in", &[("duration", &duration(left))])) }
     }
 }

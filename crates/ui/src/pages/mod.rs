@@ -25,6 +25,7 @@ use crate::api::ApiError;
 use crate::form::Pairs;
 use crate::kinds;
 use crate::page::{Page, Visit, failed};
+use crate::texts;
 use crate::url::{query, segments};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -112,7 +113,7 @@ fn only_shown(visit: &Visit, segments: &[String]) -> Option<Page> {
     let [action, kind, ..] = segments else { return None };
     let is_change = matches!(action.as_str(), "new" | "edit" | "delete") && kinds::of(kind).is_some();
     let why = visit.read_only.filter(|_| is_change)?;
-    Some(Page::new("", "Read only", html! { p { (why) } }))
+    Some(Page::new("", texts::of("pages.read_only"), html! { p { (why) } }))
 }
 
 /// What comes of a form.
@@ -145,8 +146,8 @@ pub(crate) fn redirect(address: &str) -> Response {
 
 fn unknown(visit: &Visit, path: &str) -> Page {
     let content = html! {
-        p { "There is no page at " code { (path) } "." }
-        p { a href=(visit.at("")) { "To the overview" } }
+        p { (texts::marked_up("pages.no_page", &[("path", html! { code { (path) } })])) }
+        p { a href=(visit.at("")) { (texts::of("pages.to_the_overview")) } }
     };
-    Page::new("", "Not found", content).status(StatusCode::NOT_FOUND)
+    Page::new("", texts::of("words.not_found"), content).status(StatusCode::NOT_FOUND)
 }

@@ -5,6 +5,7 @@ use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::kinds::{IN_NAVIGATION, KINDS, Kind};
 use crate::page::{Page, Visit};
+use crate::texts;
 use maud::html;
 use serde_json::Value;
 
@@ -43,16 +44,16 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         }
     }
     let content = html! {
-        @if found.is_empty() { div.empty { p { "Nothing has “" (wanted) "” in its name, path, host, id or tags." } } }
+        @if found.is_empty() { div.empty { p { (texts::filled("search.nothing", &[("wanted", &wanted)])) } } }
         @for (kind, rows) in &found {
             section {
-                h2 { (kind.many) }
+                h2 { (kind.many()) }
                 (list::table(visit, kind, &rows[..rows.len().min(MAX_SHOWN)]))
-                @if rows.len() > MAX_SHOWN { p.help { (rows.len() - MAX_SHOWN) " more: write more of the name." } }
+                @if rows.len() > MAX_SHOWN { p.help { (texts::filled("search.more", &[("count", &(rows.len() - MAX_SHOWN))])) } }
             }
         }
     };
-    Ok(Page::new("search", format!("Search: {wanted}"), content))
+    Ok(Page::new("search", texts::filled("search.title", &[("wanted", &wanted)]), content))
 }
 
 /// Every entity of a kind that has the text in a field that is searched.
