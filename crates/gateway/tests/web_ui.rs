@@ -494,6 +494,30 @@ fn a_browser_shows_pages_without_a_complaint() {
 }
 
 #[test]
+fn the_first_page_is_small_and_asks_nothing_of_others() {
+    let gateway = with_ui();
+    fill(&gateway);
+    gateway.get("/orders");
+    // What the page fetches later, to refresh itself, is not counted.
+    let loaded = "performance.getEntriesByType('resource').filter((it) => it.initiatorType !== 'fetch')";
+    let all = format!("[...performance.getEntriesByType('navigation'), ...{loaded}]");
+    let seen = in_chromium(
+        &gateway,
+        "/",
+        &[
+            "wait:!!document.querySelector('.tip')",
+            &format!("{all}.length"),
+            &format!("{all}.reduce((sum, it) => sum + it.transferSize, 0)"),
+            &format!("{all}.every((it) => it.name.startsWith(location.origin))"),
+        ],
+    );
+    let [requests, bytes] = [&seen[1], &seen[2]].map(|number| number.as_u64().unwrap());
+    assert!((3..=5).contains(&requests), "{seen:?}");
+    assert!((5_000..=60 << 10).contains(&bytes), "{seen:?}");
+    assert_eq!(seen[3..], [json!(true), json!([])], "{seen:?}");
+}
+
+#[test]
 fn a_browser_sends_forms() {
     let gateway = with_ui();
     let fill = "go:document.getElementById('field-name').value = 'orders'; \
@@ -543,20 +567,51 @@ fn a_request_in_full_is_shown_as_text() {
     }
 }
 
+/// What expressions give in the page at a path while requests arrive.
+fn under_load(gateway: &Gateway, path: &str, expressions: &[&str]) -> Vec<serde_json::Value> {
+    thread::scope(|scope| {
+        // Dropped at the end, also if an assertion fails, which ends the load.
+        let (_running, over) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while over.try_recv() == Err(TryRecvError::Empty) {
+                gateway.get("/a/<b>1</b>");
+            }
+        });
+        in_chromium(gateway, path, expressions)
+    })
+}
+
+#[test]
+fn a_browser_reuses_rows_and_says_how_many_it_does_not_show() {
+    let gateway = with_failing_route();
+    let rows = "[...document.querySelectorAll('[data-rows] tr')]";
+    let seen = under_load(
+        &gateway,
+        "/requests",
+        &[
+            &format!("wait:{rows}.length === 200"),
+            "wait:/^[\\d\u{202f}]+ of [\\d\u{202f}]+ shown$/.test(document.querySelector('[data-counts]').textContent)",
+            // The rows that the page came with are replaced first.
+            "window.firstId = document.querySelector('[data-rows] th a').href; \
+             new MutationObserver((all) => { window.moved = all.reduce((sum, it) => sum + it.addedNodes.length, window.moved ?? 0); })\
+             .observe(document.querySelector('[data-rows]'), { childList: true }); 1",
+            "wait:window.moved > 220",
+            &format!("window.known = new Set({rows}); window.moved = 0; 1"),
+            "wait:window.moved > 20",
+            &format!("{rows}.length === 200 && {rows}.every((row) => window.known.has(row))"),
+            "document.querySelector('[data-rows] th a').href !== window.firstId",
+        ],
+    );
+    let (one, yes) = (json!(1), json!(true));
+    assert_eq!(seen, [&yes, &yes, &one, &yes, &one, &yes, &yes, &yes, &json!([])].map(Clone::clone));
+}
+
 #[test]
 fn a_browser_shows_requests_as_they_end() {
     let gateway = with_failing_route();
-    let seen = thread::scope(|scope| {
-        // Dropped at the end, also if an assertion fails, which ends the load.
-        let (_running, over) = mpsc::channel::<()>();
-        let load = &gateway;
-        scope.spawn(move || {
-            while over.try_recv() == Err(TryRecvError::Empty) {
-                load.get("/a/<b>1</b>");
-            }
-        });
+    let seen = {
         let count = "document.querySelectorAll('[data-rows] tr').length";
-        in_chromium(
+        under_load(
             &gateway,
             "/requests?class=5xx",
             &[
@@ -574,7 +629,7 @@ fn a_browser_shows_requests_as_they_end() {
                  document.querySelectorAll('main b').length",
             ],
         )
-    });
+    };
     let [true_, null] = [json!(true), json!(null)];
     let path = json!("/a/<b>1</b>");
     let expected =
