@@ -263,6 +263,34 @@ fn entities_are_made_changed_and_deleted() {
 }
 
 #[test]
+fn entities_are_called_by_their_names_where_others_refer_to_them() {
+    let gateway = with_ui();
+    fill(&gateway);
+    let mut browser = Browser::of(&gateway);
+    for path in ["/plugins", "/search?q=rate-limiting", "/routes/orders"] {
+        let page = browser.page(path);
+        let main = page.split("<main").nth(1).unwrap();
+        assert!(main.contains("<bdi>orders</bdi>") || main.contains(">orders</a>"), "{path}: {page}");
+    }
+}
+
+#[test]
+fn a_search_finds_what_is_on_a_later_page() {
+    let gateway = with_ui();
+    for number in 0..250 {
+        let body = json!({ "name": format!("s-{number}"), "host": "a", "tags": ["all"] });
+        created(&gateway, "/services", &body);
+    }
+    let mut browser = Browser::of(&gateway);
+    for number in [0, 120, 249] {
+        let page = browser.page(&format!("/search?q=S-{number}"));
+        assert!(page.contains(&format!(">s-{number}</a>")), "{number}: {page}");
+    }
+    let page = browser.page("/search?q=all");
+    assert!(page.contains("There are more than these 50") && page.matches(">s-").count() == 50, "{page}");
+}
+
+#[test]
 fn what_is_wrong_is_said_at_the_field_and_nothing_is_lost() {
     let gateway = with_ui();
     fill(&gateway);

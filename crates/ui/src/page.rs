@@ -191,12 +191,15 @@ const TOOLS: [(&str, &str); 4] = [
 fn navigation(visit: &Visit, section: &str) -> Markup {
     let collections = KINDS[..IN_NAVIGATION].iter().map(|kind| (kind.collection, kind.many()));
     let fixed = |(path, name): (&'static str, &str)| (path, texts::of(name));
-    let all = TOP.into_iter().map(fixed).chain(collections).chain(TOOLS.into_iter().map(fixed));
+    let groups: [Vec<_>; 3] =
+        [TOP.into_iter().map(fixed).collect(), collections.collect(), TOOLS.into_iter().map(fixed).collect()];
     let is_here = |path: &str| (path == section).then_some("page");
     html! {
-        ul {
-            @for (path, name) in all {
-                li { a href=(visit.at(path)) aria-current=[is_here(path)] { (name) } }
+        @for group in groups {
+            ul {
+                @for (path, name) in group {
+                    li { a href=(visit.at(path)) aria-current=[is_here(path)] { (name) } }
+                }
             }
         }
     }

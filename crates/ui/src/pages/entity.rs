@@ -1,7 +1,7 @@
 //! One entity: its fields, and what belongs to it.
-use super::activity;
 use super::list::{self, link};
 use super::{Shown, list::expiry};
+use super::{activity, references};
 use crate::form::{Pairs, plain};
 use crate::format::{NONE, time};
 use crate::kinds::{self, Kind};
@@ -11,6 +11,7 @@ use crate::texts;
 use crate::url::segment;
 use maud::{Markup, html};
 use serde_json::Value;
+use std::iter;
 
 /// How many entities that belong to one are shown, of a kind.
 const MAX_CHILDREN: usize = 1_000;
@@ -18,10 +19,11 @@ const MAX_CHILDREN: usize = 1_000;
 pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) -> Shown {
     let at = format!("{}/{}", kind.collection, segment(id));
     let path = kind.path(id);
-    let entity = visit.api.get(&path).await?.body;
+    let mut entity = visit.api.get(&path).await?.body;
     if entity["id"].is_null() {
         return Ok(super::unknown(visit, &at));
     }
+    references::add_names(visit, iter::once(&mut entity)).await;
     let fields = schema(visit, kind, &entity).await?;
     let children = children(visit, kind, &path).await;
     let (activity, notes) = activity::section(visit, kind, (&at, &plain(&entity["id"])), asked).await?;
@@ -87,10 +89,11 @@ async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, V
     for (path, collection) in kind.children {
         // With their health, where they have one.
         let path = if *path == "targets" { "health" } else { path };
-        let rows = match visit.api.get(&format!("{of}/{path}?size={MAX_CHILDREN}")).await {
+        let mut rows = match visit.api.get(&format!("{of}/{path}?size={MAX_CHILDREN}")).await {
             Ok(answer) => answer.body["data"].as_array().cloned().unwrap_or_default(),
             Err(_) => continue,
         };
+        references::add_names(visit, rows.iter_mut()).await;
         if let Some(child) = kinds::of(collection).filter(|_| !rows.is_empty()) {
             found.push((child, rows));
         }

@@ -2,7 +2,7 @@
 use crate::api::ApiError;
 use crate::chart::{Unit, number, sparkline};
 use crate::form::plain;
-use crate::format::{NONE, count};
+use crate::format::{NONE, count, time};
 use crate::frame::Frame;
 use crate::history::{History, Top, is_off};
 use crate::page::Visit;
@@ -70,6 +70,24 @@ fn state(health: &Value) -> Markup {
     html! { span class={ "state " (class) } { (words) } }
 }
 
+/// Since when an address is healthy or not, and why, if that is known.
+fn since(address: &Value) -> Markup {
+    let Some(since) = address["since"].as_f64() else { return html! {} };
+    let by = match address["decided_by"].as_str() {
+        Some("active") => Some("health.by_probes"),
+        Some("passive") => Some("health.by_requests"),
+        Some("operator") => Some("health.by_operator"),
+        _ => None,
+    };
+    let reason = plain(&address["reason"]);
+    html! {
+        p.help {
+            (texts::filled("health.since", &[("time", &time(since as i64))]))
+            @if let Some(by) = by { ", " (texts::of(by)) @if !reason.is_empty() { ": " bdi { (reason) } } }
+        }
+    }
+}
+
 /// Each address of an upstream: how it is, and what was sent to it.
 pub(super) async fn addresses(visit: &Visit, frame: &Frame, path: &str) -> Result<Markup, ApiError> {
     let found = visit.api.get(&format!("{path}/health")).await?.body;
@@ -116,12 +134,28 @@ fn line(visit: &Visit, frame: &Frame, (target, address): (&Value, &Value), measu
         tr {
             th scope="row" { a href=(visit.at(&to.to_string())) { (name) } }
             td { (plain(&target["target"])) }
-            td { (state(&address["health"])) }
+            td { (state(&address["health"])) (since(address)) }
             td.number { (count(requests)) }
             td.number { (number(requests as f64 / measured.seconds)) }
             td.number { (count(row["errors"].as_u64().unwrap_or_default())) }
             td.number { (row["p99_upstream"].as_f64().map_or(NONE.to_owned(), |it| Unit::Seconds.text(it))) }
             td { (sparkline(&row["sparkline"], texts::of("chart.requests"))) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_address_says_since_when_and_why() {
+        let address = json!({ "since": 1_795_457_084.5, "decided_by": "passive", "reason": "3 <b>failures" });
+        let expected = "<p class=\"help\">since 2026-11-23 18:04:44 UTC, by passive checks: <bdi>3 &lt;b&gt;failures</bdi></p>";
+        assert_eq!(since(&address).into_string(), expected);
+        let configured = json!({ "since": 0, "decided_by": "configuration", "reason": "-" });
+        assert_eq!(since(&configured).into_string(), "<p class=\"help\">since 1970-01-01 00:00:00 UTC</p>");
+        assert_eq!(since(&json!({})).into_string(), "");
     }
 }

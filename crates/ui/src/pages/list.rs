@@ -1,8 +1,8 @@
 //! A collection as a table.
-use super::Shown;
+use super::{Shown, references};
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, duration, time};
-use crate::kinds::{self, Kind};
+use crate::kinds::Kind;
 use crate::page::{Page, Visit};
 use crate::texts;
 use crate::url::{query, segment};
@@ -22,16 +22,23 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
     let rows = size.to_string();
     let path =
         format!("/{}{}", kind.collection, query([("size", &*rows), ("offset", offset), ("tags", tags)]));
-    let found = match visit.api.get(&path).await {
+    let mut found = match visit.api.get(&path).await {
         // An offset of another time or place: begin anew.
         Err(error) if error.status == 400 && !offset.is_empty() => {
             let path = format!("/{}{}", kind.collection, query([("size", &*rows), ("tags", tags)]));
             let note = texts::overlooked("offset", offset);
-            return Ok(render(visit, kind, asked, &visit.api.get(&path).await?.body, vec![note]));
+            let mut found = visit.api.get(&path).await?.body;
+            references::add_names(visit, rows_of(&mut found)).await;
+            return Ok(render(visit, kind, asked, &found, vec![note]));
         }
         found => found?.body,
     };
+    references::add_names(visit, rows_of(&mut found)).await;
     Ok(render(visit, kind, asked, &found, notes))
+}
+
+fn rows_of(answer: &mut Value) -> impl Iterator<Item = &mut Value> {
+    answer["data"].as_array_mut().into_iter().flatten()
 }
 
 fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<String>) -> Page {
@@ -122,6 +129,7 @@ pub(super) fn name(kind: &Kind, entity: &Value) -> String {
 
 fn title(column: &str) -> String {
     match column {
+        "name" => texts::of("list.type").to_owned(),
         "not_after" => texts::of("list.valid_until").to_owned(),
         other => other.replace('_', " "),
     }
@@ -142,16 +150,12 @@ fn cell(visit: &Visit, column: &str, value: &Value) -> Markup {
 
 /// A link to the entity that a field refers to.
 fn referred(visit: &Visit, column: &str, value: &Value) -> Markup {
-    let collection = match column {
-        "set" => "key-sets".to_owned(),
-        column => format!("{column}s"),
-    };
     let id = plain(&value["id"]);
-    match kinds::of(&collection) {
+    match references::kind_of(column) {
         Some(kind) => {
-            let name = Some(plain(&value["name"])).filter(|name| !name.is_empty());
-            let name = name.unwrap_or_else(|| id.chars().take(8).collect());
-            html! { a href=(visit.at(&format!("{}/{}", kind.collection, segment(&id)))) { (name) } }
+            let known = name(kind, value);
+            let shown = if known == id { id.chars().take(8).collect() } else { known };
+            html! { a href=(visit.at(&format!("{}/{}", kind.collection, segment(&id)))) { bdi { (shown) } } }
         }
         None => html! { (id) },
     }

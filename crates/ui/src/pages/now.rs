@@ -115,7 +115,7 @@ impl Figures {
         let accepted = server["connections_accepted"].as_u64().unwrap_or_default();
         html! {
             div { dt { (texts::of("words.open_connections")) } dd { (count(server["connections_active"].as_u64().unwrap_or_default())) } dd.help { (texts::filled("now.accepted", &[("count", &count(accepted))])) } }
-            div { dt { (texts::of("now.cpu")) } dd { (cores.map_or(NONE.to_owned(), |cores| share(cores, 1.0))) } dd.help { (texts::of("now.of_one_core")) } }
+            div { dt { (texts::of("now.cpu")) } dd { (cores.map_or(NONE.to_owned(), |cores| share(cores, 1.0))) } @if cores.is_some() { dd.help { (texts::of("now.of_one_core")) } } }
             div { dt { (texts::of("now.memory_now")) } dd { (bytes(process["resident_bytes"].as_f64().unwrap_or_default())) } }
         }
     }
