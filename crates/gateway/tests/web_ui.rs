@@ -275,6 +275,30 @@ fn entities_are_called_by_their_names_where_others_refer_to_them() {
 }
 
 #[test]
+fn an_empty_list_shows_the_command_that_makes_the_first() {
+    let gateway = with_ui();
+    let mut browser = Browser::of(&gateway);
+    for kind in COLLECTIONS
+        .iter()
+        .filter(|kind| !kind.contains("certificates") && **kind != "snis" && **kind != "keys")
+    {
+        let page = browser.page(&format!("/{kind}"));
+        let command = page.split("<pre class=\"copyable\">").nth(1).unwrap().split("</pre>").next().unwrap();
+        let (target, fields) = command.split_once(" -d ").unwrap();
+        let address = format!("curl -X POST {}/", gateway.admin_addresses()[0]);
+        let fields: Vec<_> = fields.split(" -d ").map(|field| field.trim_matches('\'')).collect();
+        let body = fields.join("&");
+        let head = format!(
+            "POST /{} HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n",
+            target.strip_prefix(&*address).unwrap(),
+            body.len()
+        );
+        let made = Peer::connect(gateway.admin_addresses()[0]).send(head + &body).response();
+        assert_eq!(made.status, 201, "{command}: {}", made.text());
+    }
+}
+
+#[test]
 fn a_search_finds_what_is_on_a_later_page() {
     let gateway = with_ui();
     for number in 0..250 {

@@ -10,6 +10,8 @@ use serde_json::Value;
 pub(crate) struct Kind {
     /// Its name in the Admin API, in addresses, and in `/schemas/…`.
     pub(crate) collection: &'static str,
+    /// What makes the first one: the path and arguments of curl; empty if it is made below another entity.
+    pub(crate) example: &'static str,
     /// The field by which other entities refer to one.
     pub(crate) field: &'static str,
     /// The fields that name one for people; the first that is set.
@@ -26,6 +28,7 @@ const PLUGINS: (&str, &str) = ("plugins", "plugins");
 pub(crate) const KINDS: &[Kind] = &[
     Kind {
         collection: "services",
+        example: "services -d name=example -d url=http://127.0.0.1:9000",
         field: "service",
         names: &["name", "host"],
         columns: &["protocol", "host", "port", "path", "enabled", "tags"],
@@ -33,6 +36,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "routes",
+        example: "routes -d name=example -d 'paths[]=/example'",
         field: "route",
         names: &["name"],
         columns: &["methods", "hosts", "paths", "expression", "service", "protocols", "tags"],
@@ -40,6 +44,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "consumers",
+        example: "consumers -d username=alice",
         field: "consumer",
         names: &["username", "custom_id"],
         columns: &["custom_id", "tags"],
@@ -54,6 +59,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "consumer_groups",
+        example: "consumer_groups -d name=gold",
         field: "consumer_group",
         names: &["name"],
         columns: &["tags"],
@@ -61,6 +67,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "upstreams",
+        example: "upstreams -d name=pool",
         field: "upstream",
         names: &["name"],
         columns: &["algorithm", "hash_on", "tags"],
@@ -68,6 +75,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "plugins",
+        example: "plugins -d name=correlation-id",
         field: "plugin",
         names: &["instance_name", "name"],
         columns: &["name", "enabled", "service", "route", "consumer", "consumer_group", "tags"],
@@ -75,6 +83,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "certificates",
+        example: "certificates -F cert=@cert.pem -F key=@key.pem",
         field: "certificate",
         names: &["snis"],
         columns: &["snis", "not_after", "tags"],
@@ -82,6 +91,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "ca_certificates",
+        example: "ca_certificates -F cert=@ca.pem",
         field: "ca_certificate",
         names: &[],
         columns: &["not_after", "cert_digest", "tags"],
@@ -89,6 +99,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "snis",
+        example: "snis -d name=example.com -d certificate.id=CERTIFICATE_ID",
         field: "sni",
         names: &["name"],
         columns: &["certificate", "tags"],
@@ -96,6 +107,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "vaults",
+        example: "vaults -d name=env -d prefix=my-env -d config.prefix=SECRET_",
         field: "vault",
         names: &["prefix"],
         columns: &["name", "description", "tags"],
@@ -103,6 +115,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "keys",
+        example: "keys -F name=example -F kid=example -F pem.public_key=@public.pem",
         field: "key",
         names: &["name", "kid"],
         columns: &["kid", "set", "tags"],
@@ -110,6 +123,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "key-sets",
+        example: "key-sets -d name=example",
         field: "set",
         names: &["name"],
         columns: &["tags"],
@@ -117,6 +131,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         collection: "targets",
+        example: "",
         field: "target",
         names: &["target"],
         columns: &["weight", "health", "tags"],
@@ -134,7 +149,7 @@ const fn credential(
     names: &'static [&'static str],
     columns: &'static [&'static str],
 ) -> Kind {
-    Kind { collection, field: "", names, columns, children: &[] }
+    Kind { collection, example: "", field: "", names, columns, children: &[] }
 }
 
 /// The collections that the navigation shows: those that do not belong to one entity.

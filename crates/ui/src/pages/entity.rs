@@ -102,18 +102,32 @@ async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, V
 }
 
 fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
-    let set: Vec<_> =
+    let all: Vec<_> =
         leaves(fields).into_iter().map(|field| (field, value_at(entity, &field.path))).collect();
-    let (given, unset): (Vec<_>, Vec<_>) = set.into_iter().partition(|(_, value)| !value.is_null());
+    let (set, unset): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, value)| !value.is_null());
+    let (defaults, given): (Vec<_>, Vec<_>) =
+        set.into_iter().partition(|(field, value)| field.default.as_ref() == Some(value));
     html! {
-        dl.facts {
-            @for (field, value) in &given {
-                dt title=[field.description.as_deref()] { (field.path) }
-                dd { (shown(visit, field, value)) }
+        (listed(visit, &given))
+        @if !defaults.is_empty() {
+            details {
+                summary { (texts::filled("entity.defaults", &[("count", &defaults.len())])) }
+                (listed(visit, &defaults))
             }
         }
         @if !unset.is_empty() {
             p.help { (texts::marked_up("entity.not_set", &[("fields", html! { @for (field, _) in &unset { code { (field.path) } " " } })])) }
+        }
+    }
+}
+
+fn listed(visit: &Visit, fields: &[(&Field, &Value)]) -> Markup {
+    html! {
+        dl.facts {
+            @for (field, value) in fields {
+                dt title=[field.description.as_deref()] { (field.path) }
+                dd { (shown(visit, field, value)) }
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ fn weight(weight: &Value) -> String {
 }
 
 /// Kong's words for health, as people read them.
-fn state(health: &Value) -> Markup {
+pub(super) fn state(health: &Value) -> Markup {
     let (class, words) = match health.as_str() {
         Some("HEALTHY") => ("connected", texts::of("health.healthy")),
         Some("UNHEALTHY") => ("failed", texts::of("health.unhealthy")),

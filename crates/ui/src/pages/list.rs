@@ -1,5 +1,6 @@
 //! A collection as a table.
-use super::{Shown, references};
+use super::{Shown, health, overview, references};
+use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, duration, time};
 use crate::kinds::Kind;
@@ -29,19 +30,36 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
             let note = texts::overlooked("offset", offset);
             let mut found = visit.api.get(&path).await?.body;
             references::add_names(visit, rows_of(&mut found)).await;
-            return Ok(render(visit, kind, asked, &found, vec![note]));
+            return Ok(render(visit, kind, asked, (&found, None), vec![note]));
         }
         found => found?.body,
     };
     references::add_names(visit, rows_of(&mut found)).await;
-    Ok(render(visit, kind, asked, &found, notes))
+    let command = first_command(visit, kind, &found).await?;
+    Ok(render(visit, kind, asked, (&found, command), notes))
+}
+
+/// The command that makes the first entity of a kind, if there is none and the person may make it.
+async fn first_command(visit: &Visit, kind: &Kind, found: &Value) -> Result<Option<String>, ApiError> {
+    let has_any = found["data"].as_array().is_some_and(|rows| !rows.is_empty());
+    if has_any || kind.example.is_empty() || visit.read_only.is_some() {
+        return Ok(None);
+    }
+    let admin_api = overview::admin_api(&visit.api.get("/").await?.body);
+    Ok(Some(format!("curl -X POST {admin_api}/{}", kind.example)))
 }
 
 fn rows_of(answer: &mut Value) -> impl Iterator<Item = &mut Value> {
     answer["data"].as_array_mut().into_iter().flatten()
 }
 
-fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<String>) -> Page {
+fn render(
+    visit: &Visit,
+    kind: &Kind,
+    asked: &Pairs,
+    (found, command): (&Value, Option<String>),
+    notes: Vec<String>,
+) -> Page {
     let rows = found["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (size, tags) = (first(asked, "size"), first(asked, "tags"));
     let next = found["offset"].as_str();
@@ -58,7 +76,7 @@ fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<S
             }
         }
         @match rows.is_empty() {
-            true => (empty(visit, kind, tags)),
+            true => (empty(visit, kind, tags, command)),
             false => (table(visit, kind, rows)),
         }
         @if let Some(next) = next {
@@ -78,12 +96,12 @@ fn size(asked: &Pairs) -> (usize, Vec<String>) {
     }
 }
 
-fn empty(visit: &Visit, kind: &Kind, tags: &str) -> Markup {
+fn empty(visit: &Visit, kind: &Kind, tags: &str, command: Option<String>) -> Markup {
     html! {
         div.empty {
             @if tags.is_empty() {
                 p { (texts::none_yet(kind.one())) }
-                pre.copyable { "curl -X POST ADMIN_API/" (kind.collection) " -H 'Content-Type: application/json' -d '{…}'" }
+                @if let Some(command) = command { pre.copyable { (command) } }
             } @else {
                 p { (texts::of("list.nothing_has_these_tags")) " " a href=(visit.at(kind.collection)) { (texts::of("words.show_all")) } }
             }
@@ -139,6 +157,7 @@ fn cell(visit: &Visit, column: &str, value: &Value) -> Markup {
     match (column, value) {
         (_, Value::Null) => html! { span.none { (NONE) } },
         ("not_after", value) => expiry(value),
+        ("health", value) => health::state(value),
         (_, Value::Bool(on)) => html! { (texts::of(if *on { "list.yes" } else { "list.no" })) },
         (_, Value::Object(members)) if members.contains_key("id") => referred(visit, column, value),
         (_, Value::Array(items)) => html! {

@@ -46,9 +46,20 @@ fn figures(status: &Value) -> Markup {
     }
 }
 
+/// Where commands reach the Admin API.
+pub(super) fn admin_api(node: &Value) -> String {
+    let listener = plain(&node["configuration"]["admin_listen"][0]);
+    match listener.split_once(' ') {
+        _ if listener.is_empty() => "ADMIN_API".to_owned(),
+        Some((address, flags)) if flags.split(' ').any(|flag| flag == "ssl") => format!("https://{address}"),
+        Some((address, _)) => address.to_owned(),
+        None => listener,
+    }
+}
+
 /// What to do where nothing is configured.
 pub(super) fn first_steps(node: &Value) -> Markup {
-    let admin = plain(&node["configuration"]["admin_listen"][0]);
+    let admin = admin_api(node);
     let command = format!(
         "curl -X POST {admin}/services -d name=example -d url=http://127.0.0.1:9000\n\
          curl -X POST {admin}/services/example/routes -d 'paths[]=/example'"
