@@ -1,14 +1,14 @@
 //! The web UI, as a browser sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod accessibility;
 mod analytics;
 mod links;
+mod requests;
 
-use crate::harness::{Gateway, Message, Peer, chromium, eventually, weir};
+use crate::harness::{Gateway, Message, Peer, chromium};
 use serde_json::json;
-use std::sync::mpsc::{self, TryRecvError};
-use std::thread;
 
 /// A browser: it keeps cookies, and fills in forms.
 struct Browser<'g> {
@@ -285,12 +285,11 @@ fn an_empty_list_shows_the_command_that_makes_the_first() {
         let page = browser.page(&format!("/{kind}"));
         let command = page.split("<pre class=\"copyable\">").nth(1).unwrap().split("</pre>").next().unwrap();
         let (target, fields) = command.split_once(" -d ").unwrap();
-        let address = format!("curl -X POST {}/", gateway.admin_addresses()[0]);
         let fields: Vec<_> = fields.split(" -d ").map(|field| field.trim_matches('\'')).collect();
         let body = fields.join("&");
         let head = format!(
             "POST /{} HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n",
-            target.strip_prefix(&*address).unwrap(),
+            target.rsplit('/').next().unwrap(),
             body.len()
         );
         let made = Peer::connect(gateway.admin_addresses()[0]).send(head + &body).response();
@@ -400,76 +399,6 @@ fn other_sites_may_link_to_pages_and_not_fetch_them() {
             format!("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: {mode}\r\nSec-Fetch-Dest: {part}\r\n");
         assert_eq!(browser.ask("GET", "/services", &headers, "").status, status, "{mode} {part}");
     }
-}
-
-/// A token of the Admin API, and the setting that makes it valid.
-fn new_token(flags: &[&str]) -> (String, String) {
-    let output = weir().args(["admin", "token"]).args(flags).output().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
-    let value = |name: &str| {
-        let line = output.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_else(|| panic!("no {name} in {output}")).trim().to_owned()
-    };
-    (value("token:"), value("admin_auth:"))
-}
-
-#[test]
-fn people_log_in_with_a_token() {
-    let (token, hash) = new_token(&[]);
-    let gateway = Gateway::empty()
-        .set("admin_gui_listen", "127.0.0.1:0")
-        .set("admin_auth", &format!("ci={hash}"))
-        .start();
-    let mut browser = Browser::of(&gateway);
-    let refused = browser.get("/routes?tags=a");
-    assert_eq!((refused.status, refused.header("location")), (303, Some("login?next=routes%3Ftags%3Da")));
-    let wrong = browser.submit("/login?next=routes", &[("token", "guess")]);
-    assert_eq!(wrong.status, 401, "{}", wrong.text());
-    let right = browser.submit("/login?next=routes", &[("token", &token)]);
-    assert_eq!((right.status, right.header("location")), (303, Some("routes")), "{}", right.text());
-    let cookie = right.header("set-cookie").unwrap();
-    assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(&token),
-        "{cookie}"
-    );
-    let page = browser.page("/routes");
-    assert!(page.contains("Log out") && !page.contains(&token), "{page}");
-    let secret = token;
-    let token = inputs(&page).into_iter().find(|(name, _)| name == "form_token").unwrap();
-    assert_eq!(browser.ask("POST", "/logout", "", &format!("form_token={}", token.1)).status, 303);
-    assert_eq!(browser.get("/routes").status, 303);
-    let away = browser.submit("/login?next=https://elsewhere.example", &[("token", &secret)]);
-    assert_eq!(away.header("location"), Some("./"));
-}
-
-#[test]
-fn a_person_who_may_only_read_sees_no_controls_and_changes_nothing() {
-    let ((writer, writer_hash), (reader, reader_hash)) = (new_token(&[]), new_token(&["--read-only"]));
-    let gateway = Gateway::empty()
-        .set("admin_gui_listen", "127.0.0.1:0")
-        .set("admin_auth", &format!("{writer_hash}, {reader_hash}"))
-        .start();
-    let mut writes = Browser::of(&gateway);
-    writes.submit("/login", &[("token", &writer)]);
-    assert_eq!(writes.save("/new/services", &[("name", "orders"), ("host", "127.0.0.1")]).status, 303);
-    let mut reads = Browser::of(&gateway);
-    assert_eq!(reads.submit("/login", &[("token", &reader)]).status, 303);
-    for path in ["/services", "/services/orders", "/", "/search?q=orders"] {
-        let page = reads.page(path);
-        for control in ["new/", "edit/", "delete/"] {
-            assert!(!page.contains(&format!("href=\"{control}")), "{path}: {page}");
-            assert!(!page.contains(&format!("href=\"../{control}")), "{path}: {page}");
-        }
-    }
-    let form_token = inputs(&reads.page("/services")).into_iter().find(|(name, _)| name == "form_token");
-    let body = format!("form_token={}&name=orders", form_token.unwrap().1);
-    for path in ["/new/services", "/edit/services/orders", "/delete/services/orders"] {
-        assert!(reads.page(path).contains("the role read-only"), "{path}");
-        let refused = reads.ask("POST", path, "", &body);
-        assert_eq!(refused.status, 403, "{path}: {}", refused.text());
-        assert!(refused.text().contains("the role read-only"), "{path}: {}", refused.text());
-    }
-    assert!(writes.page("/services/orders").contains("edit/services"));
 }
 
 #[test]
@@ -583,108 +512,4 @@ fn a_browser_sends_forms() {
     assert_eq!(seen[3], "Service: orders", "{seen:?}");
     assert_eq!(seen[5..], [json!("dark Service: orders"), json!([])], "{seen:?}");
     assert_eq!(gateway.admin("/services/orders").status, 200);
-}
-
-/// A gateway with a route that nothing is behind, and pages.
-fn with_failing_route() -> Gateway {
-    let configuration = "{_format_version: '3.0', services: [{name: s, url: 'http://127.0.0.1:1', retries: 0, \
-                         routes: [{name: r, paths: [/a]}]}]}";
-    Gateway::builder(configuration).set("admin_gui_listen", "127.0.0.1:0").start()
-}
-
-#[test]
-fn a_request_in_full_is_shown_as_text() {
-    let gateway = with_failing_route();
-    let agent = "User-Agent: <img src=x onerror=alert(1)>\r\n";
-    gateway.get_with("/a/<script>alert(1)</script>?q=canary", agent);
-    let mut browser = Browser::of(&gateway);
-    eventually("the request is listed", || browser.page("/requests?class=5xx").contains("upstream: connect"));
-    let list = browser.page("/requests?class=5xx");
-    let row = list.split("<tbody").nth(1).unwrap();
-    let path = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    let page = browser.page(&format!("/{path}"));
-    for expected in [
-        "upstream: connect",
-        "Explain this request",
-        "curl -i -g --path-as-is -X",
-        "&lt;script&gt;",
-        "&lt;img",
-        "<svg",
-    ] {
-        assert!(page.contains(expected), "{expected}: {page}");
-    }
-    for page in [list, page] {
-        assert!(!page.contains("<img") && !page.contains("<script>"), "{page}");
-        assert!(!page.contains("canary"), "{page}");
-    }
-}
-
-/// What expressions give in the page at a path while requests arrive.
-fn under_load(gateway: &Gateway, path: &str, expressions: &[&str]) -> Vec<serde_json::Value> {
-    thread::scope(|scope| {
-        // Dropped at the end, also if an assertion fails, which ends the load.
-        let (_running, over) = mpsc::channel::<()>();
-        scope.spawn(move || {
-            while over.try_recv() == Err(TryRecvError::Empty) {
-                gateway.get("/a/<b>1</b>");
-            }
-        });
-        in_chromium(gateway, path, expressions)
-    })
-}
-
-#[test]
-fn a_browser_reuses_rows_and_says_how_many_it_does_not_show() {
-    let gateway = with_failing_route();
-    let rows = "[...document.querySelectorAll('[data-rows] tr')]";
-    let seen = under_load(
-        &gateway,
-        "/requests",
-        &[
-            &format!("wait:{rows}.length === 200"),
-            "wait:/^[\\d\u{202f}]+ of [\\d\u{202f}]+ shown$/.test(document.querySelector('[data-counts]').textContent)",
-            // The rows that the page came with are replaced first.
-            "window.firstId = document.querySelector('[data-rows] th a').href; \
-             new MutationObserver((all) => { window.moved = all.reduce((sum, it) => sum + it.addedNodes.length, window.moved ?? 0); })\
-             .observe(document.querySelector('[data-rows]'), { childList: true }); 1",
-            "wait:window.moved > 220",
-            &format!("window.known = new Set({rows}); window.moved = 0; 1"),
-            "wait:window.moved > 20",
-            &format!("{rows}.length === 200 && {rows}.every((row) => window.known.has(row))"),
-            "document.querySelector('[data-rows] th a').href !== window.firstId",
-        ],
-    );
-    let (one, yes) = (json!(1), json!(true));
-    assert_eq!(seen, [&yes, &yes, &one, &yes, &one, &yes, &yes, &yes, &json!([])].map(Clone::clone));
-}
-
-#[test]
-fn a_browser_shows_requests_as_they_end() {
-    let gateway = with_failing_route();
-    let seen = {
-        let count = "document.querySelectorAll('[data-rows] tr').length";
-        under_load(
-            &gateway,
-            "/requests?class=5xx",
-            &[
-                &format!("wait:{count} > 3"),
-                "document.querySelector('[data-pause]').click()",
-                &format!("window.before = {count}, true"),
-                "wait:document.querySelector('[data-resume]').textContent.match(/Show \\d+ new/)?.[0] && \
-                 !document.querySelector('[data-resume]').hidden",
-                &format!("window.before === {count}"),
-                "window.first = document.querySelector('[data-rows] th a').href, document.querySelector('[data-resume]').click()",
-                "wait:document.querySelector('[data-rows] th a').href !== window.first",
-                &format!("{count} <= 500 && document.querySelector('[data-rows] th a').textContent"),
-                "go:document.querySelector('[data-rows] th a').click()",
-                "document.querySelector('.waterfall title').textContent.startsWith('Gateway') && \
-                 document.querySelectorAll('main b').length",
-            ],
-        )
-    };
-    let [true_, null] = [json!(true), json!(null)];
-    let path = json!("/a/<b>1</b>");
-    let expected =
-        [&true_, &null, &true_, &true_, &true_, &null, &true_, &path, &null, &json!(0), &json!([])];
-    assert!(seen.iter().eq(expected), "{seen:?}");
 }

@@ -167,6 +167,7 @@ fn tools(visit: &Visit) -> Markup {
                 button name="theme" value=(name) aria-pressed=(if theme == visit.theme { "true" } else { "false" }) { (texts::of(&format!("page.theme.{name}"))) }
             }
         }
+        @if let Some(why) = visit.read_only { span.help title=(why) { (texts::of("page.read_only")) } }
         @if visit.is_logged_in {
             form method="post" action=(visit.at("logout")) { (visit.proof()) button { (texts::of("page.log_out")) } }
         }

@@ -1,5 +1,6 @@
 //! Every page can be used without a mouse, read by weak eyes and heard, on a wide screen and on a phone, light and dark.
-use super::{fill, in_chromium, new_token, with_ui};
+use super::access::new_token;
+use super::{fill, in_chromium, with_ui};
 use crate::fleet::{control_plane, data_plane, shared, state};
 use crate::harness::{Gateway, eventually};
 use serde_json::json;

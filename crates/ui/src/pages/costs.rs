@@ -53,7 +53,7 @@ pub(super) async fn of_route(visit: &Visit, route: &str) -> Result<Markup, ApiEr
     let rows = body["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(html! {
         @if !rows.is_empty() {
-            h3 { a href=(visit.at("plugin-costs")) { (texts::of("words.plugins")) } }
+            h3 { a href=(visit.at("plugin-costs")) { (texts::of("words.plugin_costs")) } }
             (table(visit, rows, ""))
         }
     })

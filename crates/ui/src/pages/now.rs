@@ -137,7 +137,7 @@ impl Figures {
 async fn no_requests(visit: &Visit) -> Result<Markup, ApiError> {
     let (node, services) = tokio::try_join!(visit.api.get("/"), visit.api.get("/services?size=1"))?;
     if services.body["data"].as_array().is_some_and(Vec::is_empty) {
-        return Ok(overview::first_steps(&node.body));
+        return Ok(overview::first_steps(visit, &node.body));
     }
     let listener = &node.body["configuration"]["proxy_listeners"][0];
     let scheme = if listener["ssl"] == true { "https" } else { "http" };

@@ -20,7 +20,7 @@ pub(super) async fn page(visit: &Visit, title: &str, note: Markup) -> Shown {
     let content = html! {
         (note)
         (figures(&status))
-        @if is_empty { (first_steps(&node)) }
+        @if is_empty { (first_steps(visit, &node)) }
         section.cards aria-label=(texts::of("overview.configuration")) {
             @for kind in &KINDS[..IN_NAVIGATION] {
                 a.card href=(visit.at(kind.collection)) { strong { (kind.many()) } span { (kind.about()) } }
@@ -58,7 +58,7 @@ pub(super) fn admin_api(node: &Value) -> String {
 }
 
 /// What to do where nothing is configured.
-pub(super) fn first_steps(node: &Value) -> Markup {
+pub(super) fn first_steps(visit: &Visit, node: &Value) -> Markup {
     let admin = admin_api(node);
     let command = format!(
         "curl -X POST {admin}/services -d name=example -d url=http://127.0.0.1:9000\n\
@@ -67,8 +67,10 @@ pub(super) fn first_steps(node: &Value) -> Markup {
     html! {
         div.card {
             h2 { (texts::of("overview.nothing_is_configured_yet")) }
-            p { (texts::of("overview.make")) }
-            pre.copyable { (command) }
+            @if let Some(why) = visit.read_only { p { (why) } } @else {
+                p { (texts::of("overview.make")) }
+                pre.copyable { (command) }
+            }
         }
     }
 }
