@@ -4,6 +4,10 @@ export const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => va
 
 if (document.querySelector("#live, svg[data-plot]")) import("./analytics.js");
 
+// On a phone the sections are one line, which may begin elsewhere.
+const here = document.querySelector("nav.sections [aria-current]");
+if (here) here.closest("nav").scrollLeft = here.offsetLeft - 16;
+
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
 const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`);
 

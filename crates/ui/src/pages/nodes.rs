@@ -10,19 +10,19 @@ use maud::{Markup, html};
 use serde_json::Value;
 use std::collections::HashMap;
 
-const COLUMNS: [&str; 12] = [
-    "words.host",
-    "nodes.state",
-    "nodes.requests_s",
-    "nodes.last_10_minutes",
-    "words.errors",
-    "nodes.p99",
-    "words.revision",
-    "nodes.lag",
-    "nodes.version",
-    "words.address",
-    "nodes.certificate_until",
-    "nodes.what_is_wrong",
+/// The columns, and whether they hold numbers.
+const COLUMNS: [(&str, bool); 11] = [
+    ("words.host", false),
+    ("nodes.state", false),
+    ("nodes.requests_s", true),
+    ("nodes.last_10_minutes", false),
+    ("words.errors", true),
+    ("nodes.p99", true),
+    ("words.revision", true),
+    ("nodes.lag", true),
+    ("nodes.version", false),
+    ("words.address", false),
+    ("nodes.certificate_until", false),
 ];
 
 /// After how many seconds the page shows them anew.
@@ -90,9 +90,9 @@ fn missing(fleet: &Value) -> Option<String> {
 fn table(rows: &[Value], analytics: &Analytics) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(texts::of("words.nodes")) {
-            table {
+            table.dense {
                 caption.unseen { (texts::of("nodes.data_planes")) }
-                thead { tr { @for name in COLUMNS { th scope="col" { (texts::of(name)) } } } }
+                thead { tr { @for (name, is_number) in COLUMNS { th.number[is_number] scope="col" { (texts::of(name)) } } } }
                 tbody { @for row in rows { (line(row, analytics.rows.get(&plain(&row["id"])).unwrap_or(&Value::Null))) } }
             }
         }
@@ -104,11 +104,12 @@ fn line(row: &Value, measured: &Value) -> Markup {
         .as_i64()
         .map_or(String::new(), |seconds| texts::filled("nodes.for", &[("duration", &duration(seconds))]));
     let expires = row["cert_details"]["expiry_timestamp"].as_i64().map_or(NONE.to_owned(), time);
+    let day = expires.split(' ').next().unwrap_or_default();
     let figure = |name: &str, text: fn(f64) -> String| measured[name].as_f64().map_or(NONE.to_owned(), text);
     html! {
         tr {
             th scope="row" title=(plain(&row["id"])) { (plain(&row["hostname"])) }
-            td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) }
+            td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) (wrong(row)) }
             td.number { (figure("requests_per_second", |rate| format!("{rate:.1}"))) }
             td { @if measured.is_null() { (NONE) } @else { (sparkline(&measured["sparkline"], texts::of("chart.requests"))) } }
             td.number { (figure("error_rate", |share| format!("{:.2} %", share * 100.0))) }
@@ -116,9 +117,8 @@ fn line(row: &Value, measured: &Value) -> Markup {
             td.number { (plain(&row["revision"])) }
             td.number { (plain(&row["lag"])) }
             td { (plain(&row["version"])) }
-            td { (plain(&row["ip"])) }
-            td { (expires) }
-            td { (wrong(row)) }
+            td.address { (plain(&row["ip"])) }
+            td.time { time title=(expires) { (day) } }
         }
     }
 }
