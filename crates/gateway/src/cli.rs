@@ -139,7 +139,11 @@ pub(crate) enum Rival {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// Generate a token for the Admin API: print it, and its hash for the setting `admin_auth`.
-    Token,
+    Token {
+        /// A token that reads and does not write.
+        #[arg(long)]
+        read_only: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

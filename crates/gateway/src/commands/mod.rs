@@ -20,7 +20,7 @@ pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::Definitions;
-use crate::settings::{self, Loaded, Sources};
+use crate::settings::{self, Loaded, Sources, TokenRole};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugins::KONG_VERSION;
@@ -54,7 +54,9 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
-        Command::Admin(AdminCommand::Token) => print(&settings::new_token()),
+        Command::Admin(AdminCommand::Token { read_only }) => {
+            print(&settings::new_token(if read_only { TokenRole::ReadOnly } else { TokenRole::ReadWrite }))
+        }
         Command::Migrations(command) => migrations::migrate(&command, &context),
         Command::Config(command) => database::configure(command, &context),
         Command::Hybrid(HybridCommand::GenCert { files, days }) => hybrid::gen_cert(&files, days),

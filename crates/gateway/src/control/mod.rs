@@ -1,6 +1,6 @@
 //! [`Control`]: the one handle on the running node, for the Admin APIs, signals and commands.
 pub(crate) mod metrics;
-mod process;
+pub(crate) mod process;
 pub(crate) mod reload;
 mod rotation;
 

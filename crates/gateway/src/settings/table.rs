@@ -210,7 +210,8 @@ settings! {
     /// another mode.
     admin_listen: Listeners = "127.0.0.1:8001";
     /// The tokens of the Admin API, as hashes: `weir admin token` generates a token and prints both. Requests send the
-    /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name.
+    /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name. With `read_only`
+    /// behind its hash, a token reads and does not write.
     admin_auth: AdminAuth = "";
     /// A PEM file of authorities. Clients of an `admin_listen` or `apisix_admin_listen` with `ssl` must present a
     /// certificate from one of them; without one they get 400.
