@@ -48,8 +48,8 @@ static-x86_64 static-aarch64: static-%: tools-rust $(ZIG)/installed
 	$(call need,$(BUILD_TOOLS))
 	rustup target add $*-unknown-linux-musl
 	@$(heartbeat) PATH="$(ZIG)/bin:$$PATH" $(CARGO) zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
-	  --package weir-gateway --package weirlab --target $*-unknown-linux-musl
-	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" weir weirlab
+	  --package weir-gateway --target $*-unknown-linux-musl
+	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" weir
 
 .PHONY: image
 image: ## Build the OCI image of the static archives that are in target/dist

@@ -37,7 +37,7 @@ variable "allowed_cidr" {
 }
 
 variable "weirlab" {
-  description = "A weirlab of the hosts' architecture, such as that of the static archive, if it is another than this machine's."
+  description = "A weirlab of the hosts' architecture, such as that of its release archive, if it is another than this machine's."
   type        = string
   default     = null
 }
