@@ -119,7 +119,7 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
             true => match health::standing(&retained.get(), &upstream.name, &target.target).addresses {
                 none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
                 addresses => {
-                    addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()
+                    addresses.iter().map(|it| health(it.address.to_string(), state(it.is_healthy))).collect()
                 }
             },
         })
