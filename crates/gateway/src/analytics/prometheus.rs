@@ -1,6 +1,6 @@
 //! Questions to a Prometheus server that scrapes the nodes, and remembers for longer than they do.
 use crate::data_plane::verify_by_system;
-use crate::settings::PrometheusUrl;
+use crate::settings::HttpUrl;
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ const MAX_BODY_LEN: usize = 16 << 20;
 /// A Prometheus server.
 pub(crate) struct Prometheus {
     client: HttpClient,
-    server: PrometheusUrl,
+    server: HttpUrl,
 }
 
 /// Why it has no answer.
@@ -105,7 +105,7 @@ struct Data {
 
 impl Prometheus {
     /// The server at this address.
-    pub(crate) fn new(server: PrometheusUrl, retained: &Retained) -> Prometheus {
+    pub(crate) fn new(server: HttpUrl, retained: &Retained) -> Prometheus {
         let tls = client_config(Some(verify_by_system()), None).map_err(|error| error.to_string());
         let dialer =
             Dialer::new(retained.get::<NodeResolver>()).with_tls(tls, "analytics_prometheus=http://…");
