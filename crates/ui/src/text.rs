@@ -24,6 +24,11 @@ pub(crate) const NO_ERRORS: &str = "No errors in this frame.";
 pub(crate) const NO_CHANGES: &str =
     "No changes in this frame. Each change of the configuration appears here and as a mark on the charts.";
 
+/// Why only what the node itself remembers is shown.
+pub(crate) fn own_history(why: &str) -> String {
+    format!("This is what the node itself remembers. {why}.")
+}
+
 /// What is said where requests were not measured.
 pub(crate) fn missing_requests(dropped: u64) -> String {
     format!("{dropped} requests of this frame are missing, because more arrived than could be counted.")

@@ -11,7 +11,7 @@ mod incoming;
 mod outgoing;
 mod prometheus;
 
-pub(crate) use prometheus::{Prometheus, PrometheusError, Samples};
+pub(crate) use prometheus::{Need, Prometheus, PrometheusError, Questions, Samples};
 
 use crate::prefix;
 use crate::registry::Registry;

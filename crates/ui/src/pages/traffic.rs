@@ -121,6 +121,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
         Err(error) if is_off(&error) => return Ok(Page::new("traffic", "Traffic", off())),
         found => found?,
     };
+    notes.extend(top.source_error.as_deref().map(text::own_history));
     if top.total > top.rows.len() {
         notes.push(text::first_of_many(top.rows.len()));
     }
