@@ -10,7 +10,7 @@ use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
 use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
-use crate::totals::LatencyTotals;
+use crate::totals::Totals;
 use std::sync::Arc;
 
 mod fleet;
@@ -78,7 +78,7 @@ pub struct Store {
     known: Known,
     busiest_routes: Vec<u32>,
     /// None until they are first asked for.
-    totals: Option<LatencyTotals>,
+    totals: Option<Totals>,
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,
     dropped_in_slots: u64,
@@ -158,9 +158,9 @@ impl Store {
         &self.tiers
     }
 
-    /// The latencies by route since the first call.
-    pub fn totals(&mut self) -> &LatencyTotals {
-        self.totals.get_or_insert_default()
+    /// What was counted by route since the first call.
+    pub fn totals(&mut self, now: u64) -> &Totals {
+        self.totals.get_or_insert_with(|| Totals::new(now))
     }
 
     /// The disk, if there is one.
@@ -316,7 +316,7 @@ impl Store {
     pub fn usage(&self) -> Usage {
         Usage {
             tiers: self.tiers.bytes(),
-            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, LatencyTotals::heap_bytes),
+            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, Totals::heap_bytes),
             names: self.entities.heap_bytes(),
             samples: self.samples.bytes(),
             frames: self.frame_bytes(),

@@ -86,7 +86,8 @@ fn a_heat_map_has_a_shade_for_each_share() {
         total: Some(values.iter().sum()),
     };
     let columns = vec![column("0.001", [1.0, 0.0]), column("0.1", [0.0, 100.0])];
-    let series = Series { times: vec![FROM, FROM + 30], step: 30, columns, oldest: Some(FROM), dropped: 0 };
+    let series =
+        Series { times: vec![FROM, FROM + 30], step: 30, columns, oldest: Some(FROM), ..Series::default() };
     let map = HeatMap { title: "Latency", frame: (FROM, FROM + 60), series: &series, marks: &[] };
     let svg = map.draw().into_string();
     assert_eq!((paths(&svg, "heat h1").len(), paths(&svg, "heat h5").len()), (1, 1));

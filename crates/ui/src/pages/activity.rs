@@ -129,12 +129,13 @@ async fn heat_map(charts: &Charts<'_>, of: Of<'_>) -> Result<Markup, ApiError> {
 /// The errors of a route, and what its plugins cost.
 async fn of_route(visit: &Visit, charts: &Charts<'_>, id: &str) -> Result<Markup, ApiError> {
     let frame = charts.history.frame;
-    let (groups, costs) = tokio::try_join!(charts.history.errors(id), costs::of_route(visit, id))?;
+    let errors = charts.history.errors(id, Some(MAX_GROUPS));
+    let (found, costs) = tokio::try_join!(errors, costs::of_route(visit, id))?;
     let all = frame.carried(Address::new("errors").with("route", id)).to_string();
     Ok(html! {
-        @if !groups.is_empty() {
+        @if !found.groups.is_empty() {
             h3 { a href=(visit.at(&all)) { (texts::of("words.errors")) } }
-            (errors::table(visit, frame, &groups[..groups.len().min(MAX_GROUPS)], None))
+            (errors::table(visit, frame, &found.groups, None))
         }
         (costs)
     })

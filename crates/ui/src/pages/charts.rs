@@ -183,7 +183,8 @@ pub(super) fn off() -> Markup {
     }
 }
 
-/// A note if requests are missing.
-pub(super) fn missing(series: &Series) -> Option<String> {
-    (series.dropped > 0).then(|| texts::missing_requests(series.dropped))
+/// Notes if requests are missing, or what the node does not remember.
+pub(super) fn missing(series: &Series) -> impl Iterator<Item = String> {
+    let dropped = (series.dropped > 0).then(|| texts::missing_requests(series.dropped));
+    dropped.into_iter().chain(series.source_error.as_deref().map(texts::own_history))
 }

@@ -5,7 +5,7 @@ use crate::chart::{clock, sparkline};
 use crate::form::{Pairs, first, plain};
 use crate::format::{count, time};
 use crate::frame::Frame;
-use crate::history::{History, is_off};
+use crate::history::{Errors, History, is_off};
 use crate::page::{Page, Visit};
 use crate::texts;
 use crate::url::{Address, segment};
@@ -79,6 +79,11 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// Whether it lets every group of the route through, or of all routes.
+    fn lets_all(&self) -> bool {
+        [self.status, self.who, self.cause, self.wanted.as_str()].iter().all(|value| value.is_empty())
+    }
+
     fn lets(&self, group: &Value) -> bool {
         let status = plain(&group["status"]);
         let is_status = match self.status.strip_suffix("xx") {
@@ -108,12 +113,18 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     }
     let sort = sort.unwrap_or("count");
     let history = History { api: &visit.api, frame: &frame };
-    let mut groups = match history.errors(filter.route).await {
+    // The largest groups come first. All of them are needed to look for some, or for another order.
+    let limit = (filter.lets_all() && sort == "count").then_some(MAX_ROWS);
+    let Errors { mut groups, mut total, count: mut errors } = match history.errors(filter.route, limit).await
+    {
         Err(error) if is_off(&error) => return Ok(Page::new("errors", texts::of("words.errors"), off())),
         found => found?,
     };
-    groups.retain(|group| filter.lets(group));
-    groups.sort_by_key(|group| std::cmp::Reverse(group[sort].as_u64()));
+    if limit.is_none() {
+        groups.retain(|group| filter.lets(group));
+        groups.sort_by_key(|group| std::cmp::Reverse(group[sort].as_u64()));
+        (total, errors) = (groups.len(), sum(&groups));
+    }
     let address = frame.on(filter.address().with("sort", if sort == "count" { "" } else { sort }));
     let content = html! {
         (frame.picker(visit, &address))
@@ -122,12 +133,12 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
             section #groups {
                 p.about {
                     (texts::marked_up("errors.total", &[
-                        ("count", html! { strong #total { (count(sum(&groups))) } }),
+                        ("count", html! { strong #total { (count(errors)) } }),
                         ("frame", html! { (frame.words()) }),
-                        ("groups", html! { (groups.len()) }),
+                        ("groups", html! { (total) }),
                     ]))
                 }
-                @if groups.len() > MAX_ROWS { p.help { (texts::first_of_many(MAX_ROWS)) } }
+                @if total > MAX_ROWS { p.help { (texts::first_of_many(MAX_ROWS)) } }
                 @if groups.is_empty() { div.empty { p { (texts::of("messages.no_errors")) } } } @else {
                     (table(visit, &frame, &groups[..groups.len().min(MAX_ROWS)], Some((&address, sort))))
                 }

@@ -147,6 +147,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
         Err(error) if is_off(&error) => return Ok(Page::new("traffic", texts::of("words.traffic"), off())),
         found => found?,
     };
+    notes.extend(top.source_error.as_deref().map(texts::own_history));
     if top.total > top.rows.len() {
         notes.push(texts::first_of_many(top.rows.len()));
     }

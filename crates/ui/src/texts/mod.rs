@@ -93,6 +93,11 @@ pub(crate) fn missing_requests(dropped: u64) -> String {
     filled("messages.missing_requests", &[("count", &dropped)])
 }
 
+/// Why only what the node itself remembers is shown.
+pub(crate) fn own_history(why: &str) -> String {
+    filled("messages.own_history", &[("why", &why)])
+}
+
 /// An input that is not one of the choices.
 pub(crate) fn not_a_choice(input: &str) -> String {
     filled("messages.not_a_choice", &[("input", &input)])
