@@ -85,6 +85,14 @@ fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
     for file in ["result.txt", "report.html", "configurations"] {
         assert!(folder.join(file).exists(), "{file}");
     }
+    let rendered = folder.join("configurations/rendered/kong-plain-1-http/nginx");
+    let started: Value =
+        serde_json::from_str(&fs::read_to_string(rendered.join("started.json")).unwrap()).unwrap();
+    assert!(started["command"].as_array().unwrap().iter().any(|word| word == "nginx.conf"), "{started}");
+    assert_eq!(started["sha256"].as_str().unwrap().len(), 64);
+    assert!(fs::read_to_string(rendered.join("nginx.conf")).unwrap().contains("worker_processes"));
+    let kept: Vec<_> = fs::read_dir(&rendered).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(kept.iter().all(|path| path.extension().is_none_or(|ending| ending != "pem")), "{kept:?}");
     // On a machine that is busy otherwise, no block may count; the result is printed all the same.
     let result = std::fs::read_to_string(folder.join("result.txt")).unwrap();
     assert!(result.contains("### Result for nginx (run 1):"), "{result}");

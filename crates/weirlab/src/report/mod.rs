@@ -3,6 +3,9 @@
 mod answer;
 mod cases;
 mod chains;
+pub mod figures;
+pub mod format;
+mod opening;
 mod page;
 mod pictures;
 mod probes;

@@ -3,6 +3,7 @@ use super::ReportError;
 use super::answer::{self, Answer};
 use super::cases::{self, CasePart, Overview};
 use super::chains::{self, ChainRows};
+use super::opening::Opening;
 use super::pictures::{self, Album, Picture};
 use super::probes::{self, ProbeRow};
 use super::provenance::{Provenance, provenance};
@@ -25,6 +26,7 @@ struct Page {
     profile: String,
     started: String,
     baseline: String,
+    opening: Opening,
     interrupted: bool,
     cpu_sharing: bool,
     machine: String,
@@ -97,6 +99,7 @@ fn assemble(
         profile: run.profile.clone(),
         started: manifest.started.clone(),
         baseline: run.baseline.clone(),
+        opening: Opening::of(run, analysis),
         interrupted: run.interrupted,
         cpu_sharing: manifest.cpu_sharing,
         machine: format!("{} × {}", manifest.cpus, manifest.cpu),

@@ -7,7 +7,7 @@ use super::target_runner::RunningTarget;
 use crate::load::{self, Edge, Outcome, Pace, Plan};
 use crate::observe::procfs::Stat;
 use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
-use crate::result::{ActionSample, Block, Part, Usage};
+use crate::result::{ActionSample, Block, Machine, Part, Usage};
 use crate::scenario::{CasePlan, Measure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -31,6 +31,14 @@ struct EdgeSample {
     upstream: Sample,
     beside: Vec<Sample>,
     machine: Option<MachineSample>,
+}
+
+/// What was done and seen beside the load.
+#[derive(Default)]
+struct BesideLoad {
+    actions: Vec<ActionSample>,
+    connections: Vec<u32>,
+    mhz: Option<f64>,
 }
 
 /// Measures the cell as its case asks. The caller fills in the block's place.
@@ -91,8 +99,8 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     if open.pids()? != pids {
         return Err("the target's main process is another one after the block".to_owned());
     }
-    let (actions, connections) = observed.unwrap_or_default();
-    if actions.is_empty() && !setting.case.actions.is_empty() {
+    let observed = observed.unwrap_or_default();
+    if observed.actions.is_empty() && !setting.case.actions.is_empty() {
         return Err("none of the case's actions happened within the window".to_owned());
     }
     let [begin, end] = <[EdgeSample; 2]>::try_from(samples)
@@ -102,10 +110,10 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
     block.parts = parts_of(open, &beside, &begin, &end, block.generator_cpu_us);
     if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
-        block.machine = end.since(begin);
+        block.machine = Machine { mhz: observed.mhz, ..end.since(begin) };
     }
-    block.actions = actions;
-    block.connections_per_worker = connections;
+    block.actions = observed.actions;
+    block.connections_per_worker = observed.connections;
     Ok(block)
 }
 
@@ -151,27 +159,32 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
     }
 }
 
-/// Runs beside the load: fires the actions, and counts the connections of each worker.
+/// Runs beside the load: fires the actions, counts the connections of each worker, and reads the CPUs' frequency.
 fn observe_and_act(
     setting: &Setting<'_>,
     open: &RunningTarget,
     pids: &[u32],
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
-) -> (Vec<ActionSample>, Vec<u32>) {
+) -> BesideLoad {
     // Off the target's CPUs if there are others; if that fails, it costs the target little.
     let _ = observe::pin_current_thread(&setting.layout.generator);
     // Within the warm-up, when connections are open and nothing is measured yet.
     thread::sleep(setting.profile.warm_up.at_least / 2);
     let family = family(pids);
     let at = |port: &u16| observe::connections_per_worker(&family, *port);
-    let connections = open.ports.iter().flat_map(at).filter(|count| *count > 0).collect();
-    let Ok(begin) = begins.recv() else { return (Vec::new(), connections) };
+    let mut observed = BesideLoad {
+        connections: open.ports.iter().flat_map(at).filter(|count| *count > 0).collect(),
+        mhz: observe::frequency_mhz(),
+        actions: Vec::new(),
+    };
+    let Ok(begin) = begins.recv() else { return observed };
     if setting.case.actions.is_empty() {
-        return (Vec::new(), connections);
+        return observed;
     }
     let subject = action::Subject { listeners: &open.listeners, running: &open.running, tls: open.tls };
-    (action::fire(&setting.case.actions, &subject, begin, done, setting.seed), connections)
+    observed.actions = action::fire(&setting.case.actions, &subject, begin, done, setting.seed);
+    observed
 }
 
 /// These processes and all that they have started.

@@ -13,6 +13,7 @@ mod control_plane;
 mod exchange;
 mod failures;
 pub mod guard;
+mod kept;
 mod order;
 mod parity;
 mod parts;
@@ -27,6 +28,7 @@ mod upstreams;
 mod watched;
 mod working_folder;
 
+pub use kept::CONFIGURATIONS;
 pub use assignment::{Assignment, Entry, SessionError};
 pub use order::{BlockPosition, order};
 pub use profile::Profile;

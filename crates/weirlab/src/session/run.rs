@@ -3,6 +3,7 @@ use super::assignment::{Assignment, Entry, SessionError};
 use super::certificate;
 use super::exchange::Client;
 use super::guard::Guard;
+use super::kept;
 use super::order::{BlockPosition, order};
 use super::profile::Profile;
 use super::progress::Progress;
@@ -62,6 +63,8 @@ impl<'a> Session<'a> {
         let id = setup::run_id(&assignment);
         let folder = RunFolder::claim(&assignment.out, &id)
             .map_err(|error| SessionError::Folder(error.to_string()))?;
+        kept::keep_catalogue(folder.path(), &assignment)
+            .map_err(|error| SessionError::Folder(format!("{}: {error}", folder.path().display())))?;
         let id = folder.name();
         let system =
             |error: std::io::Error| SessionError::Setup(format!("cannot set up the working folder: {error}"));

@@ -9,7 +9,7 @@ use crate::driver::{Driver, Running};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
 use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
-use crate::target::{Listeners, Preparation, Target};
+use crate::target::{Launch, Listeners, Preparation, Target};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -54,6 +54,9 @@ pub(crate) struct TargetRunner {
 pub(crate) struct RunningTarget {
     pub(crate) running: Mutex<Vec<Box<dyn Running>>>,
     pub(crate) listeners: Listeners,
+    /// How the first instance was started.
+    pub(crate) launch: Launch,
+    pub(crate) workers: usize,
     /// Where the load goes.
     pub(crate) address: SocketAddr,
     pub(crate) tls: bool,
@@ -143,7 +146,8 @@ impl TargetRunner {
             let cpus = (layout.of_instance(instance, count), layout.generator.as_slice());
             instances.push(self.instance(&contender.target, &preparation, cpus, &mut first_answer)?);
         }
-        let mut listeners = instances[0].0.clone();
+        let launch = instances[0].0.clone();
+        let mut listeners = launch.listeners.clone();
         if let Some(control_plane) = &control_plane {
             listeners.admin = control_plane.admin();
         }
@@ -154,7 +158,7 @@ impl TargetRunner {
             (false, false) => listeners.http,
         };
         let addresses: Vec<SocketAddr> =
-            instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
+            instances.iter().filter_map(|(launch, _)| traffic(&launch.listeners)).collect();
         let running: Vec<Box<dyn Running>> =
             instances.into_iter().filter_map(|(_, running)| running).collect();
         let front = case.has_front().then(|| front(&self.program, &addresses, layout)).transpose()?;
@@ -164,6 +168,8 @@ impl TargetRunner {
         Ok(RunningTarget {
             running: Mutex::new(running),
             listeners,
+            launch,
+            workers,
             address,
             tls,
             ports: addresses.iter().map(SocketAddr::port).collect(),
@@ -206,10 +212,10 @@ impl TargetRunner {
         preparation: &Preparation<'_>,
         (own_cpus, generator_cpus): (Vec<usize>, &[usize]),
         first_answer: &mut Option<Duration>,
-    ) -> Result<(Listeners, Option<Box<dyn Running>>), String> {
+    ) -> Result<(Launch, Option<Box<dyn Running>>), String> {
         let launch = target.prepare(preparation).map_err(|error| error.to_string())?;
         if launch.command.is_empty() {
-            return Ok((launch.listeners, None));
+            return Ok((launch, None));
         }
         let start = || self.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
         let running = if preparation.case.measure == Measure::Start {
@@ -221,7 +227,7 @@ impl TargetRunner {
         } else {
             start()?
         };
-        Ok((launch.listeners, Some(running)))
+        Ok((launch, Some(running)))
     }
 
     /// Makes sure that the upstream runs.

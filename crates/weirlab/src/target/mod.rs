@@ -24,6 +24,8 @@ pub struct Launch {
     pub environment: BTreeMap<String, String>,
     /// The folder it runs in, with its rendered configuration.
     pub folder: PathBuf,
+    /// The files of its configuration, as paths in the folder.
+    pub files: Vec<PathBuf>,
     /// Where it will listen.
     pub listeners: Listeners,
     /// The sign that it is ready.

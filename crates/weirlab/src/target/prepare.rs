@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const CONTROL_PLANE_LISTENERS: [ListenerName; 3] =
     [ListenerName::Cluster, ListenerName::Admin, ListenerName::Status];
 
+/// The declarative file in the folder of a launch.
+const KONG_YML: &str = "kong.yml";
+
 /// What a target is prepared for.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparation<'a> {
@@ -121,12 +124,15 @@ impl Target {
         let (listeners, context) = self.settle(preparation, &self.file.listeners)?;
         let manifest = self.folder.join("target.toml");
         let fill = |text: &str| render(&manifest, text, &context);
+        let mut files = vec![PathBuf::from(KONG_YML)];
         for file in &self.file.file {
             let template = self.folder.join(&file.template);
             let text = render(&template, &read_text(&template)?, &context)?;
-            write(&preparation.folder.join(fill(&file.path)?), &text)?;
+            let path = fill(&file.path)?;
+            write(&preparation.folder.join(&path), &text)?;
+            files.push(PathBuf::from(path));
         }
-        self.launch(preparation, listeners, fill)
+        Ok(Launch { files, ..self.launch(preparation, listeners, fill)? })
     }
 
     /// Says how its control plane is started in the folder; none for a target, or a case, without one.
@@ -164,7 +170,7 @@ impl Target {
         names: &[ListenerName],
     ) -> Result<(Listeners, minijinja::Value), TargetError> {
         let listeners = choose(names).map_err(TargetError::Ports)?;
-        let kong_yml = preparation.folder.join("kong.yml");
+        let kong_yml = preparation.folder.join(KONG_YML);
         write(&kong_yml, &preparation.document.text)?;
         let context = catalogue::context(context(self, preparation, &listeners, &kong_yml)?);
         Ok((listeners, context))
@@ -193,6 +199,7 @@ impl Target {
                 .map(|(name, value)| Ok((name.clone(), fill(value)?)))
                 .collect::<Result<_, _>>()?,
             folder: preparation.folder.to_owned(),
+            files: Vec::new(),
             listeners,
             ready: Ready {
                 path: self.file.ready.path.clone(),
