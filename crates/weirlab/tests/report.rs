@@ -67,7 +67,8 @@ fn the_page_opens_with_the_answer() {
 fn what_was_compared_and_where_precedes_any_figure() {
     let (_, page) = whole();
     let before = part(page, "<header>", "<h1>");
-    for said in ["weir (weir 0.1.0)", "nginx (nginx/1.26.3)", "2 × Synthetic CPU", "2,100 MHz", "agrees in"] {
+    for said in ["weir (weir 0.1.0)", "nginx (nginx/1.26.3)", "2 × Synthetic CPU", "2,100 MHz", "agrees in"]
+    {
         assert!(before.contains(said), "{said} is not in {before}");
     }
     assert!(!page.contains("Disturbed run"), "a quiet run is called disturbed");

@@ -101,6 +101,51 @@ fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
 }
 
 #[test]
+fn a_run_is_made_again_from_its_folder_alone() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = [
+        "run",
+        "kong/plain-1",
+        "--scheme",
+        "http",
+        "--targets",
+        "nginx,floor",
+        "--rounds",
+        "2",
+        "--duration",
+        "100ms",
+    ];
+    let first = run(&arguments, out.path());
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let kept = folder(out.path());
+    let scenario = kept.join("configurations/scenarios/kong/plain-1/scenario.toml");
+    let changed = fs::read_to_string(&scenario).unwrap().replace("title = \"", "title = \"As it was kept: ");
+    fs::write(&scenario, changed).unwrap();
+    let again = tempfile::tempdir().unwrap();
+    // Elsewhere, where there is no catalogue.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    let reproduce =
+        command.current_dir(again.path()).arg("reproduce").arg(&kept).arg("--out").arg(again.path());
+    let output = reproduce.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let (old, new) = (data(out.path()), data(again.path()));
+    assert_eq!(
+        (&old["seed"], &old["manifest"]["configurations"]),
+        (&new["seed"], &new["manifest"]["configurations"])
+    );
+    assert!(new["cases"][0]["title"].as_str().unwrap().starts_with("As it was kept: "), "{}", new["cases"]);
+    assert!(text(&output.stdout).contains("new / old"), "{}", text(&output.stdout));
+
+    let mut data = old;
+    data["manifest"]["targets"]["nginx"]["sha256"] = "00".repeat(32).into();
+    fs::write(kept.join("data.json"), data.to_string()).unwrap();
+    let mut command = weirlab();
+    let refused = command.arg("reproduce").arg(&kept).output().unwrap();
+    let why = text(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("is not the program that was measured"), "{why}");
+}
+
+#[test]
 fn a_target_that_lacks_a_feature_is_skipped_with_the_reason() {
     let out = tempfile::tempdir().unwrap();
     let arguments = [

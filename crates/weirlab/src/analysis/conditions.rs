@@ -70,7 +70,8 @@ impl Conditions {
     pub(super) fn of(run: &Run, cases: &[CaseAnalysis]) -> Conditions {
         let loaded = run.cells.iter().flat_map(|cell| &cell.blocks).filter(|block| block.probe.is_none());
         let blocks: Vec<&Block> = loaded.collect();
-        let of = |value: fn(&Block) -> Option<f64>| Spread::of(blocks.iter().filter_map(|block| value(block)));
+        let of =
+            |value: fn(&Block) -> Option<f64>| Spread::of(blocks.iter().filter_map(|block| value(block)));
         let controls = cases.iter().filter_map(|case| case.noise.contains_one());
         let floors: Vec<f64> =
             cases.iter().filter(|case| case.noise.control.is_some()).map(|case| case.noise.floor).collect();
@@ -101,7 +102,8 @@ impl Conditions {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
         let beyond = |value: Option<f64>, limit: f64| value.filter(|value| *value > limit).map(percent);
-        let another = manifest.machine.get("another weirlab").map(|when| format!("another weirlab was {when}"));
+        let another =
+            manifest.machine.get("another weirlab").map(|when| format!("another weirlab was {when}"));
         let before = beyond(self.pressure_before, MAX_PRESSURE_BEFORE)
             .map(|share| format!("before it began, tasks waited for a CPU {share} of the time"));
         let steal = beyond(median(self.steal), MAX_STEAL)
@@ -121,9 +123,8 @@ impl Conditions {
 
 /// The largest noise floor of enough pairs.
 fn noisiest(cases: &[CaseAnalysis]) -> Option<f64> {
-    let enough = |case: &&CaseAnalysis| {
-        case.noise.control.is_some_and(|control| control.ratio.samples >= MIN_PAIRS)
-    };
+    let enough =
+        |case: &&CaseAnalysis| case.noise.control.is_some_and(|control| control.ratio.samples >= MIN_PAIRS);
     cases.iter().filter(enough).map(|case| case.noise.floor).reduce(f64::max)
 }
 

@@ -48,7 +48,9 @@ impl MachineSample {
     pub fn since(&self, earlier: &MachineSample) -> Machine {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let elapsed_us = self.at.saturating_duration_since(earlier.at).as_secs_f64() * 1e6;
-        let busy = all - self.idle.saturating_sub(earlier.idle) as f64 - self.steal.saturating_sub(earlier.steal) as f64;
+        let busy = all
+            - self.idle.saturating_sub(earlier.idle) as f64
+            - self.steal.saturating_sub(earlier.steal) as f64;
         let waited = self.waited_us.zip(earlier.waited_us).map(|(now, then)| now.saturating_sub(then) as f64);
         Machine {
             steal: self.steal.saturating_sub(earlier.steal) as f64 / all,

@@ -144,9 +144,10 @@ impl Figure {
 impl Figures {
     /// Of a run.
     pub fn of(run: &Run, analysis: &Analysis) -> Figures {
-        let cells = analysis.cases.iter().flat_map(|case| {
-            case.cells.iter().map(|cell| CellFigures::of(case, cell, &analysis.baseline))
-        });
+        let cells = analysis
+            .cases
+            .iter()
+            .flat_map(|case| case.cells.iter().map(|cell| CellFigures::of(case, cell, &analysis.baseline)));
         Figures {
             run: run.id.clone(),
             baseline: analysis.baseline.clone(),

@@ -92,8 +92,7 @@ fn csv(figures: &Figures) -> String {
 }
 
 fn csv_line(run: &str, cell: &CellFigures) -> String {
-    let figures =
-        [cell.requests_per_second, cell.p50_ms, cell.p95_ms, cell.p99_ms, cell.cpu_us, cell.ratio];
+    let figures = [cell.requests_per_second, cell.p50_ms, cell.p95_ms, cell.p99_ms, cell.cpu_us, cell.ratio];
     let figures: String = figures.into_iter().map(csv_figure).collect();
     format!(
         "{},{},{},{}{figures},{}\n",

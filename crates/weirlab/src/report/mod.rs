@@ -11,6 +11,7 @@ mod pictures;
 mod probes;
 mod provenance;
 mod published;
+mod rates;
 mod series;
 pub mod text;
 mod words;

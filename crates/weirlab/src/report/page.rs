@@ -8,6 +8,7 @@ use super::pictures::{self, Album, Picture};
 use super::probes::{self, ProbeRow};
 use super::provenance::{Provenance, provenance};
 use super::published::{self, Compared};
+use super::rates;
 use super::series::{self, CapacityRow};
 use super::words::Colours;
 use crate::analysis::Analysis;
@@ -117,10 +118,14 @@ fn assemble(
         sweeps: pictures(series::sweeps(analysis, colours)),
         capacities: series::capacities(analysis, colours),
         knees: pictures(
-            [series::knees(analysis, colours), series::cores(analysis, colours)]
-                .into_iter()
-                .flatten()
-                .collect(),
+            [
+                series::knees(analysis, colours),
+                rates::charts(analysis, colours),
+                series::cores(analysis, colours),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         ),
         versions: pictures(series::versions(analysis)),
         flames: run

@@ -28,8 +28,8 @@ mod upstreams;
 mod watched;
 mod working_folder;
 
-pub use kept::CONFIGURATIONS;
 pub use assignment::{Assignment, Entry, SessionError};
+pub use kept::CONFIGURATIONS;
 pub use order::{BlockPosition, order};
 pub use profile::Profile;
 pub use run::Session;
