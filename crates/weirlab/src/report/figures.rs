@@ -164,18 +164,15 @@ impl CellFigures {
     pub fn of(case: &CaseAnalysis, cell: &CellAnalysis, baseline: &str) -> CellFigures {
         let summary = cell.summary.as_ref();
         let estimate = |of: fn(&Summary) -> Option<Estimate>| summary.and_then(of).map(Figure::confidence);
-        let quantile = |of: fn(&Summary) -> (Option<f64>, Option<(f64, f64)>)| {
-            summary.map(of).and_then(|(value, range)| Figure::quantile(value, range))
-        };
         let ratio = cell.ratio_to(baseline).and_then(|ratio| ratio.cpu);
         CellFigures {
             case: case.case.name.clone(),
             target: cell.target.clone(),
             control: cell.control,
             requests_per_second: estimate(|summary| summary.rps),
-            p50_ms: quantile(|summary| (summary.response.p50_ms, summary.ranges.p50_ms)),
-            p95_ms: quantile(|summary| (summary.response.p95_ms, summary.ranges.p95_ms)),
-            p99_ms: quantile(|summary| (summary.response.p99_ms, summary.ranges.p99_ms)),
+            p50_ms: summary.and_then(|all| Figure::quantile(all.response.p50_ms, all.ranges.p50_ms)),
+            p95_ms: summary.and_then(|all| Figure::quantile(all.response.p95_ms, all.ranges.p95_ms)),
+            p99_ms: summary.and_then(|all| Figure::quantile(all.response.p99_ms, all.ranges.p99_ms)),
             cpu_us: estimate(|summary| summary.cpu_us),
             ratio: ratio.map(|effect| Figure::confidence(effect.ratio)),
             verdict: cell.verdict.words(),
