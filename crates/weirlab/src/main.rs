@@ -3,7 +3,8 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, run, upstream, waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, upstream,
+    waterfall,
 };
 use weirlab::host;
 
@@ -33,6 +34,8 @@ enum Command {
     Waterfall(waterfall::Args),
     /// Write the report of a run again from its data.
     Report(report::Args),
+    /// Make a run again from what its folder keeps.
+    Reproduce(reproduce::Args),
     /// Generate load on a URL.
     Load(load::Args),
     /// Measure a control plane with many simulated data planes.
@@ -74,6 +77,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Flame(args) => flame::run(args),
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Load(args) => load::run(args),
         Command::Fleet(args) => fleet::run(args),
         Command::Upstream(args) => upstream::run(args),

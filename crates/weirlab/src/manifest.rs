@@ -29,6 +29,7 @@ pub fn collect(layout: &Layout) -> Manifest {
         cpus,
         memory_mib,
         machine,
+        pressure_before: pressure(),
         rustc: target_version(&["rustc".to_owned(), "--version".to_owned()]).unwrap_or_default(),
         cpu_sharing: layout.sharing,
         pinning: layout.words.clone(),
@@ -175,6 +176,13 @@ fn machine() -> BTreeMap<String, String> {
     found.extend(mitigations().map(|summary| ("mitigations".to_owned(), summary)));
     found.insert("nofile".to_owned(), open_files());
     found
+}
+
+/// Of the last ten seconds, such as 0.12 of `some avg10=12.00 avg60=…`.
+fn pressure() -> Option<f64> {
+    let some = line("/proc/pressure/cpu")?;
+    let average = some.split(' ').find_map(|field| field.strip_prefix("avg10="))?;
+    average.parse::<f64>().ok().map(|percent| percent / 100.0)
 }
 
 const SYSCTLS: [&str; 9] = [

@@ -3,6 +3,7 @@
 //!
 //! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+mod action;
 mod analysis;
 mod analysis_data;
 mod analysis_text;

@@ -5,6 +5,7 @@ use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
 use crate::host::{Site, ssh};
+use crate::report::format::{self, Format};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
@@ -43,6 +44,9 @@ pub struct Common {
     /// The seed of the order of blocks; else drawn. What is asked in a round depends on the round alone
     #[arg(long)]
     pub seed: Option<u64>,
+    /// How the figures are printed: text, csv, json or markdown
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 impl Common {
@@ -110,6 +114,7 @@ impl Common {
             contenders,
             profile,
             seed: self.seed(),
+            catalogue: self.catalogue()?,
             out: self.out.clone(),
             site,
             workers: self.workers[0],
@@ -169,19 +174,25 @@ pub fn interruptible() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-/// Writes the report and the text, and prints the answer.
+/// Writes the report and the text, and prints the figures.
 ///
 /// # Errors
 /// When they cannot be written.
-pub fn conclude(run: &Run, folder: &Path, catalogue: &Path) -> Result<(), String> {
+pub fn conclude(run: &Run, folder: &Path, common: &Common) -> Result<(), String> {
+    let catalogue = common.catalogue()?;
     let analysis = Analysis::of(run);
     let published = std::fs::read_to_string(catalogue.join("scenarios/kong/published.csv")).ok();
     let page = report::write(run, folder, published.as_deref()).map_err(|error| error.to_string())?;
     std::fs::write(folder.join("result.txt"), text::result(run, &analysis))
         .map_err(|error| format!("{}: {error}", folder.join("result.txt").display()))?;
+    let figures = format::print(run, &analysis, common.format).map_err(|error| error.to_string())?;
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{}", text::answer(run, &analysis));
-    let _ = writeln!(out, "{}", page.display());
+    let _ = writeln!(out, "{}", figures.trim_end());
+    // Not among figures that a program reads.
+    let _ = match common.format.is_for_people() {
+        true => writeln!(out, "\n{}", page.display()),
+        false => writeln!(io::stderr(), "{}", page.display()),
+    };
     Ok(())
 }
 

@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         done += 2;
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    conclude(&run, &folder, &args.common.catalogue()?)?;
+    conclude(&run, &folder, &args.common)?;
     exit_code(&run)
 }
 

@@ -66,6 +66,10 @@ impl Host for Local {
         MachineSample::now().ok()
     }
 
+    fn frequency_mhz(&self) -> Option<f64> {
+        observe::frequency_mhz()
+    }
+
     fn has(&self, pid: u32) -> bool {
         // Until it is waited for, no other process gets its pid.
         Stat::of(pid).is_some_and(|stat| !stat.ended())

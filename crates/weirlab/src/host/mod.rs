@@ -50,6 +50,11 @@ pub trait Host: Send + Sync {
     /// What the machine has done so far; none where it does not say.
     fn machine(&self) -> Option<MachineSample>;
 
+    /// The mean frequency of its CPUs at this moment in MHz; none where that is not known.
+    fn frequency_mhz(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether a process runs there.
     fn has(&self, pid: u32) -> bool;
 

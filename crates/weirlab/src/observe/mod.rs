@@ -9,5 +9,5 @@ mod tree;
 pub use connections::connections_per_worker;
 pub use cpus::{Layout, allowed_cpus, pin_current_thread};
 pub(crate) use cpus::{allowed_cores, named, ranges};
-pub use machine::MachineSample;
+pub use machine::{MachineSample, frequency_mhz};
 pub use tree::{ProcessTree, Sample};

@@ -279,6 +279,9 @@ pub struct Manifest {
     pub memory_mib: u64,
     /// Names and values: governor, turbo, SMT, mitigations, limits, sysctls, hypervisor; as far as they can be read.
     pub machine: BTreeMap<String, String>,
+    /// Share of the ten seconds before the run in which some task waited for a CPU; none if the kernel does not report it.
+    #[serde(default)]
+    pub pressure_before: Option<f64>,
     /// The compiler.
     pub rustc: String,
     /// Whether target, upstream and generator had to share CPUs.

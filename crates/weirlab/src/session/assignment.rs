@@ -18,6 +18,8 @@ pub struct Assignment {
     pub profile: Profile,
     /// The seed of every random choice.
     pub seed: u64,
+    /// The folder with `scenarios/`, `targets/` and `suites/`.
+    pub catalogue: PathBuf,
     /// Where run folders go.
     pub out: PathBuf,
     /// Where it is measured.

@@ -7,7 +7,7 @@ use super::target_runner::RunningTarget;
 use crate::host::{HostError, Trees};
 use crate::load::{Edge, Outcome, Pace, Plan};
 use crate::observe::{self, Layout, MachineSample, Sample};
-use crate::result::{ActionSample, Block, Part, Usage};
+use crate::result::{ActionSample, Block, Machine, Part, Usage};
 use crate::scenario::{CasePlan, Measure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -31,6 +31,14 @@ struct EdgeSample {
     upstream: Sample,
     beside: Vec<Sample>,
     machine: Option<MachineSample>,
+}
+
+/// What was done and seen beside the load.
+#[derive(Default)]
+struct BesideLoad {
+    actions: Vec<ActionSample>,
+    connections: Vec<u32>,
+    mhz: Option<f64>,
 }
 
 /// Measures the cell as its case asks. The caller fills in the block's place.
@@ -98,8 +106,8 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     });
     let outcome = outcome.map_err(|error| error.to_string())?;
     check_ended(open, &pids)?;
-    let (actions, connections) = observed.unwrap_or_default();
-    if actions.is_empty() && !setting.case.actions.is_empty() {
+    let observed = observed.unwrap_or_default();
+    if observed.actions.is_empty() && !setting.case.actions.is_empty() {
         return Err("none of the case's actions happened within the window".to_owned());
     }
     let samples: Result<Vec<EdgeSample>, HostError> = samples.into_iter().collect();
@@ -110,10 +118,10 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
     block.parts = parts_of(open, &observers.beside, &begin, &end, block.generator_cpu_us);
     if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
-        block.machine = end.since(begin);
+        block.machine = Machine { mhz: observed.mhz, ..end.since(begin) };
     }
-    block.actions = actions;
-    block.connections_per_worker = connections;
+    block.actions = observed.actions;
+    block.connections_per_worker = observed.connections;
     Ok(block)
 }
 
@@ -170,27 +178,33 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
     }
 }
 
-/// Runs beside the load: fires the actions, and counts the connections of each worker.
+/// Runs beside the load: fires the actions, counts the connections of each worker, and reads the CPUs' frequency.
 fn observe_and_act(
     setting: &Setting<'_>,
     open: &RunningTarget,
     pids: &[u32],
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
-) -> (Vec<ActionSample>, Vec<u32>) {
+) -> BesideLoad {
     // Off the target's CPUs if it is on this machine; if that fails, it costs the target little.
     let _ = observe::pin_current_thread(&setting.layout.generator);
     // Within the warm-up, when connections are open and nothing is measured yet.
     thread::sleep(setting.profile.warm_up.at_least / 2);
-    let connections = open.target_host().connections(pids, &open.ports);
-    let Ok(begin) = begins.recv() else { return (Vec::new(), connections) };
+    let host = open.target_host();
+    let mut observed = BesideLoad {
+        connections: host.connections(pids, &open.ports),
+        mhz: host.frequency_mhz(),
+        actions: Vec::new(),
+    };
+    let Ok(begin) = begins.recv() else { return observed };
     if setting.case.actions.is_empty() {
-        return (Vec::new(), connections);
+        return observed;
     }
     let generator = &*open.hosts.generator;
     let subject =
         action::Subject { listeners: &open.listeners, generator, running: &open.running, tls: open.tls };
-    (action::fire(&setting.case.actions, &subject, begin, done, setting.seed), connections)
+    observed.actions = action::fire(&setting.case.actions, &subject, begin, done, setting.seed);
+    observed
 }
 
 pub(crate) fn total(begin: &[Sample], end: &[Sample]) -> Usage {

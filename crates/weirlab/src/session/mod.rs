@@ -11,6 +11,7 @@ mod certificate;
 pub mod contenders;
 mod control_plane;
 mod failures;
+mod kept;
 mod order;
 mod parity;
 mod parts;
@@ -24,6 +25,7 @@ mod target_runner;
 mod watched;
 
 pub use assignment::{Assignment, Entry, SessionError};
+pub use kept::CONFIGURATIONS;
 pub use order::{BlockPosition, order};
 pub use profile::Profile;
 pub use run::Session;

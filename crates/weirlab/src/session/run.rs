@@ -1,6 +1,7 @@
 //! Runs a session: rounds of blocks over cells; every result is recorded as it comes.
 use super::assignment::{Assignment, Entry, SessionError};
 use super::certificate;
+use super::kept;
 use super::order::{BlockPosition, order};
 use super::profile::Profile;
 use super::progress::Progress;
@@ -55,6 +56,8 @@ impl<'a> Session<'a> {
         let id = setup::run_id(&assignment);
         let folder = RunFolder::claim(&assignment.out, &id)
             .map_err(|error| SessionError::Folder(error.to_string()))?;
+        kept::keep_catalogue(folder.path(), &assignment)
+            .map_err(|error| SessionError::Folder(format!("{}: {error}", folder.path().display())))?;
         let id = folder.name();
         let system =
             |error: std::io::Error| SessionError::Setup(format!("cannot make a certificate: {error}"));

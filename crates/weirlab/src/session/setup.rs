@@ -11,7 +11,6 @@ use crate::scenario::{CasePlan, Measure};
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -171,21 +170,7 @@ pub(super) fn append_log(folder: &Path, cell: &Cell, log: &str) -> io::Result<()
     File::options().create(true).append(true).open(path)?.write_all(log.as_bytes())
 }
 
-/// Keeps the declarative file of a case beside the result, and its hash in it. The upstream's ports, which differ from
-/// run to run, are not in there.
-pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case: &CasePlan) {
-    let cell = &run.cells[cell];
-    let ports =
-        (1..=case.upstream.listeners.max(1)).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
-    let Ok(document) = case.document(&ports.collect::<Vec<_>>()) else { return };
-    let path = folder.join("configurations").join(file_name(&cell.case)).with_extension("yml");
-    // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
-    let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
-    if let Ok(hash) = manifest::sha256_of(&path) {
-        run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
-    }
-}
-
-fn file_name(name: &str) -> String {
+/// A name of a case or a target as that of a file.
+pub(super) fn file_name(name: &str) -> String {
     name.replace(|c: char| !(c.is_ascii_alphanumeric() || "-_.@".contains(c)), "-")
 }

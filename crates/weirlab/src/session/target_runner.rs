@@ -8,7 +8,7 @@ use crate::host::{Host, HostError, Hosts, Server, Site};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
 use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
-use crate::target::{Certificate, Listeners, Preparation, Target};
+use crate::target::{Certificate, Launch, Listeners, Preparation, Target};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,6 +50,9 @@ pub(crate) struct RunningTarget {
     /// The machines that it, its upstream and its load are on.
     pub(crate) hosts: Hosts,
     pub(crate) listeners: Listeners,
+    /// How the first instance was started.
+    pub(crate) launch: Launch,
+    pub(crate) workers: usize,
     /// Where the load goes.
     pub(crate) address: SocketAddr,
     pub(crate) tls: bool,
@@ -144,7 +147,8 @@ impl TargetRunner {
             let cpus = (layout.of_instance(instance, count), layout.generator.as_slice());
             instances.push(self.instance(&contender.target, &preparation, cpus, &mut first_answer)?);
         }
-        let mut listeners = instances[0].0.clone();
+        let launch = instances[0].0.clone();
+        let mut listeners = launch.listeners.clone();
         if let Some(control_plane) = &control_plane {
             listeners.admin = control_plane.admin();
         }
@@ -155,7 +159,7 @@ impl TargetRunner {
             (false, false) => listeners.http,
         };
         let addresses: Vec<SocketAddr> =
-            instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
+            instances.iter().filter_map(|(launch, _)| traffic(&launch.listeners)).collect();
         let running: Vec<Box<dyn Running>> =
             instances.into_iter().filter_map(|(_, running)| running).collect();
         let front = case.has_front().then(|| self.front(&addresses, layout)).transpose()?;
@@ -166,6 +170,8 @@ impl TargetRunner {
             running: Mutex::new(running),
             hosts: self.site.hosts.clone(),
             listeners,
+            launch,
+            workers,
             address,
             tls,
             ports: addresses.iter().map(SocketAddr::port).collect(),
@@ -219,10 +225,10 @@ impl TargetRunner {
         preparation: &Preparation<'_>,
         (own_cpus, generator_cpus): (Vec<usize>, &[usize]),
         first_answer: &mut Option<Duration>,
-    ) -> Result<(Listeners, Option<Box<dyn Running>>), String> {
+    ) -> Result<(Launch, Option<Box<dyn Running>>), String> {
         let launch = target.prepare(preparation).map_err(|error| error.to_string())?;
         if launch.command.is_empty() {
-            return Ok((launch.listeners, None));
+            return Ok((launch, None));
         }
         let start = || self.site.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
         let running = if preparation.case.measure == Measure::Start {
@@ -239,7 +245,7 @@ impl TargetRunner {
         } else {
             start()?
         };
-        Ok((launch.listeners, Some(running)))
+        Ok((launch, Some(running)))
     }
 
     /// Makes sure that the upstream runs.

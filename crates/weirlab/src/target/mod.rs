@@ -49,6 +49,11 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// The files of its configuration, without keys and certificates.
+    pub fn configuration(&self) -> impl Iterator<Item = &(PathBuf, String)> {
+        self.files.iter().filter(|(path, _)| path.extension().is_none_or(|extension| extension != "pem"))
+    }
+
     /// Empties the folder and writes the files into it.
     ///
     /// # Errors
