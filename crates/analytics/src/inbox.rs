@@ -119,9 +119,11 @@ impl DataPlane {
         self.taken.insert(place, (packed(id), checksum));
     }
 
-    /// Notes what a frame says. Returns since when everything is known up to what it says.
-    fn arrived(&mut self, FrameHead { id, until, pending, lost }: FrameHead) -> u64 {
-        let before = self.arrival.replace(Arrival { until, pending, lost });
+    /// Notes what a frame says. Returns since when everything is known up to what it says: if requests were lost in between,
+    /// since its own start.
+    fn arrived(&mut self, FrameHead { id, until, pending, lost }: FrameHead, now: u64) -> u64 {
+        let until = until.clamp(id.start, now.max(id.start) + MAX_AHEAD);
+        let before = self.arrival.replace(Arrival { until, pending, lost }).filter(|it| it.lost == lost);
         before.map_or(id.start, |arrival| arrival.until.min(id.start))
     }
 
@@ -169,7 +171,7 @@ impl Inbox {
                 data_plane.note(head.id, checksum);
             }
         }
-        self.known.add(data_plane.arrived(head), head.until.max(head.id.start + WIDTH).min(now));
+        self.known.add(data_plane.arrived(head, now), head.until.max(head.id.start + WIDTH).min(now));
         Ok(())
     }
 

@@ -84,7 +84,8 @@ impl Outbox {
     /// The oldest frame. Without frames, an empty one says once in each interval that there is nothing until the end of the
     /// last one. `now` is in seconds since 1970.
     pub(crate) fn next(&mut self, entities: &Entities, now: u64) -> Option<Vec<u8>> {
-        if now < self.not_before {
+        // A clock that was set back since does not make it wait for longer.
+        if (1..=RETRY_INTERVAL).contains(&self.not_before.saturating_sub(now)) {
             return None;
         }
         let (closed, lost) = (now / WIDTH * WIDTH, self.lost);

@@ -24,7 +24,7 @@ const RESET: u8 = 3;
 /// A control plane has this frame.
 const HANDED: u8 = 4;
 /// Frames of data planes, which the slots before have.
-const TAKEN: u8 = 5;
+const TAKEN: u8 = 7;
 /// The time that is known.
 const KNOWN: u8 = 6;
 

@@ -149,3 +149,30 @@ fn a_frame_makes_the_time_known_since_the_one_before() {
     assert!(known.overlaps(START + 20, START + 21), "the data plane had nothing then");
     assert!(!known.overlaps(START - 10, START) && !known.overlaps(START + 60, now));
 }
+
+#[test]
+fn a_data_plane_cannot_make_other_times_known() {
+    let (mut inbox, ours) = (Inbox::default(), Entities::default());
+    let (a, now) = (node(&ours, "a"), START + 200);
+    let mut first = frame(&ours, START, 0);
+    first.head.until = 0;
+    let mut second = frame(&ours, START + 100, 0);
+    second.head.until = u64::MAX;
+    take(&mut inbox, a, &first, now).unwrap();
+    take(&mut inbox, a, &second, now).unwrap();
+    let known = inbox.take_batch(now).known;
+    assert!(!known.overlaps(0, START) && !known.overlaps(now, u64::MAX));
+    assert!(inbox.arrival(a).unwrap().until <= now + MAX_AHEAD);
+}
+
+#[test]
+fn the_time_of_lost_requests_is_not_known() {
+    let (mut inbox, ours) = (Inbox::default(), Entities::default());
+    let (a, now) = (node(&ours, "a"), START + 200);
+    take(&mut inbox, a, &frame(&ours, START, 0), now).unwrap();
+    let mut later = frame(&ours, START + 100, 0);
+    later.head.lost = 7;
+    take(&mut inbox, a, &later, now).unwrap();
+    let known = inbox.take_batch(now).known;
+    assert!(!known.overlaps(START + 10, START + 100) && known.overlaps(START + 100, START + 110));
+}

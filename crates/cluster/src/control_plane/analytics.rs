@@ -36,13 +36,14 @@ pub(super) struct Collecting<'a> {
     inbox: Option<Box<dyn Inbox>>,
     /// What happens to the frame that came last.
     answer: Option<oneshot::Receiver<FrameOutcome>>,
-    is_logged: bool,
+    /// Whether it was logged that frames are refused, and that they must wait.
+    is_logged: [bool; 2],
 }
 
 impl<'a> Collecting<'a> {
     pub(super) fn new(collect: Option<&dyn Collect>, link: &'a Link) -> Collecting<'a> {
         let inbox = collect.map(|collect| collect.connected(link.id));
-        Collecting { link, inbox, answer: None, is_logged: false }
+        Collecting { link, inbox, answer: None, is_logged: [false; 2] }
     }
 
     /// Takes a frame; the error is why the connection must end.
@@ -77,10 +78,10 @@ impl<'a> Collecting<'a> {
         Message::AnalyticsTaken(AnalyticsTaken { refused, later }).encode()
     }
 
-    /// Logs the first refusal of a connection. The others are in the data plane's log.
+    /// Logs the first refusal and the first wait of a connection. The others are in the data plane's log.
     fn log(&mut self, reason: &str, later: bool) {
         let (link, what) = (self.link, if later { "wait" } else { "are refused" });
-        if std::mem::replace(&mut self.is_logged, true) {
+        if std::mem::replace(&mut self.is_logged[usize::from(later)], true) {
             tracing::debug!("analytics of data plane {link} {what}: {reason}");
         } else {
             tracing::warn!("analytics of data plane {link} {what}: {reason}");

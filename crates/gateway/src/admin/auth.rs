@@ -176,6 +176,7 @@ pub(crate) fn is_local(host: &str) -> bool {
 }
 
 fn is_write(method: &Method, path: &str) -> bool {
+    let path = path.strip_suffix('/').unwrap_or(path);
     let asks = path == "/explain" || path.starts_with("/schemas/");
     !(method.is_safe() || asks)
 }

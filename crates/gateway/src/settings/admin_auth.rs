@@ -87,7 +87,16 @@ impl Value for AdminAuth {
 
 fn tokens<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<Token>, String> {
     let texts = texts.map(str::trim).filter(|text| !text.is_empty()).enumerate();
-    texts.map(|(index, text)| token(index + 1, text)).collect()
+    let tokens: Vec<Token> = texts.map(|(index, text)| token(index + 1, text)).collect::<Result<_, _>>()?;
+    for (index, token) in tokens.iter().enumerate() {
+        if let Some(same) = tokens[..index].iter().position(|other| other.sha256 == token.sha256) {
+            let (entry, same) = (index + 1, same + 1);
+            return Err(format!(
+                "entry {entry} has the hash of entry {same}: remove one, since a token has one name and one role"
+            ));
+        }
+    }
+    Ok(tokens)
 }
 
 fn token(number: usize, text: &str) -> Result<Token, String> {
@@ -173,6 +182,13 @@ mod tests {
         fs::write(path, format!("# who\nci={}\n\n{}\n", hash("one"), hash("two"))).unwrap();
         let auth = AdminAuth::parse(path).unwrap();
         assert_eq!((name_of(&auth, "one"), name_of(&auth, "two")), (Some("ci"), Some("token 2")));
+    }
+
+    #[test]
+    fn a_token_is_listed_once() {
+        let twice = format!("look={} read_only, ops={}", hash("one"), hash("one"));
+        let error = AdminAuth::parse(&twice).unwrap_err();
+        assert!(error.starts_with("entry 2 has the hash of entry 1"), "{error}");
     }
 
     #[test]

@@ -150,7 +150,12 @@ pub(crate) fn start(control: &Arc<Control>) {
 /// Sends the last metrics of a node that stops.
 pub(crate) async fn finish(control: &Control) {
     if control.otlp.is_some() {
-        export(control, Ok(messages(control)), LAST_TIMEOUT).await;
+        let export = export(control, Ok(messages(control)), LAST_TIMEOUT);
+        if tokio::time::timeout(LAST_TIMEOUT, export).await.is_err() {
+            tracing::warn!(
+                "the collector of analytics_otlp_endpoint took too long for the last metrics; some are not sent"
+            );
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
 use std::time::Duration;
 
+/// The headers that frame a message, and so are not for settings.
+const FRAMING: [&str; 6] = ["connection", "content-length", "host", "te", "transfer-encoding", "upgrade"];
+
 /// The headers of requests to a collector. Their values may be secret, so that no message and no answer has them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretHeaders(pub(crate) HeaderMap);
@@ -17,6 +20,9 @@ impl Value for SecretHeaders {
             let (name, value) = pair.split_once('=').ok_or_else(|| wrong("has no `=`"))?;
             let name =
                 HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong("has no valid name"))?;
+            if FRAMING.contains(&name.as_str()) {
+                return Err(wrong("is one that the gateway sets itself"));
+            }
             let decoded = super::http_url::decoded(value.trim());
             let decoded = decoded.ok_or_else(|| wrong("has a `%` without two hexadecimal digits"))?;
             let mut value = HeaderValue::from_bytes(&decoded).map_err(|_| wrong("has no valid value"))?;
@@ -64,7 +70,7 @@ mod tests {
         assert!(!format!("{parsed:?}").contains("hush"));
         assert_eq!(SecretHeaders::shown("a=hush"), SECRET);
         assert_eq!(SecretHeaders::parse("").unwrap().0.len(), 0);
-        for wrong in ["hush", "a b=hush", "a=hush%4", "a=hush%0a"] {
+        for wrong in ["hush", "a b=hush", "a=hush%4", "a=hush%0a", "Content-Length=hush"] {
             let error = SecretHeaders::parse(wrong).unwrap_err();
             assert!(error.contains("the 1. header") && !error.contains("hush"), "{wrong}: {error}");
         }
