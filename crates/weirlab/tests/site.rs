@@ -51,6 +51,9 @@ fn a_machine_has_trends_of_its_own() {
     let folder = written(vec![run(20, "weir 0.1.0", 15.0), other]);
     let page = text(folder.path(), "index.html");
     assert_eq!(page.matches("<article>").count(), 2);
+    for (chart, marked) in [("trend-0-cpu", "2026-11-20 ◆"), ("trend-1-cpu", "2026-11-21 ◆")] {
+        assert!(text(folder.path(), &format!("charts/{chart}.svg")).contains(marked), "{chart}");
+    }
     let first = text(folder.path(), "charts/trend-0-cpu.svg");
     assert!(first.contains("2026-11-20T10-00-00Z") && !first.contains("2026-11-21T10-00-00Z"), "{first}");
 }
@@ -79,6 +82,14 @@ fn nothing_in_the_data_becomes_markup() {
     evil.manifest.cpu = "<script>".to_owned();
     let page = text(written(vec![evil]).path(), "index.html");
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;"), "{page}");
+}
+
+#[test]
+fn a_run_without_samples_has_no_place_in_a_trend() {
+    let mut empty = run(21, "weir 0.1.0", 15.0);
+    empty.cells.iter_mut().for_each(|cell| cell.blocks.clear());
+    let folder = written(vec![run(20, "weir 0.1.0", 15.0), empty]);
+    assert!(!text(folder.path(), "charts/trend-0-cpu.svg").contains("2026-11-21"));
 }
 
 #[test]

@@ -18,8 +18,8 @@ use trend::Trend;
 pub(crate) struct Entry {
     pub(crate) run: Run,
     pub(crate) analysis: Analysis,
-    /// The baseline's version, if the run before had another.
-    pub(crate) release: Option<String>,
+    /// The baseline's version; empty if unknown.
+    pub(crate) version: String,
 }
 
 /// A run, as the table shows it.
@@ -29,7 +29,6 @@ struct Row {
     date: String,
     machine: String,
     versions: String,
-    release: String,
     disturbed: String,
 }
 
@@ -39,7 +38,7 @@ struct Row {
 /// When it cannot be written.
 pub fn write(mut runs: Vec<Run>, out: &Path) -> Result<(), ReportError> {
     runs.sort_by(|a, b| a.manifest.started.cmp(&b.manifest.started));
-    let entries = entries(runs);
+    let entries: Vec<Entry> = runs.into_iter().map(Entry::of).collect();
     let trends = trend::all(&entries);
     let charts = RunFolder::create(out, "charts")?;
     for chart in trends.iter().flat_map(|trend| &trend.charts) {
@@ -63,41 +62,37 @@ fn render(name: &str, text: &str, rows: &[Row], trends: &[Trend]) -> Result<Stri
     environment.get_template(name)?.render(context! { runs => Serde(rows), trends => Serde(trends), style })
 }
 
-/// The runs in their order, with the version of the baseline where it changes.
-fn entries(runs: Vec<Run>) -> Vec<Entry> {
-    let mut last = None;
-    let entry = |run: Run| {
-        let target = run.manifest.targets.get(&run.baseline);
-        let version = target.map(|target| target.version.clone()).filter(|version| !version.is_empty());
-        let release = version.clone().filter(|_| version != last);
-        last = version.or(last.take());
-        Entry { analysis: Analysis::of(&run), run, release }
-    };
-    runs.into_iter().map(entry).collect()
+impl Entry {
+    fn of(run: Run) -> Entry {
+        let version = run.manifest.targets.get(&run.baseline).map(version).unwrap_or_default();
+        Entry { analysis: Analysis::of(&run), run, version }
+    }
 }
 
 impl Row {
     fn of(entry: &Entry) -> Row {
-        let Entry { run, analysis, release } = entry;
+        let Entry { run, analysis, .. } = entry;
         let targets = run.manifest.targets.iter().filter(|(label, _)| !label.ends_with(" (again)"));
-        let versions = targets.map(|(label, target)| version(label, target)).collect::<Vec<_>>();
+        let versions = targets.map(|(label, target)| match version(target) {
+            version if version.is_empty() => label.clone(),
+            version => format!("{label}: {version}"),
+        });
+        let versions: Vec<String> = versions.collect();
         Row {
             id: run.id.clone(),
             date: date(run),
             machine: machine(run),
             versions: versions.join("; "),
-            release: release.clone().unwrap_or_default(),
             disturbed: analysis.conditions.disturbances.join("; "),
         }
     }
 }
 
-/// Such as `weir: weir 0.1.0, 84e372eaf1b2`; a target without a version is named alone.
-fn version(label: &str, target: &TargetManifest) -> String {
+/// Such as `weir 0.1.0, 84e372eaf1b2`.
+fn version(target: &TargetManifest) -> String {
     let commit = target.commit.iter().map(|commit| commit.chars().take(12).collect());
     let known = Some(target.version.clone()).filter(|version| !version.is_empty());
-    let known: Vec<String> = known.into_iter().chain(commit).collect();
-    if known.is_empty() { label.to_owned() } else { format!("{label}: {}", known.join(", ")) }
+    known.into_iter().chain(commit).collect::<Vec<String>>().join(", ")
 }
 
 /// The day.

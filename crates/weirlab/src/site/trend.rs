@@ -61,10 +61,13 @@ pub(super) fn all(entries: &[Entry]) -> Vec<Trend> {
     trends.filter(|trend| !trend.charts.is_empty()).collect()
 }
 
-/// The runs on one machine that have a case.
+/// The runs on one machine that measured a case.
 fn series<'a>(entries: &'a [Entry], case: &str, on: &str) -> Vec<&'a Entry> {
-    let has = |entry: &&Entry| machine(&entry.run) == on && entry.analysis.case(case).is_some();
-    entries.iter().filter(has).collect()
+    let measured = |entry: &&Entry| {
+        let case = entry.analysis.case(case);
+        case.is_some_and(|case| case.cells.iter().any(|cell| cell.summary.is_some()))
+    };
+    entries.iter().filter(|entry| machine(&entry.run) == on).filter(measured).collect()
 }
 
 /// One quantity of a case over its runs; none where no run measured it.
@@ -86,7 +89,7 @@ fn draw(series: &[&Entry], case: &str, quantity: &Quantity, index: usize) -> Opt
     let chart = Lines {
         name: format!("trend-{index}-{}", quantity.name),
         title: format!("{}: {case}", quantity.unit),
-        across: Axis::categories("run; ◆ a new version", series.iter().map(|entry| label(entry))),
+        across: Axis::categories("run; ◆ a new version", labels(series)),
         up: Axis::from_zero(quantity.unit, highest),
         lines: lines.clone(),
         level: None,
@@ -120,10 +123,15 @@ fn points(series: &[&Entry], case: &str, target: &str, of: fn(&Summary) -> Optio
     series.iter().enumerate().filter_map(point).collect()
 }
 
-/// Such as `2026-11-22 ◆ weir 0.1.0`.
-fn label(entry: &Entry) -> String {
-    match &entry.release {
-        Some(version) => format!("{} ◆ {version}", date(&entry.run)),
-        None => date(&entry.run),
+/// The days of a series, each with the version if it is not that of the run before: `2026-11-22 ◆ weir 0.1.0`.
+fn labels(series: &[&Entry]) -> Vec<String> {
+    let mut last = "";
+    let mut labels = Vec::new();
+    for entry in series {
+        let (day, version) = (date(&entry.run), entry.version.as_str());
+        let changed = !version.is_empty() && version != last;
+        labels.push(if changed { format!("{day} ◆ {version}") } else { day });
+        last = version;
     }
+    labels
 }
