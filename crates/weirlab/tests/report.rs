@@ -211,7 +211,7 @@ fn each_chart_is_also_a_file() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         assert!(page.contains(&format!("href=\"charts/{name}\"")), "{name} is not linked");
     }
-    for kind in ["ratios", "cpu", "rps", "latency", "waterfall", "knee", "scaling"] {
+    for kind in ["ratios", "cpu", "rps", "latency", "p50-by", "p99-by", "waterfall", "knee", "scaling"] {
         assert!(page.contains(&format!("charts/{kind}-")), "no chart of {kind}");
     }
 }
