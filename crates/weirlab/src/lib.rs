@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! commands ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
-//!          ─► report ─► analysis ─► stats; report ─► chart       upstream, floor, front ─► event_loop
+//!          ─► site ─► report ─► analysis ─► stats; report ─► chart      upstream, floor, front ─► event_loop
 //! ```
 pub mod analysis;
 pub mod capacity;
@@ -34,6 +34,7 @@ pub mod report;
 pub mod result;
 pub mod scenario;
 pub mod session;
+pub mod site;
 pub mod stats;
 mod subprocess;
 pub mod target;

@@ -3,8 +3,8 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, upstream,
-    waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, site,
+    upstream, waterfall,
 };
 use weirlab::host;
 
@@ -36,6 +36,8 @@ enum Command {
     Report(report::Args),
     /// Make a run again from what its folder keeps.
     Reproduce(reproduce::Args),
+    /// Write a static site of a series of runs: the trend of each case.
+    Site(site::Args),
     /// Generate load on a URL.
     Load(load::Args),
     /// Measure a control plane with many simulated data planes.
@@ -78,6 +80,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Site(args) => site::run(args),
         Command::Load(args) => load::run(args),
         Command::Fleet(args) => fleet::run(args),
         Command::Upstream(args) => upstream::run(args),

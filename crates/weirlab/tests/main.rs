@@ -29,6 +29,7 @@ mod sample;
 mod session;
 mod session_fleet;
 mod session_kong;
+mod site;
 mod stats;
 mod stats_candidates;
 mod stats_coverage;

@@ -117,6 +117,28 @@ fn every_figure_has_an_interval_that_says_what_it_is() {
 }
 
 #[test]
+fn chains_are_printed_where_tables_are() {
+    let run = crate::sample::plausible();
+    let analysis = Analysis::of(&run);
+    for format in [Format::Text, Format::Markdown, Format::Json] {
+        let printed = format::print(&run, &analysis, format).unwrap();
+        assert!(printed.contains("the gateway itself"), "{printed}");
+    }
+}
+
+#[test]
+fn a_case_that_was_only_watched_has_no_table_of_nothing() {
+    let mut run = single();
+    run.kind = "flame".to_owned();
+    run.cells.retain(|cell| cell.target == "weir");
+    run.cells[0].blocks.clear();
+    let analysis = Analysis::of(&run);
+    let markdown = format::print(&run, &analysis, Format::Markdown).unwrap();
+    assert!(!markdown.contains("| target"), "{markdown}");
+    assert_eq!(format::print(&run, &analysis, Format::Csv).unwrap().lines().count(), 1);
+}
+
+#[test]
 fn what_has_no_figures_has_its_reason() {
     let (_, page) = whole();
     let case = part(page, "<article id=\"case-kong-rate-limiting-key-auth-1-http\"", "</article>");
@@ -211,7 +233,7 @@ fn each_chart_is_also_a_file() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         assert!(page.contains(&format!("href=\"charts/{name}\"")), "{name} is not linked");
     }
-    for kind in ["ratios", "cpu", "rps", "latency", "waterfall", "knee", "scaling"] {
+    for kind in ["ratios", "cpu", "rps", "latency", "p50-by", "p99-by", "waterfall", "knee", "scaling"] {
         assert!(page.contains(&format!("charts/{kind}-")), "no chart of {kind}");
     }
 }

@@ -42,6 +42,8 @@ pub struct ScalingPoint {
     pub cpu_us: Option<Estimate>,
     /// Right answers per second.
     pub rps: Option<Estimate>,
+    /// The median of the response time in milliseconds.
+    pub p50_ms: Option<f64>,
     /// The 99th percentile of the response time in milliseconds.
     pub p99_ms: Option<f64>,
     /// Resident memory in KiB.
@@ -94,6 +96,7 @@ impl Scaling {
                 case: case.name.clone(),
                 cpu_us: summary.cpu_us,
                 rps: summary.rps,
+                p50_ms: summary.response.p50_ms,
                 p99_ms: summary.response.p99_ms,
                 rss_kib: summary.rss_kib,
             };

@@ -13,5 +13,6 @@ pub mod power;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod site;
 pub mod upstream;
 pub mod waterfall;

@@ -1,12 +1,10 @@
 //! `weirlab waterfall`.
 use super::measuring::{self, Common};
-use crate::report::text::chain::text;
 use crate::result::ChainCost;
 use crate::scenario::CasePlan;
 use crate::session::{self, Assignment, Contender, Entry, Session};
 use crate::waterfall::config::{self, RequestSpec};
 use crate::waterfall::read;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -73,7 +71,6 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let assignment = assignment(&args, case, contenders)?;
     let mut session = Session::open(assignment, 1, &stop).map_err(|error| error.to_string())?;
     let chains = chains(&args, &mut session, &labels, &name)?;
-    show(&chains);
     session.note_chains(chains).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
     measuring::conclude(&run, &folder, &args.common)?;
@@ -103,14 +100,6 @@ fn chains(
         chains.push(chain.map_err(|why| format!("{label}: {why}"))?);
     }
     Ok(chains)
-}
-
-fn show(chains: &[ChainCost]) {
-    let mut out = io::stdout().lock();
-    for chain in chains {
-        // What cannot be shown is in the report.
-        let _ = writeln!(out, "{}", text(chain));
-    }
 }
 
 fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), String> {

@@ -1,6 +1,7 @@
 //! The figures of each cell that are quoted, and what the interval around each is.
+use super::text::is_watched;
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Conditions, Knee, ProbedCase, Summary};
-use crate::result::Run;
+use crate::result::{ChainCost, Flame, Run};
 use crate::stats::Estimate;
 use serde::Serialize;
 
@@ -19,6 +20,10 @@ pub struct Figures {
     pub capacities: Vec<CapacityFigures>,
     /// Figures that are not of requests under load.
     pub probes: Vec<ProbeFigures>,
+    /// What each plugin of a chain costs.
+    pub chains: Vec<ChainCost>,
+    /// Flame graphs in the folder of the run.
+    pub flames: Vec<Flame>,
 }
 
 /// A case before a target.
@@ -144,10 +149,10 @@ impl Figure {
 impl Figures {
     /// Of a run.
     pub fn of(run: &Run, analysis: &Analysis) -> Figures {
-        let cells = analysis
-            .cases
-            .iter()
-            .flat_map(|case| case.cells.iter().map(|cell| CellFigures::of(case, cell, &analysis.baseline)));
+        let cells =
+            analysis.cases.iter().filter(|case| !is_watched(run, case)).flat_map(|case| {
+                case.cells.iter().map(|cell| CellFigures::of(case, cell, &analysis.baseline))
+            });
         Figures {
             run: run.id.clone(),
             baseline: analysis.baseline.clone(),
@@ -155,6 +160,8 @@ impl Figures {
             cells: cells.collect(),
             capacities: analysis.knees.iter().map(capacity).collect(),
             probes: analysis.probes.iter().flat_map(probes).collect(),
+            chains: run.chains.clone(),
+            flames: run.flames.clone(),
         }
     }
 }

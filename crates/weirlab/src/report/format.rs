@@ -42,7 +42,7 @@ pub fn print(run: &Run, analysis: &Analysis, format: Format) -> Result<String, s
     })
 }
 
-/// The opening, a table for each case, and the answer in sentences. Tables are Markdown either way.
+/// The opening, a table for each case, what chains cost, and the answer in sentences. Tables are Markdown either way.
 fn sections(run: &Run, analysis: &Analysis, heading: &str) -> String {
     let markdown = !heading.is_empty();
     let opening = Opening::of(run, analysis).text();
@@ -56,6 +56,13 @@ fn sections(run: &Run, analysis: &Analysis, heading: &str) -> String {
     }
     if !analysis.probes.is_empty() {
         parts.push(format!("{heading}Beside requests\n\n{}", text::probe::table(&analysis.probes)));
+    }
+    for chain in &run.chains {
+        let chain = text::chain::text(chain);
+        parts.push(match markdown {
+            true => format!("{heading}What each plugin costs\n\n```text\n{}\n```", chain.trim_end()),
+            false => chain.trim_end().to_owned(),
+        });
     }
     let answer = text::answer(run, analysis);
     parts.push(if markdown { answer.replace('\n', "  \n") } else { answer });

@@ -91,7 +91,11 @@ fn meanwhile(conditions: &Conditions) -> String {
     if parts.is_empty() {
         return "unknown: no block was measured under load".to_owned();
     }
-    format!("{} (medians of {} blocks, their range in brackets)", parts.join("; "), conditions.blocks)
+    let parts = parts.join("; ");
+    match conditions.blocks {
+        0 => format!("{parts}; no block was measured under load"),
+        blocks => format!("{parts} (medians of {blocks} blocks, their range in brackets)"),
+    }
 }
 
 fn shares(spread: Spread) -> String {

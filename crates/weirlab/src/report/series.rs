@@ -33,37 +33,49 @@ fn waterfall_charts(waterfall: &Waterfall, colours: &Colours) -> Vec<Chart> {
     charts.collect()
 }
 
-/// Cost and rate along the axis of each sweep.
-pub(super) fn sweeps(analysis: &Analysis, colours: &Colours) -> Vec<Chart> {
-    let several = analysis.scalings.iter().filter(|scaling| scaling.has_several_points());
-    several.flat_map(|scaling| sweep(scaling, colours)).collect()
+/// What is drawn along the axis of a sweep.
+struct Quantity {
+    /// The stem of the files' names.
+    name: &'static str,
+    unit: &'static str,
+    write: fn(f64) -> String,
+    of: fn(&ScalingPoint) -> Option<Estimate>,
 }
 
-fn sweep(scaling: &Scaling, colours: &Colours) -> [Chart; 2] {
+const SWEPT: [Quantity; 4] = [
+    Quantity { name: "cpu", unit: "CPU µs per request", write: micros, of: |point| point.cpu_us.map(drawn) },
+    Quantity { name: "rps", unit: "requests per second", write: thousands, of: |point| point.rps.map(drawn) },
+    Quantity { name: "p50", unit: "p50 in ms", write: latency, of: |point| point.p50_ms.map(alone) },
+    Quantity { name: "p99", unit: "p99 in ms", write: latency, of: |point| point.p99_ms.map(alone) },
+];
+
+/// A figure that has no confidence interval, such as a quantile of all blocks.
+fn alone(value: f64) -> Estimate {
+    Estimate { value, interval: None }
+}
+
+/// Cost, rate and latency along the axis of each sweep.
+pub(super) fn sweeps(analysis: &Analysis, colours: &Colours) -> Vec<Chart> {
+    let several = analysis.scalings.iter().filter(|scaling| scaling.has_several_points());
+    several.flat_map(|scaling| SWEPT.iter().map(|quantity| sweep(scaling, quantity, colours))).collect()
+}
+
+fn sweep(scaling: &Scaling, quantity: &Quantity, colours: &Colours) -> Chart {
     let fixed: Vec<String> = scaling.fixed.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let what = format!("{} {} {}", scaling.scenario, scaling.scheme, fixed.join(" ")).trim().to_owned();
-    let draw = |quantity: &str,
-                unit: &str,
-                write: fn(f64) -> String,
-                of: fn(&ScalingPoint) -> Option<Estimate>| {
-        let lines =
-            scaling.lines.iter().map(|line| sweep_line(line, &scaling.axis, colours, of)).collect::<Vec<_>>();
-        let highest = lines.iter().flat_map(|line| &line.points).map(|point| high(point.y));
-        Lines {
-            name: slug(&format!("{quantity} by {} {what}", scaling.axis)),
-            title: format!("{unit} by {}: {what}", scaling.axis),
-            across: sweep_axis(scaling),
-            up: Axis::from_zero(unit, highest),
-            lines: lines.clone(),
-            level: None,
-            write,
-        }
-        .draw()
-    };
-    [
-        draw("cpu", "CPU µs per request", micros, |point| point.cpu_us.map(drawn)),
-        draw("rps", "requests per second", thousands, |point| point.rps.map(drawn)),
-    ]
+    let lines = scaling.lines.iter().map(|line| sweep_line(line, &scaling.axis, colours, quantity.of));
+    let lines: Vec<Line> = lines.collect();
+    let highest = lines.iter().flat_map(|line| &line.points).map(|point| high(point.y));
+    Lines {
+        name: slug(&format!("{} by {} {what}", quantity.name, scaling.axis)),
+        title: format!("{} by {}: {what}", quantity.unit, scaling.axis),
+        across: sweep_axis(scaling),
+        up: Axis::from_zero(quantity.unit, highest),
+        lines: lines.clone(),
+        level: None,
+        write: quantity.write,
+    }
+    .draw()
 }
 
 fn sweep_line(

@@ -55,7 +55,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
 
 /// Whether the case was put under load to be watched, and no block of it was to be measured.
 pub(super) fn is_watched(run: &Run, case: &CaseAnalysis) -> bool {
-    let watched = !run.chains.is_empty() || !run.flames.is_empty();
+    let watched = ["capacity", "flame", "waterfall"].contains(&run.kind.as_str());
     let mut cells = run.cells.iter().filter(|cell| cell.case == case.case.name);
     watched && cells.all(|cell| cell.status == Status::Measured && cell.blocks.is_empty())
 }
