@@ -183,6 +183,18 @@ pub struct Combined {
 }
 
 impl Summary {
+    /// Response times, or, where the generator does not know when a request was due, service times.
+    #[must_use]
+    pub fn shown(&self) -> &Quantiles {
+        if self.is_without_response() { &self.service } else { &self.response }
+    }
+
+    /// Whether the generator does not know when a request was due.
+    #[must_use]
+    pub fn is_without_response(&self) -> bool {
+        self.response.answers == 0 && self.service.answers > 0
+    }
+
     /// Of the blocks of a cell that count; none without any.
     pub(super) fn of(cell: &Cell, seed: u64) -> Option<Summary> {
         let blocks: Vec<&Block> = counted(cell).collect();

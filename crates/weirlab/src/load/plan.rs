@@ -132,7 +132,7 @@ pub struct RequestTemplate {
 }
 
 /// What an answer must be; any other counts as an error of class `status` or `body`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expect {
     /// The statuses that are right; empty for 200 to 399.
     pub status: Vec<u16>,

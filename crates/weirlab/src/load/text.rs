@@ -148,6 +148,9 @@ fn latency_row(out: &mut String, histogram: &Histogram) -> std::fmt::Result {
 
 /// Requests per second and thread, over tenths of a second.
 fn rate_row(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
+    if summary.series.is_empty() {
+        return writeln!(out, "    Req/Sec   over time not known");
+    }
     let threads = summary.threads.max(1) as f64;
     let rates: Vec<f64> = summary.series.iter().map(|n| *n as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;

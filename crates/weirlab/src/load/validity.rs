@@ -13,17 +13,17 @@ const CPU: f64 = 0.8;
 const ACHIEVED: f64 = 0.99;
 
 /// What there is to judge beside an outcome.
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     /// How many CPUs the generator's threads could use at once.
-    pub(super) cpus: usize,
+    pub(crate) cpus: usize,
     /// Requests that were due within the window.
-    pub(super) arrivals: u64,
+    pub(crate) arrivals: u64,
     /// Of which had no answer at its end.
-    pub(super) outstanding: u64,
+    pub(crate) outstanding: u64,
 }
 
 /// Says whether and why the sample is void. A closed loop adapts to its generator and is never void.
-pub(super) fn judge(outcome: &mut Outcome, evidence: &Evidence) {
+pub(crate) fn judge(outcome: &mut Outcome, evidence: &Evidence) {
     if outcome.offered.is_none() {
         return;
     }

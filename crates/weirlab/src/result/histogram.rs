@@ -57,6 +57,12 @@ impl Histogram {
         self.0.saturating_record(nanos.min(MAX_NANOSECONDS));
     }
 
+    /// Records one duration as often as `count` says.
+    pub fn record_many(&mut self, duration: Duration, count: u64) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(MAX_NANOSECONDS);
+        self.0.saturating_record_n(nanos.min(MAX_NANOSECONDS), count);
+    }
+
     /// Adds all of another's samples.
     pub fn merge(&mut self, other: &Histogram) {
         // The bounds are the same, so that nothing can be out of range.

@@ -4,7 +4,8 @@ use super::parts::{self, Observed};
 use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
-use crate::load::{self, Edge, Outcome, Pace, Plan};
+use crate::generator::Generator;
+use crate::load::{Edge, Outcome, Pace, Plan};
 use crate::observe::procfs::Stat;
 use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
 use crate::result::{ActionSample, Block, Part, Usage};
@@ -19,6 +20,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) case: &'a CasePlan,
     pub(crate) profile: &'a Profile,
     pub(crate) layout: &'a Layout,
+    pub(crate) generator: &'a Generator,
     pub(crate) seed: u64,
     /// Instead of the case's.
     pub(crate) pace: Option<Pace>,
@@ -64,8 +66,9 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
         let done = &done;
         let roots = &pids;
         let observed = scope.spawn(move || observe_and_act(setting, open, roots, &begins, done));
-        let outcome = load::run(
+        let outcome = setting.generator.run(
             &plan,
+            setting.case.load.script.as_ref(),
             &mut |edge| {
                 samples.push(EdgeSample {
                     targets: trees.iter_mut().map(ProcessTree::sample).collect(),

@@ -23,9 +23,14 @@ struct SlicedTarget {
 }
 
 impl Session<'_> {
-    /// Whether a case is measured in slices. An open loop is not: its schedule would be cut to pieces.
+    /// Whether a case is measured in slices. An open loop is not: its schedule would be cut to pieces. Nor is one for the
+    /// generators of others, because they take seconds to begin.
     pub(super) fn slices(&self, case: usize) -> u32 {
-        let case = &self.entries[case].case;
+        let entry = &self.entries[case];
+        let case = &entry.case;
+        if entry.contenders.iter().any(|index| !self.contenders[*index].generator.is_own()) {
+            return 1;
+        }
         let closed = case.load.pace == Pace::Closed && case.measure == Measure::Load;
         if closed && case.actions.is_empty() && self.profile.restart {
             self.profile.slices_with(case.load.connections)
@@ -85,6 +90,7 @@ impl Session<'_> {
             case,
             profile: &profile,
             layout: &self.layouts[up.place.case],
+            generator: &self.contenders[self.entries[up.place.case].contenders[up.place.target]].generator,
             // The same requests for every target of a round.
             seed: u64::from(up.place.round * slices + slice) + 1,
             pace: None,

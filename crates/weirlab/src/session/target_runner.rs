@@ -6,6 +6,7 @@ use super::parity;
 use super::probe;
 use super::upstreams::LocalServer;
 use crate::driver::{Driver, Running};
+use crate::generator::Generator;
 use crate::observe::Layout;
 use crate::result::TargetManifest;
 use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
@@ -35,6 +36,8 @@ pub struct Contender {
     pub unavailable: Option<String>,
     /// What is known of its version.
     pub manifest: TargetManifest,
+    /// What puts load on it.
+    pub generator: Generator,
 }
 
 /// Starts targets and the upstreams behind them, for all blocks of a session.

@@ -17,7 +17,8 @@ pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     for column in table.column_iter_mut().skip(1).take(5) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let notes: Vec<String> = case.cells.iter().filter_map(note).collect();
+    let notes = case.cells.iter().flat_map(|cell| note(cell).into_iter().chain(cell.clock()));
+    let notes: Vec<String> = notes.collect();
     let lines = std::iter::once(table.to_string()).chain(std::iter::once(noise(case))).chain(notes);
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -30,8 +31,8 @@ fn row(cell: &CellAnalysis, baseline: &str) -> [String; 7] {
         of(|summary| interval(summary.cpu_us, 1)),
         cell.ratio_to(baseline).and_then(|ratio| ratio.cpu).map_or_else(String::new, |cpu| effect(&cpu)),
         of(|summary| summary.rps.map_or_else(String::new, |rps| format!("{:.0}", rps.value))),
-        of(|summary| milliseconds(summary.response.p50_ms)),
-        of(|summary| milliseconds(summary.response.p99_ms)),
+        of(|summary| milliseconds(summary.shown().p50_ms)),
+        of(|summary| milliseconds(summary.shown().p99_ms)),
         cell.verdict.words(),
     ]
 }
