@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
-	redis-server redis-cli etcd
+	redis-server redis-cli etcd sshd ip
 BENCH_TOOLS := nginx haproxy
 COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.
@@ -21,8 +21,13 @@ PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
 PACKAGE_redis-cli := redis-tools
 PACKAGE_etcd := etcd-server
+PACKAGE_sshd := openssh-server
+PACKAGE_ip := iproute2
 PACKAGE_java := default-jre-headless
 PACKAGE_mvn := maven
+PACKAGE_debootstrap := debootstrap debian-archive-keyring
+PACKAGE_dpkg-shlibdeps := dpkg-dev binutils
+PACKAGE_qemu-aarch64-static := qemu-user-static
 # Clients and servers of other makers, as modules of Debian's Python.
 TEST_MODULES := grpc websockets yaml
 PACKAGE_grpc := python3-grpcio
@@ -178,15 +183,7 @@ docs: tools-rust ## Write the documents that derive from the code
 	$(CARGO) run --quiet --locked --package weir-gateway -- settings > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 
-# What a release publishes: one archive for this machine's architecture, with its checksum.
-.PHONY: dist
-dist: build ## Pack the release build and its checksum into target/dist
-	@rm -rf "$(TARGET)/dist" && mkdir -p "$(TARGET)/dist"
-	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1); name="weir-$$version-$$(uname -m)-linux"; \
-	folder="$(TARGET)/dist/$$name"; mkdir "$$folder"; \
-	cp "$(TARGET)/release/weir" "$(TARGET)/release/weirlab" README.md CHANGELOG.md LICENSE "$$folder"; cp -r examples grafana "$$folder"; rm -r "$$folder/examples/plugin"; \
-	tar -C "$(TARGET)/dist" -czf "$$folder.tar.gz" "$$name"; rm -r "$$folder"; \
-	cd "$(TARGET)/dist" && sha256sum "$$name.tar.gz" | tee "$$name.tar.gz.sha256"
+include packaging/packaging.mk
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -4,7 +4,7 @@
 //! numbers by its own.
 use crate::aggregate::Aggregate;
 use crate::cause::Cause;
-use crate::entities::{Entities, Entity, Kind};
+use crate::entities::{Entities, Entity, Kind, OTHERS};
 use crate::slot::{Slot, SlotWriter};
 use crate::varint::{self, DecodeError, Reader};
 use foldhash::{HashMap, HashSet, HashSetExt};
@@ -90,14 +90,27 @@ pub(crate) struct Dictionary {
 impl Dictionary {
     /// Takes names that [`Named::missing`] gave.
     pub(crate) fn learn(&mut self, bytes: &[u8], entities: &Entities) -> Result<(), DecodeError> {
-        self.add(&names(bytes)?, entities);
+        self.add(&names(bytes)?, entities, usize::MAX);
         Ok(())
     }
 
-    /// Takes names.
-    pub(crate) fn add(&mut self, names: &[(Entity, &str)], entities: &Entities) {
-        let ids = names.iter().map(|(entity, name)| (*entity, entities.intern(entity.kind, name)));
-        self.ids.extend(ids);
+    /// Takes names. Of those that the reader does not know, so many at most get a number, and the rest are others.
+    /// Returns how many did.
+    pub(crate) fn add(&mut self, names: &[(Entity, &str)], entities: &Entities, room: usize) -> usize {
+        let mut added = 0;
+        for (entity, name) in names {
+            let known = entities.find(entity.kind, name);
+            let id = match known {
+                Some(id) => id,
+                None if added == room => OTHERS,
+                None => {
+                    added += 1;
+                    entities.intern(entity.kind, name)
+                }
+            };
+            self.ids.insert(*entity, id);
+        }
+        added
     }
 
     /// Whether it has the name of an entity.

@@ -11,6 +11,11 @@ pub const OTHERS: u32 = u32::MAX;
 pub const MAX_NAMES: usize = 1 << 18;
 /// The longest name in bytes. A longer one is cut.
 const MAX_NAME_LEN: usize = 256;
+/// The memory of a name beside its text: an `Arc<str>` has two counters before its text, and the map has 8 bytes for an id
+/// and its control byte.
+const BYTES_PER_NAME: usize = 16 + 2 * size_of::<Arc<str>>() + 8;
+/// The most memory of a name.
+pub(crate) const MAX_NAME_BYTES: usize = MAX_NAME_LEN + BYTES_PER_NAME;
 
 /// What is counted one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,9 +124,7 @@ impl Names {
     }
 
     fn heap_bytes(&self) -> usize {
-        /// An `Arc<str>` has two counters before its text; the map has 8 bytes for an id and its control byte.
-        const PER_NAME: usize = 16 + 2 * size_of::<Arc<str>>() + 8;
-        self.text_bytes + self.names.len() * PER_NAME
+        self.text_bytes + self.names.len() * BYTES_PER_NAME
     }
 }
 

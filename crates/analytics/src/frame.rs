@@ -56,8 +56,27 @@ pub struct Frame {
     pub(crate) slot: Slot,
 }
 
-/// Why a control plane does not add a frame.
+/// A frame that has passed every check for which it suffices alone. It has the numbers of its data plane.
+#[derive(Debug)]
+pub(crate) struct Received<'f> {
+    pub(crate) head: FrameHead,
+    slot: Slot,
+    names: Vec<(Entity, &'f str)>,
+}
+
+/// A frame that a control plane has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TakenFrame {
+    /// Its data plane.
+    pub(crate) node: Entity,
+    /// Which frame it is.
+    pub(crate) id: FrameId,
+    /// Distinguishes its counts from those of another frame of this name.
+    pub(crate) checksum: u32,
+}
+
+/// Why a control plane does not add a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameError {
     /// It is damaged, or of another release.
     Decode(DecodeError),
@@ -65,12 +84,14 @@ pub enum FrameError {
     TooLong(usize),
     /// It has more of something than is ever counted one by one.
     TooMany(&'static str),
+    /// Its connection has named more entities than are kept of one.
+    TooManyNames,
     /// It names entities as other data planes.
     OtherNodes,
     /// It has a name that none of its counts needs.
     UnusedName,
-    /// Another frame of the same interval and part was taken.
-    Different,
+    /// Another frame of the same interval and part was taken of the data plane with this id.
+    Different(String),
     /// The control plane has no number left for its data plane.
     NoNumber,
     /// Its interval begins so many seconds in the future.
@@ -85,11 +106,13 @@ impl fmt::Display for FrameError {
             Self::Decode(error) => error.fmt(f),
             Self::TooLong(length) => write!(f, "{length} bytes are more than {MAX_FRAME_LEN}"),
             Self::TooMany(what) => write!(f, "it has more {what} than are counted one by one"),
+            Self::TooManyNames => write!(f, "its connection has named more than {MAX_NAMES} entities, so names begin anew"),
             Self::OtherNodes => f.write_str("it counts for another data plane"),
             Self::UnusedName => f.write_str("it has a name that none of its counts needs"),
-            Self::Different => f.write_str(
-                "another frame of this interval was taken; if two data planes have this id, one has a cloned prefix: \
-                 remove its kong.id file",
+            Self::Different(id) => write!(
+                f,
+                "another frame of this interval was taken of {id}; if two data planes have this id, one has a cloned \
+                 prefix: remove its kong.id file"
             ),
             Self::NoNumber => f.write_str(
                 "the control plane has met too many data planes; restart it, and keep the data planes' prefixes",
@@ -106,6 +129,13 @@ impl fmt::Display for FrameError {
 }
 
 impl std::error::Error for FrameError {}
+
+impl FrameError {
+    /// Whether the control plane may take the same frame later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Early(_) | Self::TooManyNames)
+    }
+}
 
 impl From<DecodeError> for FrameError {
     fn from(error: DecodeError) -> FrameError {
@@ -140,16 +170,13 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// The frame that bytes are, with the numbers of this node. After an error both sides begin with new names.
-    pub fn read(&mut self, bytes: &[u8], entities: &Entities) -> Result<Frame, FrameError> {
-        let read = self.try_read(bytes, entities);
-        if read.is_err() {
-            self.dictionary = Dictionary::default();
-        }
-        read
+    /// Forgets all names, as the data plane does when its frame is not taken.
+    pub(crate) fn begin(&mut self) {
+        self.dictionary = Dictionary::default();
     }
 
-    fn try_read(&mut self, bytes: &[u8], entities: &Entities) -> Result<Frame, FrameError> {
+    /// The frame that bytes are.
+    pub(crate) fn parse<'f>(&self, bytes: &'f [u8]) -> Result<Received<'f>, FrameError> {
         if bytes.len() > MAX_FRAME_LEN {
             return Err(FrameError::TooLong(bytes.len()));
         }
@@ -170,14 +197,25 @@ impl FrameReader {
         check(&slot)?;
         let names = dictionary::names(names)?;
         self.check_names(&names, &dictionary::used(&slot)?)?;
-        self.dictionary.add(&names, entities);
-        Ok(Frame { head, slot: self.dictionary.translate(&slot)? })
+        Ok(Received { head, slot, names })
+    }
+
+    /// A frame with the numbers of this node, and how many names got one. At most `room` do, and what has none is counted
+    /// among the others.
+    pub(crate) fn accept(
+        &mut self,
+        received: &Received<'_>,
+        entities: &Entities,
+        room: usize,
+    ) -> Result<(Frame, usize), FrameError> {
+        let added = self.dictionary.add(&received.names, entities, room);
+        Ok((Frame { head: received.head, slot: self.dictionary.translate(&received.slot)? }, added))
     }
 
     /// Refuses names before any of them gets a number, because a number is never given back.
     fn check_names(&self, names: &[(Entity, &str)], used: &HashSet<Entity>) -> Result<(), FrameError> {
         if self.dictionary.len() + names.len() > MAX_NAMES {
-            return Err(FrameError::TooMany("names"));
+            return Err(FrameError::TooManyNames);
         }
         if names.iter().any(|(entity, _)| entity.kind == Kind::Node) {
             return Err(FrameError::OtherNodes);

@@ -4,19 +4,23 @@
 //! Every entity is counted for the fleet, and of each data plane its totals: it is an entity of the kind
 //! [`Kind::Node`](crate::entities::Kind::Node).
 use crate::aggregate::Aggregate;
+use crate::cause::Cause;
+use crate::disk::CHECKSUM;
 use crate::entities::Entity;
-use crate::frame::{Frame, FrameError, FrameHead, FrameId, MAX_OUTCOMES};
+use crate::frame::{Frame, FrameError, FrameHead, FrameId, MAX_OUTCOMES, TakenFrame};
+use crate::known::Known;
 use crate::outbox::{KEEP, WIDTH};
 use crate::slot::{Slot, SlotWriter};
+use crate::varint::DecodeError;
 use foldhash::HashMap;
-use foldhash::quality::FixedState;
 use std::collections::BTreeMap;
-use std::hash::BuildHasher;
 
 /// A frame from further in the future is refused, in seconds.
 const MAX_AHEAD: u64 = 60;
 /// A frame is taken for so long after data planes have given it up, because clocks differ, in seconds.
 const GRACE: u64 = 10 * 60;
+/// The names that one data plane may introduce. Further ones are counted among the others.
+const MAX_NEW_NAMES: usize = 1 << 16;
 
 /// How far the control plane knows a data plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +37,10 @@ pub struct Arrival {
 struct DataPlane {
     /// What it has said last; none since this process has started.
     arrival: Option<Arrival>,
-    /// The frames that were taken, as sorted numbers, with the hashes of their counts. A frame has no hash if it was
-    /// taken before this process started.
-    taken: Vec<(u64, Option<u32>)>,
+    /// The frames that were taken, as sorted numbers, with the checksums of their counts.
+    taken: Vec<(u64, u32)>,
+    /// The names that got a number because of it, since this process has started.
+    new_names: usize,
 }
 
 /// Counts of an interval that are not in the history yet.
@@ -43,14 +48,16 @@ struct DataPlane {
 struct Sums {
     entities: BTreeMap<Entity, Aggregate>,
     dropped: u64,
-    frames: Vec<(Entity, FrameId)>,
+    frames: Vec<TakenFrame>,
 }
 
 /// Slots for the history, and the frames that they are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) slots: Vec<Slot>,
-    pub(crate) frames: Vec<(Entity, FrameId)>,
+    pub(crate) frames: Vec<TakenFrame>,
+    /// The time of which data planes have handed in everything.
+    pub(crate) known: Known,
 }
 
 /// Frames of all data planes.
@@ -58,6 +65,8 @@ pub(crate) struct Batch {
 pub(crate) struct Inbox {
     data_planes: HashMap<Entity, DataPlane>,
     sums: BTreeMap<u64, Sums>,
+    /// What the next batch says is known.
+    known: Known,
 }
 
 /// A frame's id as one number, in the same order.
@@ -65,24 +74,55 @@ fn packed(id: FrameId) -> u64 {
     id.start << 16 | id.part
 }
 
-/// Distinguishes the counts of two frames apart.
-fn hash(slot: &Slot) -> u32 {
-    FixedState::default().hash_one((slot.dropped, slot.bytes())) as u32
+/// Distinguishes the counts of two frames. It is the same in every process, because it takes the counts of the node alone,
+/// and causes without the numbers of plugins.
+fn checksum(slot: &Slot) -> Result<u32, DecodeError> {
+    let mut bytes = slot.dropped.to_be_bytes().to_vec();
+    for entry in slot.entries() {
+        let (entity, aggregate) = entry?;
+        if entity == Entity::NODE {
+            let mut node = Aggregate::default();
+            node.merge_encoded(aggregate, &mut |code| Ok(without_number(Cause::from_code(code)).code()))?;
+            node.encode(&mut bytes);
+        }
+    }
+    Ok(CHECKSUM.checksum(&bytes))
+}
+
+fn without_number(cause: Cause) -> Cause {
+    match cause {
+        Cause::Plugin(_) => Cause::Plugin(0),
+        cause => cause,
+    }
+}
+
+/// Refuses frames of a time that cannot be.
+pub(crate) fn check_time(id: FrameId, now: u64) -> Result<(), FrameError> {
+    if id.start > now + MAX_AHEAD {
+        Err(FrameError::Early(id.start - now))
+    } else if id.start.saturating_add(KEEP + GRACE) < now {
+        Err(FrameError::Late(now - id.start))
+    } else {
+        Ok(())
+    }
 }
 
 impl DataPlane {
-    /// Notes a frame; false if it was taken before.
-    fn take(&mut self, id: FrameId, hash: Option<u32>) -> Result<bool, FrameError> {
-        match self.taken.binary_search_by_key(&packed(id), |(id, _)| *id) {
-            Ok(place) => match self.taken[place].1.zip(hash) {
-                Some((taken, hash)) if taken != hash => Err(FrameError::Different),
-                _ => Ok(false),
-            },
-            Err(place) => {
-                self.taken.insert(place, (packed(id), hash));
-                Ok(true)
-            }
-        }
+    /// The checksum of a frame that was taken.
+    fn taken(&self, id: FrameId) -> Option<u32> {
+        let place = self.taken.binary_search_by_key(&packed(id), |(id, _)| *id).ok()?;
+        Some(self.taken[place].1)
+    }
+
+    fn note(&mut self, id: FrameId, checksum: u32) {
+        let place = self.taken.partition_point(|(taken, _)| *taken < packed(id));
+        self.taken.insert(place, (packed(id), checksum));
+    }
+
+    /// Notes what a frame says. Returns since when everything is known up to what it says.
+    fn arrived(&mut self, FrameHead { id, until, pending, lost }: FrameHead) -> u64 {
+        let before = self.arrival.replace(Arrival { until, pending, lost });
+        before.map_or(id.start, |arrival| arrival.until.min(id.start))
     }
 
     fn forget_before(&mut self, time: u64) {
@@ -93,37 +133,50 @@ impl DataPlane {
 
 impl Inbox {
     /// Notes frames that were taken before this process started.
-    pub(crate) fn restore(&mut self, frames: impl Iterator<Item = (Entity, FrameId)>) {
-        for (node, id) in frames {
-            // Without a hash it differs from none.
-            self.data_planes.entry(node).or_default().take(id, None).ok();
+    pub(crate) fn restore(&mut self, frames: impl Iterator<Item = TakenFrame>) {
+        for TakenFrame { node, id, checksum } in frames {
+            self.data_planes.entry(node).or_default().note(id, checksum);
         }
     }
 
-    /// Takes a frame of a data plane, unless it has been taken. `now` is in seconds since 1970.
-    pub(crate) fn take(&mut self, node: Entity, frame: &Frame, now: u64) -> Result<(), FrameError> {
-        let FrameHead { id, until, pending, lost } = frame.head;
-        if id.start > now + MAX_AHEAD {
-            return Err(FrameError::Early(id.start - now));
-        }
-        if id.start + KEEP + GRACE < now {
-            return Err(FrameError::Late(now - id.start));
-        }
-        let data_plane = self.data_planes.entry(node).or_default();
-        data_plane.arrival = Some(Arrival { until, pending, lost });
+    /// How many names a data plane may still introduce.
+    pub(crate) fn room_for_names(&self, node: Entity) -> usize {
+        let new_names = self.data_planes.get(&node).map_or(0, |it| it.new_names);
+        MAX_NEW_NAMES.saturating_sub(new_names)
+    }
+
+    /// Takes a frame of the data plane with this id, unless it has been taken. It has introduced so many names. `now` is in
+    /// seconds since 1970.
+    pub(crate) fn take(
+        &mut self,
+        (node, name): (Entity, &str),
+        frame: &Frame,
+        new_names: usize,
+        now: u64,
+    ) -> Result<(), FrameError> {
+        let (head, data_plane) = (frame.head, self.data_planes.entry(node).or_default());
+        data_plane.new_names += new_names;
         let is_empty = frame.slot.bytes().is_empty() && frame.slot.dropped == 0;
-        if !is_empty && data_plane.take(id, Some(hash(&frame.slot)))? {
-            let sums = self.sums.entry(id.start / WIDTH * WIDTH).or_default();
-            sums.add(node, &frame.slot)?;
-            sums.frames.push((node, id));
+        let checksum = checksum(&frame.slot)?;
+        match data_plane.taken(head.id) {
+            _ if is_empty => {}
+            Some(taken) if taken == checksum => {}
+            Some(_) => return Err(FrameError::Different(name.to_owned())),
+            None => {
+                let sums = self.sums.entry(head.id.start / WIDTH * WIDTH).or_default();
+                sums.add(node, &frame.slot)?;
+                sums.frames.push(TakenFrame { node, id: head.id, checksum });
+                data_plane.note(head.id, checksum);
+            }
         }
+        self.known.add(data_plane.arrived(head), head.until.max(head.id.start + WIDTH).min(now));
         Ok(())
     }
 
     /// The counts of intervals that ended by now.
     pub(crate) fn take_batch(&mut self, now: u64) -> Batch {
         let open = self.sums.split_off(&(now.saturating_sub(WIDTH) + 1));
-        let mut batch = Batch::default();
+        let mut batch = Batch { known: std::mem::take(&mut self.known), ..Batch::default() };
         for (start, sums) in std::mem::replace(&mut self.sums, open) {
             let mut writer = SlotWriter::default();
             sums.entities.iter().for_each(|(entity, aggregate)| writer.push(*entity, aggregate));
@@ -152,7 +205,7 @@ impl Inbox {
     /// The memory of what was taken, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let taken: usize =
-            self.data_planes.values().map(|it| it.taken.capacity() * size_of::<(u64, Option<u32>)>()).sum();
+            self.data_planes.values().map(|it| it.taken.capacity() * size_of::<(u64, u32)>()).sum();
         taken + self.data_planes.capacity() * size_of::<(Entity, DataPlane)>()
     }
 }

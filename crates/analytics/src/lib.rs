@@ -19,6 +19,7 @@ pub mod entities;
 pub mod frame;
 pub mod histogram;
 pub mod inbox;
+pub mod known;
 mod live;
 pub mod outbox;
 mod pairs;

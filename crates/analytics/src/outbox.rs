@@ -13,11 +13,16 @@ use std::sync::Arc;
 pub(crate) const WIDTH: u64 = 10;
 /// How long frames are kept, in seconds.
 pub(crate) const KEEP: u64 = 2 * 60 * 60;
+/// When a frame is sent again that the control plane takes later, in seconds.
+const RETRY_INTERVAL: u64 = 10;
 
 /// What waits for the control plane.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pending: BTreeMap<FrameId, Arc<Slot>>,
+    /// The first part of an interval. Without a disk it is random: what the process before has handed in of the same
+    /// interval is not known then, and the names must differ.
+    first_part: u64,
     /// The next part of each interval.
     parts: BTreeMap<u64, u64>,
     writer: FrameWriter,
@@ -25,15 +30,20 @@ pub struct Outbox {
     sent: Option<FrameId>,
     /// Until when the control plane of this connection knows everything.
     announced: u64,
+    /// Nothing is sent before this time, in seconds since 1970.
+    not_before: u64,
     lost: u64,
 }
 
 impl Outbox {
+    /// An empty one, whose intervals begin with this part.
+    pub(crate) fn new(first_part: u64) -> Outbox {
+        Outbox { first_part, ..Outbox::default() }
+    }
+
     /// Adds a slot that is complete.
     pub(crate) fn push(&mut self, slot: Arc<Slot>) {
-        let part = self.parts.entry(slot.start).or_default();
-        let id = FrameId { start: slot.start, part: *part };
-        *part += 1;
+        let id = self.name(slot.start);
         if id.part >= MAX_PARTS || slot.bytes().len() > MAX_FRAME_LEN / 2 {
             self.lose(&slot);
         } else {
@@ -41,20 +51,43 @@ impl Outbox {
         }
     }
 
-    /// Adds the slots of a disk, in the order in which they were written, but those that were handed in.
-    pub(crate) fn restore(&mut self, slots: impl Iterator<Item = Slot>, handed: &HashSet<FrameId>) {
+    fn name(&mut self, start: u64) -> FrameId {
+        let part = self.parts.entry(start).or_insert(self.first_part);
+        *part += 1;
+        FrameId { start, part: *part - 1 }
+    }
+
+    /// Adds the slots of a disk, in the order in which they were written, but those that were handed in. Of older ones, for
+    /// which there is no memory, it has the starts and the requests: they are lost.
+    pub(crate) fn restore(
+        &mut self,
+        older: &[(u64, u64)],
+        slots: impl Iterator<Item = Slot>,
+        handed: &HashSet<FrameId>,
+    ) {
+        self.first_part = 0;
+        for (start, requests) in older {
+            if !handed.contains(&self.name(*start)) {
+                self.lost = self.lost.saturating_add(*requests);
+            }
+        }
         slots.for_each(|slot| self.push(Arc::new(slot)));
         self.pending.retain(|id, _| !handed.contains(id));
     }
 
     /// Begins a connection: names are sent again, and so is the frame that was not settled.
     pub fn begin(&mut self) {
-        (self.writer, self.sent, self.announced) = (FrameWriter::default(), None, 0);
+        self.writer = FrameWriter::default();
+        (self.sent, self.announced, self.not_before) = (None, 0, 0);
     }
 
-    /// The oldest frame. Without frames, an empty one says once in each interval that there is nothing until `closed`.
-    pub(crate) fn next(&mut self, entities: &Entities, closed: u64) -> Option<Vec<u8>> {
-        let lost = self.lost;
+    /// The oldest frame. Without frames, an empty one says once in each interval that there is nothing until the end of the
+    /// last one. `now` is in seconds since 1970.
+    pub(crate) fn next(&mut self, entities: &Entities, now: u64) -> Option<Vec<u8>> {
+        if now < self.not_before {
+            return None;
+        }
+        let (closed, lost) = (now / WIDTH * WIDTH, self.lost);
         let (head, slot) = match self.pending.first_key_value() {
             Some((id, slot)) => {
                 self.sent = Some(*id);
@@ -77,6 +110,12 @@ impl Outbox {
     pub(crate) fn taken(&mut self) -> Option<FrameId> {
         let id = self.sent.take()?;
         self.pending.remove(&id).map(|_| id)
+    }
+
+    /// The control plane takes the frame that was sent last later, and has forgotten all names.
+    pub(crate) fn postponed(&mut self, now: u64) {
+        self.begin();
+        self.not_before = now + RETRY_INTERVAL;
     }
 
     /// The control plane has refused the frame that was sent last, and has forgotten all names. Returns it, unless it

@@ -2,6 +2,7 @@
 use crate::disk::Disk;
 use crate::entities::{Entities, Entity, Kind};
 use crate::inbox::Inbox;
+use crate::known::Known;
 use crate::live::Live;
 use crate::outbox::Outbox;
 use crate::record::Cutoff;
@@ -9,7 +10,7 @@ use crate::ring::{self, Consumer, Producer};
 use crate::samples::Samples;
 use crate::slot::Slot;
 use crate::tiers::{SECONDS, SPECS, TENS, Tiers, View};
-use crate::totals::LatencyTotals;
+use crate::totals::Totals;
 use std::sync::Arc;
 
 mod fleet;
@@ -74,9 +75,10 @@ pub struct Store {
     second: u64,
     live: Live,
     tiers: Tiers,
+    known: Known,
     busiest_routes: Vec<u32>,
     /// None until they are first asked for.
-    totals: Option<LatencyTotals>,
+    totals: Option<Totals>,
     /// The sum of records dropped by rings that are gone, and what the slots have of all drops.
     dropped_before: u64,
     dropped_in_slots: u64,
@@ -102,6 +104,7 @@ impl Store {
             second: now / 1_000,
             live: Live::new(),
             tiers: Tiers::default(),
+            known: Known::default(),
             busiest_routes: Vec::new(),
             totals: None,
             dropped_before: 0,
@@ -119,10 +122,12 @@ impl Store {
     pub fn attach(&mut self, disk: Disk) {
         self.disk = Some(disk);
         let Some(disk) = &mut self.disk else { return };
+        self.known.merge(&disk.known());
         for (tier, spec) in SPECS.iter().enumerate().filter(|(_, spec)| spec.disk_share > 0) {
             let memory = self.budget.memory * spec.memory_share / 100;
             let from = (self.second).saturating_sub(spec.keep);
             let content = disk.newest(tier, from, memory, &self.entities);
+            content.older.iter().for_each(|(start, _)| self.tiers.give_up(tier, *start));
             for slot in &content.slots {
                 // Every slot of a disk has been decoded, so merging it cannot fail.
                 self.tiers.restore(tier, slot).ok();
@@ -131,7 +136,8 @@ impl Store {
                 fleet::restore(&mut self.outbox, &mut self.inbox, content);
             }
         }
-        self.tiers.reconcile().ok();
+        let read = |tier, from, until| disk.between(tier, from, until, &self.entities);
+        self.tiers.reconcile(read).ok();
         self.evict();
     }
 
@@ -152,9 +158,9 @@ impl Store {
         &self.tiers
     }
 
-    /// The latencies by route since the first call.
-    pub fn totals(&mut self) -> &LatencyTotals {
-        self.totals.get_or_insert_default()
+    /// What was counted by route since the first call.
+    pub fn totals(&mut self, now: u64) -> &Totals {
+        self.totals.get_or_insert_with(|| Totals::new(now))
     }
 
     /// The disk, if there is one.
@@ -183,6 +189,14 @@ impl Store {
                 break;
             }
             self.end_second(now);
+        }
+        self.note_known(self.second + 1);
+    }
+
+    /// Notes that everything from the current second until then is counted. A control plane knows what data planes say.
+    fn note_known(&mut self, until: u64) {
+        if self.inbox.is_none() {
+            self.known.add(self.second, until);
         }
     }
 
@@ -243,10 +257,12 @@ impl Store {
             next = next.max((now.saturating_sub(GRACE_MILLIS)) / 1_000);
         }
         let width = SPECS[TENS].width;
+        self.note_known(next);
         if next / width == self.second / width {
             self.flush_second()
         } else {
-            self.flush()
+            self.flush();
+            self.write_known();
         }
         self.second = next;
         if self.second.is_multiple_of(RANK_INTERVAL) {
@@ -277,6 +293,12 @@ impl Store {
         }
     }
 
+    fn write_known(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.note_known(&self.known);
+        }
+    }
+
     fn evict(&mut self) {
         self.trim_frames();
         let usage = self.usage();
@@ -294,7 +316,7 @@ impl Store {
     pub fn usage(&self) -> Usage {
         Usage {
             tiers: self.tiers.bytes(),
-            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, LatencyTotals::heap_bytes),
+            live: self.live.heap_bytes() + self.totals.as_ref().map_or(0, Totals::heap_bytes),
             names: self.entities.heap_bytes(),
             samples: self.samples.bytes(),
             frames: self.frame_bytes(),
@@ -312,6 +334,7 @@ impl Store {
         if let Some(disk) = &self.disk {
             disk.extend(tier, from, &mut view, &self.entities);
         }
+        view.known = self.known.clone();
         view
     }
 
@@ -327,6 +350,7 @@ impl Store {
         for slot in self.tiers.open_tens() {
             self.write(TENS, &slot);
         }
+        self.write_known();
     }
 }
 

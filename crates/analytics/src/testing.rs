@@ -3,6 +3,7 @@ use crate::aggregate::{Aggregate, Keep};
 use crate::bucket::Bucket;
 use crate::cause::Cause;
 use crate::entities::{Entities, Entity, Kind};
+use crate::frame::{Frame, FrameError, FrameReader};
 use crate::record::{ByteCount, Protocol, Record, Tick, Traits};
 use crate::slot::{Slot, SlotWriter};
 use std::net::{IpAddr, Ipv4Addr};
@@ -41,6 +42,16 @@ pub(crate) fn frame_slot(entities: &Entities, start: u64, route: &str, times: u6
     writer.push(Entity::NODE, &aggregate);
     writer.push(Entity::new(Kind::Route, route), &aggregate);
     writer.finish(start, 0)
+}
+
+/// A frame that a connection has brought.
+pub(crate) fn read_frame(
+    reader: &mut FrameReader,
+    bytes: &[u8],
+    entities: &Entities,
+) -> Result<Frame, FrameError> {
+    let received = reader.parse(bytes)?;
+    reader.accept(&received, entities, usize::MAX).map(|(frame, _)| frame)
 }
 
 /// Counts a request.

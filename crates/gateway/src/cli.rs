@@ -9,6 +9,7 @@ pub(crate) use program::Program;
 
 use crate::settings::{self, Flag, Sources};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,17 @@ pub(crate) enum Command {
     Hybrid(HybridCommand),
     /// Print the manual of all settings.
     Settings,
+    /// Print what completes the words of this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual pages of all commands, for `man`.
+    #[command(name = "man", hide = true)]
+    ManualPages {
+        /// The folder, which is created if it is missing.
+        folder: PathBuf,
+    },
     /// Print the version.
     Version {
         /// Print the versions of what it is made of, too.
@@ -127,7 +139,11 @@ pub(crate) enum Rival {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// Generate a token for the Admin API: print it, and its hash for the setting `admin_auth`.
-    Token,
+    Token {
+        /// A token that reads and does not write.
+        #[arg(long)]
+        read_only: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

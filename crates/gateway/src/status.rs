@@ -2,6 +2,7 @@
 use crate::cluster::Cluster;
 use crate::control::Control;
 use crate::control::metrics::Format;
+use crate::control::process;
 use crate::dns_status;
 use crate::listener::{json_response, message};
 use crate::low_priority::spawn_low_priority;
@@ -55,6 +56,7 @@ fn status_body(control: &Control) -> Value {
             "total_requests": totals.requests + requests,
         },
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
+        "process": { "cpu_seconds": process::cpu().as_secs_f64(), "resident_bytes": process::resident_bytes() },
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
     let unusable = registry.unusable_objects();

@@ -11,7 +11,11 @@ const EMPTY: &str = "_format_version: \"3.0\"\n";
 
 /// A token, and the setting that makes it valid.
 fn token() -> (String, String) {
-    let output = weir().args(["admin", "token"]).output().unwrap();
+    new_token(&[])
+}
+
+fn new_token(flags: &[&str]) -> (String, String) {
+    let output = weir().args(["admin", "token"]).args(flags).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let value =
         |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
@@ -40,6 +44,38 @@ fn a_token_opens_every_path_and_nothing_else_does() {
         assert_eq!(ask(address, "GET", "/status", &headers).status, 200);
     }
     assert_eq!(gateway.status("/status").status, 200, "the status listener asks nobody");
+}
+
+#[test]
+fn a_token_that_may_only_read_writes_nothing() {
+    let ((writer, writer_hash), (reader, reader_hash)) = (token(), new_token(&["--read-only"]));
+    let gateway =
+        Gateway::empty().set("admin_auth", &format!("ci={writer_hash}, board={reader_hash}")).start();
+    let address = gateway.admin_addresses()[0];
+    let by = |token: &str| format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
+    assert_eq!(ask(address, "PUT", "/consumers/alice", &by(&writer)).status, 200);
+    for path in ["/", "/consumers/alice", "/status", "/analytics/changes"] {
+        let answer = ask(address, "GET", path, &by(&reader));
+        assert_eq!((answer.status, answer.header("x-weir-role")), (200, Some("read-only")), "{path}");
+    }
+    let explained = ask(address, "POST", "/explain", &by(&reader));
+    assert_eq!(explained.status, 400, "it asks and writes nothing: {}", explained.text());
+    for (method, path) in [
+        ("PUT", "/consumers/alice"),
+        ("PATCH", "/consumers/alice"),
+        ("DELETE", "/consumers/alice"),
+        ("POST", "/consumers/alice/key-auth"),
+        ("POST", "/config"),
+        ("PUT", "/debug/node/log-level/debug"),
+        ("POST", "/nothing"),
+    ] {
+        let answer = ask(address, method, path, &by(&reader));
+        let message = answer.json()["message"].as_str().unwrap().to_owned();
+        assert_eq!(answer.status, 403, "{method} {path}: {message}");
+        assert!(message.contains("the role read-only"), "{method} {path}: {message}");
+    }
+    assert_eq!(ask(address, "GET", "/consumers/alice", &by(&writer)).header("x-weir-role"), None);
+    assert!(gateway.log().contains("token=board method=DELETE path=/consumers/alice status=403"));
 }
 
 #[test]

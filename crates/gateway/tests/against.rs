@@ -75,6 +75,18 @@ fn settings_of_the_environment_are_judged() {
 }
 
 #[test]
+fn the_logs_of_a_usual_compose_file_are_no_reason_to_fail() {
+    let logs = ["proxy", "admin"].map(|api| {
+        let name = |kind: &str| format!("KONG_{}_{kind}_LOG", api.to_uppercase());
+        [(name("ACCESS"), "/dev/stdout"), (name("ERROR"), "/dev/stderr")]
+    });
+    let variables: Vec<_> = logs.as_flattened().iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("KONG_ADMIN_ERROR_LOG: different on purpose"), "{text}");
+}
+
+#[test]
 fn settings_of_kong_conf_have_their_lines() {
     let file = "# a comment\nproxy_listen = 127.0.0.1:0\nnginx_http_gzip = on\nno_setting = 1\nlua_package_path = /x\n";
     let (output, text) = check("kong.conf", file, "kong", &[]);

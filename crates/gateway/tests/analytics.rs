@@ -164,6 +164,9 @@ fn an_error_names_who_decided_it() {
     ];
     let expected = expected.map(|(status, origin, cause)| (status, origin.to_owned(), cause.to_owned(), 1));
     assert_eq!(errors(&gateway), expected);
+    let first = get(&gateway, "/analytics/errors?limit=2");
+    assert_eq!(first["data"].as_array().unwrap().len(), 2);
+    assert_eq!((&first["total"], &first["count"]), (&json!(6), &json!(6)), "those of all groups");
     let outcomes = get(&gateway, "/analytics/errors?by=outcome");
     let count = |groups: &serde_json::Value| -> u64 {
         groups["data"].as_array().unwrap().iter().map(|group| group["count"].as_u64().unwrap()).sum()
@@ -199,6 +202,7 @@ fn what_cannot_be_answered_names_the_argument_and_its_choices() {
         ),
         ("top?of=speed", 400, "of, as a metric: there is no 'speed'"),
         ("top?limit=0", 400, "limit: `0` is not a number of rows; write 1 to 1000"),
+        ("errors?limit=many", 400, "limit: `many` is not a number of rows"),
         ("errors?route=none-such", 404, "there is no route `none-such`"),
         ("changes?to=99999999999", 400, "to: `99999999999` is not a time"),
     ];

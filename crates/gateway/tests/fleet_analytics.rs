@@ -95,11 +95,30 @@ fn a_control_plane_answers_for_its_data_planes() {
     assert_eq!(each, [(6, 6.0, 1), (6, 6.0, 1), (8, 8.0, 1)]);
     assert_eq!(sum(&control, "by=node"), 20.0);
     assert_eq!(ask(&control, "/analytics/top?by=node")["total"], 3);
+    vitals_are_those_of_the_data_planes(&control);
     let fleet = &nodes["fleet"];
     assert_eq!((&fleet["complete"], &fleet["data_planes"]), (&json!(true), &json!(3)), "{fleet}");
     assert!(fleet["until"].as_u64() > Some(1_700_000_000), "{fleet}");
     let alone = Gateway::empty().start().admin("/analytics/nodes");
     assert_eq!(alone.status, 400, "{}", alone.text());
+}
+
+fn vitals_are_those_of_the_data_planes(control: &Gateway) {
+    let requests = |points: &Value| -> u64 {
+        points.as_object().unwrap().values().map(|point| point[6].as_u64().unwrap()).sum()
+    };
+    let vitals = ask(control, "/vitals/nodes?interval=minutes");
+    let nodes = vitals["stats"].as_object().unwrap();
+    assert_eq!((nodes.len(), nodes.values().map(requests).sum::<u64>()), (3, 20), "{vitals}");
+    for (id, points) in nodes {
+        let one = ask(control, &format!("/vitals/nodes/{id}?interval=minutes"));
+        assert_eq!(
+            (requests(points), &one["meta"]["nodes"][id]["hostname"]),
+            (requests(&one["stats"][id]), &vitals["meta"]["nodes"][id]["hostname"])
+        );
+    }
+    let fleet = ask(control, "/vitals/cluster?interval=minutes");
+    assert_eq!(requests(&fleet["stats"]["cluster"]), 20);
 }
 
 /// Nodes that keep what they know over restarts.
@@ -250,6 +269,20 @@ fn sending(identity: &Identity, to: &Gateway, frame: Bytes) -> Arc<Garbage> {
     garbage
 }
 
+/// A frame without counts, of a time that has not come.
+fn early_frame() -> Bytes {
+    let start = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() + 10_000;
+    let mut frame = Vec::new();
+    for mut number in [1, start, 0, start + 10, 0, 0, 0, 0] {
+        while number >= 0x80 {
+            frame.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        frame.push(number as u8);
+    }
+    frame.into()
+}
+
 #[test]
 fn broken_frames_are_refused_on_both_sides_and_disturb_no_other() {
     let (identity, upstream) = (shared(), Upstream::answering(HELLO));
@@ -261,6 +294,9 @@ fn broken_frames_are_refused_on_both_sides_and_disturb_no_other() {
         let garbage = sending(&identity, &control, frame);
         eventually("the data plane knows", || garbage.1.lock().unwrap().contains(&LastFrame::Refused));
     }
+    let early = sending(&identity, &control, early_frame());
+    eventually("it keeps the frame", || early.1.lock().unwrap().contains(&LastFrame::Later));
+    assert!(!early.1.lock().unwrap().contains(&LastFrame::Refused));
     eventually("the log says whose", || control.log().contains("analytics of data plane hostile ("));
     serve(&data, "/a", 4);
     handed_in(&control, 4.0);

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const NO_PEER: &str = "failure to get a peer from the ring-balancer";
 
@@ -69,6 +70,18 @@ fn health(gateway: &Gateway, target: impl ToString) -> String {
     of.unwrap()["health"].as_str().unwrap().to_owned()
 }
 
+/// What decided the health of a target's first address, and why. It did within the last minutes.
+fn decided(gateway: &Gateway, target: impl ToString) -> (Value, Value) {
+    let target = target.to_string();
+    let answer = gateway.admin("/upstreams/some/health").json();
+    let of = answer["data"].as_array().unwrap().iter().find(|entry| entry["target"] == target).unwrap();
+    let address = &of["data"]["addresses"][0];
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let since = address["since"].as_f64().unwrap();
+    assert!((now - 600.0..=now).contains(&since), "{address}");
+    (address["decided_by"].clone(), address["reason"].clone())
+}
+
 fn balancer(gateway: &Gateway) -> Value {
     gateway.admin("/upstreams/some/health?balancer_health=1").json()["data"].clone()
 }
@@ -85,9 +98,12 @@ fn a_target_whose_answers_are_failures_is_not_asked_until_an_operator_says_so() 
     let text = configuration(&[at, good.upstream.address], checks, "");
     let gateway = Gateway::start(&text);
     assert_eq!(health(&gateway, at), "HEALTHY");
+    assert_eq!(decided(&gateway, at), (json!("configuration"), Value::Null));
     let failed = (0..20).filter(|_| gateway.get("/").status == 500).count();
     assert_eq!((failed, bad.asked(), good.asked()), (3, 3, 17));
     assert_eq!(health(&gateway, at), "UNHEALTHY");
+    let by_requests = (json!("passive"), json!("3 HTTP failures"));
+    eventually("the reason is shown", || decided(&gateway, at) == by_requests);
     assert_eq!(health(&gateway, good.upstream.address), "HEALTHY");
     assert!(gateway.log().contains("the target is unhealthy and is not asked: 3 HTTP failures"));
     // What is known of it outlives a configuration.
@@ -97,6 +113,7 @@ fn a_target_whose_answers_are_failures_is_not_asked_until_an_operator_says_so() 
     bad.status.store(200, Ordering::SeqCst);
     assert_eq!(send(&gateway, "PUT", &format!("/upstreams/some/targets/{at}/healthy")).status, 204);
     assert_eq!(health(&gateway, at), "HEALTHY");
+    assert_eq!(decided(&gateway, at), (json!("operator"), Value::Null));
     assert!((0..10).all(|_| gateway.get("/").status == 200));
     assert!(bad.asked() > 3);
 }
@@ -242,6 +259,8 @@ fn probes_find_targets_that_fail_and_that_recover() {
     assert_eq!((probe.field("Host"), probe.all("X-Probe")), (Some("127.0.0.1"), vec!["one", "two"]));
     one.status.store(503, Ordering::SeqCst);
     eventually("one is found unhealthy", || health(&gateway, one.upstream.address) == "UNHEALTHY");
+    let by_probes = (json!("active"), json!("2 HTTP failures"));
+    eventually("the reason is shown", || decided(&gateway, one.upstream.address) == by_probes);
     assert!((0..10).all(|_| gateway.get("/").status == 200));
     one.status.store(200, Ordering::SeqCst);
     eventually("one is found healthy", || health(&gateway, one.upstream.address) == "HEALTHY");

@@ -10,6 +10,7 @@ mod admin_node;
 mod admin_safety;
 mod against;
 mod analytics;
+mod analytics_otlp;
 mod answers;
 mod apisix;
 mod apisix_etcd;

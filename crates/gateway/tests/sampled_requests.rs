@@ -291,6 +291,11 @@ fn what_cannot_be_answered_names_the_argument_and_its_choices() {
         ("requests/tail?route=r-b", 404, "there is no route `r-b`"),
         ("requests/tail?after=x", 400, "after, Last-Event-ID: `x` is no id of an event"),
         ("requests/tail?limit=1", 400, "unknown argument `limit`"),
+        (
+            "requests/tail?max_per_second=0",
+            400,
+            "max_per_second: `0` is not a number of requests; write 1 to",
+        ),
         ("requests/7?x=1", 400, "unknown argument `x`; it takes none"),
         ("requests/7", 404, "there is no request `7`: it was not sampled"),
     ];
@@ -322,6 +327,23 @@ fn requests_are_watched_in_order_and_from_where_one_left_off() {
     assert_eq!(resumed, expected(20..35), "each once");
     let mut late = Listener::of(&gateway, &format!("after={last}"), "");
     assert_eq!(late.requests(1)[0].1, "/a/20");
+}
+
+#[test]
+fn a_listener_gets_so_many_a_second_and_the_number_of_the_others() {
+    let upstream = Upstream::answering(HI);
+    let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", "")], ""));
+    let mut listener = Listener::of(&gateway, "max_per_second=1", "");
+    (0..100).for_each(|_| drop(gateway.get("/a")));
+    let (mut sent, mut thinned) = (0, 0);
+    while sent + thinned < 100 {
+        let (_, event, data) = listener.event();
+        match event.as_str() {
+            "request" => sent += 1,
+            _ => thinned += data["thinned"].as_u64().unwrap(),
+        }
+    }
+    assert!(sent > 0 && thinned > 0 && sent + thinned == 100, "{sent} {thinned}");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The web UI, as a browser sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod accessibility;
 mod analytics;
 mod links;
+mod requests;
 
-use crate::harness::{Gateway, Message, Peer, chromium, eventually, weir};
+use crate::harness::{Gateway, Message, Peer, chromium};
 use serde_json::json;
-use std::sync::mpsc::{self, TryRecvError};
-use std::thread;
 
 /// A browser: it keeps cookies, and fills in forms.
 struct Browser<'g> {
@@ -263,6 +263,57 @@ fn entities_are_made_changed_and_deleted() {
 }
 
 #[test]
+fn entities_are_called_by_their_names_where_others_refer_to_them() {
+    let gateway = with_ui();
+    fill(&gateway);
+    let mut browser = Browser::of(&gateway);
+    for path in ["/plugins", "/search?q=rate-limiting", "/routes/orders"] {
+        let page = browser.page(path);
+        let main = page.split("<main").nth(1).unwrap();
+        assert!(main.contains("<bdi>orders</bdi>") || main.contains(">orders</a>"), "{path}: {page}");
+    }
+}
+
+#[test]
+fn an_empty_list_shows_the_command_that_makes_the_first() {
+    let gateway = with_ui();
+    let mut browser = Browser::of(&gateway);
+    for kind in COLLECTIONS
+        .iter()
+        .filter(|kind| !kind.contains("certificates") && **kind != "snis" && **kind != "keys")
+    {
+        let page = browser.page(&format!("/{kind}"));
+        let command = page.split("<pre class=\"copyable\">").nth(1).unwrap().split("</pre>").next().unwrap();
+        let (target, fields) = command.split_once(" -d ").unwrap();
+        let fields: Vec<_> = fields.split(" -d ").map(|field| field.trim_matches('\'')).collect();
+        let body = fields.join("&");
+        let head = format!(
+            "POST /{} HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n",
+            target.rsplit('/').next().unwrap(),
+            body.len()
+        );
+        let made = Peer::connect(gateway.admin_addresses()[0]).send(head + &body).response();
+        assert_eq!(made.status, 201, "{command}: {}", made.text());
+    }
+}
+
+#[test]
+fn a_search_finds_what_is_on_a_later_page() {
+    let gateway = with_ui();
+    for number in 0..250 {
+        let body = json!({ "name": format!("s-{number}"), "host": "a", "tags": ["all"] });
+        created(&gateway, "/services", &body);
+    }
+    let mut browser = Browser::of(&gateway);
+    for number in [0, 120, 249] {
+        let page = browser.page(&format!("/search?q=S-{number}"));
+        assert!(page.contains(&format!(">s-{number}</a>")), "{number}: {page}");
+    }
+    let page = browser.page("/search?q=all");
+    assert!(page.contains("There are more than these 50") && page.matches(">s-").count() == 50, "{page}");
+}
+
+#[test]
 fn what_is_wrong_is_said_at_the_field_and_nothing_is_lost() {
     let gateway = with_ui();
     fill(&gateway);
@@ -351,40 +402,6 @@ fn other_sites_may_link_to_pages_and_not_fetch_them() {
 }
 
 #[test]
-fn people_log_in_with_a_token() {
-    let output = weir().args(["admin", "token"]).output().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
-    let value = |name: &str| {
-        let line = output.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_else(|| panic!("no {name} in {output}")).trim().to_owned()
-    };
-    let (token, hash) = (value("token:"), value("admin_auth:"));
-    let gateway = Gateway::empty()
-        .set("admin_gui_listen", "127.0.0.1:0")
-        .set("admin_auth", &format!("ci={hash}"))
-        .start();
-    let mut browser = Browser::of(&gateway);
-    let refused = browser.get("/routes?tags=a");
-    assert_eq!((refused.status, refused.header("location")), (303, Some("login?next=routes%3Ftags%3Da")));
-    let wrong = browser.submit("/login?next=routes", &[("token", "guess")]);
-    assert_eq!(wrong.status, 401, "{}", wrong.text());
-    let right = browser.submit("/login?next=routes", &[("token", &token)]);
-    assert_eq!((right.status, right.header("location")), (303, Some("routes")), "{}", right.text());
-    let cookie = right.header("set-cookie").unwrap();
-    assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(&token),
-        "{cookie}"
-    );
-    let page = browser.page("/routes");
-    assert!(page.contains("Log out") && !page.contains(&token), "{page}");
-    let token = inputs(&page).into_iter().find(|(name, _)| name == "form_token").unwrap();
-    assert_eq!(browser.ask("POST", "/logout", "", &format!("form_token={}", token.1)).status, 303);
-    assert_eq!(browser.get("/routes").status, 303);
-    let away = browser.submit("/login?next=https://elsewhere.example", &[("token", &value("token:"))]);
-    assert_eq!(away.header("location"), Some("./"));
-}
-
-#[test]
 fn a_declarative_file_is_only_shown() {
     let configuration = "{_format_version: '3.0', services: [{name: orders, url: 'http://127.0.0.1:9'}]}";
     let gateway = Gateway::builder(configuration).set("admin_gui_listen", "127.0.0.1:0").start();
@@ -458,6 +475,30 @@ fn a_browser_shows_pages_without_a_complaint() {
 }
 
 #[test]
+fn the_first_page_is_small_and_asks_nothing_of_others() {
+    let gateway = with_ui();
+    fill(&gateway);
+    gateway.get("/orders");
+    // What the page fetches later, to refresh itself, is not counted.
+    let loaded = "performance.getEntriesByType('resource').filter((it) => it.initiatorType !== 'fetch')";
+    let all = format!("[...performance.getEntriesByType('navigation'), ...{loaded}]");
+    let seen = in_chromium(
+        &gateway,
+        "/",
+        &[
+            "wait:!!document.querySelector('.tip')",
+            &format!("{all}.length"),
+            &format!("{all}.reduce((sum, it) => sum + it.transferSize, 0)"),
+            &format!("{all}.every((it) => it.name.startsWith(location.origin))"),
+        ],
+    );
+    let [requests, bytes] = [&seen[1], &seen[2]].map(|number| number.as_u64().unwrap());
+    assert!((3..=5).contains(&requests), "{seen:?}");
+    assert!((5_000..=60 << 10).contains(&bytes), "{seen:?}");
+    assert_eq!(seen[3..], [json!(true), json!([])], "{seen:?}");
+}
+
+#[test]
 fn a_browser_sends_forms() {
     let gateway = with_ui();
     let fill = "go:document.getElementById('field-name').value = 'orders'; \
@@ -471,77 +512,4 @@ fn a_browser_sends_forms() {
     assert_eq!(seen[3], "Service: orders", "{seen:?}");
     assert_eq!(seen[5..], [json!("dark Service: orders"), json!([])], "{seen:?}");
     assert_eq!(gateway.admin("/services/orders").status, 200);
-}
-
-/// A gateway with a route that nothing is behind, and pages.
-fn with_failing_route() -> Gateway {
-    let configuration = "{_format_version: '3.0', services: [{name: s, url: 'http://127.0.0.1:1', retries: 0, \
-                         routes: [{name: r, paths: [/a]}]}]}";
-    Gateway::builder(configuration).set("admin_gui_listen", "127.0.0.1:0").start()
-}
-
-#[test]
-fn a_request_in_full_is_shown_as_text() {
-    let gateway = with_failing_route();
-    let agent = "User-Agent: <img src=x onerror=alert(1)>\r\n";
-    gateway.get_with("/a/<script>alert(1)</script>?q=canary", agent);
-    let mut browser = Browser::of(&gateway);
-    eventually("the request is listed", || browser.page("/requests?class=5xx").contains("upstream: connect"));
-    let list = browser.page("/requests?class=5xx");
-    let row = list.split("<tbody").nth(1).unwrap();
-    let path = row.split("href=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    let page = browser.page(&format!("/{path}"));
-    for expected in [
-        "upstream: connect",
-        "Explain this request",
-        "curl -i -g --path-as-is -X",
-        "&lt;script&gt;",
-        "&lt;img",
-        "<svg",
-    ] {
-        assert!(page.contains(expected), "{expected}: {page}");
-    }
-    for page in [list, page] {
-        assert!(!page.contains("<img") && !page.contains("<script>"), "{page}");
-        assert!(!page.contains("canary"), "{page}");
-    }
-}
-
-#[test]
-fn a_browser_shows_requests_as_they_end() {
-    let gateway = with_failing_route();
-    let seen = thread::scope(|scope| {
-        // Dropped at the end, also if an assertion fails, which ends the load.
-        let (_running, over) = mpsc::channel::<()>();
-        let load = &gateway;
-        scope.spawn(move || {
-            while over.try_recv() == Err(TryRecvError::Empty) {
-                load.get("/a/<b>1</b>");
-            }
-        });
-        let count = "document.querySelectorAll('[data-rows] tr').length";
-        in_chromium(
-            &gateway,
-            "/requests?class=5xx",
-            &[
-                &format!("wait:{count} > 3"),
-                "document.querySelector('[data-pause]').click()",
-                &format!("window.before = {count}, true"),
-                "wait:document.querySelector('[data-resume]').textContent.match(/Show \\d+ new/)?.[0] && \
-                 !document.querySelector('[data-resume]').hidden",
-                &format!("window.before === {count}"),
-                "window.first = document.querySelector('[data-rows] th a').href, document.querySelector('[data-resume]').click()",
-                "wait:document.querySelector('[data-rows] th a').href !== window.first",
-                &format!("{count} <= 500 && document.querySelector('[data-rows] th a').textContent"),
-                "go:document.querySelector('[data-rows] th a').click()",
-                "document.querySelector('.waterfall title').textContent.startsWith('Gateway') && \
-                 document.querySelectorAll('main b').length",
-            ],
-        )
-    });
-    let [true_, null] = [json!(true), json!(null)];
-    let path = json!("/a/<b>1</b>");
-    let expected =
-        [&true_, &null, &true_, &true_, &true_, &null, &true_, &path, &null, &json!(0), &json!([])];
-    assert!(seen.iter().eq(expected), "{seen:?}");
 }

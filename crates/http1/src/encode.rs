@@ -52,6 +52,7 @@ pub(crate) fn is_registered(status: u16, line: &[u8]) -> bool {
 
 /// One field. Name and value are those of a parsed message or the gateway's own: the name a token, the value without CR,
 /// LF and NUL. What comes from elsewhere goes through [`Headers`], which sees to that.
+#[inline(always)]
 pub fn header(out: &mut Vec<u8>, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
     write_line(out, name.as_ref(), value.as_ref());
 }

@@ -194,7 +194,7 @@ impl Headers {
 
     /// Adds a field that needs no check: a constant name, already recognised, and a value made by the gateway, without
     /// CR, LF and NUL.
-    #[inline]
+    #[inline(always)]
     pub fn append_unchecked(&mut self, known: Known, name: &'static str, value: &[u8]) {
         debug_assert!(Known::of(name.as_bytes()) == known && is_token(name.as_bytes()));
         debug_assert!(memchr::memchr3(b'\r', b'\n', 0, value).is_none());

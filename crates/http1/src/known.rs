@@ -86,9 +86,9 @@ impl Known {
     pub fn of(name: &[u8]) -> Self {
         let words = words(name);
         let candidate = SLOTS[slot(&words, name.len())];
-        let Entry { words: lower, len } = &ENTRIES[candidate as usize];
+        let Entry { words: lower, letters, len } = &ENTRIES[candidate as usize];
         let differing =
-            words.iter().zip(lower).fold(0, |differing, (word, lower)| differing | differ(*word, *lower));
+            (0..lower.len()).fold(0, |differing, at| differing | differ(words[at], lower[at], letters[at]));
         if differing == 0 && name.len() == usize::from(*len) { candidate } else { Self::Other }
     }
 
@@ -186,16 +186,20 @@ static SLOTS: [Known; SLOT_COUNT] = {
 #[derive(Clone, Copy)]
 struct Entry {
     words: [u64; 4],
+    /// Of each word, the bits that say whether a letter is small.
+    letters: [u64; 4],
     len: u8,
 }
 
 static ENTRIES: [Entry; ALL.len()] = {
-    let mut entries = [Entry { words: [0; 4], len: 0 }; ALL.len()];
+    let mut entries = [Entry { words: [0; 4], letters: [0; 4], len: 0 }; ALL.len()];
     let mut index = 1;
     while index < ALL.len() {
         let name = NAMES[index].as_bytes();
         assert!(name.len() <= MAX_LEN);
-        entries[index] = Entry { words: words(name), len: name.len() as u8 };
+        let words = words(name);
+        let letters = [letters(words[0]), letters(words[1]), letters(words[2]), letters(words[3])];
+        entries[index] = Entry { words, letters, len: name.len() as u8 };
         index += 1;
     }
     entries
@@ -258,11 +262,15 @@ const fn slot(words: &[u64; 4], len: usize) -> usize {
     (mixed.wrapping_mul(FACTOR) >> (u64::BITS - SLOT_COUNT.ilog2())) as usize
 }
 
-/// The bits in which two words differ, but for the case of letters: of small letters and hyphens, only letters have
-/// bit 0x40, which shifted is the bit of case.
+/// The bits of case in a word of small letters and hyphens: only letters have bit 0x40, which shifted is the bit of case.
+const fn letters(lower: u64) -> u64 {
+    (lower & 0x4040_4040_4040_4040) >> 1
+}
+
+/// The bits in which two words differ, but for the case of letters.
 #[inline(always)]
-fn differ(name: u64, lower: u64) -> u64 {
-    (name ^ lower) & !((lower & 0x4040_4040_4040_4040) >> 1)
+fn differ(name: u64, lower: u64, letters: u64) -> u64 {
+    (name | letters) ^ lower
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ pub(crate) fn replace_control_bytes(value: &mut [u8]) {
     }
 }
 
-/// Appends `name: value CRLF`.
-#[inline]
+/// Appends `name: value CRLF`. Inlined, so that a name that is a constant is written without a call.
+#[inline(always)]
 pub(crate) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name);

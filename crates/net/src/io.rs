@@ -1,5 +1,6 @@
 //! The byte stream under a connection: a socket, TLS on one, or memory in benchmarks and tests.
 
+use crate::buffer::Buffer;
 use crate::socket::{Socket, would_block};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -59,6 +60,21 @@ impl Io {
         let mut buffer = ReadBuf::new(room);
         ready!(each!(self, io => Pin::new(io).poll_read(cx, &mut buffer)))?;
         Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// Reads once into an inbox, which borrows its memory when there is something to read. 0 is the end, or a full inbox.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, inbox: &mut Buffer) -> Poll<io::Result<usize>> {
+        let Io::Plain(socket) = self else {
+            ready!(self.poll_readable(cx))?;
+            return self.poll_read(cx, inbox.room());
+        };
+        loop {
+            ready!(socket.poll_read_ready(cx))?;
+            let read = socket.try_recv(inbox.room());
+            if !would_block(&read) {
+                return Poll::Ready(read);
+            }
+        }
     }
 
     /// Ready when a read would find bytes or the end; costs no buffer.

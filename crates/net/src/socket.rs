@@ -49,13 +49,16 @@ impl Socket {
     pub fn poll_recv(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_read_ready(cx))?;
-            let most = room.len();
-            let read =
-                self.try_some(Interest::READABLE, most, || Ok(recv(self, &mut *room, RecvFlags::empty())?.0));
+            let read = self.try_recv(room);
             if !would_block(&read) {
                 return Poll::Ready(read);
             }
         }
+    }
+
+    /// Reads some bytes, if some are here; 0 is the end.
+    pub fn try_recv(&self, room: &mut [u8]) -> io::Result<usize> {
+        self.try_some(Interest::READABLE, room.len(), || Ok(recv(self, room, RecvFlags::empty())?.0))
     }
 
     /// Writes some of the bytes.

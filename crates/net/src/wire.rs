@@ -62,22 +62,12 @@ impl Wire {
 
     /// Reads once into the inbox. 0 is the end of the stream, or a full inbox.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // Without a buffer until there is something to read.
-        if self.io.poll_readable(cx)?.is_pending() {
-            self.inbox.release();
-            return Poll::Pending;
+        let read = self.io.poll_fill(cx, &mut self.inbox);
+        match read {
+            Poll::Ready(Ok(n)) => self.inbox.filled(n),
+            _ => self.inbox.release(),
         }
-        match self.io.poll_read(cx, self.inbox.room()) {
-            Poll::Ready(read) => {
-                let n = read?;
-                self.inbox.filled(n);
-                Poll::Ready(Ok(n))
-            }
-            Poll::Pending => {
-                self.inbox.release();
-                Poll::Pending
-            }
-        }
+        read
     }
 
     /// Gives empty buffers back to the worker, because hundreds of requests may wait for their responses at the same time

@@ -69,9 +69,9 @@ pub struct Timing {
 /// One request and its response.
 pub struct Exchange {
     /// The request's head. What plugins change here goes to the upstream.
-    pub request: RequestHead,
+    pub request: Box<RequestHead>,
     /// The response's status and headers, once there is one. What plugins change here goes to the client.
-    pub response: ResponseHead,
+    pub response: Box<ResponseHead>,
     /// Who made the response.
     pub source: Source,
     /// The peer of the connection.

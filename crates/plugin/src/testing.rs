@@ -3,7 +3,7 @@
 //! What is wrong in a test panics, as in tests it should.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::engine::{self, BodyMemory, Configuration, Connection, Entities, Shared, WorkerBodyMemory};
+use super::engine::{self, BodyMemory, Configuration, Connection, Entities, Heads, Shared, WorkerBodyMemory};
 use super::{
     BuildContext, Consumer, ConsumerIndex, Definition, ErrorTemplates, Exchange, FailedTry, Flow, Hooks,
     Json, Retained, Route, Service, Source, Uuid,
@@ -11,7 +11,7 @@ use super::{
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http1::{Limits, RequestHead, ResponseHead};
+use weir_http1::{Limits, RequestHead};
 use weir_model::Document;
 use weir_model::entity::CustomEntity;
 use weir_model::schema::Record;
@@ -228,16 +228,16 @@ pub fn failed(exchange: &mut Exchange) {
 }
 
 /// The head of a request, that of a response, and the request's body.
-pub fn heads(request: &str) -> ((RequestHead, ResponseHead), &str) {
+pub fn heads(request: &str) -> (Heads, &str) {
     let (head, body) = request.split_once("\n\n").unwrap_or((request, ""));
-    let mut request = RequestHead::default();
+    let mut request = Box::<RequestHead>::default();
     let mut text =
         head.trim().replace('\n', "\r\n").replacen("\r\n", " HTTP/1.1\r\nHost: gateway.test:8000\r\n", 1);
     if !text.contains("HTTP/1.1") {
         text.push_str(" HTTP/1.1\r\nHost: gateway.test:8000");
     }
     request.parse((text + "\r\n\r\n").as_bytes(), &Limits::default()).unwrap().unwrap();
-    ((request, ResponseHead::default()), body)
+    ((request, Box::default()), body)
 }
 
 /// A client's connection.

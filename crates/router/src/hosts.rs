@@ -31,16 +31,20 @@ impl Name {
     /// Takes an authority apart.
     pub(super) fn parse<'a>(&'a mut self, authority: &'a str, dst_port: u16) -> Host<'a> {
         // Most hosts have neither a colon nor a capital letter, so they are read once.
-        let (name, port) = if is_plain(authority.as_bytes()) {
-            (if authority.len() > MAX_NAME { "" } else { authority }, None)
-        } else {
-            let (name, port) = split_port(authority);
-            (self.lower(name), port)
-        };
+        let (mut name, mut port) = (authority, None);
+        if !is_plain(authority.as_bytes()) {
+            (name, port) = split_port(authority);
+            if !is_plain(name.as_bytes()) {
+                name = self.lower(name);
+            }
+        }
+        let name = if name.len() > MAX_NAME { "" } else { name };
         Host { name, port: port.unwrap_or(u64::from(dst_port)) }
     }
 
     /// The name in lower case, unless it is too long.
+    #[cold]
+    #[inline(never)]
     fn lower<'a>(&'a mut self, name: &'a str) -> &'a str {
         if name.len() > MAX_NAME {
             return "";
@@ -65,13 +69,21 @@ fn is_plain(authority: &[u8]) -> bool {
 /// Splits `name:port` at the first colon, as Kong does: what isn't followed by a number alone is all name,
 /// IPv6 addresses with it.
 fn split_port(authority: &str) -> (&str, Option<u64>) {
-    let colon = memchr::memchr(b':', authority.as_bytes());
-    match colon.map(|at| (&authority[..at], &authority[at + 1..])) {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (name, Some(port.parse().unwrap_or(u64::MAX)))
-        }
-        _ => (authority, None),
+    // Names are short: searching byte by byte is quicker than calling the vectorized search.
+    let colon = authority.bytes().position(|byte| byte == b':');
+    match colon.and_then(|at| Some((&authority[..at], number(&authority[at + 1..])?))) {
+        Some((name, port)) => (name, Some(port)),
+        None => (authority, None),
     }
+}
+
+/// The number that a text of digits says; the largest one if it says more.
+fn number(digits: &str) -> Option<u64> {
+    let add = |number: u64, byte: u8| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then(|| number.saturating_mul(10).saturating_add(digit.into()))
+    };
+    if digits.is_empty() { None } else { digits.bytes().try_fold(0, add) }
 }
 
 /// One of a route's hosts.

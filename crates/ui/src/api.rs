@@ -1,6 +1,7 @@
 //! The Admin API, asked in the same process.
+use crate::texts;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What a browser says of the page that made it send a request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// By which the Admin API says what a token may do.
+const ROLE: HeaderName = HeaderName::from_static("x-weir-role");
+
 /// The Admin API as one person asks it.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -30,6 +34,15 @@ pub(crate) struct Api {
 pub(crate) struct Answer {
     pub(crate) body: Value,
     pub(crate) etag: Option<String>,
+    /// Whether the person who asked may only read.
+    pub(crate) is_read_only: bool,
+}
+
+/// An answer whose body was not read yet.
+struct RawAnswer {
+    bytes: Bytes,
+    etag: Option<String>,
+    is_read_only: bool,
 }
 
 /// Why the Admin API did not do what it was asked for.
@@ -114,6 +127,12 @@ impl Api {
         self.send(Method::GET, path, None, None).await
     }
 
+    /// What is at a path, as it was written: a JSON text.
+    pub(crate) async fn get_text(&self, path: &str) -> Result<String, ApiError> {
+        let response = self.ask(Method::GET, path, None, None).await?;
+        Ok(String::from_utf8_lossy(&response.bytes).into_owned())
+    }
+
     /// What is at a path, passed on as it comes: for events.
     pub(crate) async fn stream(&self, path: &str) -> Response {
         let mut request = Request::new(Body::empty());
@@ -135,6 +154,17 @@ impl Api {
         body: Option<&Value>,
         if_match: Option<&str>,
     ) -> Result<Answer, ApiError> {
+        let RawAnswer { bytes, etag, is_read_only } = self.ask(method, path, body, if_match).await?;
+        Ok(Answer { body: read(&bytes), etag, is_read_only })
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> Result<RawAnswer, ApiError> {
         let asked = format!("{method} {path}");
         let mut request = Request::new(body.map_or_else(Body::empty, |body| Body::from(body.to_string())));
         *request.method_mut() = method;
@@ -150,7 +180,9 @@ impl Api {
             status,
             body: serde_json::json!({ "message": text }),
         };
-        let Ok(uri) = path.parse() else { return Err(bad(StatusCode::NOT_FOUND, "Not found")) };
+        let Ok(uri) = path.parse() else {
+            return Err(bad(StatusCode::NOT_FOUND, texts::of("words.not_found")));
+        };
         *request.uri_mut() = uri;
         let response = match self.admin.clone().oneshot(request).await {
             Ok(response) => response,
@@ -159,17 +191,22 @@ impl Api {
         let status = response.status();
         let etag =
             response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let is_read_only = response.headers().get(ROLE).is_some_and(|role| role == "read-only");
         let Ok(bytes) = to_bytes(response.into_body(), MAX_ANSWER_LEN).await else {
-            return Err(bad(StatusCode::BAD_GATEWAY, "the answer is too long"));
-        };
-        let body = match serde_json::from_slice(&bytes) {
-            Ok(body) => body,
-            Err(_) if bytes.is_empty() => Value::Null,
-            Err(_) => Value::String(String::from_utf8_lossy(&bytes).into_owned()),
+            return Err(bad(StatusCode::BAD_GATEWAY, texts::of("messages.answer_too_long")));
         };
         match status.is_success() {
-            true => Ok(Answer { body, etag }),
-            false => Err(ApiError { asked, status, body }),
+            true => Ok(RawAnswer { bytes, etag, is_read_only }),
+            false => Err(ApiError { asked, status, body: read(&bytes) }),
         }
+    }
+}
+
+/// The JSON of an answer, or else its text.
+fn read(bytes: &[u8]) -> Value {
+    match serde_json::from_slice(bytes) {
+        Ok(body) => body,
+        Err(_) if bytes.is_empty() => Value::Null,
+        Err(_) => Value::String(String::from_utf8_lossy(bytes).into_owned()),
     }
 }

@@ -1,6 +1,6 @@
 //! Forms, made from schemas; what a browser sends back; and what that changes.
 use crate::schema::{Field, Kind, value_at};
-use crate::text;
+use crate::texts;
 use maud::{Markup, html};
 use serde_json::{Map, Number, Value};
 
@@ -37,12 +37,12 @@ fn labelled(field: &Field, value: &Value, errors: &FieldErrors) -> Markup {
     let wrong: Vec<_> = errors.iter().filter(|(path, _)| concerns(path, &field.path)).collect();
     html! {
         div.field.wrong[!wrong.is_empty()] {
-            label for=(id) { (field.name) @if field.is_required && field.default.is_none() { " " abbr title=(text::REQUIRED) { "*" } } }
+            label for=(id) { (field.name) @if field.is_required && field.default.is_none() { " " abbr title=(texts::of("messages.required")) { "*" } } }
             (input(field, value, &id, &help, !wrong.is_empty()))
             p.help id=(help) {
                 @for (_, message) in &wrong { strong.error { (message) } " " }
                 @if let Some(description) = &field.description { (description) " " }
-                @if let Some(default) = shown_default(field) { span.default { (text::DEFAULT) " " (default) } }
+                @if let Some(default) = shown_default(field) { span.default { (texts::of("messages.default")) " " (default) } }
             }
         }
     }
@@ -69,7 +69,7 @@ fn input(field: &Field, value: &Value, id: &str, help: &str, invalid: bool) -> M
         Kind::Json if field.is_secret => area(name, id, help, "", invalid),
         _ if field.is_secret => html! {
             input type="password" id=(id) name=(name) autocomplete="new-password" aria-describedby=(help) aria-invalid=[invalid]
-                placeholder=(if value.is_null() { "" } else { text::UNCHANGED_SECRET });
+                placeholder=(if value.is_null() { "" } else { texts::of("messages.unchanged_secret") });
         },
         Kind::Boolean => options(name, id, help, &[Value::Bool(true), Value::Bool(false)], value, field),
         Kind::Choice(choices) => options(name, id, help, choices, value, field),
@@ -98,7 +98,7 @@ fn input(field: &Field, value: &Value, id: &str, help: &str, invalid: bool) -> M
 fn options(name: &str, id: &str, help: &str, choices: &[Value], value: &Value, field: &Field) -> Markup {
     html! {
         select id=(id) name=(name) aria-describedby=(help) {
-            @if !field.is_required || field.default.is_none() { option value="" { (text::NOT_SET) } }
+            @if !field.is_required || field.default.is_none() { option value="" { (texts::of("messages.not_set")) } }
             @for choice in choices {
                 option value=(plain(choice)) selected[choice == value] { (plain(choice)) }
             }
@@ -202,17 +202,17 @@ fn read_field(field: &Field, text: &str) -> Result<Value, String> {
         Kind::Boolean => Ok(Value::Bool(text == "true")),
         Kind::Choice(choices) => {
             let known = choices.iter().find(|choice| plain(choice) == text).cloned();
-            known.ok_or_else(|| text::not_a_choice(&text))
+            known.ok_or_else(|| texts::not_a_choice(&text))
         }
         Kind::Reference(_) => Ok(referred(text.trim())),
         Kind::List { .. } if is_json_array(&text) => {
-            serde_json::from_str(&text).map_err(|error| text::not_json(&error))
+            serde_json::from_str(&text).map_err(|error| texts::not_json(&error))
         }
         Kind::List { of_numbers } => {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             lines.map(|line| if *of_numbers { number(line) } else { Ok(line.into()) }).collect()
         }
-        Kind::Json => serde_json::from_str(&text).map_err(|error| text::not_json(&error)),
+        Kind::Json => serde_json::from_str(&text).map_err(|error| texts::not_json(&error)),
         Kind::Text | Kind::Record(_) | Kind::Choices(_) => Ok(Value::String(text)),
     }
 }
@@ -223,7 +223,7 @@ fn is_json_array(text: &str) -> bool {
 }
 
 fn number(text: &str) -> Result<Value, String> {
-    text.parse::<Number>().map(Value::Number).map_err(|_| text::not_a_number(text))
+    text.parse::<Number>().map(Value::Number).map_err(|_| texts::not_a_number(text))
 }
 
 /// Another entity by its id or name, as the Admin API takes it.

@@ -2,14 +2,18 @@
 use crate::form::{Pairs, first};
 use crate::format::time;
 use crate::page::Visit;
-use crate::text;
+use crate::texts;
 use crate::url::Address;
 use maud::{Markup, html};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The frames that are one click away.
-const CHOICES: [(&str, &str); 4] =
-    [("-10m", "10 minutes"), ("-1h", "1 hour"), ("-24h", "24 hours"), ("-7d", "7 days")];
+/// The frames that are one click away, with their names alone and in a sentence.
+const CHOICES: [(&str, &str, &str); 4] = [
+    ("-10m", "frame.10m", "frame.last_10m"),
+    ("-1h", "frame.1h", "frame.last_1h"),
+    ("-24h", "frame.24h", "frame.last_24h"),
+    ("-7d", "frame.7d", "frame.last_7d"),
+];
 
 /// The multiple of seconds at which a frame begins that is not longer than the second number. Answers of every
 /// resolution then have the same edges.
@@ -45,7 +49,7 @@ impl Frame {
         let seconds = now / 1_000;
         let read = |name, given: &str| match given {
             "" => Ok(None),
-            given => moment(given, seconds + 1).map(Some).ok_or_else(|| text::overlooked(name, given)),
+            given => moment(given, seconds + 1).map(Some).ok_or_else(|| texts::overlooked(name, given)),
         };
         let (from, to) = match (read("from", begin), read("to", end)) {
             (Ok(from), Ok(to)) => (from, to),
@@ -58,7 +62,7 @@ impl Frame {
         let to = to.unwrap_or(seconds + 1);
         let from = from.or_else(|| moment(default, to)).unwrap_or(0);
         if from >= to || from > seconds {
-            return (Frame::of_default(default, now), vec![text::empty_frame(begin, end)]);
+            return (Frame::of_default(default, now), vec![texts::empty_frame(begin, end)]);
         }
         let from = if begin.is_empty() || begin.starts_with('-') { aligned(from, to) } else { from };
         (Frame { from, to, is_live, now, given: [begin, end].map(str::to_owned), default }, Vec::new())
@@ -115,10 +119,12 @@ impl Frame {
 
     /// What the frame is, in words.
     pub(crate) fn words(&self) -> String {
-        match CHOICES.iter().find(|(value, _)| self.is_live && *value == self.chosen()) {
-            Some((_, name)) => format!("the last {}", name.trim_start_matches("1 ")),
-            None => format!("{} to {}", time(self.from as i64), time(self.to as i64)),
+        if let Some((.., words)) = CHOICES.iter().find(|(value, ..)| self.is_live && *value == self.chosen())
+        {
+            return texts::of(words).to_owned();
         }
+        let [from, to] = [self.from, self.to].map(|at| time(at as i64));
+        texts::filled("frame.from_to", &[("from", &from), ("to", &to)])
     }
 
     fn chosen(&self) -> &str {
@@ -128,26 +134,26 @@ impl Frame {
     /// The choice of another frame for the page at an address.
     pub(crate) fn picker(&self, visit: &Visit, address: &Address) -> Markup {
         let is_chosen = |value: &str| self.is_live && value == self.chosen();
-        let is_custom = !CHOICES.iter().any(|(value, _)| is_chosen(value));
+        let is_custom = !CHOICES.iter().any(|(value, ..)| is_chosen(value));
         let free = address.clone().with("page", "");
         html! {
-            nav.frames aria-label="Frame of time" {
+            nav.frames aria-label=(texts::of("frame.frame_of_time")) {
                 ul.segments {
-                    @for (value, name) in CHOICES {
+                    @for (value, name, _) in CHOICES {
                         @let to = free.clone().with("to", "").with("from", if value == self.default { "" } else { value });
-                        li { a href=(visit.at(&to.to_string())) aria-current=[is_chosen(value).then_some("true")] { (name) } }
+                        li { a href=(visit.at(&to.to_string())) aria-current=[is_chosen(value).then_some("true")] { (texts::of(name)) } }
                     }
                 }
                 details.custom open[is_custom] {
-                    summary { "Other times" }
+                    summary { (texts::of("frame.other_times")) }
                     form action=(visit.at(address.path())) {
                         @for (name, value) in free.members().filter(|(name, _)| !matches!(*name, "from" | "to")) {
                             input type="hidden" name=(name) value=(value);
                         }
-                        label for="from" { "From" } (moment_input("from", self.from))
-                        label for="to" { "to" } (moment_input("to", self.to))
+                        label for="from" { (texts::of("words.from")) } (moment_input("from", self.from))
+                        label for="to" { (texts::of("frame.to")) } (moment_input("to", self.to))
                         span.help { "UTC" }
-                        button { "Show" }
+                        button { (texts::of("frame.show")) }
                     }
                 }
             }

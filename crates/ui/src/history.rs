@@ -28,6 +28,8 @@ pub(crate) struct Series {
     pub(crate) oldest: Option<u64>,
     /// How many requests are missing.
     pub(crate) dropped: u64,
+    /// Why a Prometheus that remembers more did not answer.
+    pub(crate) source_error: Option<String>,
 }
 
 /// One line of a series.
@@ -47,6 +49,18 @@ pub(crate) struct Top {
     pub(crate) total: usize,
     /// The part of the frame that the history covers, in seconds.
     pub(crate) seconds: f64,
+    /// Why a Prometheus that remembers more did not answer.
+    pub(crate) source_error: Option<String>,
+}
+
+/// The first groups of errors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Errors {
+    pub(crate) groups: Vec<Value>,
+    /// The number of all groups.
+    pub(crate) total: usize,
+    /// The number of errors in all groups.
+    pub(crate) count: u64,
 }
 
 /// A change of the configuration.
@@ -97,14 +111,19 @@ impl History<'_> {
         let mut answer = self.ask("top", &[("by", by), ("of", of), ("limit", &*limit)]).await?;
         let total = answer["total"].as_u64().unwrap_or_default() as usize;
         let seconds = self.frame.seconds_since(answer["oldest"].as_u64());
-        Ok(Top { rows: rows(&mut answer), total, seconds })
+        Ok(Top { source_error: source_error(&answer), rows: rows(&mut answer), total, seconds })
     }
 
-    /// Groups of errors, the largest first; of one route unless it is empty.
-    pub(crate) async fn errors(&self, route: &str) -> Result<Vec<Value>, ApiError> {
-        match self.ask("errors", &[("route", route)]).await {
-            Ok(mut answer) => Ok(rows(&mut answer)),
-            Err(error) if error.status == StatusCode::NOT_FOUND && !is_off(&error) => Ok(Vec::new()),
+    /// Groups of errors, the largest first; of one route unless it is empty, and all unless there is a limit.
+    pub(crate) async fn errors(&self, route: &str, limit: Option<usize>) -> Result<Errors, ApiError> {
+        let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
+        match self.ask("errors", &[("route", route), ("limit", &*limit)]).await {
+            Ok(mut answer) => Ok(Errors {
+                total: answer["total"].as_u64().unwrap_or_default() as usize,
+                count: answer["count"].as_u64().unwrap_or_default(),
+                groups: rows(&mut answer),
+            }),
+            Err(error) if error.status == StatusCode::NOT_FOUND && !is_off(&error) => Ok(Errors::default()),
             Err(error) => Err(error),
         }
     }
@@ -119,6 +138,10 @@ impl History<'_> {
         let mut answer = self.ask("changes", &[]).await?;
         Ok(rows(&mut answer).iter().rev().map(Change::of).collect())
     }
+}
+
+fn source_error(answer: &Value) -> Option<String> {
+    answer["source_error"].as_str().map(str::to_owned)
 }
 
 fn rows(answer: &mut Value) -> Vec<Value> {
@@ -149,6 +172,7 @@ impl Series {
             columns: items(&answer["columns"]).iter().map(Column::of).collect(),
             oldest: answer["oldest"].as_u64().or(is_unbounded.then_some(0)),
             dropped: answer["dropped"].as_u64().unwrap_or_default(),
+            source_error: source_error(answer),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The collections of the Admin API that have pages.
 
 use crate::form::plain;
+use crate::texts;
 use crate::url::segment;
 use serde_json::Value;
 
@@ -9,17 +10,16 @@ use serde_json::Value;
 pub(crate) struct Kind {
     /// Its name in the Admin API, in addresses, and in `/schemas/…`.
     pub(crate) collection: &'static str,
-    /// What one and many of them are called.
-    pub(crate) one: &'static str,
-    pub(crate) many: &'static str,
+    /// What makes the first one: the path and arguments of curl; empty if it is made below another entity.
+    pub(crate) example: &'static str,
+    /// The field by which other entities refer to one.
+    pub(crate) field: &'static str,
     /// The fields that name one for people; the first that is set.
     pub(crate) names: &'static [&'static str],
     /// The columns of its list.
     pub(crate) columns: &'static [&'static str],
     /// The collections below one of them, by the last part of their path, and their kind.
     pub(crate) children: &'static [(&'static str, &'static str)],
-    /// What it is for, in a sentence.
-    pub(crate) about: &'static str,
 }
 
 const PLUGINS: (&str, &str) = ("plugins", "plugins");
@@ -28,26 +28,24 @@ const PLUGINS: (&str, &str) = ("plugins", "plugins");
 pub(crate) const KINDS: &[Kind] = &[
     Kind {
         collection: "services",
-        one: "service",
-        many: "Services",
+        example: "services -d name=example -d url=http://127.0.0.1:9000",
+        field: "service",
         names: &["name", "host"],
         columns: &["protocol", "host", "port", "path", "enabled", "tags"],
         children: &[("routes", "routes"), PLUGINS],
-        about: "A service is an upstream application. Routes send requests to it.",
     },
     Kind {
         collection: "routes",
-        one: "route",
-        many: "Routes",
+        example: "routes -d name=example -d 'paths[]=/example'",
+        field: "route",
         names: &["name"],
         columns: &["methods", "hosts", "paths", "expression", "service", "protocols", "tags"],
         children: &[PLUGINS],
-        about: "A route says which requests go to a service.",
     },
     Kind {
         collection: "consumers",
-        one: "consumer",
-        many: "Consumers",
+        example: "consumers -d username=alice",
+        field: "consumer",
         names: &["username", "custom_id"],
         columns: &["custom_id", "tags"],
         children: &[
@@ -58,121 +56,100 @@ pub(crate) const KINDS: &[Kind] = &[
             ("acls", "acls"),
             PLUGINS,
         ],
-        about: "A consumer is a person or program that sends requests. Its credentials say who it is.",
     },
     Kind {
         collection: "consumer_groups",
-        one: "consumer group",
-        many: "Consumer groups",
+        example: "consumer_groups -d name=gold",
+        field: "consumer_group",
         names: &["name"],
         columns: &["tags"],
         children: &[("consumers", "consumers"), PLUGINS],
-        about: "A consumer group has plugins of its own for the consumers in it.",
     },
     Kind {
         collection: "upstreams",
-        one: "upstream",
-        many: "Upstreams",
+        example: "upstreams -d name=pool",
+        field: "upstream",
         names: &["name"],
         columns: &["algorithm", "hash_on", "tags"],
         children: &[("targets", "targets")],
-        about: "An upstream balances requests between targets and watches their health.",
     },
     Kind {
         collection: "plugins",
-        one: "plugin",
-        many: "Plugins",
+        example: "plugins -d name=correlation-id",
+        field: "plugin",
         names: &["instance_name", "name"],
         columns: &["name", "enabled", "service", "route", "consumer", "consumer_group", "tags"],
         children: &[],
-        about: "A plugin changes how requests are handled: everywhere, or for a service, route, consumer or consumer group.",
     },
     Kind {
         collection: "certificates",
-        one: "certificate",
-        many: "Certificates",
+        example: "certificates -F cert=@cert.pem -F key=@key.pem",
+        field: "certificate",
         names: &["snis"],
         columns: &["snis", "not_after", "tags"],
         children: &[("snis", "snis")],
-        about: "A certificate is presented to TLS clients that ask for one of its server names.",
     },
     Kind {
         collection: "ca_certificates",
-        one: "CA certificate",
-        many: "CA certificates",
+        example: "ca_certificates -F cert=@ca.pem",
+        field: "ca_certificate",
         names: &[],
         columns: &["not_after", "cert_digest", "tags"],
         children: &[],
-        about: "A CA certificate is an authority that upstreams or clients are verified against.",
     },
     Kind {
         collection: "snis",
-        one: "SNI",
-        many: "SNIs",
+        example: "snis -d name=example.com -d certificate.id=CERTIFICATE_ID",
+        field: "sni",
         names: &["name"],
         columns: &["certificate", "tags"],
         children: &[],
-        about: "An SNI is a server name that has a certificate.",
     },
     Kind {
         collection: "vaults",
-        one: "vault",
-        many: "Vaults",
+        example: "vaults -d name=env -d prefix=my-env -d config.prefix=SECRET_",
+        field: "vault",
         names: &["prefix"],
         columns: &["name", "description", "tags"],
         children: &[],
-        about: "A vault is a place that secrets are read from.",
     },
     Kind {
         collection: "keys",
-        one: "key",
-        many: "Keys",
+        example: "keys -F name=example -F kid=example -F pem.public_key=@public.pem",
+        field: "key",
         names: &["name", "kid"],
         columns: &["kid", "set", "tags"],
         children: &[],
-        about: "A key is a public or private key in JWK or PEM.",
     },
     Kind {
         collection: "key-sets",
-        one: "key set",
-        many: "Key sets",
+        example: "key-sets -d name=example",
+        field: "set",
         names: &["name"],
         columns: &["tags"],
         children: &[("keys", "keys")],
-        about: "A key set is a group of keys.",
     },
     Kind {
         collection: "targets",
-        one: "target",
-        many: "Targets",
+        example: "",
+        field: "target",
         names: &["target"],
         columns: &["weight", "health", "tags"],
         children: &[],
-        about: "A target is an address that an upstream sends requests to.",
     },
-    credential("key-auths", "key", "Keys of key-auth", &[], &["ttl", "tags"]),
-    credential("basic-auths", "login", "Logins of basic-auth", &["username"], &["tags"]),
-    credential("hmac-auths", "login", "Logins of hmac-auth", &["username"], &["tags"]),
-    credential("jwts", "JWT credential", "JWT credentials", &["key"], &["algorithm", "tags"]),
-    credential("acls", "ACL group", "ACL groups", &["group"], &["tags"]),
+    credential("key-auths", &[], &["ttl", "tags"]),
+    credential("basic-auths", &["username"], &["tags"]),
+    credential("hmac-auths", &["username"], &["tags"]),
+    credential("jwts", &["key"], &["algorithm", "tags"]),
+    credential("acls", &["group"], &["tags"]),
 ];
 
 const fn credential(
     collection: &'static str,
-    one: &'static str,
-    many: &'static str,
     names: &'static [&'static str],
     columns: &'static [&'static str],
 ) -> Kind {
-    Kind {
-        collection,
-        one,
-        many,
-        names,
-        columns,
-        children: &[],
-        about: "A credential belongs to a consumer.",
-    }
+    Kind { collection, example: "", field: "", names, columns, children: &[] }
 }
 
 /// The collections that the navigation shows: those that do not belong to one entity.
@@ -184,6 +161,25 @@ pub(crate) fn of(collection: &str) -> Option<&'static Kind> {
 }
 
 impl Kind {
+    /// What one of them is called.
+    pub(crate) fn one(&self) -> &'static str {
+        self.text("one")
+    }
+
+    /// What many of them are called.
+    pub(crate) fn many(&self) -> &'static str {
+        self.text("many")
+    }
+
+    /// What it is for, in a sentence.
+    pub(crate) fn about(&self) -> &'static str {
+        self.text("about")
+    }
+
+    fn text(&self, what: &str) -> &'static str {
+        texts::of(&format!("kinds.{}.{what}", self.collection))
+    }
+
     /// The name of its schema.
     pub(crate) fn schema(&self) -> &'static str {
         match self.collection {

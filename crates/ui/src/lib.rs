@@ -19,7 +19,8 @@ mod pages;
 mod schema;
 mod server;
 mod session;
-mod text;
+mod texts;
 mod url;
+mod usage;
 
 pub use server::{Options, router};

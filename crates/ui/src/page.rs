@@ -3,10 +3,11 @@ use crate::api::{Api, ApiError};
 use crate::form::Pairs;
 use crate::kinds::{IN_NAVIGATION, KINDS};
 use crate::session::Expiring;
-use crate::{assets, text};
+use crate::usage::CpuUsage;
+use crate::{assets, texts};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::sync::Arc;
 
 /// Forms that wait for their confirmation: their secrets are in no page.
@@ -21,8 +22,10 @@ pub(crate) struct Visit {
     pub(crate) address: String,
     /// What forms carry.
     pub(crate) form_token: String,
-    pub(crate) is_read_only: bool,
+    /// Why the configuration can only be looked at; none if the person may change it.
+    pub(crate) read_only: Option<&'static str>,
     pub(crate) drafts: Arc<Drafts>,
+    pub(crate) cpu_usage: Arc<CpuUsage>,
     /// Whether the person has logged in, and so can log out.
     pub(crate) is_logged_in: bool,
     pub(crate) theme: Theme,
@@ -86,14 +89,14 @@ impl Page {
 /// The page for something that the Admin API did not do.
 pub(crate) fn failed(visit: &Visit, error: &ApiError) -> Response {
     let (title, status) = match error.status {
-        StatusCode::NOT_FOUND => ("Not found", StatusCode::NOT_FOUND),
-        StatusCode::FORBIDDEN => ("Not allowed", StatusCode::FORBIDDEN),
-        _ => ("The Admin API refused this", StatusCode::BAD_GATEWAY),
+        StatusCode::NOT_FOUND => (texts::of("words.not_found"), StatusCode::NOT_FOUND),
+        StatusCode::FORBIDDEN => (texts::of("page.not_allowed"), StatusCode::FORBIDDEN),
+        _ => (texts::of("page.the_admin_api_refused_this"), StatusCode::BAD_GATEWAY),
     };
     let content = html! {
-        p { "Asked for: " code { (error.asked) } }
-        p { "The Admin API answers " (error.status.as_u16()) ": " (error.message()) }
-        p { a href=(visit.at("")) { "Back to the overview" } }
+        p { (texts::marked_up("page.asked_for", &[("request", html! { code { (error.asked) } })])) }
+        p { (texts::filled("page.answer", &[("status", &error.status.as_u16()), ("message", &error.message())])) }
+        p { a href=(visit.at("")) { (texts::of("page.back_to_the_overview")) } }
     };
     Page::new("", title, content).status(status).render(visit)
 }
@@ -125,16 +128,17 @@ fn document(visit: &Visit, page: &Page) -> Markup {
                 title { (page.title) " · Weir" }
                 link rel="stylesheet" href=(visit.at(&assets::address("style.css")));
                 link rel="icon" type="image/svg+xml" href=(visit.at(&assets::address("icon.svg")));
+                script #texts type="application/json" { (PreEscaped(texts::of_script())) }
                 script type="module" src=(visit.at(&assets::address("app.js"))) {}
             }
             body {
-                a.skip href="#content" { (text::SKIP) }
+                a.skip href="#content" { (texts::of("messages.skip")) }
                 header.top {
                     a.brand href=(visit.at("")) { "Weir" }
                     (search(visit))
                     (tools(visit))
                 }
-                nav.sections aria-label="Sections" { (navigation(visit, page.section)) }
+                nav.sections aria-label=(texts::of("page.sections")) { (navigation(visit, page.section)) }
                 main id="content" tabindex="-1" {
                     h1 { (page.title) }
                     @for note in &page.notes { p.note role="status" { (note) } }
@@ -148,8 +152,8 @@ fn document(visit: &Visit, page: &Page) -> Markup {
 fn search(visit: &Visit) -> Markup {
     html! {
         form.search role="search" action=(visit.at("search")) {
-            label.unseen for="search" { "Search" }
-            input id="search" type="search" name="q" placeholder="Name, path, host, id or tag" autocomplete="off";
+            label.unseen for="search" { (texts::of("page.search")) }
+            input id="search" type="search" name="q" placeholder=(texts::of("page.name_path_host_id_or")) autocomplete="off";
         }
     }
 }
@@ -160,33 +164,43 @@ fn tools(visit: &Visit) -> Markup {
             (visit.proof())
             input type="hidden" name="back" value=(visit.address);
             @for (theme, name) in Theme::ALL {
-                button name="theme" value=(name) aria-pressed=(if theme == visit.theme { "true" } else { "false" }) { (name) }
+                button name="theme" value=(name) aria-pressed=(if theme == visit.theme { "true" } else { "false" }) { (texts::of(&format!("page.theme.{name}"))) }
             }
         }
+        @if let Some(why) = visit.read_only { span.help title=(why) { (texts::of("page.read_only")) } }
         @if visit.is_logged_in {
-            form method="post" action=(visit.at("logout")) { (visit.proof()) button { "Log out" } }
+            form method="post" action=(visit.at("logout")) { (visit.proof()) button { (texts::of("page.log_out")) } }
         }
     }
 }
 
 /// The pages besides those of collections.
 const TOP: [(&str, &str); 5] = [
-    ("", "Now"),
-    ("traffic", "Traffic"),
-    ("errors", "Errors"),
-    ("requests", "Requests"),
-    ("changes", "Changes"),
+    ("", "words.now"),
+    ("traffic", "words.traffic"),
+    ("errors", "words.errors"),
+    ("requests", "words.requests"),
+    ("changes", "words.changes"),
 ];
-const TOOLS: [(&str, &str); 4] =
-    [("try", "Try a request"), ("plugin-costs", "Plugin costs"), ("nodes", "Nodes"), ("node", "This node")];
+const TOOLS: [(&str, &str); 4] = [
+    ("try", "words.try_a_request"),
+    ("plugin-costs", "words.plugin_costs"),
+    ("nodes", "words.nodes"),
+    ("node", "words.this_node"),
+];
 
 fn navigation(visit: &Visit, section: &str) -> Markup {
-    let collections = KINDS[..IN_NAVIGATION].iter().map(|kind| (kind.collection, kind.many));
+    let collections = KINDS[..IN_NAVIGATION].iter().map(|kind| (kind.collection, kind.many()));
+    let fixed = |(path, name): (&'static str, &str)| (path, texts::of(name));
+    let groups: [Vec<_>; 3] =
+        [TOP.into_iter().map(fixed).collect(), collections.collect(), TOOLS.into_iter().map(fixed).collect()];
     let is_here = |path: &str| (path == section).then_some("page");
     html! {
-        ul {
-            @for (path, name) in TOP.into_iter().chain(collections).chain(TOOLS) {
-                li { a href=(visit.at(path)) aria-current=[is_here(path)] { (name) } }
+        @for group in groups {
+            ul {
+                @for (path, name) in group {
+                    li { a href=(visit.at(path)) aria-current=[is_here(path)] { (name) } }
+                }
             }
         }
     }

@@ -3,9 +3,10 @@ use crate::api::Api;
 use crate::form::{Pairs, first};
 use crate::page::{Drafts, Page, Theme, Visit};
 use crate::pages;
-use crate::session::{COOKIE, Sessions, form_token, new_id};
+use crate::session::{COOKIE, Login, Sessions, form_token, new_id};
 use crate::url::within;
-use crate::{assets, text};
+use crate::usage::CpuUsage;
+use crate::{assets, texts};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -47,6 +48,7 @@ struct Ui {
     admin: Router,
     sessions: Sessions,
     drafts: Arc<Drafts>,
+    cpu_usage: Arc<CpuUsage>,
     options: Options,
 }
 
@@ -56,6 +58,7 @@ pub fn router(admin: Router, options: Options) -> Router {
         admin,
         sessions: Sessions::default(),
         drafts: Arc::new(Drafts::new(DRAFT_LIFETIME, MAX_DRAFTS)),
+        cpu_usage: Arc::default(),
         options,
     });
     Router::new()
@@ -75,17 +78,18 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let name = cookie_name(&parts);
     let known = cookie(&parts.headers, &name).map(str::to_owned);
-    let token = known.as_deref().and_then(|id| ui.sessions.tokens.get(id));
+    let login = known.as_deref().and_then(|id| ui.sessions.logins.get(id));
     let id = known.clone().unwrap_or_else(new_id);
     let path = parts.uri.path().trim_start_matches('/').to_owned();
     let visit = Visit {
-        api: Api::of(&ui.admin, &parts, token.as_deref()),
+        api: Api::of(&ui.admin, &parts, login.as_ref().map(|login| login.token.as_str())),
         root: "../".repeat(path.matches('/').count()),
         address: parts.uri.path_and_query().map_or("", |all| all.as_str()).trim_start_matches('/').to_owned(),
         form_token: form_token(&id),
         drafts: ui.drafts.clone(),
-        is_read_only: ui.options.is_read_only,
-        is_logged_in: token.is_some(),
+        cpu_usage: ui.cpu_usage.clone(),
+        read_only: read_only(&ui.options, login.as_ref()),
+        is_logged_in: login.is_some(),
         theme: Theme::of(cookie(&parts.headers, "weir_theme").unwrap_or_default()),
     };
     let query = pairs(parts.uri.query().unwrap_or_default().as_bytes());
@@ -95,7 +99,7 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
             Ok(form) if first(&form, "form_token") == visit.form_token => {
                 submit(&ui, &visit, &path, &query, &form, (&name, &id)).await
             }
-            Ok(_) => refused(&visit, StatusCode::FORBIDDEN, text::FORM_EXPIRED),
+            Ok(_) => refused(&visit, StatusCode::FORBIDDEN, texts::of("messages.form_expired")),
             Err(response) => response,
         },
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -104,6 +108,12 @@ async fn page(State(ui): State<Arc<Ui>>, request: Request) -> Response {
         set_cookie(&mut response, &ui.options, &name, &id);
     }
     response
+}
+
+/// Why a person can change nothing, if so.
+fn read_only(options: &Options, login: Option<&Login>) -> Option<&'static str> {
+    let by_role = login.filter(|login| login.is_read_only).map(|_| texts::of("messages.read_only_role"));
+    by_role.or(options.is_read_only.then_some(texts::of("messages.read_only")))
 }
 
 /// Forms of the frame and of the session; others are of pages.
@@ -122,7 +132,7 @@ async fn submit(
             response
         }
         "logout" => {
-            ui.sessions.tokens.remove(session.1);
+            ui.sessions.logins.remove(session.1);
             pages::redirect(&visit.at("login"))
         }
         "login" => login(ui, visit, form, session.0).await,
@@ -132,20 +142,20 @@ async fn submit(
 
 async fn login(ui: &Ui, visit: &Visit, form: &Pairs, cookie_name: &str) -> Response {
     let token = first(form, "token").trim();
-    if !pages::login::is_valid(&visit.api, token).await {
+    let Some(login) = pages::login::login(&visit.api, token).await else {
         return match ui.sessions.wrong_token().await {
-            true => pages::login::page(visit, first(form, "next"), Some(text::WRONG_TOKEN)),
-            false => refused(visit, StatusCode::TOO_MANY_REQUESTS, text::TOO_MANY_TRIES),
+            true => pages::login::page(visit, first(form, "next"), Some(texts::of("messages.wrong_token"))),
+            false => refused(visit, StatusCode::TOO_MANY_REQUESTS, texts::of("messages.too_many_tries")),
         };
-    }
-    let id = ui.sessions.tokens.put(token.to_owned());
+    };
+    let id = ui.sessions.logins.put(login);
     let mut response = pages::redirect(&visit.at(within(first(form, "next"))));
     set_cookie(&mut response, &ui.options, cookie_name, &id);
     response
 }
 
 fn refused(visit: &Visit, status: StatusCode, why: &str) -> Response {
-    Page::new("", "Refused", html! { p { (why) } }).status(status).render(visit)
+    Page::new("", texts::of("server.refused"), html! { p { (why) } }).status(status).render(visit)
 }
 
 async fn form(body: Body) -> Result<Pairs, Response> {

@@ -59,9 +59,18 @@ impl<V: Clone> Expiring<V> {
     }
 }
 
-/// The tokens of the Admin API of those who have logged in.
+/// A person who has logged in.
+#[derive(Clone)]
+pub(crate) struct Login {
+    /// The token of the Admin API.
+    pub(crate) token: String,
+    /// Whether the token may only read.
+    pub(crate) is_read_only: bool,
+}
+
+/// Those who have logged in.
 pub(crate) struct Sessions {
-    pub(crate) tokens: Expiring<String>,
+    pub(crate) logins: Expiring<Login>,
     waiting: Semaphore,
     turn: tokio::sync::Mutex<()>,
 }
@@ -69,7 +78,7 @@ pub(crate) struct Sessions {
 impl Default for Sessions {
     fn default() -> Sessions {
         let turn = tokio::sync::Mutex::default();
-        Sessions { tokens: Expiring::new(LIFETIME, MAX_SESSIONS), waiting: Semaphore::new(MAX_WAITING), turn }
+        Sessions { logins: Expiring::new(LIFETIME, MAX_SESSIONS), waiting: Semaphore::new(MAX_WAITING), turn }
     }
 }
 
@@ -101,6 +110,8 @@ pub(crate) fn form_token(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use tokio::task::JoinSet;
 
     #[test]
     fn values_are_found_until_they_are_removed_or_expire() {
@@ -120,6 +131,15 @@ mod tests {
         (0..MAX_SESSIONS).for_each(|_| drop(tokens.put("next")));
         assert_eq!(tokens.get(&first), None);
         assert_eq!(tokens.values.lock().unwrap().len(), MAX_SESSIONS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_guess_wait_for_each_other_and_too_many_are_refused() {
+        let (sessions, start) = (Arc::new(Sessions::default()), tokio::time::Instant::now());
+        let guess = |sessions: Arc<Sessions>| async move { sessions.wrong_token().await };
+        let guesses: JoinSet<bool> = (0..=MAX_WAITING).map(|_| guess(sessions.clone())).collect();
+        let answered = guesses.join_all().await.into_iter().filter(|is_answered| *is_answered).count();
+        assert_eq!((answered, start.elapsed()), (MAX_WAITING, WRONG_TOKEN_PAUSE * MAX_WAITING as u32));
     }
 
     #[test]

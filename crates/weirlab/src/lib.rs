@@ -8,7 +8,7 @@
 //! `commands` sees everything below; each of the others only what stands to its right:
 //!
 //! ```text
-//! commands ─► session ─► driver ─► target ─► scenario ─► load ─► result
+//! commands ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
 //!          ─► report ─► analysis ─► stats; report ─► chart       upstream, floor, front ─► event_loop
 //! ```
 pub mod analysis;
@@ -26,6 +26,7 @@ pub mod floor;
 pub mod front;
 pub mod gate;
 pub mod generator;
+pub mod host;
 pub mod load;
 pub mod manifest;
 pub mod observe;

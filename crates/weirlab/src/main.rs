@@ -3,9 +3,10 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, run, upstream, waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, upstream,
+    waterfall,
 };
-use weirlab::session;
+use weirlab::host;
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -33,6 +34,8 @@ enum Command {
     Waterfall(waterfall::Args),
     /// Write the report of a run again from its data.
     Report(report::Args),
+    /// Make a run again from what its folder keeps.
+    Reproduce(reproduce::Args),
     /// Generate load on a URL.
     Load(load::Args),
     /// Measure a control plane with many simulated data planes.
@@ -47,7 +50,10 @@ enum Command {
     List(list::Args),
     /// End what a session leaves that is killed.
     #[command(hide = true)]
-    Guard(session::guard::Args),
+    Guard(host::guard::Args),
+    /// Do the part of another machine: what a session asks over ssh.
+    #[command(hide = true)]
+    Agent(host::agent::Args),
 }
 
 fn main() -> ExitCode {
@@ -71,12 +77,14 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Flame(args) => flame::run(args),
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Load(args) => load::run(args),
         Command::Fleet(args) => fleet::run(args),
         Command::Upstream(args) => upstream::run(args),
         Command::Floor(args) => floor::run(args),
         Command::Front(args) => front::run(args),
         Command::List(args) => list::run(args),
-        Command::Guard(args) => session::guard::run(args),
+        Command::Guard(args) => host::guard::run(args),
+        Command::Agent(args) => host::agent::run(args),
     }
 }

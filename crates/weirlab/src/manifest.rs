@@ -1,6 +1,6 @@
 //! Provenance: where and with what a run was measured.
 use crate::observe::{Layout, allowed_cpus};
-use crate::result::Manifest;
+use crate::result::{HostManifest, Manifest};
 use crate::subprocess::output_within;
 use aws_lc_rs::digest::{Context, SHA256};
 use rustix::process::{Resource, getrlimit};
@@ -19,22 +19,37 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is known when a run begins; targets, configurations and the end are for later.
 #[must_use]
 pub fn collect(layout: &Layout) -> Manifest {
-    let system = rustix::system::uname();
-    let kernel = [system.sysname(), system.release(), system.version(), system.machine()];
+    let HostManifest { kernel, cpu, cpus, memory_mib, machine, .. } = this_machine();
     Manifest {
         started: now(),
         command: public(std::env::args()),
         laboratory: laboratory(),
+        kernel,
+        cpu,
+        cpus,
+        memory_mib,
+        machine,
+        pressure_before: pressure(),
+        rustc: target_version(&["rustc".to_owned(), "--version".to_owned()]).unwrap_or_default(),
+        cpu_sharing: layout.sharing,
+        pinning: layout.words.clone(),
+        ..Manifest::default()
+    }
+}
+
+/// What is known of this machine.
+#[must_use]
+pub fn this_machine() -> HostManifest {
+    let system = rustix::system::uname();
+    let kernel = [system.sysname(), system.release(), system.version(), system.machine()];
+    HostManifest {
         kernel: kernel.map(|part| part.to_string_lossy().into_owned()).join(" "),
         cpu: named("/proc/cpuinfo", "model name")
             .unwrap_or_else(|| system.machine().to_string_lossy().into_owned()),
         cpus: u32::try_from(allowed_cpus().len()).unwrap_or(u32::MAX),
         memory_mib: memory_mib(),
         machine: machine(),
-        rustc: target_version(&["rustc".to_owned(), "--version".to_owned()]).unwrap_or_default(),
-        cpu_sharing: layout.sharing,
-        pinning: layout.words.clone(),
-        ..Manifest::default()
+        ..HostManifest::default()
     }
 }
 
@@ -161,6 +176,13 @@ fn machine() -> BTreeMap<String, String> {
     found.extend(mitigations().map(|summary| ("mitigations".to_owned(), summary)));
     found.insert("nofile".to_owned(), open_files());
     found
+}
+
+/// Of the last ten seconds, such as 0.12 of `some avg10=12.00 avg60=…`.
+fn pressure() -> Option<f64> {
+    let some = line("/proc/pressure/cpu")?;
+    let average = some.split(' ').find_map(|field| field.strip_prefix("avg10="))?;
+    average.parse::<f64>().ok().map(|percent| percent / 100.0)
 }
 
 const SYSCTLS: [&str; 9] = [

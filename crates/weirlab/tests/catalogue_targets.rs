@@ -27,14 +27,14 @@ fn passes_parity(scenario: &str, scheme: Scheme, name: &str) {
 
 #[test]
 fn a_plain_route_is_served_over_http() {
-    for name in ["direct", "nginx", "weir", "haproxy", "envoy", "caddy"] {
+    for name in ["direct", "nginx", "weir", "haproxy", "envoy", "caddy", "traefik"] {
         passes_parity("kong/plain-1", Scheme::Http, name);
     }
 }
 
 #[test]
 fn a_plain_route_is_served_over_https() {
-    for name in ["nginx", "weir", "haproxy", "envoy", "caddy"] {
+    for name in ["nginx", "weir", "haproxy", "envoy", "caddy", "traefik"] {
         passes_parity("kong/plain-1", Scheme::Https, name);
     }
 }
@@ -49,7 +49,10 @@ services:
 - {name: root, url: "http://{{ upstream }}", routes: [{name: cut, paths: [/cut, /other]}, {name: all, paths: [/]}]}
 - {name: based, url: "http://{{ upstream }}/base", routes: [{name: deep, paths: [/deep/er/]}]}
 - {name: kept, host: two, port: 80, routes: [{name: keep, paths: [/keep], strip_path: false}]}
-- name: ended
+"#;
+
+/// A route that the gateway answers itself, as the last of these.
+const ENDED: &str = r#"- name: ended
   url: http://{{ upstream }}
   routes:
   - name: end
@@ -59,29 +62,37 @@ services:
 
 #[test]
 fn every_target_sends_the_same_paths_to_the_upstream() {
+    let targets =
+        ["weir", "nginx", "haproxy", "envoy", "caddy"].map(|name| (name, format!("{ROUTES}{ENDED}")));
+    // It makes no responses of its own.
+    let targets = targets.into_iter().chain([("traefik", ROUTES.to_owned())]);
+    targets.for_each(|(name, document)| sends_the_same_paths(name, &document));
+}
+
+fn sends_the_same_paths(name: &str, document: &str) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("kong.yml"), ROUTES).unwrap();
+    std::fs::write(folder.path().join("kong.yml"), document).unwrap();
     let manifest = "title = 't'\nsource = 's'\n[upstream]\nlisteners = 2\n\
                     [load]\nconnections = 1\nthreads = 1\n[[load.request]]\npath = '/'\n";
     std::fs::write(folder.path().join("scenario.toml"), manifest).unwrap();
     let case = &cases(folder.path().to_str().unwrap(), Scheme::Http)[0];
-    for name in ["weir", "nginx", "haproxy", "envoy", "caddy"] {
-        let bench = Bench::new(2);
-        assert_eq!(target(name).lacks(&case.needs), None);
-        let Some(gateway) = bench.start(&target(name), case) else { continue };
-        let expected = [
-            ("/cut/a?q=1", "/a?q=1"),
-            ("/cut", "/"),
-            ("/other/a/b", "/a/b"),
-            ("/deep/er/x?q=1", "/base/x?q=1"),
-            ("/keep/x", "/keep/x"),
-            ("/keep", "/keep"),
-            ("/elsewhere", "/elsewhere"),
-        ];
-        for (asked, seen) in expected {
-            let reply = gateway.get(asked);
-            assert_eq!(reply.body, format!("{UPSTREAM_SAYS}{seen}\n"), "{name} {asked}: {reply:?}");
-        }
+    let bench = Bench::new(2);
+    assert_eq!(target(name).lacks(&case.needs), None);
+    let Some(gateway) = bench.start(&target(name), case) else { return };
+    let expected = [
+        ("/cut/a?q=1", "/a?q=1"),
+        ("/cut", "/"),
+        ("/other/a/b", "/a/b"),
+        ("/deep/er/x?q=1", "/base/x?q=1"),
+        ("/keep/x", "/keep/x"),
+        ("/keep", "/keep"),
+        ("/elsewhere", "/elsewhere"),
+    ];
+    for (asked, seen) in expected {
+        let reply = gateway.get(asked);
+        assert_eq!(reply.body, format!("{UPSTREAM_SAYS}{seen}\n"), "{name} {asked}: {reply:?}");
+    }
+    if document.ends_with(ENDED) {
         let ended = gateway.get("/end/x");
         assert_eq!((ended.status, ended.body.as_str()), (418, "short"), "{name}: {ended:?}");
     }
@@ -110,6 +121,8 @@ fn rivals_pass_the_parity_checks_of_what_they_claim() {
             passes_parity(scenario, Scheme::Http, name);
         }
     }
+    passes_parity("apisix/no-plugins", Scheme::Http, "traefik");
+    passes_parity("kong-perf/10x10", Scheme::Http, "traefik");
 }
 
 /// Those that can reload do so while they serve, and still serve afterwards.

@@ -47,7 +47,7 @@ fn a_busy_process_is_drawn_and_compared() {
     let document = roxmltree::Document::parse_with_options(&graph, graph_options).unwrap();
     let frames = document.descendants().filter(|node| node.tag_name().name() == "title").count();
     assert!(frames > 2, "{frames} frames");
-    assert!(!folder.path().join("first.perf").exists(), "the recording is left behind");
+    assert!(!folder.path().join("recording.perf").exists(), "the recording is left behind");
     let second = sampled(busy.0.id(), folder.path(), "second").unwrap();
     let difference =
         String::from_utf8(differential(&first.folded, &second.folded, "a <difference>").unwrap()).unwrap();

@@ -3,6 +3,7 @@
 //!
 //! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+mod action;
 mod analysis;
 mod analysis_data;
 mod analysis_text;
@@ -18,6 +19,7 @@ mod driver_docker;
 mod driver_kong;
 mod driver_process;
 mod floor;
+mod hosts;
 mod load;
 mod power;
 mod probe;

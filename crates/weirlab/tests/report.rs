@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use weirlab::analysis::Analysis;
 use weirlab::report;
+use weirlab::report::format::{self, Format};
 use weirlab::result::{Run, Status};
 
 const PUBLISHED: &str = "# by Kong\nversion,case,rps,p99_ms,p95_ms\n3.9,plain-1,134940.8,6.79,3.70\n3.9,plain-100,130779.5,7.08,3.79\n";
@@ -59,6 +61,59 @@ fn the_page_opens_with_the_answer() {
     let ratio: f64 =
         part(header, "</strong>: ", "\u{a0}×").trim_start_matches("</strong>: ").parse().unwrap();
     assert!((ratio - 1.0 / 1.5).abs() < 0.03, "{ratio}");
+}
+
+#[test]
+fn what_was_compared_and_where_precedes_any_figure() {
+    let (_, page) = whole();
+    let before = part(page, "<header>", "<h1>");
+    for said in ["weir (weir 0.1.0)", "nginx (nginx/1.26.3)", "2 × Synthetic CPU", "2,100 MHz", "agrees in"]
+    {
+        assert!(before.contains(said), "{said} is not in {before}");
+    }
+    assert!(!page.contains("Disturbed run"), "a quiet run is called disturbed");
+}
+
+#[test]
+fn a_disturbed_run_says_so_first_and_in_its_title() {
+    let mut run = single();
+    for block in run.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.machine.steal = 0.2;
+    }
+    let (folder, page) = written(&run);
+    assert!(page.contains("<title>Disturbed run: "), "{}", part(&page, "<title>", "</title>"));
+    let said = "the hypervisor gave 20 % of the CPU time to others";
+    assert!(part(&page, "<header>", "<dl").contains(said), "{}", part(&page, "<header>", "</header>"));
+    let text = format::print(&run, &Analysis::of(&run), Format::Text).unwrap();
+    assert!(text.starts_with(&format!("DISTURBED RUN: {said}")), "{text}");
+    drop(folder);
+}
+
+#[test]
+fn every_figure_has_an_interval_that_says_what_it_is() {
+    let run = single();
+    let analysis = Analysis::of(&run);
+    let json: serde_json::Value =
+        serde_json::from_str(&format::print(&run, &analysis, Format::Json).unwrap()).unwrap();
+    let nginx = json["cells"].as_array().unwrap().iter().find(|cell| cell["target"] == "nginx").unwrap();
+    for (figure, interval) in [
+        ("requests_per_second", "95 % confidence interval"),
+        ("cpu_us", "95 % confidence interval"),
+        ("ratio", "95 % confidence interval"),
+        ("p50_ms", "range of blocks"),
+        ("p95_ms", "range of blocks"),
+        ("p99_ms", "range of blocks"),
+    ] {
+        let found = &nginx[figure];
+        assert_eq!(found["interval"], interval, "{figure}: {found}");
+        let [low, value, high] = ["low", "value", "high"].map(|end| found[end].as_f64().unwrap());
+        assert!(low <= value && value <= high && low < high, "{figure}: {found}");
+    }
+    let csv = format::print(&run, &analysis, Format::Csv).unwrap();
+    let columns = |line: &str| line.matches(',').count();
+    assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().unwrap())), "{csv}");
+    let markdown = format::print(&run, &analysis, Format::Markdown).unwrap();
+    assert!(markdown.contains("### kong/plain-1 https\n\n| target "), "{markdown}");
 }
 
 #[test]

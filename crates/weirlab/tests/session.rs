@@ -85,11 +85,64 @@ fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
     for file in ["result.txt", "report.html", "configurations"] {
         assert!(folder.join(file).exists(), "{file}");
     }
+    let rendered = folder.join("configurations/rendered/kong-plain-1-http/nginx");
+    let started: Value =
+        serde_json::from_str(&fs::read_to_string(rendered.join("started.json")).unwrap()).unwrap();
+    assert!(started["command"].as_array().unwrap().iter().any(|word| word == "nginx.conf"), "{started}");
+    assert_eq!(started["sha256"].as_str().unwrap().len(), 64);
+    assert!(fs::read_to_string(rendered.join("nginx.conf")).unwrap().contains("worker_processes"));
+    let kept: Vec<_> = fs::read_dir(&rendered).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(kept.iter().all(|path| path.extension().is_none_or(|ending| ending != "pem")), "{kept:?}");
     // On a machine that is busy otherwise, no block may count; the result is printed all the same.
     let result = std::fs::read_to_string(folder.join("result.txt")).unwrap();
     assert!(result.contains("### Result for nginx (run 1):"), "{result}");
     let printed = text(&output.stdout);
     assert!(printed.contains("report.html"), "{printed}");
+}
+
+#[test]
+fn a_run_is_made_again_from_its_folder_alone() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = [
+        "run",
+        "kong/plain-1",
+        "--scheme",
+        "http",
+        "--targets",
+        "nginx,floor",
+        "--rounds",
+        "2",
+        "--duration",
+        "100ms",
+    ];
+    let first = run(&arguments, out.path());
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let kept = folder(out.path());
+    let scenario = kept.join("configurations/scenarios/kong/plain-1/scenario.toml");
+    let changed = fs::read_to_string(&scenario).unwrap().replace("title = \"", "title = \"As it was kept: ");
+    fs::write(&scenario, changed).unwrap();
+    let again = tempfile::tempdir().unwrap();
+    // Elsewhere, where there is no catalogue.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    let reproduce =
+        command.current_dir(again.path()).arg("reproduce").arg(&kept).arg("--out").arg(again.path());
+    let output = reproduce.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let (old, new) = (data(out.path()), data(again.path()));
+    assert_eq!(
+        (&old["seed"], &old["manifest"]["configurations"]),
+        (&new["seed"], &new["manifest"]["configurations"])
+    );
+    assert!(new["cases"][0]["title"].as_str().unwrap().starts_with("As it was kept: "), "{}", new["cases"]);
+    assert!(text(&output.stdout).contains("new / old"), "{}", text(&output.stdout));
+
+    let mut data = old;
+    data["manifest"]["targets"]["nginx"]["sha256"] = "00".repeat(32).into();
+    fs::write(kept.join("data.json"), data.to_string()).unwrap();
+    let mut command = weirlab();
+    let refused = command.arg("reproduce").arg(&kept).output().unwrap();
+    let why = text(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("is not the program that was measured"), "{why}");
 }
 
 #[test]
@@ -225,7 +278,7 @@ fn a_gate_of_a_binary_with_itself_is_no_regression() {
 }
 
 /// The gateway, built beside the laboratory.
-fn weir() -> PathBuf {
+pub(crate) fn weir() -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir");
     assert!(path.exists(), "{} is missing: cargo build --package weir-gateway", path.display());
     path

@@ -6,7 +6,8 @@
 //! ```
 use crate::dictionary::Dictionary;
 use crate::entities::{Entities, Entity};
-use crate::frame::FrameId;
+use crate::frame::{FrameId, TakenFrame};
+use crate::known::Known;
 use crate::slot::Slot;
 use crate::varint::{self, DecodeError, Reader};
 use crc::{CRC_32_ISCSI, Crc};
@@ -24,8 +25,10 @@ const RESET: u8 = 3;
 const HANDED: u8 = 4;
 /// Frames of data planes, which the slots before have.
 const TAKEN: u8 = 5;
+/// The time that is known.
+const KNOWN: u8 = 6;
 
-static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+pub(crate) static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 pub(super) fn header() -> Vec<u8> {
     [&MAGIC[..], &FORMAT.to_be_bytes()].concat()
@@ -71,10 +74,11 @@ pub(super) fn handed(id: FrameId) -> Vec<u8> {
 }
 
 /// The block of frames that were taken, and the names it needs.
-pub(super) fn taken(frames: &[(Entity, FrameId)], names: &[u8]) -> Vec<u8> {
+pub(super) fn taken(frames: &[TakenFrame], names: &[u8]) -> Vec<u8> {
     let (mut payload, mut bytes) = (Vec::new(), Vec::new());
-    for (node, id) in frames {
-        [node.key(), id.start, id.part].into_iter().for_each(|number| varint::put(&mut payload, number));
+    for TakenFrame { node, id, checksum } in frames {
+        let numbers = [node.key(), id.start, id.part, u64::from(*checksum)];
+        numbers.into_iter().for_each(|number| varint::put(&mut payload, number));
     }
     if !names.is_empty() {
         put_block(&mut bytes, NAMES, &[names]);
@@ -83,15 +87,35 @@ pub(super) fn taken(frames: &[(Entity, FrameId)], names: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A file that says what is known: a header and one block.
+pub(super) fn known(known: &Known) -> Vec<u8> {
+    let (mut payload, mut bytes) = (Vec::new(), header());
+    known.encode(&mut payload);
+    put_block(&mut bytes, KNOWN, &[&payload]);
+    bytes
+}
+
+/// What such a file says.
+pub(super) fn read_known(bytes: &[u8]) -> Result<Known, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    read_header(&mut reader)?;
+    match take_block(&mut reader)? {
+        (KNOWN, payload) => Known::decode(payload),
+        _ => Err(DecodeError::OutOfRange),
+    }
+}
+
 /// What a segment has.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     /// The slots, each complete and with the reader's numbers.
     pub(crate) slots: Vec<Slot>,
+    /// The starts and the requests of older slots, for which there is no memory.
+    pub(crate) older: Vec<(u64, u64)>,
     /// The frames of this node that its control plane has.
     pub(crate) handed: Vec<FrameId>,
     /// The frames of data planes that the slots have.
-    pub(crate) taken: Vec<(Entity, FrameId)>,
+    pub(crate) taken: Vec<TakenFrame>,
     /// Where the last good block ends. What follows is torn.
     pub(super) good_len: u64,
 }
@@ -99,14 +123,7 @@ pub(crate) struct Content {
 /// Reads a segment up to the first block that is damaged. An error means that it is not a segment of this format.
 pub(super) fn read(bytes: &[u8], entities: &Entities) -> Result<Content, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let header = reader.take(HEADER_LEN)?;
-    let format = u16::from_be_bytes([header[8], header[9]]);
-    if &header[..8] != MAGIC {
-        return Err(DecodeError::OutOfRange);
-    }
-    if format > FORMAT {
-        return Err(DecodeError::Format(u64::from(format)));
-    }
+    read_header(&mut reader)?;
     let mut content = Content { good_len: HEADER_LEN as u64, ..Content::default() };
     let mut dictionary = Dictionary::default();
     while read_block(&mut reader, &mut dictionary, entities, &mut content).is_ok() {
@@ -115,19 +132,34 @@ pub(super) fn read(bytes: &[u8], entities: &Entities) -> Result<Content, DecodeE
     Ok(content)
 }
 
-fn read_block(
-    reader: &mut Reader<'_>,
-    dictionary: &mut Dictionary,
-    entities: &Entities,
-    found: &mut Content,
-) -> Result<(), DecodeError> {
+fn read_header(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let header = reader.take(HEADER_LEN)?;
+    let format = u16::from_be_bytes([header[8], header[9]]);
+    match &header[..8] {
+        magic if magic != MAGIC => Err(DecodeError::OutOfRange),
+        _ if format > FORMAT => Err(DecodeError::Format(u64::from(format))),
+        _ => Ok(()),
+    }
+}
+
+/// The tag and the payload of the next block.
+fn take_block<'b>(reader: &mut Reader<'b>) -> Result<(u8, &'b [u8]), DecodeError> {
     let length = reader.take(4)?;
     let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
     let content = reader.take(length.checked_add(1).ok_or(DecodeError::OutOfRange)?)?;
     if CHECKSUM.checksum(content).to_be_bytes() != *reader.take(4)? {
         return Err(DecodeError::OutOfRange);
     }
-    let (tag, payload) = (content[0], &content[1..]);
+    Ok((content[0], &content[1..]))
+}
+
+fn read_block(
+    reader: &mut Reader<'_>,
+    dictionary: &mut Dictionary,
+    entities: &Entities,
+    found: &mut Content,
+) -> Result<(), DecodeError> {
+    let (tag, payload) = take_block(reader)?;
     match tag {
         RESET => *dictionary = Dictionary::default(),
         NAMES => dictionary.learn(payload, entities)?,
@@ -141,7 +173,8 @@ fn read_block(
             let mut payload = Reader::new(payload);
             while !payload.is_empty() {
                 let node = Entity::from_key(payload.number()?).ok_or(DecodeError::OutOfRange)?;
-                found.taken.push((dictionary.local(node)?, frame_id(&mut payload)?));
+                let (node, id) = (dictionary.local(node)?, frame_id(&mut payload)?);
+                found.taken.push(TakenFrame { node, id, checksum: payload.small()? });
             }
         }
         // A later release may add blocks that this one does not need.

@@ -3,7 +3,7 @@ use super::block::{self, Content};
 use super::error::DiskError;
 use crate::dictionary::Named;
 use crate::entities::{Entities, Entity};
-use crate::frame::FrameId;
+use crate::frame::{FrameId, TakenFrame};
 use crate::slot::Slot;
 use crate::tiers::Spec;
 use std::fs::{self, File, OpenOptions};
@@ -110,14 +110,14 @@ impl Segments {
     pub(super) fn append_taken(
         &mut self,
         slots: &[Slot],
-        frames: &[(Entity, FrameId)],
+        frames: &[TakenFrame],
         entities: &Entities,
     ) -> Result<(), DiskError> {
         self.write(slots, |named| {
             let blocks = slots.iter().map(|slot| block::slot(slot, &named.missing(slot, entities)));
             let mut bytes: Vec<u8> = blocks.flatten().collect();
             let mut names = Vec::new();
-            frames.iter().for_each(|(node, _)| named.name(*node, entities, &mut names));
+            frames.iter().for_each(|frame| named.name(frame.node, entities, &mut names));
             bytes.extend(block::taken(frames, &names));
             bytes
         })
@@ -196,24 +196,27 @@ impl Segments {
             .collect()
     }
 
-    /// The newest slots from a time on in the order in which they were written, as many as fit into this memory.
+    /// The slots from a time on that were written last, in that order and as many as fit into this memory. Of the others it
+    /// has what of them must be known.
     pub(super) fn newest(&self, from: u64, memory: usize, entities: &Entities) -> Content {
         let mut newest = Content::default();
         let mut bytes = 0;
+        let requests = |slot: &Slot| slot.get(Entity::NODE).map_or(0, |node| node.requests());
         for segment in self.segments.iter().rev() {
             let Some(content) = self.read(segment.number, entities) else { continue };
             newest.handed.extend(content.handed);
             newest.taken.extend(content.taken);
             for slot in content.slots.into_iter().rev().filter(|slot| slot.start >= from) {
                 bytes += slot.heap_bytes();
-                if bytes > memory {
-                    newest.slots.reverse();
-                    return newest;
+                if bytes <= memory {
+                    newest.slots.push(slot);
+                } else {
+                    newest.older.push((slot.start, requests(&slot)));
                 }
-                newest.slots.push(slot);
             }
         }
         newest.slots.reverse();
+        newest.older.reverse();
         newest
     }
 }

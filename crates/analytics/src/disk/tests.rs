@@ -157,3 +157,49 @@ proptest! {
         prop_assert!(after.iter().all(|slot| before.contains(slot)));
     }
 }
+
+#[test]
+fn what_was_exchanged_is_read_also_where_there_is_no_memory_for_slots() {
+    let folder = TempDir::new().unwrap();
+    let entities = Entities::default();
+    let mut disk = Disk::open(folder.path().to_owned(), 16 << 20, &entities).unwrap();
+    let node = Entity::new(Kind::Node, entities.intern(Kind::Node, "a"));
+    let id = FrameId { start: 0, part: 3 };
+    disk.append_taken(&[slot(&entities, 0, "route")], &[TakenFrame { node, id, checksum: 17 }], &entities);
+    disk.note_handed(id);
+    let mut start = 0;
+    while fs::read_dir(folder.path()).unwrap().count() < 3 {
+        start += 10;
+        disk.append(TENS, &slot(&entities, start, "route"), &entities);
+    }
+    let entities = Entities::default();
+    let disk = Disk::open(folder.path().to_owned(), 16 << 20, &entities).unwrap();
+    let content = disk.newest(TENS, 0, 500, &entities);
+    assert_eq!(content.handed, [id]);
+    let [taken] = content.taken[..] else { panic!("{:?}", content.taken) };
+    assert_eq!((taken.id, taken.checksum, entities.name(taken.node).as_deref()), (id, 17, Some("a")));
+    assert_eq!(
+        (content.older[0], content.older.len() + content.slots.len()),
+        ((0, 1), start as usize / 10 + 1)
+    );
+    assert_eq!(content.slots.last().map(|slot| slot.start), Some(start));
+}
+
+#[test]
+fn what_is_known_is_written_as_a_whole() {
+    let folder = written();
+    let entities = Entities::default();
+    let mut disk = open(folder.path(), &entities);
+    assert_eq!(disk.known(), Known::default());
+    let mut known = Known::default();
+    known.add(10, 20);
+    disk.note_known(&known);
+    known.add(30, 40);
+    disk.note_known(&known);
+    assert!(disk.take_error().is_none());
+    assert_eq!(open(folder.path(), &entities).known(), known);
+    let path = folder.path().join("analytics").join(KNOWN);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(disk.known(), Known::default(), "it is damaged");
+}

@@ -1,6 +1,6 @@
 use super::*;
 use crate::frame::FrameReader;
-use crate::testing::frame_slot;
+use crate::testing::{frame_slot, read_frame};
 
 const START: u64 = 1_790_000_000;
 
@@ -14,7 +14,7 @@ fn outbox(entities: &Entities, intervals: u64) -> Outbox {
 }
 
 fn head(bytes: &[u8]) -> FrameHead {
-    FrameReader::default().read(bytes, &Entities::default()).unwrap().head
+    read_frame(&mut FrameReader::default(), bytes, &Entities::default()).unwrap().head
 }
 
 #[test]
@@ -84,4 +84,42 @@ fn memory_is_bounded_unless_the_history_has_the_slots_too() {
     assert_eq!(outbox.own_bytes(), 10 * each);
     outbox.trim(START + 300, 4 * each);
     assert_eq!((outbox.len(), outbox.own_bytes(), outbox.lost()), (5, 4 * each, 12));
+}
+
+#[test]
+fn a_frame_for_which_it_is_too_early_is_kept_and_sent_again() {
+    let entities = Entities::default();
+    let mut outbox = outbox(&entities, 2);
+    outbox.next(&entities, START + 20);
+    outbox.postponed(START + 20);
+    assert_eq!(outbox.next(&entities, START + 29), None);
+    let again = head(&outbox.next(&entities, START + 30).unwrap());
+    assert_eq!((again.id.start, again.lost, outbox.len()), (START, 0, 2));
+    outbox.postponed(START + 30);
+    outbox.begin();
+    assert!(outbox.next(&entities, START + 31).is_some(), "another control plane may take it");
+}
+
+#[test]
+fn without_a_disk_names_differ_from_process_to_process() {
+    let entities = Entities::default();
+    let mut outbox = Outbox::new(7);
+    let push = |outbox: &mut Outbox| outbox.push(Arc::new(frame_slot(&entities, START, "orders", 1)));
+    push(&mut outbox);
+    assert_eq!(head(&outbox.next(&entities, START + 10).unwrap()).id.part, 7);
+    let mut outbox = Outbox::new(7);
+    outbox.restore(&[], std::iter::empty(), &HashSet::new());
+    push(&mut outbox);
+    assert_eq!(head(&outbox.next(&entities, START + 10).unwrap()).id.part, 0, "the disk has an order");
+}
+
+#[test]
+fn what_has_no_memory_at_the_start_is_lost_and_keeps_its_name() {
+    let entities = Entities::default();
+    let mut outbox = Outbox::default();
+    let handed = HashSet::from([FrameId { start: START, part: 0 }]);
+    let slots = [START, START + 10].map(|start| frame_slot(&entities, start, "orders", 1));
+    outbox.restore(&[(START, 5), (START, 3)], slots.into_iter(), &handed);
+    assert_eq!((outbox.len(), outbox.lost()), (2, 3));
+    assert_eq!(head(&outbox.next(&entities, START + 20).unwrap()).id, FrameId { start: START, part: 2 });
 }

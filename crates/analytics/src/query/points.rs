@@ -13,6 +13,8 @@ pub struct Points {
     pub step: u64,
     /// What was counted from each start to the next.
     pub aggregates: Vec<Aggregate>,
+    /// Whether anything is known of that time. If not, the counts are empty.
+    pub known: Vec<bool>,
     /// How far they can be relied on.
     pub precision: Precision,
 }
@@ -32,5 +34,16 @@ pub fn points(view: &View, of: Entity, frame: Frame, step: u64) -> Result<Points
             sum.merge(&aggregate);
         }
     }
-    Ok(Points { times, step, aggregates, precision: Precision::of(view) })
+    let known = known(view, &times, step);
+    Ok(Points { times, step, aggregates, known, precision: Precision::of(view) })
+}
+
+/// Whether anything is known of the time of each point. What has a slot is known.
+pub(super) fn known(view: &View, times: &[u64], step: u64) -> Vec<bool> {
+    let mut known: Vec<_> = times.iter().map(|time| view.known.overlaps(*time, time + step)).collect();
+    for slot in &view.slots {
+        let place = times.partition_point(|time| *time <= slot.start).saturating_sub(1);
+        known.get_mut(place).into_iter().for_each(|known| *known = true);
+    }
+    known
 }

@@ -33,7 +33,7 @@ pub struct SeriesQuery {
 pub struct Column {
     /// What it is; empty if there is one column only. Of a bucket its upper boundary in seconds.
     pub label: String,
-    /// A number for each time; none where there is nothing to divide.
+    /// A number for each time; none where there is nothing to divide, or nothing is known.
     pub values: Vec<Option<f64>>,
     /// The number for the whole frame.
     pub total: Option<f64>,
@@ -64,11 +64,16 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
     let step = query.step.max((to - from).div_ceil(MAX_POINTS)).next_multiple_of(view.width);
     let times: Vec<u64> = (from / step * step..to).step_by(step as usize).collect();
     let place = |slot: &Slot| (slot.start.max(from) / step - from / step) as usize;
-    let columns = match query.by {
+    let mut columns = match query.by {
         By::Entity(kind) => by_entity(view, query.metric, kind, times.len(), place, entities),
         By::Nothing => vec![one(view, query, step)?],
         by => divided(view, by, query.of, times.len(), place, entities),
     };
+    let known = super::points::known(view, &times, step);
+    for column in &mut columns {
+        let values = column.values.iter_mut().zip(&known);
+        values.filter(|(_, known)| !**known).for_each(|(value, _)| *value = None);
+    }
     Ok(Series { times, step, columns, precision: Precision::of(view) })
 }
 

@@ -1,16 +1,20 @@
 //! The store's part in a fleet: a data plane hands in what it has counted, a control plane adds it up.
 use super::Store;
 use crate::disk::Content;
+use crate::entities::MAX_NAME_BYTES;
 use crate::entities::{Entity, Kind};
-use crate::frame::{FrameError, FrameId, FrameReader};
-use crate::inbox::{Arrival, Inbox};
+use crate::frame::{FrameError, FrameId, FrameReader, MAX_PARTS};
+use crate::inbox::{self, Arrival, Inbox};
 use crate::outbox::Outbox;
 use crate::tiers::{SPECS, TENS};
+
+/// What data planes introduce may take this part of the memory.
+const NAMES_SHARE: usize = 2;
 
 /// Notes what was exchanged before this process started.
 pub(super) fn restore(outbox: &mut Option<Outbox>, inbox: &mut Option<Inbox>, content: Content) {
     if let Some(outbox) = outbox {
-        outbox.restore(content.slots.into_iter(), &content.handed.into_iter().collect());
+        outbox.restore(&content.older, content.slots.into_iter(), &content.handed.into_iter().collect());
     }
     if let Some(inbox) = inbox {
         inbox.restore(content.taken.into_iter());
@@ -21,7 +25,7 @@ pub(super) fn restore(outbox: &mut Option<Outbox>, inbox: &mut Option<Inbox>, co
 impl Store {
     /// Keeps what is complete for a control plane. Call it before a disk is attached.
     pub fn hand_in(&mut self) {
-        self.outbox = Some(Outbox::default());
+        self.outbox = Some(Outbox::new(fastrand::u64(..MAX_PARTS / 2)));
     }
 
     /// What waits for the control plane.
@@ -31,14 +35,18 @@ impl Store {
 
     /// The next frame for the control plane; none as long as there is nothing to say.
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
-        let width = SPECS[TENS].width;
-        self.outbox.as_mut()?.next(&self.entities, self.second / width * width)
+        self.outbox.as_mut()?.next(&self.entities, self.second)
     }
 
     /// The control plane has taken the last frame.
     pub fn frame_taken(&mut self) {
         let id = self.outbox.as_mut().and_then(Outbox::taken);
         self.note_handed(id);
+    }
+
+    /// The control plane takes the last frame later.
+    pub fn frame_postponed(&mut self) {
+        self.outbox.iter_mut().for_each(|outbox| outbox.postponed(self.second));
     }
 
     /// The control plane has refused the last frame.
@@ -72,16 +80,35 @@ impl Store {
         bytes: &[u8],
         now: u64,
     ) -> Result<u64, FrameError> {
-        let frame = reader.read(bytes, &self.entities)?;
+        let taken = self.try_take_frame(data_plane, reader, bytes, now / 1_000);
+        if taken.is_err() {
+            // The data plane begins with new names, too.
+            reader.begin();
+        }
+        taken
+    }
+
+    fn try_take_frame(
+        &mut self,
+        data_plane: &str,
+        reader: &mut FrameReader,
+        bytes: &[u8],
+        now: u64,
+    ) -> Result<u64, FrameError> {
+        let received = reader.parse(bytes)?;
+        inbox::check_time(received.head.id, now)?;
         let node = Entity::new(Kind::Node, self.entities.intern(Kind::Node, data_plane));
         // Data planes without a number of their own would share one, and what was taken of them.
         if !node.is_named() {
             return Err(FrameError::NoNumber);
         }
         if let Some(inbox) = &mut self.inbox {
-            inbox.take(node, &frame, now / 1_000)?;
+            let memory = (self.budget.memory / NAMES_SHARE).saturating_sub(self.entities.heap_bytes());
+            let room = inbox.room_for_names(node).min(memory / MAX_NAME_BYTES);
+            let (frame, new_names) = reader.accept(&received, &self.entities, room)?;
+            inbox.take((node, data_plane), &frame, new_names, now)?;
         }
-        Ok(frame.head.id.start + SPECS[TENS].width)
+        Ok(received.head.id.start + SPECS[TENS].width)
     }
 
     /// Adds the frames that were taken to the history. Call it after [`drain`](Self::drain).
@@ -91,6 +118,7 @@ impl Store {
         let until = self.second / SPECS[TENS].width * SPECS[TENS].width;
         let Some(inbox) = &mut self.inbox else { return until };
         let batch = inbox.take_batch(until);
+        self.known.merge(&batch.known);
         if batch.frames.is_empty() {
             return until;
         }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::aggregate::{Aggregate, Latency};
 use crate::entities::NONE;
+use crate::query;
 use crate::record::{Record, Tick};
 use crate::testing::record;
 
@@ -202,10 +203,52 @@ fn totals_count_from_when_they_are_first_asked_for() {
         let now = START + after;
         (0..requests).for_each(|_| worker.push(&Record { time: Tick::at(now), ..record(3) }));
         store.refresh(now);
-        let found = store.totals().routes().map(|(route, latencies)| (route.id, latencies[0].count()));
+        let found = store
+            .totals(0)
+            .routes()
+            .map(|(route, counts)| (route.id, counts.latency(Latency::Total).count()));
         found.collect::<Vec<_>>()
     };
     assert_eq!(count(&mut store, 5, 100), []);
     assert_eq!(count(&mut store, 2, 200), [(3, 2)]);
     assert_eq!(count(&mut store, 4, 60_500), [(3, 6)], "what was counted stays");
+}
+
+fn on_disk(memory: usize, folder: &std::path::Path, now: u64) -> Store {
+    let mut store = Store::new(Arc::default(), Budget { memory, samples: 0 }, now);
+    let disk = Disk::open(folder.to_owned(), 64 << 20, store.entities()).unwrap();
+    store.attach(disk);
+    store
+}
+
+#[test]
+fn time_in_which_the_node_did_not_run_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = on_disk(64 << 20, folder.path(), START);
+    [30_500, 35_000].into_iter().for_each(|now| store.drain(START + now));
+    drop(store);
+    let mut store = on_disk(64 << 20, folder.path(), START + 100_000);
+    store.drain(START + 115_000);
+    let start = START / 1_000;
+    let frame = query::Frame { from: start - 20, to: start + 130 };
+    let view = store.view(frame.from, frame.to, 10, Some(Entity::NODE));
+    let points = query::points(&view, Entity::NODE, frame, 10).unwrap();
+    let known: Vec<_> = points.known.iter().map(|known| u8::from(*known)).collect();
+    // The killed process had noted 30 s of its 35.
+    assert_eq!(known, [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0]);
+    let by = query::By::Nothing;
+    let asked = query::SeriesQuery { metric: query::Metric::Requests, by, of: Entity::NODE, frame, step: 10 };
+    let series = query::series(&view, &asked, store.entities()).unwrap();
+    assert_eq!(series.columns[0].values[4..6], [Some(0.0), None]);
+}
+
+#[test]
+fn a_time_in_which_the_machine_slept_is_not_known() {
+    let mut store = store();
+    store.drain(START + 20_000);
+    store.drain(START + 1_000_000);
+    let known = &store.view(0, u64::MAX, 10, None).known;
+    let start = START / 1_000;
+    assert!(known.overlaps(start + 10, start + 11) && known.overlaps(start + 1_000, start + 1_001));
+    assert!(!known.overlaps(start + 21, start + 1_000));
 }

@@ -6,6 +6,7 @@
 //! ```
 //! A slot that is complete is added to the next tier. Until then a query takes it from here, so the sum over any frame is
 //! exact at any time. All tiers together stay within a budget of bytes.
+use crate::known::Known;
 use crate::slot::Slot;
 use crate::varint::DecodeError;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct View {
     pub slots: Vec<Arc<Slot>>,
     /// Where the tier begins; none if it is empty.
     pub oldest: Option<u64>,
+    /// The time that is known. There are no slots for the parts of it in which nothing happened.
+    pub known: Known,
 }
 
 /// All tiers.
@@ -89,6 +92,14 @@ impl Tiers {
         Ok(TENS..tier)
     }
 
+    /// Notes that slots up to this one are on the disk alone.
+    pub(crate) fn give_up(&mut self, tier: usize, start: u64) {
+        let tier = &mut self.tiers[tier];
+        let until = tier.align(start) + tier.spec.width;
+        tier.whole_from = tier.whole_from.max(until);
+        tier.closed_until = tier.closed_until.max(until);
+    }
+
     /// Adds a slot that was read back from a tier's file, without handing it on.
     pub(crate) fn restore(&mut self, tier: usize, slot: &Slot) -> Result<(), DecodeError> {
         self.first = self.first.min(slot.start);
@@ -98,14 +109,17 @@ impl Tiers {
         Ok(())
     }
 
-    /// Hands on what the next tier does not have, after all files have been read back.
-    pub(crate) fn reconcile(&mut self) -> Result<(), DecodeError> {
+    /// Hands on what the next tier does not have, after all files have been read back. `read` reads slots of a tier that
+    /// begin in a frame once more, because not all of them need be in memory.
+    pub(crate) fn reconcile(
+        &mut self,
+        read: impl Fn(usize, u64, u64) -> Vec<Slot>,
+    ) -> Result<(), DecodeError> {
         for next in TENS + 1..self.tiers.len() {
-            let (finer, coarser) = self.tiers.split_at_mut(next);
-            let (tier, next) = (&finer[next - 1], &mut coarser[0]);
-            let closed_until = next.closed_until;
-            let missing = tier.between(closed_until, tier.closed_until);
-            missing.filter(|slot| slot.start >= closed_until).try_for_each(|slot| next.add(slot))?;
+            let (from, until) = (self.tiers[next].closed_until, self.tiers[next - 1].closed_until);
+            if from < until {
+                read(next - 1, from, until).iter().try_for_each(|slot| self.tiers[next].add(slot))?;
+            }
         }
         Ok(())
     }
@@ -167,7 +181,7 @@ impl Tiers {
             slots.extend(finer.open().filter(overlaps).cloned());
         }
         slots.sort_by_key(|slot| slot.start);
-        View { width: SPECS[tier].width, slots, oldest: self.reach(tier) }
+        View { width: SPECS[tier].width, slots, oldest: self.reach(tier), known: Known::default() }
     }
 
     /// The coarsest tier that reaches back to `from` and is not coarser than `step`; else the finest that reaches back.

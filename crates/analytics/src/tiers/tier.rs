@@ -26,11 +26,13 @@ pub(super) struct Tier {
     bytes: usize,
     /// Slots that begin before are complete, and the next tier has them.
     pub(super) closed_until: u64,
+    /// Slots that begin before are not in memory, so that what is has no holes.
+    pub(super) whole_from: u64,
 }
 
 impl Tier {
     pub(super) fn new(spec: &'static Spec) -> Tier {
-        Tier { spec, slots: VecDeque::new(), bytes: 0, closed_until: 0 }
+        Tier { spec, slots: VecDeque::new(), bytes: 0, closed_until: 0, whole_from: 0 }
     }
 
     /// The start of the slot that a time is in.
@@ -38,9 +40,12 @@ impl Tier {
         time / self.spec.width * self.spec.width
     }
 
-    /// Adds a slot of this width or a finer one.
+    /// Adds a slot of this width or a finer one, unless its time is not in memory any more.
     pub(super) fn add(&mut self, slot: &Slot) -> Result<(), DecodeError> {
         let start = self.align(slot.start);
+        if start < self.whole_from {
+            return Ok(());
+        }
         match self.slots.binary_search_by_key(&start, |slot| slot.start) {
             Ok(place) => {
                 let sum = self.slots[place].merge(slot)?;
@@ -111,6 +116,7 @@ impl Tier {
     pub(super) fn evict_oldest(&mut self) {
         if let Some(slot) = self.slots.pop_front() {
             self.bytes -= slot.heap_bytes();
+            self.whole_from = slot.start + self.spec.width;
         }
     }
 

@@ -15,8 +15,19 @@ pub trait Collect: Send + Sync + 'static {
 
 /// Where the frames of one connection go.
 pub trait Inbox: Send {
-    /// Takes a frame. The answer comes once it is stored, or says why it is refused.
-    fn take(&mut self, frame: Bytes) -> oneshot::Receiver<Result<(), String>>;
+    /// Takes a frame. The outcome comes once it is stored, or says why it is not taken.
+    fn take(&mut self, frame: Bytes) -> oneshot::Receiver<FrameOutcome>;
+}
+
+/// What happens to a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameOutcome {
+    /// It is stored.
+    Taken,
+    /// It cannot be taken now, for this reason. The data plane sends it again.
+    Later(String),
+    /// It will never be taken, for this reason. Its counts are lost.
+    Refused(String),
 }
 
 /// The frames of one connection.
@@ -24,7 +35,7 @@ pub(super) struct Collecting<'a> {
     link: &'a Link,
     inbox: Option<Box<dyn Inbox>>,
     /// What happens to the frame that came last.
-    answer: Option<oneshot::Receiver<Result<(), String>>>,
+    answer: Option<oneshot::Receiver<FrameOutcome>>,
     is_logged: bool,
 }
 
@@ -54,20 +65,25 @@ impl<'a> Collecting<'a> {
         let outcome = answer.await;
         self.answer = None;
         let Ok(outcome) = outcome else { return pending().await };
-        let refused = outcome.err().map(|reason| shortened(reason, MAX_MESSAGE_LEN));
+        let (reason, later) = match outcome {
+            FrameOutcome::Taken => (None, false),
+            FrameOutcome::Later(reason) => (Some(reason), true),
+            FrameOutcome::Refused(reason) => (Some(reason), false),
+        };
+        let refused = reason.map(|reason| shortened(reason, MAX_MESSAGE_LEN));
         if let Some(reason) = &refused {
-            self.log(reason);
+            self.log(reason, later);
         }
-        Message::AnalyticsTaken(AnalyticsTaken { refused }).encode()
+        Message::AnalyticsTaken(AnalyticsTaken { refused, later }).encode()
     }
 
     /// Logs the first refusal of a connection. The others are in the data plane's log.
-    fn log(&mut self, reason: &str) {
-        let link = self.link;
+    fn log(&mut self, reason: &str, later: bool) {
+        let (link, what) = (self.link, if later { "wait" } else { "are refused" });
         if std::mem::replace(&mut self.is_logged, true) {
-            tracing::debug!("analytics of data plane {link} are refused: {reason}");
+            tracing::debug!("analytics of data plane {link} {what}: {reason}");
         } else {
-            tracing::warn!("analytics of data plane {link} are refused: {reason}");
+            tracing::warn!("analytics of data plane {link} {what}: {reason}");
         }
     }
 }

@@ -16,7 +16,7 @@ mod v1;
 mod v2;
 mod weir;
 
-pub use analytics::{Collect, Inbox};
+pub use analytics::{Collect, FrameOutcome, Inbox};
 pub use coverage::{Coverage, Share};
 pub use fleet::Fleet;
 pub use member::{CertDetails, Member, State};

@@ -12,6 +12,8 @@ pub enum LastFrame {
     None,
     /// The control plane has taken it.
     Taken,
+    /// The control plane may take it later, so it is kept.
+    Later,
     /// The control plane has refused it. Its counts are lost.
     Refused,
 }
@@ -31,11 +33,13 @@ pub(super) struct HandingIn<'a> {
     /// The longest message that the control plane reads.
     max_payload: u64,
     is_awaiting: bool,
+    /// The log says already that the control plane takes frames later.
+    is_logged: bool,
 }
 
 impl<'a> HandingIn<'a> {
     pub(super) fn new(source: Option<&'a dyn Analytics>, status: &'a LinkStatus) -> HandingIn<'a> {
-        HandingIn { source, status, next: None, max_payload: 0, is_awaiting: false }
+        HandingIn { source, status, next: None, max_payload: 0, is_awaiting: false, is_logged: false }
     }
 
     /// Begins, if the control plane takes frames.
@@ -57,9 +61,21 @@ impl<'a> HandingIn<'a> {
             return;
         }
         match &taken.refused {
-            None => self.ask(LastFrame::Taken),
+            None => {
+                self.is_logged = false;
+                self.ask(LastFrame::Taken);
+            }
+            Some(reason) if taken.later => self.postponed(reason),
             Some(reason) => self.refused(reason),
         }
+    }
+
+    fn postponed(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.is_logged, true) {
+            let to = self.status.now().control_plane.unwrap_or_default();
+            tracing::warn!(control_plane = to, "it takes no analytics now, so they are kept: {reason}");
+        }
+        self.ask(LastFrame::Later);
     }
 
     fn refused(&mut self, reason: &str) {
@@ -129,14 +145,14 @@ mod tests {
         let (source, status) = (Source::default(), LinkStatus::default());
         let mut analytics = HandingIn::new(Some(&source), &status);
         analytics.begin(&welcome(1 << 20));
-        let refused = || AnalyticsTaken { refused: Some("no".to_owned()) };
-        analytics.answered(&refused());
-        for answer in [AnalyticsTaken::default(), refused(), AnalyticsTaken::default()] {
+        let refused = |later| AnalyticsTaken { refused: Some("no".to_owned()), later };
+        analytics.answered(&refused(false));
+        for answer in [AnalyticsTaken::default(), refused(false), refused(true)] {
             assert!(analytics.next().now_or_never().is_some());
             assert_eq!(analytics.next().now_or_never(), None);
             analytics.answered(&answer);
         }
-        let expected = [LastFrame::None, LastFrame::Taken, LastFrame::Refused, LastFrame::Taken];
+        let expected = [LastFrame::None, LastFrame::Taken, LastFrame::Refused, LastFrame::Later];
         assert_eq!(*source.0.lock().unwrap(), expected);
     }
 

@@ -9,10 +9,10 @@ use crate::listener::Client;
 use crate::listener::message;
 use crate::logger::AUDIT;
 use crate::registry::CommittedWrite;
-use crate::settings::AdminAuth;
+use crate::settings::{AdminAuth, TokenRole};
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use std::borrow::Cow;
@@ -44,6 +44,17 @@ struct Guard {
     secret_paths: Vec<&'static str>,
 }
 
+/// Who sent an authorized request.
+#[derive(Debug, PartialEq, Eq)]
+struct Caller {
+    /// The name of its token, or the subject of its certificate, if either is known.
+    name: Option<String>,
+    role: TokenRole,
+}
+
+/// The header by which a response to a token that may only read says so.
+const ROLE: HeaderName = HeaderName::from_static("x-weir-role");
+
 async fn guard(
     State(state): State<Arc<Guard>>,
     ConnectInfo(client): ConnectInfo<Client>,
@@ -51,11 +62,15 @@ async fn guard(
     next: Next,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let writes = is_write(&method, uri.path());
     let (name, response) = match admit(&state, &client, &request) {
-        Ok(name) => (name, next.run(request).await),
+        Ok(Caller { name, role: TokenRole::ReadWrite }) => (name, next.run(request).await),
+        Ok(Caller { name, role: TokenRole::ReadOnly }) => {
+            (name, with_role(if writes { read_only() } else { next.run(request).await }))
+        }
         Err(error) => (None, error.response()),
     };
-    if is_write(&method, uri.path()) {
+    if writes {
         let path = shown(uri.path(), &state.secret_paths);
         audit(&client, name.as_deref(), &method, &path, &response);
     }
@@ -90,12 +105,25 @@ impl AuthError {
     }
 }
 
-/// The name of the authenticated client, if it is known.
-fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Option<String>, AuthError> {
+/// The response to a write with a token that may only read.
+fn read_only() -> Response {
+    message(
+        StatusCode::FORBIDDEN,
+        "Refused: this token has the role read-only; send a token that admin_auth has without `read_only`",
+    )
+}
+
+fn with_role(mut response: Response) -> Response {
+    response.headers_mut().insert(ROLE, HeaderValue::from_static("read-only"));
+    response
+}
+
+/// Who sent a request, if it is authorized.
+fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Caller, AuthError> {
     let headers = request.headers();
     if !guard.auth.is_off() {
-        let name = token(headers).and_then(|token| guard.auth.name_of(token));
-        return name.map(|name| Some(name.to_owned())).ok_or(AuthError::Token);
+        let known = token(headers).and_then(|token| guard.auth.find(token)).ok_or(AuthError::Token)?;
+        return Ok(Caller { name: Some(known.name.clone()), role: known.role });
     }
     let host = host(request.uri(), headers);
     let is_foreign = is_foreign_origin(headers, host) || is_of_another_site(headers);
@@ -103,7 +131,7 @@ fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Option<Str
     if is_foreign || client.address.ip().to_canonical().is_loopback() && !is_local(host) {
         return Err(AuthError::WebPage);
     }
-    Ok(client.certificate.clone())
+    Ok(Caller { name: client.certificate.clone(), role: TokenRole::ReadWrite })
 }
 
 /// The token of `Authorization: Bearer …`, or of the header that Kong's tools have for it.
@@ -258,7 +286,8 @@ mod tests {
         let auth = AdminAuth::parse(&format!("ci=sha256:{sha256}")).unwrap();
         let client = Client { address: "127.0.0.1:5".parse().unwrap(), certificate: None };
         let guard = guard(auth);
-        let name = |headers: &[(&str, &str)]| admit(&guard, &client, &request(headers));
+        let name =
+            |headers: &[(&str, &str)]| admit(&guard, &client, &request(headers)).map(|caller| caller.name);
         assert_eq!(name(&[("authorization", "Bearer secret")]), Ok(Some("ci".to_owned())));
         assert_eq!(name(&[("authorization", "bearer  secret ")]), Ok(Some("ci".to_owned())));
         assert_eq!(name(&[("kong-admin-token", "secret")]), Ok(Some("ci".to_owned())));

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use weir_analytics::frame::FrameReader;
+use weir_analytics::frame::{FrameError, FrameReader};
 use weir_analytics::store::Store;
-use weir_cluster::control_plane::{Collect, Inbox};
+use weir_cluster::control_plane::{Collect, FrameOutcome, Inbox};
 use weir_model::Uuid;
 
 /// How often frames are added to the history.
@@ -20,7 +20,7 @@ const READ_TIME: Duration = Duration::from_millis(20);
 /// The bytes of all frames that wait.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
-type Reply = oneshot::Sender<Result<(), String>>;
+type Reply = oneshot::Sender<FrameOutcome>;
 
 struct Arrived {
     data_plane: Uuid,
@@ -66,7 +66,7 @@ impl Collect for Incoming {
 }
 
 impl Inbox for Connection {
-    fn take(&mut self, frame: Bytes) -> oneshot::Receiver<Result<(), String>> {
+    fn take(&mut self, frame: Bytes) -> oneshot::Receiver<FrameOutcome> {
         let (reply, answer) = oneshot::channel();
         let arrived = Arrived { data_plane: self.data_plane, reader: self.reader.clone(), frame, reply };
         lock(&self.queue).push(arrived);
@@ -76,12 +76,13 @@ impl Inbox for Connection {
 
 impl Queue {
     /// Adds a frame instead of the data plane's older one, and without those of closed connections. If there is no
-    /// memory for it, it is refused.
+    /// memory for it, it is taken later.
     fn push(&mut self, arrived: Arrived) {
         self.frames.retain(|it| it.data_plane != arrived.data_plane && !it.reply.is_closed());
         let bytes: usize = self.frames.iter().map(|it| it.frame.len()).sum();
         if bytes + arrived.frame.len() > MAX_WAITING_BYTES {
-            drop(arrived.reply.send(Err("the control plane has too many frames to read".to_owned())));
+            let reason = "the control plane has too many frames to read";
+            arrived.reply.send(FrameOutcome::Later(reason.to_owned())).ok();
         } else {
             self.frames.push_back(arrived);
         }
@@ -105,21 +106,26 @@ impl Collecting {
             match store.take_frame(&data_plane.to_string(), &mut lock(&reader), &frame, now) {
                 Ok(end) => self.waiting.push((end, reply)),
                 // If the connection has ended, the data plane sends the frame again.
-                Err(error) => drop(reply.send(Err(error.to_string()))),
+                Err(error) => drop(reply.send(outcome(&error))),
             }
         }
         let until = store.commit();
         for (_, reply) in self.waiting.extract_if(.., |(end, _)| *end <= until) {
-            reply.send(Ok(())).ok();
+            reply.send(FrameOutcome::Taken).ok();
         }
     }
+}
+
+fn outcome(error: &FrameError) -> FrameOutcome {
+    let reason = error.to_string();
+    if error.passes() { FrameOutcome::Later(reason) } else { FrameOutcome::Refused(reason) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    type Answer = oneshot::Receiver<Result<(), String>>;
+    type Answer = oneshot::Receiver<FrameOutcome>;
 
     fn send(incoming: &Incoming, data_plane: u128, length: usize) -> Answer {
         incoming.connected(Uuid::from_u128(data_plane)).take(vec![0; length].into())
@@ -148,7 +154,7 @@ mod tests {
         let quarter = MAX_WAITING_BYTES / 4;
         let mut answers: Vec<Answer> = (0..5).map(|n| send(&incoming, n, quarter)).collect();
         assert!(answers[..4].iter_mut().all(|answer| answer.try_recv().is_err()), "they wait");
-        assert!(answers[4].try_recv().is_ok_and(|answer| answer.is_err()));
+        assert!(matches!(answers[4].try_recv(), Ok(FrameOutcome::Later(_))));
         assert_eq!(lock(&collecting.queue).frames.len(), 4);
     }
 }

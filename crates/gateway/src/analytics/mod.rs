@@ -11,7 +11,7 @@ mod incoming;
 mod outgoing;
 mod prometheus;
 
-pub(crate) use prometheus::{Prometheus, PrometheusError, Samples};
+pub(crate) use prometheus::{Need, Prometheus, PrometheusError, Questions, Samples};
 
 use crate::prefix;
 use crate::registry::Registry;
@@ -29,7 +29,7 @@ use weir_analytics::changes::{Change, Changes};
 use weir_analytics::entities::Entities;
 use weir_analytics::samples::Sampling;
 use weir_analytics::store::{Budget, Store};
-use weir_analytics::totals::LatencyTotals;
+use weir_analytics::totals::Totals;
 use weir_proxy::{Recording, Retained};
 
 /// The folder of the history in `prefix`.
@@ -162,13 +162,14 @@ impl Analytics {
         if let FleetPart::ControlPlane(incoming) = &self.fleet { Some(incoming.clone()) } else { None }
     }
 
-    /// Reads the latencies by route since the first call; none once the node has stopped.
-    pub(crate) fn totals<T>(&self, read: impl FnOnce(&LatencyTotals, &Entities) -> T) -> Option<T> {
+    /// Reads what was counted by route since the first call; none once the node has stopped.
+    pub(crate) fn totals<T>(&self, read: impl FnOnce(&Totals, &Arc<Entities>) -> T) -> Option<T> {
         let mut store = lock(&self.memory.store);
         let store = store.as_mut()?;
-        store.refresh(now());
+        let now = now();
+        store.refresh(now);
         let entities = store.entities().clone();
-        Some(read(store.totals(), &entities))
+        Some(read(store.totals(now), &entities))
     }
 
     /// The changes of the configuration in a frame, in milliseconds since 1970, and how many older ones are forgotten.

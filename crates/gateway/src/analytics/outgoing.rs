@@ -44,6 +44,7 @@ impl HandingIn {
             match last {
                 LastFrame::None => store.outbox_mut().into_iter().for_each(Outbox::begin),
                 LastFrame::Taken => store.frame_taken(),
+                LastFrame::Later => store.frame_postponed(),
                 LastFrame::Refused => store.frame_refused(),
             }
             self.waiting = Some(reply);

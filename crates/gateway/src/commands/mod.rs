@@ -9,6 +9,7 @@ mod demo;
 mod demo_traffic;
 mod echo;
 mod explain;
+mod generate;
 mod hybrid;
 mod migrations;
 mod running_node;
@@ -19,7 +20,7 @@ pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::Definitions;
-use crate::settings::{self, Loaded, Sources};
+use crate::settings::{self, Loaded, Sources, TokenRole};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugins::KONG_VERSION;
@@ -53,7 +54,9 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
-        Command::Admin(AdminCommand::Token) => print(&settings::new_token()),
+        Command::Admin(AdminCommand::Token { read_only }) => {
+            print(&settings::new_token(if read_only { TokenRole::ReadOnly } else { TokenRole::ReadWrite }))
+        }
         Command::Migrations(command) => migrations::migrate(&command, &context),
         Command::Config(command) => database::configure(command, &context),
         Command::Hybrid(HybridCommand::GenCert { files, days }) => hybrid::gen_cert(&files, days),
@@ -64,6 +67,8 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
             print(&vault::get(&reference, &loaded.settings, definitions)?)
         }
         Command::Settings => print(&settings::manual()),
+        Command::Completions { shell } => generate::completions(shell, program),
+        Command::ManualPages { folder } => generate::manual_pages(&folder, program),
         Command::Version { all } => print(&version(program, all)),
     }
 }
@@ -109,7 +114,11 @@ fn version(program: Program, all: bool) -> String {
 }
 
 fn print(text: &str) -> Result<ExitCode, String> {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<ExitCode, String> {
     let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
+    output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
 }

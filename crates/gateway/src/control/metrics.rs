@@ -6,20 +6,37 @@ pub(crate) use format::Format;
 
 use super::Control;
 use super::process::process;
-use protobuf::Durations;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use weir_analytics::aggregate::Aggregate;
 use weir_analytics::entities::{Entities, Entity, NONE};
-use weir_analytics::totals::{Latencies, LatencyTotals};
+use weir_analytics::totals::Totals;
 use weir_model::Document;
 use weir_model::entity::Target;
 use weir_plugins::prometheus::{
     Connections, Names, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
 };
-use weir_proxy::{Retained, Totals};
+use weir_proxy::Retained;
 use weir_upstream::health;
 use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
+
+/// What analytics have counted by route.
+#[derive(Default)]
+pub(crate) struct Measured {
+    /// Since when, in milliseconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) routes: Vec<MeasuredRoute>,
+    /// The names of the plugins in causes.
+    pub(crate) entities: Arc<Entities>,
+}
+
+/// A route and what was counted of it. Requests without a route have empty names; routes beyond the limit are `others`.
+pub(crate) struct MeasuredRoute {
+    pub(crate) service: String,
+    pub(crate) route: String,
+    pub(crate) aggregate: Aggregate,
+}
 
 impl Control {
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
@@ -31,19 +48,18 @@ impl Control {
     pub(crate) fn metrics_as(&self, format: Format) -> Vec<u8> {
         match format {
             Format::Text => self.metrics().into_bytes(),
-            Format::Protobuf => protobuf::encode(&self.metrics(), &self.durations()),
+            Format::Protobuf => protobuf::encode(&self.metrics(), &self.measured().routes),
         }
     }
 
-    /// The durations of requests by route, which analytics have counted.
-    fn durations(&self) -> Vec<Durations> {
+    /// What analytics have counted by route since the first call.
+    pub(crate) fn measured(&self) -> Measured {
         let configuration = self.registry.configuration();
         let document = &configuration.document;
         let names = Names::of(document);
         let services: HashMap<_, _> = document.routes.iter().map(|route| (route.id, route.service)).collect();
         let labels = |route: Entity, entities: &Entities| {
             let name = match entities.name(route) {
-                // Requests without a route, and those of routes beyond the limit.
                 None if route.id == NONE => return Some((String::new(), String::new())),
                 None => return Some((String::new(), "others".to_owned())),
                 Some(name) => name.parse().ok()?,
@@ -51,12 +67,13 @@ impl Control {
             let service = services.get(&name)?.and_then(|service| names.get(service));
             Some((service.unwrap_or_default().to_owned(), names.get(name)?.to_owned()))
         };
-        let read = |totals: &LatencyTotals, entities: &Entities| {
-            let of_route = |(route, latencies): (Entity, &Latencies)| {
+        let read = |totals: &Totals, entities: &Arc<Entities>| {
+            let of_route = |(route, aggregate): (Entity, &Aggregate)| {
                 let (service, route) = labels(route, entities)?;
-                Some(Durations { service, route, latencies: latencies.clone() })
+                Some(MeasuredRoute { service, route, aggregate: aggregate.clone() })
             };
-            totals.routes().filter_map(of_route).collect()
+            let routes = totals.routes().filter_map(of_route).collect();
+            Measured { since: totals.since, routes, entities: entities.clone() }
         };
         self.analytics().and_then(|analytics| analytics.totals(read)).unwrap_or_default()
     }
@@ -64,7 +81,7 @@ impl Control {
     /// Renders metrics from the counters and the state of the node.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
         let totals = self.totals();
-        let Totals { connections, accepted, sessions, sessions_accepted, .. } = totals;
+        let weir_proxy::Totals { connections, accepted, sessions, sessions_accepted, .. } = totals;
         let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
@@ -119,7 +136,7 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
             true => match health::standing(&retained.get(), &upstream.name, &target.target).addresses {
                 none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
                 addresses => {
-                    addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()
+                    addresses.iter().map(|it| health(it.address.to_string(), state(it.is_healthy))).collect()
                 }
             },
         })

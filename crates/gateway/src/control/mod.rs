@@ -1,6 +1,7 @@
 //! [`Control`]: the one handle on the running node, for the Admin APIs, signals and commands.
 pub(crate) mod metrics;
-mod process;
+pub(crate) mod otlp;
+pub(crate) mod process;
 pub(crate) mod reload;
 mod rotation;
 
@@ -69,6 +70,8 @@ pub(crate) struct Control {
     /// None where nothing is recorded.
     analytics: Option<Analytics>,
     prometheus: Option<Prometheus>,
+    /// What gets metrics by OTLP.
+    otlp: Option<otlp::Collector>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
     started: SystemTime,
@@ -142,6 +145,7 @@ impl Control {
         let analytics = analytics.map_err(StartError::System)?;
         let server = settings.analytics_prometheus.clone();
         let prometheus = server.map(|server| Prometheus::new(server, &plane.compiler.retained));
+        let otlp = otlp::Collector::of(&settings, &plane.compiler.retained);
         let cluster = Cluster::of(&settings, node_id);
         let shared = match &cluster {
             Cluster::ControlPlane(fleet) => cluster::share(&settings, fleet.clone()).await?,
@@ -161,6 +165,7 @@ impl Control {
             shared,
             analytics,
             prometheus,
+            otlp,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
         };
@@ -290,6 +295,7 @@ impl Control {
         let delivering = background.clone();
         let finished = tokio::task::spawn_blocking(move || delivering.finish(left)).await;
         log_undelivered(&background, matches!(finished, Ok(true)));
+        otlp::finish(self).await;
         if let Some(analytics) = &self.analytics {
             analytics.finish();
         }

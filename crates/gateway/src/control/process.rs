@@ -7,15 +7,25 @@ use weir_plugins::prometheus::Process;
 
 /// The resources that this process uses now; `started` is the time of its start.
 pub(crate) fn process(started: SystemTime) -> Process {
-    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
     Process {
         id: std::process::id(),
         started: started.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        cpu: Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default(),
-        resident_bytes: kibibytes(&memory, "VmRSS:") * 1_024,
+        cpu: cpu(),
+        resident_bytes: resident_bytes(),
         open_files: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
         most_open_files: getrlimit(Resource::Nofile).current,
     }
+}
+
+/// The CPU time of all threads.
+pub(crate) fn cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+/// The memory that is in RAM.
+pub(crate) fn resident_bytes() -> u64 {
+    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kibibytes(&memory, "VmRSS:") * 1_024
 }
 
 fn kibibytes(status: &str, name: &str) -> u64 {

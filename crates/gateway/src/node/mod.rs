@@ -9,8 +9,8 @@ mod request_debug;
 
 use crate::admin::kong_manager::AdminPorts;
 use crate::configuration::{Environment, Origin, Source};
-use crate::control::Control;
 use crate::control::reload::Reloader;
+use crate::control::{Control, otlp};
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
@@ -127,6 +127,7 @@ impl Node {
             servers.extend(listeners::apisix(&settings, &control, listeners, &router)?);
         }
         cluster::start(&settings, &control, cluster)?;
+        otlp::start(&control);
         drop(entered);
         let drain_timeout = settings.drain_timeout;
         Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })

@@ -12,11 +12,23 @@ pub(crate) struct AdminAuth {
     tokens: Vec<Token>,
 }
 
+/// A token, as far as it is known.
 #[derive(Clone, PartialEq, Eq)]
-struct Token {
-    name: String,
+pub(crate) struct Token {
+    pub(crate) name: String,
+    pub(crate) role: TokenRole,
     sha256: [u8; 32],
 }
+
+/// What requests with a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenRole {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// What marks a token that may only read.
+const READ_ONLY: &str = "read_only";
 
 impl AdminAuth {
     /// Whether the Admin API has no authentication.
@@ -24,13 +36,13 @@ impl AdminAuth {
         self.tokens.is_empty()
     }
 
-    /// The name of a token; none if it is invalid. Compares in constant time.
-    pub(crate) fn name_of(&self, token: &str) -> Option<&str> {
+    /// What is known of a token; none if it is invalid. Compares in constant time.
+    pub(crate) fn find(&self, token: &str) -> Option<&Token> {
         let shown: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
         for token in &self.tokens {
             if bool::from(token.sha256.ct_eq(&shown)) {
-                found = Some(token.name.as_str());
+                found = Some(token);
             }
         }
         found
@@ -38,9 +50,10 @@ impl AdminAuth {
 }
 
 /// A random token, and the setting that makes it valid.
-pub(crate) fn new_token() -> String {
+pub(crate) fn new_token(role: TokenRole) -> String {
     let token = format!("weir_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-    format!("token:      {token}\nadmin_auth: {}\n", hash(&token))
+    let flag = if role == TokenRole::ReadOnly { format!(" {READ_ONLY}") } else { String::new() };
+    format!("token:      {token}\nadmin_auth: {}{flag}\n", hash(&token))
 }
 
 /// The hash of a token, as the setting holds it.
@@ -51,8 +64,7 @@ fn hash(token: &str) -> String {
 }
 
 impl Value for AdminAuth {
-    const KIND: &'static str =
-        "`sha256:…` hashes, each perhaps with a name as in `ci=sha256:…`, or a file of such lines";
+    const KIND: &'static str = "`sha256:…` hashes, each perhaps with a name and a flag as in `ci=sha256:… read_only`, or a file of such lines";
     fn shown(text: &str) -> serde_json::Value {
         if text.trim().is_empty() { serde_json::Value::Null } else { SECRET.into() }
     }
@@ -79,14 +91,24 @@ fn tokens<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<Token>, String
 }
 
 fn token(number: usize, text: &str) -> Result<Token, String> {
-    let (name, hash) = match text.split_once('=') {
-        Some((name, hash)) => (name.trim().to_owned(), hash.trim()),
+    let (name, rest) = match text.split_once('=') {
+        Some((name, rest)) => (name.trim().to_owned(), rest.trim()),
         None => (format!("token {number}"), text),
     };
-    let sha256 = hash.strip_prefix("sha256:").and_then(digest).ok_or_else(|| {
-        format!("entry {number} is not `sha256:` and 64 hexadecimal digits: `weir admin token` makes one")
+    let (hash, flag) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let role = match flag.trim() {
+        "" => Some(TokenRole::ReadWrite),
+        READ_ONLY => Some(TokenRole::ReadOnly),
+        _ => None,
+    };
+    let sha256 = hash.strip_prefix("sha256:").and_then(digest);
+    let (role, sha256) = role.zip(sha256).ok_or_else(|| {
+        format!(
+            "entry {number} is not `sha256:` and 64 hexadecimal digits, perhaps with `{READ_ONLY}` behind them: \
+             `weir admin token` makes one"
+        )
     })?;
-    Ok(Token { name, sha256 })
+    Ok(Token { name, role, sha256 })
 }
 
 fn digest(digits: &str) -> Option<[u8; 32]> {
@@ -110,25 +132,31 @@ impl fmt::Debug for AdminAuth {
 mod tests {
     use super::*;
 
+    fn name_of<'a>(auth: &'a AdminAuth, token: &str) -> Option<&'a str> {
+        auth.find(token).map(|token| token.name.as_str())
+    }
+
     #[test]
     fn a_token_opens_under_its_name() {
         let text = format!("ci={}, {}", hash("one"), hash("two"));
         let auth = AdminAuth::parse(&text).unwrap();
-        assert_eq!(auth.name_of("one"), Some("ci"));
-        assert_eq!(auth.name_of("two"), Some("token 2"));
-        assert_eq!(auth.name_of("three"), None);
-        assert_eq!(auth.name_of(""), None);
+        assert_eq!(name_of(&auth, "one"), Some("ci"));
+        assert_eq!(name_of(&auth, "two"), Some("token 2"));
+        assert_eq!(name_of(&auth, "three"), None);
+        assert_eq!(name_of(&auth, ""), None);
         assert!(!auth.is_off());
         assert!(AdminAuth::parse("").unwrap().is_off());
     }
 
     #[test]
     fn a_new_token_is_opened_by_what_is_printed_with_it() {
-        let printed = new_token();
-        let value = |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
-        let auth = AdminAuth::parse(value("admin_auth:")).unwrap();
-        assert!(auth.name_of(value("token:")).is_some());
-        assert_ne!(printed, new_token());
+        for role in [TokenRole::ReadWrite, TokenRole::ReadOnly] {
+            let printed = new_token(role);
+            let value = |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+            let auth = AdminAuth::parse(value("admin_auth:")).unwrap();
+            assert_eq!(auth.find(value("token:")).map(|token| token.role), Some(role));
+            assert_ne!(printed, new_token(role));
+        }
     }
 
     #[test]
@@ -144,12 +172,13 @@ mod tests {
         assert!(AdminAuth::parse(path).unwrap_err().contains("no token"));
         fs::write(path, format!("# who\nci={}\n\n{}\n", hash("one"), hash("two"))).unwrap();
         let auth = AdminAuth::parse(path).unwrap();
-        assert_eq!((auth.name_of("one"), auth.name_of("two")), (Some("ci"), Some("token 2")));
+        assert_eq!((name_of(&auth, "one"), name_of(&auth, "two")), (Some("ci"), Some("token 2")));
     }
 
     #[test]
     fn a_token_in_place_of_its_hash_is_not_repeated() {
-        for text in ["hunter2", "ci=sha256:hunter2", "sha256:hunter2"] {
+        let unknown_flag = format!("{} hunter2", hash("one"));
+        for text in ["hunter2", "ci=sha256:hunter2", "sha256:hunter2", &unknown_flag] {
             let error = AdminAuth::parse(text).unwrap_err();
             assert!(error.contains("weir admin token") && !error.contains("hunter2"), "{error}");
         }

@@ -9,13 +9,13 @@ pub(crate) fn default_file() -> Option<PathBuf> {
     DEFAULT_FILES.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// Whether a text is of this format, rather than a declarative configuration.
+/// Whether a text is of this format or of settings in TOML, rather than a declarative configuration.
 pub(crate) fn is_kong_conf(path: &Path, text: &str) -> bool {
     let significant =
         text.lines().find_map(|line| Some(without_comment(line)).filter(|line| !line.is_empty()));
     match significant {
         Some(line) => setting(&line).is_some(),
-        None => path.extension().is_some_and(|extension| extension == "conf"),
+        None => path.extension().is_some_and(|extension| extension == "conf" || extension == "toml"),
     }
 }
 
@@ -89,6 +89,7 @@ mod tests {
         let is = |name: &str, text| is_kong_conf(Path::new(name), text);
         assert!(is("a", "# comment\ndatabase = off\n"));
         assert!(is("kong.conf", "# comments\n# alone\n"));
+        assert!(is("weir.toml", "# comments\n# alone\n"));
         assert!(!is("kong.yml", "_format_version: '3.0' # a = b\n"));
         assert!(!is("kong.conf", "_format_version: '3.0'\n"));
         assert!(!is("kong.json", "{\"a\": \"b=c\"}"));

@@ -20,7 +20,7 @@ mod trusted_certificates;
 mod value;
 mod vaults;
 
-pub(crate) use admin_auth::{AdminAuth, new_token};
+pub(crate) use admin_auth::{AdminAuth, TokenRole, new_token};
 pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
 pub(crate) use cluster::Pem;
 pub(crate) use headers::Headers;

@@ -210,7 +210,8 @@ settings! {
     /// another mode.
     admin_listen: Listeners = "127.0.0.1:8001";
     /// The tokens of the Admin API, as hashes: `weir admin token` generates a token and prints both. Requests send the
-    /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name.
+    /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. The audit log has the token's name. With `read_only`
+    /// behind its hash, a token reads and does not write.
     admin_auth: AdminAuth = "";
     /// A PEM file of authorities. Clients of an `admin_listen` or `apisix_admin_listen` with `ssl` must present a
     /// certificate from one of them; without one they get 400.
@@ -305,7 +306,15 @@ settings! {
     analytics_disk: Bytes = "256m";
     /// A Prometheus that scrapes this node or its fleet, such as `http://prometheus.example.com:9090`, with user and
     /// password if it asks for them. It [answers](analytics.md#from-prometheus) what this node does not remember.
-    analytics_prometheus: Option<PrometheusUrl> = "";
+    analytics_prometheus: Option<HttpUrl> = "";
+    /// A collector of OTLP/HTTP that gets [metrics](analytics.md#to-opentelemetry) of this node, such as
+    /// `http://collector.example.com:4318/v1/metrics`. A control plane sends none; its data planes send their own.
+    analytics_otlp_endpoint: Option<HttpUrl> = "";
+    /// How often they are sent.
+    analytics_otlp_interval: ExportInterval = "60s";
+    /// Headers of these requests, as in `authorization=Bearer%20TOKEN, x-scope=edge`; in values, write `,` as %2C and `%` as
+    /// %25. They are not shown.
+    analytics_otlp_headers: SecretHeaders = "";
     /// Which requests analytics keep in full, without bodies and without the values of query arguments: `errors` keeps
     /// errors and the slowest requests of each route, `all` some of the others too, `off` none. They take at most 8m of
     /// `analytics_memory`. While somebody [watches requests](analytics.md#watching-requests), others are kept as well.

@@ -3,6 +3,7 @@ mod check;
 mod compose;
 mod container;
 mod directives;
+mod generate;
 mod life;
 mod migrations;
 

@@ -161,6 +161,34 @@ fn the_node_answers_where_prometheus_does_not() {
 }
 
 #[test]
+fn a_silent_prometheus_is_waited_for_once() {
+    let (silent, _requests) = Upstream::holding("");
+    let upstream = Upstream::answering(HI);
+    let configuration = document(&[service("/a", upstream.address, "", "")], PLUGIN);
+    let url = format!("http://weir:hunter2@{}", silent.address);
+    let gateway = Gateway::builder(&configuration).set("analytics_prometheus", &url).start();
+    gateway.get("/a");
+    eventually("the request is counted", || {
+        sums(&ask(&gateway, "/analytics/series?by=route")).iter().any(|(name, _)| name == "r-a")
+    });
+    let mut asked = None;
+    for (path, expected) in [
+        ("series?by=route", "the server took too long"),
+        ("series?by=route", "and is asked again in"),
+        ("top?by=route", "and is asked again in"),
+    ] {
+        let answer = ask(&gateway, &format!("/analytics/{path}&from=0"));
+        let why = answer["source_error"].as_str().unwrap();
+        assert!(why.contains(expected) && why.contains(&silent.address.to_string()), "{path}: {why}");
+        assert!(!why.contains("hunter2"), "{why}");
+        let rows = answer.get("columns").or(answer.get("data")).unwrap();
+        assert_eq!(rows[0]["name"], json!("r-a"), "{path}: the node answers");
+        assert_eq!(*asked.get_or_insert(silent.connections()), silent.connections(), "{path}");
+    }
+    assert_eq!(gateway.admin("/analytics/series?source=node&from=0").json().get("source_error"), None);
+}
+
+#[test]
 fn what_goes_wrong_with_prometheus_is_told_without_its_password() {
     let (broken, stranger) = (
         Upstream::answering("HTTP/1.1 500 Oh\r\nContent-Length: 4\r\n\r\noops"),

@@ -47,6 +47,14 @@ fn prometheus_computes_the_quantiles_that_analytics_have() {
         let theirs = prometheus.query(&format!("histogram_quantile({share}, sum({native}))"), None)[0].value;
         assert!((theirs / ours - 1.0).abs() < 0.02, "{of}: {theirs} rather than {ours}");
     }
+    // Requests without a route are in these metrics alone.
+    gateway.get("/none");
+    let unrouted = "histogram_count(weir_request_duration_seconds{service=\"\",route=\"\",phase=\"total\"})";
+    eventually("the request without a route is seen", || {
+        prometheus.query(unrouted, None).first().is_some_and(|sample| sample.value == 1.0)
+    });
+    let kongs = prometheus.query("sum(kong_http_requests_total)", None);
+    assert_eq!(kongs[0].value, REQUESTS as f64, "Kong's metrics are without it");
     // The rest of the metrics is what the text has.
     let requests = prometheus.query("sum(kong_http_requests_total{service=\"s-a\",code=\"200\"})", None);
     assert_eq!(requests[0].value, REQUESTS as f64);

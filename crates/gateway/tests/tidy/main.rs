@@ -118,8 +118,17 @@ fn links_between_documents_resolve() {
 
 #[test]
 fn paths_in_documents_exist() {
-    const FOLDERS: &[&str] =
-        &["crates/", "docs/", "examples/", "scenarios/", "targets/", "suites/", "bench/"];
+    const FOLDERS: &[&str] = &[
+        "crates/",
+        "docs/",
+        "examples/",
+        "scenarios/",
+        "targets/",
+        "suites/",
+        "bench/",
+        "deploy/",
+        "packaging/",
+    ];
     let mut missing = Vec::new();
     for (path, text) in &texts(&["md"]) {
         // The odd ones of the pieces between backticks are the quoted ones.

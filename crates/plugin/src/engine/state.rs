@@ -27,6 +27,9 @@ pub enum NormalPath {
     Rewritten(String),
 }
 
+/// The heads of an exchange. Boxed, so that handing them over moves two pointers.
+pub type Heads = (Box<RequestHead>, Box<ResponseHead>);
+
 /// What the engine knows and changes of an exchange.
 pub struct ExchangeState {
     /// The client's connection.
@@ -79,7 +82,7 @@ pub fn begin(
     connection: &Rc<Connection>,
     configuration: Rc<Configuration>,
     (worker, id): (usize, [u8; 32]),
-    (request, response): (RequestHead, ResponseHead),
+    (request, response): Heads,
 ) -> Exchange {
     Exchange {
         source: Source::Kong,

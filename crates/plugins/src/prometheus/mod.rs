@@ -62,7 +62,9 @@
 //! A Prometheus with `--enable-feature=native-histograms` gets the durations of requests as native
 //! histograms too: `weir_request_duration_seconds` with `service`, `route` and `phase`. Their buckets are 2.2 % wide (schema 5), so that
 //! `histogram_quantile` is about 1 % off at any duration. They count since Prometheus first asked, and need no configuration of the plugin.
-//! Such a Prometheus asks for all metrics as protobuf; the text has no native histograms.
+//! Requests that matched no route are in them, with an empty `route` and `service`.
+//! Such a Prometheus asks for all metrics as protobuf; the text has no native histograms. A control plane has none of its data planes',
+//! because Prometheus scrapes these too and would count their requests twice.
 
 mod apisix;
 mod costs;

@@ -314,12 +314,12 @@ pub(crate) async fn next(
     let (mut request, response) = worker.heads();
     let read = read_head(worker, client, &mut request).await;
     let Some(read) = read else {
-        worker.keep_heads(request, response);
+        worker.keep_heads((request, response));
         return None;
     };
     if read.is_err() {
         // What it holds was said by an earlier request.
-        request = RequestHead::default();
+        *request = RequestHead::default();
     }
     client.begin_exchange(&request);
     let most = worker.options.keepalive_requests;
@@ -329,8 +329,7 @@ pub(crate) async fn next(
     let mut exchange = begin(worker, connection, (request, response));
     one(worker, client, &mut exchange, read).await;
     let end = exchange.timing.end;
-    let heads = exchange.public;
-    worker.keep_heads(heads.request, heads.response);
+    worker.keep_heads((exchange.public.request, exchange.public.response));
     if client.keep_alive && client.discards && !client.body_is_done() {
         // Boxed, so that a connection has no room for what few requests need.
         Box::pin(discard(worker, client)).await;

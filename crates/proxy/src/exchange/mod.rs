@@ -11,12 +11,12 @@ use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
-use weir_http1::{Known, RequestHead, ResponseHead};
+use weir_http1::Known;
 use weir_plugin as plugin;
 use weir_plugin::engine;
 use weir_plugin::engine::{BodyChanges, grpc_status};
 
-pub(crate) use weir_plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
+pub(crate) use weir_plugin::engine::{Connection, GroupIndex, Heads, NormalPath, Tls};
 pub(crate) use weir_plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
 
 /// One request and its response.
@@ -56,7 +56,7 @@ impl Exchange {
         connection: &Rc<Connection>,
         snapshot: Rc<WorkerSnapshot>,
         origin: (usize, [u8; 32]),
-        heads: (RequestHead, ResponseHead),
+        heads: Heads,
     ) -> Exchange {
         let public = engine::begin(connection, snapshot.configuration.clone(), origin, heads);
         let (watch, decision) = (Sampler::default(), Decision::default());

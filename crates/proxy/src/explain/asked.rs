@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http1::{Known, Limits, ParseError, RequestHead, ResponseHead, Version};
+use weir_http1::{Known, Limits, ParseError, RequestHead, Version};
 use weir_model::schema::{FieldError, Json, Record};
 use weir_plugin::engine::grpc_status;
 use weir_plugin::without_port;
@@ -70,7 +70,7 @@ impl Asked {
         snapshot: &Arc<Snapshot>,
         options: &Options,
     ) -> Result<Exchange, BadQuestion> {
-        let mut request = RequestHead::default();
+        let mut request = Box::<RequestHead>::default();
         request.parse(self.head().as_bytes(), &Limits::default()).map_err(refused)?;
         if request.headers.get_known(Known::ContentType).is_some_and(grpc_status::is_content_type) {
             // Calls come over HTTP/2 alone.
@@ -78,7 +78,7 @@ impl Asked {
         }
         let connection = Rc::new(self.connection(snapshot, options));
         let snapshot = Rc::new(WorkerSnapshot::apart(snapshot.clone()));
-        let heads = (request, ResponseHead::default());
+        let heads = (request, Box::default());
         Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
     }
 

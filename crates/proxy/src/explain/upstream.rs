@@ -51,7 +51,7 @@ impl Upstream {
         };
         let is_unhealthy = |target: &Candidate| {
             let addresses = health::standing(&retained.get(), &upstream.name, &target.target).addresses;
-            !addresses.is_empty() && addresses.iter().all(|(_, healthy)| !healthy)
+            !addresses.is_empty() && addresses.iter().all(|address| !address.is_healthy)
         };
         self.targets.iter().filter(|target| target.weight != Some(0)).all(is_unhealthy)
     }

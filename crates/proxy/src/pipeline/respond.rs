@@ -216,6 +216,7 @@ fn append_debug(exchange: &mut Exchange) {
     }
 }
 
+#[inline(always)]
 fn append_number(headers: &mut Headers, known: Known, name: &'static str, number: u64) {
     headers.append_unchecked(known, name, itoa::Buffer::new().format(number).as_bytes());
 }

@@ -36,7 +36,7 @@ pub(crate) struct ChangedBody {
 
 /// What the response hooks have asked for the body, if it has one.
 pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChanges> {
-    let ResponseHead { status, framing, .. } = exchange.response;
+    let ResponseHead { status, framing, .. } = *exchange.response;
     let is_bodiless = is_head || matches!(status, 204 | 304);
     let Some(mut changes) = exchange.take_body_changes() else {
         // A plugin has changed the status, or the method that the upstream was asked with.

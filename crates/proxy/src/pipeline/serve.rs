@@ -7,7 +7,7 @@ mod proxy;
 
 use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
-use crate::exchange::{Connection, Exchange, NormalPath};
+use crate::exchange::{Connection, Exchange, Heads, NormalPath};
 use crate::observe::costs::{self, Sampler, Waiter};
 use crate::observe::recorder::{Recorder, error_response};
 use crate::observe::request_debug::{self, RequestDebug};
@@ -31,7 +31,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_analytics::cause::Cause;
-use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead, Version};
+use weir_http1::{Framing, Known, Method, Version};
 use weir_plugin::Flow;
 use weir_plugin::Instrumentations;
 use weir_plugin::LocalResponse;
@@ -39,11 +39,7 @@ use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.
 #[inline]
-pub(crate) fn begin(
-    worker: &Worker,
-    connection: &Rc<Connection>,
-    heads: (RequestHead, ResponseHead),
-) -> Exchange {
+pub(crate) fn begin(worker: &Worker, connection: &Rc<Connection>, heads: Heads) -> Exchange {
     let mut exchange =
         Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads);
     exchange.watch = Sampler::new(worker.ledger.next(|| worker.random()));

@@ -13,7 +13,7 @@ pub(crate) use pipes::{Pipe, Pipes};
 
 use date::HttpDate;
 
-use crate::exchange::WorkerSnapshot;
+use crate::exchange::{Heads, WorkerSnapshot};
 use crate::observe::access_log::{AccessLog, WorkerLog};
 use crate::observe::costs::{CostShard, Costs};
 use crate::observe::recorder::Recorder;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
-use weir_http1::{RequestHead, ResponseHead, Version};
+use weir_http1::Version;
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
@@ -121,7 +121,7 @@ pub(crate) struct Worker {
     trusted: Rc<TrustedIps>,
     snapshot: RefCell<Rc<WorkerSnapshot>>,
     no_routes: OnceCell<Rc<WorkerSnapshot>>,
-    heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
+    heads: RefCell<Vec<Heads>>,
     idle: RefCell<Idle>,
     random: Cell<u64>,
     last_warning: Cell<Option<Instant>>,
@@ -204,16 +204,16 @@ impl Worker {
     }
 
     /// Heads to parse into; give them back with `keep_heads`.
-    pub(crate) fn heads(&self) -> (RequestHead, ResponseHead) {
+    pub(crate) fn heads(&self) -> Heads {
         self.heads.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn keep_heads(&self, mut request: RequestHead, mut response: ResponseHead) {
-        request.clear();
-        response.clear();
-        let mut heads = self.heads.borrow_mut();
-        if heads.len() < HEADS_KEPT {
-            heads.push((request, response));
+    pub(crate) fn keep_heads(&self, mut heads: Heads) {
+        heads.0.clear();
+        heads.1.clear();
+        let mut kept = self.heads.borrow_mut();
+        if kept.len() < HEADS_KEPT {
+            kept.push(heads);
         }
     }
 

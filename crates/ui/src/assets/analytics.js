@@ -1,5 +1,7 @@
 // Charts that show what the pointer is on and choose a frame by a drag, and pages that refresh themselves.
 
+import { fill, texts } from "./app.js";
+
 // --- charts
 const plotOf = (target) => target instanceof Element ? target.closest("svg[data-plot]") : null;
 const known = new WeakMap();
@@ -40,7 +42,7 @@ function point(svg, event) {
   const lines = names.map((name, line) => {
     const row = document.createElement("div");
     const value = document.createElement("strong");
-    value.textContent = values[line][index] || "no data";
+    value.textContent = values[line][index] || texts.no_data;
     row.append(`${name} `, value);
     return row;
   });
@@ -132,7 +134,7 @@ banner.hidden = true;
 live()?.before(banner);
 
 function lost() {
-  banner.textContent = `Not connected since ${clock(connected)}. The figures are of that time.`;
+  banner.textContent = fill(texts.stale, { time: clock(connected) });
   banner.hidden = false;
   live().classList.add("stale");
 }
@@ -199,13 +201,14 @@ function pauseButton() {
   const button = document.createElement("button");
   button.type = "button";
   button.id = "pause";
-  button.textContent = "Pause";
+  button.textContent = texts.pause;
   button.addEventListener("click", () => {
     isPaused = !isPaused;
-    button.textContent = isPaused ? "Resume" : "Pause";
+    button.textContent = isPaused ? texts.resume : texts.pause;
     refresh();
   });
-  document.querySelector("nav.frames").append(button);
+  const frames = document.querySelector("nav.frames");
+  if (frames) frames.append(button); else live().before(button);
 }
 
 if (live()?.dataset.live) {

@@ -1,5 +1,12 @@
 // What pages can do beyond what they do without script: keys, copying, and a list of the keys.
+export const texts = JSON.parse(document.getElementById("texts").textContent);
+export const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+
 if (document.querySelector("#live, svg[data-plot]")) import("./analytics.js");
+
+// On a phone the sections are one line, which may begin elsewhere.
+const here = document.querySelector("nav.sections [aria-current]");
+if (here) here.closest("nav").scrollLeft = here.offsetLeft - 16;
 
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
 const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`);
@@ -7,15 +14,15 @@ const link = (path) => document.querySelector(`nav.sections a[href$="${path}"]`)
 const goTo = { h: "./", s: "services", r: "routes", c: "consumers", u: "upstreams", p: "plugins", n: "nodes", t: "try", f: "traffic", e: "errors", l: "changes", q: "requests" };
 
 const keys = [
-  ["/", "Search"],
-  ["j, k", "Next and previous row"],
-  ["Enter", "Open the row"],
-  ["g then h, f, e, q, l", "Now, traffic, errors, requests, changes"],
-  ["g then s, r, c, u, p, n, t", "Services, routes, consumers, upstreams, plugins, nodes, try a request"],
-  ["t", "Choose a frame of time"],
-  ["p", "Pause and resume"],
-  ["Escape", "Back from a frame that was dragged"],
-  ["?", "This list"],
+  ["/", texts.key_search],
+  ["j, k", texts.key_rows],
+  ["Enter", texts.key_enter],
+  [fill(texts.key_g, { keys: "h, f, e, q, l" }), texts.key_measured],
+  [fill(texts.key_g, { keys: "s, r, c, u, p, n, t" }), texts.key_sections],
+  ["t", texts.key_frame],
+  ["p", texts.key_pause],
+  ["Escape", texts.key_escape],
+  ["?", texts.key_help],
 ];
 
 function help() {
@@ -24,7 +31,7 @@ function help() {
   dialog.setAttribute("aria-labelledby", "keys-title");
   const title = document.createElement("h2");
   title.id = "keys-title";
-  title.textContent = "Keys";
+  title.textContent = texts.keys_title;
   const list = document.createElement("dl");
   list.className = "facts";
   for (const [key, what] of keys) {
@@ -35,7 +42,7 @@ function help() {
     list.append(term, description);
   }
   const close = document.createElement("button");
-  close.textContent = "Close";
+  close.textContent = texts.close;
   close.addEventListener("click", () => dialog.close());
   dialog.append(title, list, close);
   dialog.addEventListener("close", () => { dialog.remove(); opener?.focus(); });
@@ -74,11 +81,11 @@ for (const block of document.querySelectorAll("pre.copyable")) {
   const button = document.createElement("button");
   button.className = "copy";
   button.type = "button";
-  button.textContent = "Copy";
+  button.textContent = texts.copy;
   const text = block.textContent;
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
+    button.textContent = texts.copied;
   });
   block.prepend(button);
 }

@@ -1,8 +1,9 @@
-// Requests as they end: new rows at the top, unless the person has paused, scrolled, selected or points at a row.
-const MAX_ROWS = 500;
-const FLUSH_MILLIS = 500;
-// More rows than this at once can be neither read nor drawn in time.
-const MAX_NEW = 60;
+// Requests as they end: new rows at the top, unless the person has paused, scrolled, selected or points at a row. The oldest
+// rows become the newest, so that a page costs the same however long it is open.
+import { fill, texts } from "./app.js";
+
+const MAX_ROWS = 200;
+const FLUSH_MILLIS = 250;
 
 const live = document.querySelector("[data-tail]");
 const rows = document.querySelector("[data-rows]");
@@ -11,15 +12,18 @@ const blank = document.querySelector("template[data-row]").content.querySelector
 const pause = live.querySelector("[data-pause]");
 const resume = live.querySelector("[data-resume]");
 const state = live.querySelector("[data-state]");
+const counts = live.querySelector("[data-counts]");
 const linkBase = blank.querySelector("th a").getAttribute("href");
+// The places of texts in each row that was made here.
+const places = new WeakMap();
 
 let source = null;
 let last = new URL(live.dataset.tail, document.baseURI).searchParams.get("after");
 let waiting = [];
 let arrived = 0;
+let shown = 0;
 let missed = 0;
 let paused = false;
-let wasHeld = false;
 let lostAt = null;
 
 function micros(value) {
@@ -30,36 +34,61 @@ function micros(value) {
   return `${(value / 1e6).toFixed(1)} s`;
 }
 
+const thousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
 // Everything is set as text: nothing of a request is ever markup.
-function row(request) {
+function say(element, text) {
+  const node = element.firstChild;
+  if (node?.nodeType !== Node.TEXT_NODE) element.textContent = text;
+  else if (node.data !== text) node.data = text;
+}
+
+function refer(cell, entity) {
+  const [none, link] = cell.children;
+  none.hidden = entity !== null;
+  link.hidden = entity === null;
+  if (entity === null) return;
+  link.href = cell.dataset.base + encodeURIComponent(entity.id);
+  say(link.firstChild, entity.name ?? entity.id);
+}
+
+function made() {
   const line = blank.cloneNode(true);
-  const field = (name) => line.querySelector(`[data-field="${name}"]`);
-  const link = line.querySelector("th a");
-  link.href = linkBase + encodeURIComponent(request.id);
-  link.title = request.path;
-  const texts = {
-    at: new Date(request.at * 1000).toISOString().slice(11, 23),
-    method: request.method,
-    path: request.path,
-    status: request.status,
-    decided: `${request.origin}: ${request.cause}`,
-    upstream: request.upstream ?? "–",
-    total: micros(request.us.total),
-    gateway: micros(request.us.gateway),
-  };
-  for (const [name, text] of Object.entries(texts)) field(name).textContent = text;
-  field("decided").title = texts.decided;
+  const fields = Object.fromEntries([...line.querySelectorAll("[data-field]")].map((it) => [it.dataset.field, it]));
   for (const name of ["route", "consumer"]) {
-    if (request[name] === null) continue;
-    const cell = field(name), entity = document.createElement("a");
-    entity.href = cell.dataset.base + encodeURIComponent(request[name].id);
-    const text = document.createElement("bdi");
-    text.textContent = request[name].name ?? request[name].id;
-    entity.append(text);
-    cell.replaceChildren(entity);
+    const link = document.createElement("a");
+    link.append(document.createElement("bdi"));
+    fields[name].append(link);
   }
-  if (request.reason === "error") line.className = "failed";
+  places.set(line, { link: line.querySelector("th a"), ...fields });
   return line;
+}
+
+// A row to write into: the oldest one, once there are enough.
+function free(more) {
+  if (rows.childElementCount + more < MAX_ROWS) return made();
+  const oldest = rows.lastElementChild;
+  oldest.remove();
+  return places.has(oldest) ? oldest : made();
+}
+
+function write(line, request) {
+  const place = places.get(line);
+  const decided = `${request.origin}: ${request.cause}`;
+  place.link.href = linkBase + encodeURIComponent(request.id);
+  place.link.title = request.path;
+  place.decided.title = decided;
+  say(place.at, new Date(request.at * 1000).toISOString().slice(11, 23));
+  say(place.method, request.method);
+  say(place.path, request.path);
+  say(place.status, String(request.status));
+  say(place.decided, decided);
+  say(place.upstream, request.upstream ?? "–");
+  say(place.total, micros(request.us.total));
+  say(place.gateway, micros(request.us.gateway));
+  refer(place.route, request.route);
+  refer(place.consumer, request.consumer);
+  line.className = request.reason === "error" ? "failed" : "";
 }
 
 function isHeld() {
@@ -72,30 +101,27 @@ function flush() {
   const held = isHeld();
   if (!held && waiting.length > 0) {
     const lines = document.createDocumentFragment();
-    const shown = waiting.slice(wasHeld ? 0 : -MAX_NEW).reverse();
-    for (const data of shown) lines.append(row(JSON.parse(data)));
-    missed += arrived - shown.length;
+    for (const data of waiting) {
+      const line = free(lines.childElementCount);
+      write(line, JSON.parse(data));
+      lines.prepend(line);
+    }
+    shown += waiting.length;
+    missed += arrived - waiting.length;
     waiting = [];
     arrived = 0;
     rows.prepend(lines);
-    while (rows.children.length > MAX_ROWS) rows.lastElementChild.remove();
     if (empty) empty.hidden = true;
   }
-  wasHeld = held;
   show(held);
-}
-
-function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 function show(held) {
   pause.setAttribute("aria-pressed", String(paused));
   resume.hidden = !held || arrived === 0;
-  say(resume, `Show ${arrived} new`);
-  const skipped = missed > 0 ? `; ${missed} not shown` : "";
-  if (lostAt !== null) say(state, `Not connected since ${lostAt}`);
-  else say(state, (held ? "Paused" : "Live") + skipped);
+  say(resume, fill(texts.show_new, { count: thousands(arrived) }));
+  say(state, lostAt !== null ? fill(texts.lost, { time: lostAt }) : held ? texts.paused : texts.live);
+  say(counts, missed > 0 ? fill(texts.shown, { shown: thousands(shown), all: thousands(shown + missed) }) : "");
   rows.closest("table").classList.toggle("stale", lostAt !== null);
 }
 
@@ -116,8 +142,8 @@ function open() {
   source.addEventListener("open", () => { lostAt = null; });
   source.addEventListener("error", lost);
   source.addEventListener("missed", (event) => {
-    const counts = JSON.parse(event.data);
-    missed += counts.slow_listener + counts.over_limit;
+    const { slow_listener, over_limit, thinned } = JSON.parse(event.data);
+    missed += slow_listener + over_limit + thinned;
   });
   source.addEventListener("request", (event) => {
     last = event.lastEventId;

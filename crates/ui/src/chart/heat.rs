@@ -6,6 +6,7 @@ use super::{
 };
 use crate::format::{NONE, count, time};
 use crate::history::Series;
+use crate::texts;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +26,7 @@ pub(crate) struct HeatMap<'a> {
 }
 
 /// What the table says of each interval.
-const NAMES: [&str; 2] = ["requests", "latency"];
+const NAMES: [&str; 2] = ["chart.requests", "chart.latency"];
 
 /// Requests by interval and row.
 type Cells = BTreeMap<(usize, usize), f64>;
@@ -37,21 +38,21 @@ impl HeatMap<'_> {
         let most = cells.values().copied().fold(0.0, f64::max);
         html! {
             figure.chart {
-                figcaption { (self.title) " " span.help { "requests by latency" } }
+                figcaption { (self.title) " " span.help { (texts::of("chart.requests_by_latency")) } }
                 (self.svg(&latency, &cells, most))
                 ul.legend {
                     @if most > 0.0 {
-                        li.help { "requests of a cell:" }
+                        li.help { (texts::of("chart.requests_of_a_cell")) }
                         @for shade in (0..SHADES).filter(|shade| least(*shade, most) <= threshold(*shade, most)) {
                             li {
                                 svg.key viewBox="0 0 24 12" aria-hidden="true" { rect class={ "heat h" (shade + 1) } x="2" y="1" width="20" height="10" {} }
-                                "to " (count(threshold(shade, most)))
+                                (texts::filled("chart.to", &[("count", &count(threshold(shade, most)))]))
                             }
                         }
                     }
                 }
                 @if most > 0.0 {
-                    (table(("heat", self.title), &NAMES, &self.series.times, |interval| self.texts(interval).to_vec()))
+                    (table(("heat", self.title), &NAMES.map(texts::of), &self.series.times, |interval| self.texts(interval).to_vec()))
                 }
             }
         }
@@ -126,13 +127,23 @@ impl HeatMap<'_> {
     fn words(&self) -> String {
         let (low, high) = self.range();
         let requests = count(self.series.sum() as u64);
-        let frame = format!("{} to {}", time(self.frame.0 as i64), time(self.frame.1 as i64));
+        let [from, to] = [self.frame.0, self.frame.1].map(|at| time(at as i64));
+        let frame = texts::filled("frame.from_to", &[("from", &from), ("to", &to)]);
         match self.buckets().next() {
             Some(_) => {
                 let [low, high] = [low, high].map(|latency| Unit::Seconds.text(latency));
-                format!("{}, {frame}: {requests} requests between {low} and {high}", self.title)
+                texts::filled(
+                    "chart.heat_in_words",
+                    &[
+                        ("title", &self.title),
+                        ("frame", &frame),
+                        ("requests", &requests),
+                        ("low", &low),
+                        ("high", &high),
+                    ],
+                )
             }
-            None => format!("{}, {frame}: no data", self.title),
+            None => texts::filled("chart.heat_without_data", &[("title", &self.title), ("frame", &frame)]),
         }
     }
 
@@ -145,7 +156,7 @@ impl HeatMap<'_> {
         let most = some.iter().map(|(boundary, _)| *boundary).reduce(f64::max);
         let range = least.zip(most).map(|(least, most)| {
             let [least, most] = [least, most].map(|latency| Unit::Seconds.text(latency));
-            format!("{least} to {most}")
+            texts::filled("frame.from_to", &[("from", &least), ("to", &most)])
         });
         [count(sum as u64), range.unwrap_or_else(|| NONE.to_owned())]
     }
@@ -153,7 +164,7 @@ impl HeatMap<'_> {
     fn data(&self) -> String {
         let texts: Vec<_> = (0..self.series.times.len()).map(|interval| self.texts(interval)).collect();
         let column = |which: usize| texts.iter().map(|texts| &*texts[which]).collect::<Vec<_>>().join("|");
-        let lines = NAMES.iter().enumerate().map(|(which, name)| (*name, column(which)));
+        let lines = NAMES.iter().enumerate().map(|(which, name)| (texts::of(name), column(which)));
         data(self.frame, (&self.series.times, self.series.step), lines)
     }
 }

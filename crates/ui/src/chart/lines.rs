@@ -1,6 +1,6 @@
 //! Series as lines, or as areas upon each other.
 use super::scale::Scale;
-use super::{Chart, Shape};
+use super::{Chart, Shape, Unit};
 use maud::{Markup, html};
 use std::fmt::Write;
 
@@ -19,6 +19,15 @@ pub(super) fn highest(chart: &Chart<'_>) -> f64 {
 fn ends(chart: &Chart<'_>, time: &Scale, index: usize) -> (f64, f64) {
     let start = chart.times[index];
     (time.place(start as f64), time.place((start + chart.step) as f64))
+}
+
+/// The intervals between known ones of which no count is known. A latency without a value is one without requests.
+pub(super) fn gaps(chart: &Chart<'_>) -> Vec<(u64, u64)> {
+    let is_known =
+        |index: &usize| chart.lines.iter().any(|line| line.values.get(*index).is_some_and(Option::is_some));
+    let known: Vec<_> = (0..chart.times.len()).filter(is_known).collect();
+    let apart = known.windows(2).filter(|pair| pair[1] - pair[0] > 1 && chart.unit != Unit::Seconds);
+    apart.map(|pair| (chart.times[pair[0]] + chart.step, chart.times[pair[1]])).collect()
 }
 
 pub(super) fn drawn(chart: &Chart<'_>, time: &Scale, value: &Scale) -> Markup {

@@ -2,6 +2,7 @@
 use super::scale::{Scale, clock};
 use super::{BOTTOM, TOP};
 use crate::history::Change;
+use crate::texts;
 use maud::{Markup, html};
 
 /// Marks that are nearer to each other than this part of the frame are one.
@@ -52,7 +53,7 @@ pub(super) fn drawn(marks: &[Mark], time: &Scale) -> Markup {
     html! {
         @for mark in marks {
             @let x = time.place(mark.at);
-            a.mark href=(mark.link) aria-label={ "Change at " (mark.text) } {
+            a.mark href=(mark.link) aria-label=(texts::filled("chart.change_at", &[("what", &mark.text)])) {
                 title { (mark.text) }
                 path d={ "M" (x) " " (TOP) "V" (BOTTOM) } {}
                 path.head d={ "M" (x - 5.0) " " (TOP - 10.0) "h10l-5 9z" } {}

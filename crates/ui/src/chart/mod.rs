@@ -16,9 +16,11 @@ pub(crate) use spark::sparkline;
 pub(crate) use unit::{Unit, bytes, number, share};
 
 use crate::format::{NONE, time};
+use crate::texts;
 use maud::{Markup, html};
 use scale::Scale;
 use serde_json::json;
+use std::fmt::Display;
 
 /// The size of every chart in its own units: small enough to be read when a phone shrinks it to its screen.
 const WIDTH: f64 = 440.0;
@@ -104,6 +106,7 @@ impl Chart<'_> {
                 @for tick in ticks.iter().copied() { (value_tick(&value, tick, &self.tick(tick))) }
                 (time_axis(&time, self.frame))
                 (unknown(&time, self.frame.0, self.oldest))
+                @for gap in lines::gaps(self) { (shaded(&time, gap)) }
                 @match self.shape {
                     Shape::Lines => (lines::drawn(self, &time, &value)),
                     Shape::Stacked => (lines::stacked(self, &time, &value)),
@@ -120,8 +123,9 @@ impl Chart<'_> {
 
     /// The chart in words: its name, its frame, and of each series the least, the most and the last.
     fn words(&self) -> String {
+        let [from, to] = [self.frame.0, self.frame.1].map(|at| time(at as i64));
         let mut words =
-            format!("{}, {} to {}", self.title, time(self.frame.0 as i64), time(self.frame.1 as i64));
+            texts::filled("chart.in_words", &[("title", &self.title), ("from", &from), ("to", &to)]);
         for line in &self.lines {
             let known = || line.values.iter().flatten().copied();
             let written = |value: f64| self.unit.text(value);
@@ -129,9 +133,11 @@ impl Chart<'_> {
                 Some(last) => {
                     let (least, most) = (known().fold(last, f64::min), known().fold(last, f64::max));
                     let [least, most, last] = [least, most, last].map(written);
-                    words += &format!("; {}: least {least}, most {most}, last {last}", line.name);
+                    let values: [(&str, &dyn Display); 4] =
+                        [("name", &line.name), ("least", &least), ("most", &most), ("last", &last)];
+                    words += &texts::filled("chart.line_in_words", &values);
                 }
-                None => words += &format!("; {}: no data", line.name),
+                None => words += &texts::filled("chart.line_without_data", &[("name", &line.name)]),
             }
         }
         words
@@ -162,7 +168,7 @@ impl Chart<'_> {
                         }
                         bdi { (line.name) } " "
                         @match (last, most) {
-                            (Some(last), Some(most)) => { strong { (self.unit.text(*last)) } span.help { ", most " (self.unit.text(most)) } }
+                            (Some(last), Some(most)) => { strong { (self.unit.text(*last)) } span.help { (texts::filled("chart.most", &[("value", &self.unit.text(most))])) } }
                             _ => span.help { (NONE) },
                         }
                     }
@@ -191,12 +197,12 @@ fn table(
 ) -> Markup {
     html! {
         details.points id={ (id) "-points" } {
-            summary { "As a table" }
-            @if times.len() > MAX_ROWS { p.help { "The newest " (MAX_ROWS) " of " (times.len()) " points." } }
-            div.scroll tabindex="0" role="region" aria-label={ (title) " as a table" } {
+            summary { (texts::of("chart.as_a_table")) }
+            @if times.len() > MAX_ROWS { p.help { (texts::filled("chart.newest_points", &[("count", &MAX_ROWS), ("all", &times.len())])) } }
+            div.scroll tabindex="0" role="region" aria-label=(texts::filled("chart.titled_table", &[("title", &title)])) {
                 table {
                     caption.unseen { (title) }
-                    thead { tr { th scope="col" { "Time" } @for name in names { th.number scope="col" { (name) } } } }
+                    thead { tr { th scope="col" { (texts::of("words.time")) } @for name in names { th.number scope="col" { (name) } } } }
                     tbody {
                         @for (index, start) in times.iter().enumerate().rev().take(MAX_ROWS) {
                             tr {
@@ -250,14 +256,20 @@ fn unknown(scale: &Scale, from: u64, oldest: Option<u64>) -> Markup {
         @if oldest.is_some_and(|oldest| oldest > from) && end - LEFT > 1.0 {
             rect.unknown x=(LEFT) y=(TOP) width=(end - LEFT) height=(BOTTOM - TOP) {}
             @if end - LEFT > 90.0 {
-                text.middle.quiet x=((LEFT + end) / 2.0) y=((TOP + BOTTOM) / 2.0) { "not recorded" }
+                text.middle.quiet x=((LEFT + end) / 2.0) y=((TOP + BOTTOM) / 2.0) { (texts::of("chart.not_recorded")) }
             }
         }
     }
 }
 
+/// A part of the frame of which nothing is known.
+fn shaded(scale: &Scale, (from, to): (u64, u64)) -> Markup {
+    let (left, right) = (scale.place(from as f64), scale.place(to as f64));
+    html! { rect.unknown x=(left) y=(TOP) width=(format!("{:.1}", right - left)) height=(BOTTOM - TOP) {} }
+}
+
 fn nothing() -> Markup {
-    html! { text.middle.quiet x=((LEFT + RIGHT) / 2.0) y=((TOP + BOTTOM) / 2.0) { "no data in this frame" } }
+    html! { text.middle.quiet x=((LEFT + RIGHT) / 2.0) y=((TOP + BOTTOM) / 2.0) { (texts::of("chart.no_data_in_this_frame")) } }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A series in the height of a line of text.
 use super::number;
+use crate::texts;
 use maud::{Markup, html};
 use serde_json::Value;
 use std::fmt::Write;
@@ -12,11 +13,11 @@ pub(crate) fn sparkline(counts: &Value, of: &str) -> Markup {
     let counts: Vec<f64> = counts.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     let most = counts.iter().copied().fold(0.0, f64::max);
     let last = counts.last().copied().unwrap_or(0.0);
-    let words = format!(
-        "{of} over the frame in {} parts: most {}, last {}",
-        counts.len(),
-        number(most),
-        number(last)
+    let parts = counts.len();
+    let [most_text, last] = [most, last].map(number);
+    let words = texts::filled(
+        "chart.sparkline",
+        &[("of", &of), ("parts", &parts), ("most", &most_text), ("last", &last)],
     );
     html! {
         svg.spark viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(words) {

@@ -46,6 +46,17 @@ fn what_was_not_recorded_is_no_zero() {
 }
 
 #[test]
+fn what_is_unknown_between_what_is_known_is_shaded_and_a_zero_is_not() {
+    let counts = [Some(1.0), None, None, Some(0.0), Some(2.0), None];
+    for shape in [Shape::Lines, Shape::Stacked] {
+        let svg = drawn(shape, Some(FROM), vec![line("a", &counts)], &[]);
+        let shaded: Vec<_> = svg.split("<rect class=\"unknown\" ").skip(1).collect();
+        assert_eq!(shaded.len(), 1, "{svg}");
+        assert!(shaded[0].starts_with("x=\"123.7\" y=\"14\" width=\"123.3\""), "{}", shaded[0]);
+    }
+}
+
+#[test]
 fn a_chart_is_told_in_words_and_as_a_table() {
     let values = [None, Some(1.0), Some(4.0), Some(2.5), None, None];
     let svg = drawn(Shape::Lines, Some(FROM), vec![line("p99", &values)], &[]);
@@ -75,7 +86,8 @@ fn a_heat_map_has_a_shade_for_each_share() {
         total: Some(values.iter().sum()),
     };
     let columns = vec![column("0.001", [1.0, 0.0]), column("0.1", [0.0, 100.0])];
-    let series = Series { times: vec![FROM, FROM + 30], step: 30, columns, oldest: Some(FROM), dropped: 0 };
+    let series =
+        Series { times: vec![FROM, FROM + 30], step: 30, columns, oldest: Some(FROM), ..Series::default() };
     let map = HeatMap { title: "Latency", frame: (FROM, FROM + 60), series: &series, marks: &[] };
     let svg = map.draw().into_string();
     assert_eq!((paths(&svg, "heat h1").len(), paths(&svg, "heat h5").len()), (1, 1));

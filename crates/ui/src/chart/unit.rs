@@ -1,5 +1,6 @@
 //! What the numbers of a chart mean, and how they are written.
 use crate::format::{count, micros};
+use crate::texts;
 
 /// The unit of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +27,9 @@ impl Unit {
     /// What the axis shows.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::PerSecond => "requests per second",
-            Self::Seconds => "time per request",
-            Self::BytesPerSecond => "bytes per second",
+            Self::PerSecond => texts::of("chart.requests_per_second"),
+            Self::Seconds => texts::of("chart.time_per_request"),
+            Self::BytesPerSecond => texts::of("chart.bytes_per_second"),
         }
     }
 }

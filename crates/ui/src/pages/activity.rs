@@ -9,6 +9,7 @@ use crate::frame::Frame;
 use crate::history::{Of, Series, is_off};
 use crate::kinds::Kind;
 use crate::page::{Page, Visit};
+use crate::texts;
 use crate::url::{Address, segment};
 use maud::{Markup, html};
 
@@ -51,7 +52,7 @@ pub(super) async fn section(
     };
     let section = html! {
         section.activity {
-            h2 id="traffic" { "Traffic" }
+            h2 id="traffic" { (texts::of("words.traffic")) }
             (frame.picker(visit, &frame.on(address)))
             div #live data-live=[frame.refresh(3)] { section #measured { (content) } }
         }
@@ -68,7 +69,7 @@ pub(super) async fn address(visit: &Visit, name: &str, asked: &Pairs) -> Shown {
         (frame.picker(visit, &frame.on(here)))
         div #live data-live=[frame.refresh(3)] { section #measured { (content) } }
     };
-    Ok(Page::new("traffic", format!("Address: {name}"), content).notes(notes))
+    Ok(Page::new("traffic", texts::filled("activity.address", &[("name", &name)]), content).notes(notes))
 }
 
 async fn within(
@@ -85,7 +86,8 @@ async fn within(
     let classes = charts.history.series("requests", "class", of, charts.points()).await?;
     notes.extend(missing(&classes));
     let part = if kind == "upstream" { "_upstream" } else { "" };
-    let (latency, percentiles) = charts.percentiles(("latency", "Latency"), part, of).await?;
+    let (latency, percentiles) =
+        charts.percentiles(("latency", texts::of("activity.latency")), part, of).await?;
     Ok(html! {
         (figures(&classes, percentiles))
         div.charts {
@@ -102,7 +104,7 @@ fn figures(classes: &Series, percentiles: [Option<f64>; 3]) -> Markup {
     let all = classes.sum();
     html! {
         dl.figures {
-            div { dt { "Requests" } dd #requests { (count(all as u64)) } }
+            div { dt { (texts::of("words.requests")) } dd #requests { (count(all as u64)) } }
             @for class in ["4xx", "5xx"] {
                 div { dt { (class) } dd { (share(classes.total(class).unwrap_or(0.0), all)) } }
             }
@@ -116,7 +118,7 @@ fn figures(classes: &Series, percentiles: [Option<f64>; 3]) -> Markup {
 async fn heat_map(charts: &Charts<'_>, of: Of<'_>) -> Result<Markup, ApiError> {
     let series = charts.history.series("requests", "bucket", of, HEAT_POINTS).await?;
     let map = HeatMap {
-        title: "Latency of each request",
+        title: texts::of("activity.latency_of_each_request"),
         frame: charts.bounds(),
         series: &series,
         marks: &charts.marks,
@@ -127,12 +129,13 @@ async fn heat_map(charts: &Charts<'_>, of: Of<'_>) -> Result<Markup, ApiError> {
 /// The errors of a route, and what its plugins cost.
 async fn of_route(visit: &Visit, charts: &Charts<'_>, id: &str) -> Result<Markup, ApiError> {
     let frame = charts.history.frame;
-    let (groups, costs) = tokio::try_join!(charts.history.errors(id), costs::of_route(visit, id))?;
+    let errors = charts.history.errors(id, Some(MAX_GROUPS));
+    let (found, costs) = tokio::try_join!(errors, costs::of_route(visit, id))?;
     let all = frame.carried(Address::new("errors").with("route", id)).to_string();
     Ok(html! {
-        @if !groups.is_empty() {
-            h3 { a href=(visit.at(&all)) { "Errors" } }
-            (errors::table(visit, frame, &groups[..groups.len().min(MAX_GROUPS)], None))
+        @if !found.groups.is_empty() {
+            h3 { a href=(visit.at(&all)) { (texts::of("words.errors")) } }
+            (errors::table(visit, frame, &found.groups, None))
         }
         (costs)
     })

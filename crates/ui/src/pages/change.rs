@@ -9,7 +9,7 @@ use crate::format::NONE;
 use crate::kinds::Kind;
 use crate::page::{Page, Visit};
 use crate::schema::{self, Field, leaves};
-use crate::text;
+use crate::texts;
 use crate::url::{query, segment};
 use axum::http::{Method, StatusCode};
 use maud::{Markup, html};
@@ -68,7 +68,7 @@ pub(super) async fn submit(
         None => form::changes(&subject.fields, &defaults(&subject.fields), &after),
     };
     if changed.is_empty() && subject.id.is_some() {
-        let notes = vec![text::NOTHING_CHANGES.to_owned()];
+        let notes = vec![texts::of("messages.nothing_changes").to_owned()];
         return Ok(Submitted::Page(again(visit, &subject, inputs, &Vec::new(), notes)));
     }
     match is_confirmed {
@@ -85,7 +85,7 @@ async fn subject(
 ) -> Result<Subject, ApiError> {
     let (current, etag) = match id {
         Some(id) => {
-            let Answer { body, etag } = visit.api.get(&kind.path(id)).await?;
+            let Answer { body, etag, .. } = visit.api.get(&kind.path(id)).await?;
             (body, etag)
         }
         None => (json!({ "name": first(asked, "name") }), None),
@@ -95,7 +95,8 @@ async fn subject(
 }
 
 fn expired() -> Page {
-    Page::new("", "Expired", html! { p { (text::FORM_EXPIRED) } }).status(StatusCode::GONE)
+    Page::new("", texts::of("change.expired"), html! { p { (texts::of("messages.form_expired")) } })
+        .status(StatusCode::GONE)
 }
 
 /// An entity of defaults alone: what a new one differs from.
@@ -124,7 +125,7 @@ async fn save(
             Ok(Submitted::Done(visit.at(&format!("{}/{}", subject.kind.collection, segment(&id)))))
         }
         Err(error) if error.status == StatusCode::PRECONDITION_FAILED => {
-            let notes = vec![text::CHANGED_MEANWHILE.to_owned()];
+            let notes = vec![texts::of("messages.changed_meanwhile").to_owned()];
             Ok(Submitted::Page(again(visit, subject, inputs, &Vec::new(), notes).status(error.status)))
         }
         Err(error) if matches!(error.status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND) => Err(error),
@@ -142,7 +143,7 @@ fn request_line(subject: &Subject, inputs: &Pairs) -> (Method, String) {
         return (Method::PATCH, kind.path(id));
     }
     let nested = kind.parent().and_then(|(parent, path)| {
-        let id = first(inputs, parent.one);
+        let id = first(inputs, parent.field);
         (!id.is_empty()).then(|| format!("{}/{path}", parent.path(id)))
     });
     (Method::POST, nested.unwrap_or_else(|| format!("/{}", kind.collection)))
@@ -153,7 +154,7 @@ fn again(visit: &Visit, subject: &Subject, inputs: &Pairs, errors: &FieldErrors,
     let (written, _) = form::read(&subject.fields, inputs);
     let secrets = leaves(&subject.fields).into_iter().filter(|field| field.is_secret);
     let lost = secrets.filter(|field| !first(inputs, &field.path).is_empty());
-    let lost = lost.map(|field| (field.path.clone(), text::WRITE_AGAIN.to_owned()));
+    let lost = lost.map(|field| (field.path.clone(), texts::of("messages.write_again").to_owned()));
     let errors: FieldErrors = errors.iter().cloned().chain(lost).collect();
     form_page(visit, subject, &written, &errors, notes)
 }
@@ -173,7 +174,7 @@ fn form_page(
         form.entity method="post" action=(visit.at(&action)) {
             (visit.proof())
             (form::inputs(&subject.fields, entity, errors))
-            div.bar { button.primary { "Review" } }
+            div.bar { button.primary { (texts::of("change.review")) } }
         }
     };
     Page::new(subject.kind.collection, title(subject), content).notes(notes)
@@ -181,8 +182,11 @@ fn form_page(
 
 fn title(subject: &Subject) -> String {
     match subject.id {
-        Some(_) => format!("Edit {} {}", subject.kind.one, list::name(subject.kind, &subject.current)),
-        None => format!("New {}", subject.kind.one),
+        Some(_) => texts::filled(
+            "change.edit",
+            &[("kind", &subject.kind.one()), ("name", &list::name(subject.kind, &subject.current))],
+        ),
+        None => texts::filled("list.new", &[("kind", &subject.kind.one())]),
     }
 }
 
@@ -193,11 +197,11 @@ fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed])
         changed.iter().filter(|change| change.is_secret).map(|change| change.path.as_str()).collect();
     let command = export::curl(&method, &path, &form::patch(changed), &hidden);
     let content = html! {
-        p { "This would change:" }
+        p { (texts::of("change.this_would_change")) }
         div.scroll {
             table.difference {
-                caption.unseen { "Changes" }
-                thead { tr { th scope="col" { "Field" } th scope="col" { "Before" } th scope="col" { "After" } } }
+                caption.unseen { (texts::of("words.changes")) }
+                thead { tr { th scope="col" { (texts::of("change.field")) } th scope="col" { (texts::of("change.before")) } th scope="col" { (texts::of("change.after")) } } }
                 tbody { @for change in changed { (row(change)) } }
             }
         }
@@ -205,9 +209,9 @@ fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed])
             (visit.proof())
             input type="hidden" name="draft" value=(draft);
             input type="hidden" name="etag" value=(subject.etag.as_deref().unwrap_or_default());
-            div.bar { button.primary { "Save" } button name="back" value="yes" { "Back" } }
+            div.bar { button.primary { (texts::of("change.save")) } button name="back" value="yes" { (texts::of("words.back")) } }
         }
-        h2 { "The same by the Admin API" }
+        h2 { (texts::of("change.the_same_by_the_admin")) }
         pre.copyable { (command) }
     };
     Page::new(subject.kind.collection, title(subject), content)
@@ -216,7 +220,7 @@ fn review(visit: &Visit, subject: &Subject, inputs: &Pairs, changed: &[Changed])
 /// The inputs that mean something; nothing else of what was sent is kept.
 fn kept(subject: &Subject, inputs: &Pairs) -> Pairs {
     let fields = leaves(&subject.fields);
-    let parent = subject.kind.parent().map(|(parent, _)| parent.one);
+    let parent = subject.kind.parent().map(|(parent, _)| parent.field);
     let is_kept = |name: &str| parent == Some(name) || fields.iter().any(|field| field.path == name);
     inputs.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
 }
@@ -224,7 +228,7 @@ fn kept(subject: &Subject, inputs: &Pairs) -> Pairs {
 fn row(change: &Changed) -> Markup {
     let shown = |value: &Value| match value {
         Value::Null => html! { span.none { (NONE) } },
-        _ if change.is_secret => html! { span.none { (text::HIDDEN) } },
+        _ if change.is_secret => html! { span.none { (texts::of("messages.hidden")) } },
         value => html! { code { (plain(value)) } },
     };
     html! { tr { th scope="row" { (change.path) } td { (shown(&change.before)) } td { (shown(&change.after)) } } }
@@ -240,8 +244,8 @@ async fn choose_plugin(visit: &Visit, asked: &Pairs) -> Shown {
         visit.at(&format!("new/plugins{}", query([("name", name)].into_iter().chain(scope))))
     };
     let content = html! {
-        p { "Which plugin?" }
+        p { (texts::of("change.which_plugin")) }
         ul.choices { @for name in &names { li { a href=(address(name)) { (name) } } } }
     };
-    Ok(Page::new("plugins", "New plugin", content))
+    Ok(Page::new("plugins", texts::of("change.new_plugin"), content))
 }

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::history::{Change, History, is_off};
 use crate::kinds;
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::{Address, segment};
 use maud::{Markup, html};
 
@@ -20,41 +20,41 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let (frame, mut notes) = Frame::read(asked, "-24h");
     let history = History { api: &visit.api, frame: &frame };
     let mut changes = match history.changes().await {
-        Err(error) if is_off(&error) => return Ok(Page::new("changes", "Changes", off())),
+        Err(error) if is_off(&error) => return Ok(Page::new("changes", texts::of("words.changes"), off())),
         found => found?,
     };
     let wanted = first(asked, "q").trim().to_lowercase();
     changes.retain(|change| change.what.to_lowercase().contains(&wanted));
     if changes.len() > MAX_ROWS {
-        notes.push(text::first_of_many(MAX_ROWS));
+        notes.push(texts::first_of_many(MAX_ROWS));
     }
     let address = frame.on(Address::new("changes").with("q", &wanted));
     let content = html! {
         (frame.picker(visit, &address))
         form.filter action=(visit.at("changes")) {
             @for (name, value) in address.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
-            label for="q" { "Entity" } input id="q" name="q" value=(wanted); button { "Filter" }
+            label for="q" { (texts::of("changes.entity")) } input id="q" name="q" value=(wanted); button { (texts::of("words.filter")) }
         }
         div #live data-live=[frame.refresh(3)] {
             section #changes {
                 @match changes.is_empty() {
-                    true => div.empty { p { (text::NO_CHANGES) } },
+                    true => div.empty { p { (texts::of("messages.no_changes")) } },
                     false => (table(visit, &changes[..changes.len().min(MAX_ROWS)])),
                 }
             }
         }
         (csv::link(visit, &frame.in_seconds(Address::new("changes")).to_string()))
     };
-    Ok(Page::new("changes", "Changes", content).notes(notes))
+    Ok(Page::new("changes", texts::of("words.changes"), content).notes(notes))
 }
 
 /// Changes, the newest first; each leads to what was changed, and to what the node did around it.
 pub(super) fn table(visit: &Visit, changes: &[Change]) -> Markup {
     html! {
-        div.scroll #changed tabindex="0" role="region" aria-label="Changes" {
+        div.scroll #changed tabindex="0" role="region" aria-label=(texts::of("words.changes")) {
             table {
-                caption.unseen { "Changes" }
-                thead { tr { th scope="col" { "Time" } th scope="col" { "What" } th scope="col" { "From" } th.number scope="col" { "Revision" } } }
+                caption.unseen { (texts::of("words.changes")) }
+                thead { tr { th scope="col" { (texts::of("words.time")) } th scope="col" { (texts::of("changes.what")) } th scope="col" { (texts::of("words.from")) } th.number scope="col" { (texts::of("words.revision")) } } }
                 tbody { @for change in changes { (line(visit, change)) } }
             }
         }
@@ -67,7 +67,7 @@ fn line(visit: &Visit, change: &Change) -> Markup {
     let around = Address::new("").with("from", &from).with("to", &to).to_string();
     html! {
         tr {
-            th.time scope="row" { a href=(visit.at(&around)) title={ "What the node did around " (time(at as i64)) } { (time(at as i64)) } }
+            th.time scope="row" { a href=(visit.at(&around)) title=(texts::filled("changes.around", &[("time", &time(at as i64))])) { (time(at as i64)) } }
             td.name { (what(visit, &change.what)) }
             td { (change.source) }
             td.number { (change.revision) }

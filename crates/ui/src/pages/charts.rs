@@ -3,7 +3,7 @@ use crate::chart::{Chart, Line, Mark, Shape, Unit, marks};
 use crate::frame::Frame;
 use crate::history::{Change, Of, Series};
 use crate::page::Visit;
-use crate::text;
+use crate::texts;
 use crate::url::Address;
 use crate::{api::ApiError, history::History};
 use maud::{Markup, html};
@@ -77,7 +77,8 @@ impl<'v> Charts<'v> {
             let (name, class) = class_of(label);
             Line { name: name.to_owned(), class, values: values.clone() }
         };
-        let mut chart = self.chart("statuses", "Requests by status", Unit::PerSecond, &rates);
+        let mut chart =
+            self.chart("statuses", texts::of("charts.requests_by_status"), Unit::PerSecond, &rates);
         chart.shape = Shape::Stacked;
         chart.lines = rates.columns.iter().map(|column| line((&column.label, &column.values))).collect();
         if chart.lines.is_empty() {
@@ -106,8 +107,9 @@ impl<'v> Charts<'v> {
     /// Bytes from and to clients.
     pub(super) fn bytes(&self, received: Series, sent: Series) -> Markup {
         let rates = [received, sent].map(|series| series.per_second(self.frame()));
-        let named = rates.into_iter().zip([("received", "s1"), ("sent", "s2")]);
-        self.lines(("bytes", "Traffic"), Unit::BytesPerSecond, named)
+        let named =
+            rates.into_iter().zip([(texts::of("charts.received"), "s1"), (texts::of("charts.sent"), "s2")]);
+        self.lines(("bytes", texts::of("words.traffic")), Unit::BytesPerSecond, named)
     }
 
     /// Where the time of a request goes, on average: parts upon each other.
@@ -122,9 +124,13 @@ impl<'v> Charts<'v> {
             all_means[index].map(|all| (all - part(&gateway) - part(&upstream)).max(0.0))
         });
         let rest = rest.collect();
-        let mut chart = self.chart("parts", "Where the time goes, on average", Unit::Seconds, &all);
+        let mut chart = self.chart("parts", texts::of("charts.where_the_time_goes_on"), Unit::Seconds, &all);
         chart.shape = Shape::Stacked;
-        let named = [("gateway", "s1", gateway), ("upstream’s head", "s3", upstream), ("bodies", "s4", rest)];
+        let named = [
+            (texts::of("charts.gateway"), "s1", gateway),
+            (texts::of("charts.upstreams_head"), "s3", upstream),
+            (texts::of("charts.bodies"), "s4", rest),
+        ];
         chart.lines = named
             .into_iter()
             .map(|(name, class, values)| Line { name: name.to_owned(), class, values })
@@ -156,13 +162,13 @@ impl<'v> Charts<'v> {
 /// What a class of statuses is called in charts, and its colour.
 fn class_of(label: &str) -> Named {
     match label {
-        "0xx" => ("streams", "s0"),
+        "0xx" => (texts::of("charts.streams"), "s0"),
         "1xx" => ("1xx", "s0"),
         "2xx" => ("2xx", "s4"),
         "3xx" => ("3xx", "s1"),
         "4xx" => ("4xx", "s3"),
         "5xx" => ("5xx", "s2"),
-        _ => ("requests", "s0"),
+        _ => (texts::of("chart.requests"), "s0"),
     }
 }
 
@@ -170,14 +176,15 @@ fn class_of(label: &str) -> Named {
 pub(super) fn off() -> Markup {
     html! {
         section.empty {
-            p { (text::ANALYTICS_OFF) }
+            p { (texts::of("messages.analytics_off")) }
             pre.copyable { "weir start --set analytics=on" }
-            p.help { "Or write " code { "analytics = on" } " into kong.conf, or set " code { "KONG_ANALYTICS=on" } ", and start again." }
+            p.help { (texts::marked_up("charts.or_write", &[("line", html! { code { "analytics = on" } }), ("variable", html! { code { "KONG_ANALYTICS=on" } })])) }
         }
     }
 }
 
-/// A note if requests are missing.
-pub(super) fn missing(series: &Series) -> Option<String> {
-    (series.dropped > 0).then(|| text::missing_requests(series.dropped))
+/// Notes if requests are missing, or what the node does not remember.
+pub(super) fn missing(series: &Series) -> impl Iterator<Item = String> {
+    let dropped = (series.dropped > 0).then(|| texts::missing_requests(series.dropped));
+    dropped.into_iter().chain(series.source_error.as_deref().map(texts::own_history))
 }

@@ -4,7 +4,7 @@ use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, count, micros};
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::query;
 use axum::http::StatusCode;
 use maud::{Markup, html};
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 /// The columns that the table can be sorted by, with the field and the heading of each.
 const COLUMNS: [(&str, &str); 6] = [
-    ("us_mean", "Mean per call"),
-    ("us_p99", "p99"),
-    ("calls", "Calls"),
-    ("answers", "Answers"),
-    ("errors", "Errors"),
-    ("us_waited_mean", "Mean wait"),
+    ("us_mean", "costs.mean_per_call"),
+    ("us_p99", "costs.p99"),
+    ("calls", "costs.calls"),
+    ("answers", "costs.answers"),
+    ("errors", "words.errors"),
+    ("us_waited_mean", "costs.mean_wait"),
 ];
 
 pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
@@ -26,7 +26,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let known = COLUMNS.iter().find(|(field, _)| *field == given);
     let notes = match (given, known) {
         ("", _) | (_, Some(_)) => Vec::new(),
-        (given, None) => vec![text::overlooked("sort", given)],
+        (given, None) => vec![texts::overlooked("sort", given)],
     };
     let sorted_by = known.map_or("us_mean", |(field, _)| field);
     let mut rows = match body["data"].take() {
@@ -35,13 +35,13 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     };
     rows.sort_by(|a, b| figure(b, sorted_by).total_cmp(&figure(a, sorted_by)));
     let content = html! {
-        p.about { "Time that each plugin takes, sampled from real requests. Waits for other servers are counted apart." }
+        p.about { (texts::of("costs.time_that_each_plugin_takes")) }
         @match rows.is_empty() {
-            true => div.empty { p { "No plugin has run yet. Send a request to a route with a plugin." } },
+            true => div.empty { p { (texts::of("costs.no_plugin_has_run_yet")) } },
             false => (table(visit, &rows, sorted_by)),
         }
     };
-    Ok(Page::new("plugin-costs", "Plugin costs", content).notes(notes))
+    Ok(Page::new("plugin-costs", texts::of("words.plugin_costs"), content).notes(notes))
 }
 
 /// The table of one route; nothing if no plugin has run there.
@@ -53,7 +53,7 @@ pub(super) async fn of_route(visit: &Visit, route: &str) -> Result<Markup, ApiEr
     let rows = body["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(html! {
         @if !rows.is_empty() {
-            h3 { a href=(visit.at("plugin-costs")) { "Plugins" } }
+            h3 { a href=(visit.at("plugin-costs")) { (texts::of("words.plugin_costs")) } }
             (table(visit, rows, ""))
         }
     })
@@ -65,14 +65,14 @@ fn figure(row: &Value, field: &str) -> f64 {
 
 fn table(visit: &Visit, rows: &[Value], sorted_by: &str) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Plugin costs" {
+        div.scroll tabindex="0" role="region" aria-label=(texts::of("words.plugin_costs")) {
             table {
-                caption.unseen { "Plugin costs" }
+                caption.unseen { (texts::of("words.plugin_costs")) }
                 thead { tr {
-                    th scope="col" { "Plugin" } th scope="col" { "Route" }
+                    th scope="col" { (texts::of("words.plugin")) } th scope="col" { (texts::of("words.route")) }
                     @for (field, name) in COLUMNS {
                         th.number scope="col" aria-sort=[(field == sorted_by).then_some("descending")] {
-                            a href=(format!("{}{}", visit.at("plugin-costs"), query([("sort", field)]))) { (name) }
+                            a href=(format!("{}{}", visit.at("plugin-costs"), query([("sort", field)]))) { (texts::of(name)) }
                         }
                     }
                 } }

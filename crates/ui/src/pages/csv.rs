@@ -2,6 +2,7 @@
 use super::redirect;
 use crate::form::Pairs;
 use crate::page::Visit;
+use crate::texts;
 use crate::url::{query, segment};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -12,7 +13,7 @@ pub(super) const MAX_ROWS: &str = "1000";
 
 /// The link to what the Admin API answers to a question about analytics.
 pub(super) fn link(visit: &Visit, question: &str) -> Markup {
-    html! { p.download { a href=(visit.at(&format!("csv/{question}"))) { "Download CSV" } } }
+    html! { p.download { a href=(visit.at(&format!("csv/{question}"))) { (texts::of("csv.download_csv")) } } }
 }
 
 /// The answer to a question, as a file.

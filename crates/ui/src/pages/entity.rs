@@ -1,16 +1,17 @@
 //! One entity: its fields, and what belongs to it.
-use super::activity;
 use super::list::{self, link};
 use super::{Shown, list::expiry};
+use super::{activity, references};
 use crate::form::{Pairs, plain};
 use crate::format::{NONE, time};
 use crate::kinds::{self, Kind};
 use crate::page::{Page, Visit};
 use crate::schema::{Field, fields, leaves, value_at};
-use crate::text;
+use crate::texts;
 use crate::url::segment;
 use maud::{Markup, html};
 use serde_json::Value;
+use std::iter;
 
 /// How many entities that belong to one are shown, of a kind.
 const MAX_CHILDREN: usize = 1_000;
@@ -18,24 +19,25 @@ const MAX_CHILDREN: usize = 1_000;
 pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) -> Shown {
     let at = format!("{}/{}", kind.collection, segment(id));
     let path = kind.path(id);
-    let entity = visit.api.get(&path).await?.body;
+    let mut entity = visit.api.get(&path).await?.body;
     if entity["id"].is_null() {
         return Ok(super::unknown(visit, &at));
     }
+    references::add_names(visit, iter::once(&mut entity)).await;
     let fields = schema(visit, kind, &entity).await?;
     let children = children(visit, kind, &path).await;
     let (activity, notes) = activity::section(visit, kind, (&at, &plain(&entity["id"])), asked).await?;
-    let own_field = kind.one.replace(' ', "_");
-    let new = |child: &str| visit.at(&format!("new/{child}?{own_field}={}", segment(&plain(&entity["id"]))));
+    let new =
+        |child: &str| visit.at(&format!("new/{child}?{}={}", kind.field, segment(&plain(&entity["id"]))));
     let content = html! {
         div.bar {
-            @if activity::is_measured(kind) { a.button href="#traffic" { "Traffic" } }
-            a.button href=(visit.at(&format!("export/{at}"))) { "Export" }
-            @if !visit.is_read_only {
-                a.button href=(visit.at(&format!("edit/{at}"))) { "Edit" }
-                a.button href=(visit.at(&format!("delete/{at}"))) { "Delete" }
+            @if activity::is_measured(kind) { a.button href="#traffic" { (texts::of("words.traffic")) } }
+            a.button href=(visit.at(&format!("export/{at}"))) { (texts::of("entity.export")) }
+            @if visit.read_only.is_none() {
+                a.button href=(visit.at(&format!("edit/{at}"))) { (texts::of("entity.edit")) }
+                a.button href=(visit.at(&format!("delete/{at}"))) { (texts::of("words.delete")) }
                 @for (_, child) in kind.children.iter().filter(|(_, child)| *child != "consumers") {
-                    @if let Some(child) = kinds::of(child) { a.button href=(new(child.collection)) { "Add " (child.one) } }
+                    @if let Some(child) = kinds::of(child) { a.button href=(new(child.collection)) { (texts::filled("entity.add", &[("kind", &child.one())])) } }
                 }
             }
         }
@@ -43,13 +45,14 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str, asked: &Pairs) ->
         (activity)
         @for (child, rows) in &children {
             section {
-                h2 { (child.many) }
+                h2 { (child.many()) }
                 (list::table(visit, child, rows))
-                @if rows.len() == MAX_CHILDREN { p.help { (text::first_of_many(MAX_CHILDREN)) } }
+                @if rows.len() == MAX_CHILDREN { p.help { (texts::first_of_many(MAX_CHILDREN)) } }
             }
         }
     };
-    let title = format!("{}: {}", capitalised(kind.one), list::name(kind, &entity));
+    let name = list::name(kind, &entity);
+    let title = texts::filled("entity.title", &[("kind", &capitalised(kind.one())), ("name", &name)]);
     Ok(Page::new(kind.collection, title, content).notes(notes))
 }
 
@@ -86,10 +89,11 @@ async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, V
     for (path, collection) in kind.children {
         // With their health, where they have one.
         let path = if *path == "targets" { "health" } else { path };
-        let rows = match visit.api.get(&format!("{of}/{path}?size={MAX_CHILDREN}")).await {
+        let mut rows = match visit.api.get(&format!("{of}/{path}?size={MAX_CHILDREN}")).await {
             Ok(answer) => answer.body["data"].as_array().cloned().unwrap_or_default(),
             Err(_) => continue,
         };
+        references::add_names(visit, rows.iter_mut()).await;
         if let Some(child) = kinds::of(collection).filter(|_| !rows.is_empty()) {
             found.push((child, rows));
         }
@@ -98,18 +102,32 @@ async fn children(visit: &Visit, kind: &Kind, of: &str) -> Vec<(&'static Kind, V
 }
 
 fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
-    let set: Vec<_> =
+    let all: Vec<_> =
         leaves(fields).into_iter().map(|field| (field, value_at(entity, &field.path))).collect();
-    let (given, unset): (Vec<_>, Vec<_>) = set.into_iter().partition(|(_, value)| !value.is_null());
+    let (set, unset): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, value)| !value.is_null());
+    let (defaults, given): (Vec<_>, Vec<_>) =
+        set.into_iter().partition(|(field, value)| field.default.as_ref() == Some(value));
     html! {
-        dl.facts {
-            @for (field, value) in &given {
-                dt title=[field.description.as_deref()] { (field.path) }
-                dd { (shown(visit, field, value)) }
+        (listed(visit, &given))
+        @if !defaults.is_empty() {
+            details {
+                summary { (texts::filled("entity.defaults", &[("count", &defaults.len())])) }
+                (listed(visit, &defaults))
             }
         }
         @if !unset.is_empty() {
-            p.help { "Not set: " @for (field, _) in &unset { code { (field.path) } " " } }
+            p.help { (texts::marked_up("entity.not_set", &[("fields", html! { @for (field, _) in &unset { code { (field.path) } " " } })])) }
+        }
+    }
+}
+
+fn listed(visit: &Visit, fields: &[(&Field, &Value)]) -> Markup {
+    html! {
+        dl.facts {
+            @for (field, value) in fields {
+                dt title=[field.description.as_deref()] { (field.path) }
+                dd { (shown(visit, field, value)) }
+            }
         }
     }
 }
@@ -117,7 +135,9 @@ fn facts(visit: &Visit, fields: &[Field], entity: &Value) -> Markup {
 fn shown(visit: &Visit, field: &Field, value: &Value) -> Markup {
     use crate::schema::Kind::{Json, Reference};
     match (&field.kind, value) {
-        _ if field.is_secret && !is_reference(value) => html! { span.none { (text::HIDDEN) } },
+        _ if field.is_secret && !is_reference(value) => {
+            html! { span.none { (texts::of("messages.hidden")) } }
+        }
         (Reference(collection), value) => match kinds::of(collection) {
             Some(kind) => link(visit, kind, value),
             None => html! { (plain(&value["id"])) },

@@ -5,9 +5,9 @@ use crate::chart::{clock, sparkline};
 use crate::form::{Pairs, first, plain};
 use crate::format::{count, time};
 use crate::frame::Frame;
-use crate::history::{History, is_off};
+use crate::history::{Errors, History, is_off};
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::{Address, segment};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -18,15 +18,19 @@ const MAX_ROWS: usize = 200;
 
 /// Who decided an outcome, as the address says it, and in words.
 const WHO: [(&str, &str); 4] = [
-    ("upstream-response", "upstream responded"),
-    ("gateway", "gateway"),
-    ("upstream-failure", "upstream failed"),
-    ("client", "client"),
+    ("upstream-response", "errors.upstream_responded"),
+    ("gateway", "errors.gateway"),
+    ("upstream-failure", "errors.upstream_failed"),
+    ("client", "errors.client"),
 ];
 
 /// The columns that rows are ordered by.
-const SORTS: [(&str, &str); 4] =
-    [("count", "Count"), ("status", "Status"), ("first", "First"), ("last", "Last")];
+const SORTS: [(&str, &str); 4] = [
+    ("count", "errors.count"),
+    ("status", "words.status"),
+    ("first", "errors.first"),
+    ("last", "errors.last"),
+];
 
 /// What the page shows of all groups.
 struct Filter<'a> {
@@ -51,7 +55,7 @@ fn who(group: &Value) -> &'static str {
 }
 
 fn words(who: &str) -> &'static str {
-    WHO.iter().find(|(known, _)| *known == who).map_or("", |(_, words)| words)
+    WHO.iter().find(|(known, _)| *known == who).map_or("", |(_, words)| texts::of(words))
 }
 
 impl<'a> Filter<'a> {
@@ -60,7 +64,7 @@ impl<'a> Filter<'a> {
             if is_known || value.is_empty() {
                 return value;
             }
-            notes.push(text::overlooked(name, value));
+            notes.push(texts::overlooked(name, value));
             ""
         };
         let (status, who) = (first(asked, "status"), first(asked, "who"));
@@ -73,6 +77,11 @@ impl<'a> Filter<'a> {
             cause: first(asked, "cause"),
             wanted: first(asked, "q").trim().to_lowercase(),
         }
+    }
+
+    /// Whether it lets every group of the route through, or of all routes.
+    fn lets_all(&self) -> bool {
+        [self.status, self.who, self.cause, self.wanted.as_str()].iter().all(|value| value.is_empty())
     }
 
     fn lets(&self, group: &Value) -> bool {
@@ -100,32 +109,44 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let filter = Filter::read(asked, &mut notes);
     let sort = SORTS.iter().find(|(name, _)| *name == first(asked, "sort")).map(|(name, _)| *name);
     if sort.is_none() && !first(asked, "sort").is_empty() {
-        notes.push(text::overlooked("sort", first(asked, "sort")));
+        notes.push(texts::overlooked("sort", first(asked, "sort")));
     }
     let sort = sort.unwrap_or("count");
     let history = History { api: &visit.api, frame: &frame };
-    let mut groups = match history.errors(filter.route).await {
-        Err(error) if is_off(&error) => return Ok(Page::new("errors", "Errors", off())),
+    // The largest groups come first. All of them are needed to look for some, or for another order.
+    let limit = (filter.lets_all() && sort == "count").then_some(MAX_ROWS);
+    let Errors { mut groups, mut total, count: mut errors } = match history.errors(filter.route, limit).await
+    {
+        Err(error) if is_off(&error) => return Ok(Page::new("errors", texts::of("words.errors"), off())),
         found => found?,
     };
-    groups.retain(|group| filter.lets(group));
-    groups.sort_by_key(|group| std::cmp::Reverse(group[sort].as_u64()));
+    if limit.is_none() {
+        groups.retain(|group| filter.lets(group));
+        groups.sort_by_key(|group| std::cmp::Reverse(group[sort].as_u64()));
+        (total, errors) = (groups.len(), sum(&groups));
+    }
     let address = frame.on(filter.address().with("sort", if sort == "count" { "" } else { sort }));
     let content = html! {
         (frame.picker(visit, &address))
         (filters(visit, &filter, &frame))
         div #live data-live=[frame.refresh(3)] {
             section #groups {
-                p.about { strong #total { (count(sum(&groups))) } " errors in " (frame.words()) ", in " (groups.len()) " groups." }
-                @if groups.len() > MAX_ROWS { p.help { (text::first_of_many(MAX_ROWS)) } }
-                @if groups.is_empty() { div.empty { p { (text::NO_ERRORS) } } } @else {
+                p.about {
+                    (texts::marked_up("errors.total", &[
+                        ("count", html! { strong #total { (count(errors)) } }),
+                        ("frame", html! { (frame.words()) }),
+                        ("groups", html! { (total) }),
+                    ]))
+                }
+                @if total > MAX_ROWS { p.help { (texts::first_of_many(MAX_ROWS)) } }
+                @if groups.is_empty() { div.empty { p { (texts::of("messages.no_errors")) } } } @else {
                     (table(visit, &frame, &groups[..groups.len().min(MAX_ROWS)], Some((&address, sort))))
                 }
             }
         }
         (csv::link(visit, &frame.in_seconds(Address::new("errors").with("route", filter.route)).to_string()))
     };
-    Ok(Page::new("errors", "Errors", content).notes(notes))
+    Ok(Page::new("errors", texts::of("words.errors"), content).notes(notes))
 }
 
 fn sum(groups: &[Value]) -> u64 {
@@ -134,24 +155,28 @@ fn sum(groups: &[Value]) -> u64 {
 
 fn filters(visit: &Visit, filter: &Filter<'_>, frame: &Frame) -> Markup {
     let address = frame.on(filter.address());
-    let set = [("route", filter.route), ("status", filter.status), ("cause", filter.cause)];
+    let set = [
+        ("route", "errors.one_route", filter.route),
+        ("status", "errors.one_status", filter.status),
+        ("cause", "errors.one_cause", filter.cause),
+    ];
     let at = |name, value| visit.at(&address.clone().with(name, value).to_string());
     html! {
-        nav.tabs aria-label="Who decided" {
+        nav.tabs aria-label=(texts::of("errors.who_decided")) {
             ul.segments {
-                li { a href=(at("who", "")) aria-current=[filter.who.is_empty().then_some("true")] { "all" } }
+                li { a href=(at("who", "")) aria-current=[filter.who.is_empty().then_some("true")] { (texts::of("errors.all")) } }
                 @for (name, words) in WHO {
-                    li { a href=(at("who", name)) aria-current=[(name == filter.who).then_some("true")] { (words) } }
+                    li { a href=(at("who", name)) aria-current=[(name == filter.who).then_some("true")] { (texts::of(words)) } }
                 }
             }
         }
         form.filter action=(visit.at("errors")) {
             @for (name, value) in address.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
-            label for="q" { "Route, status or cause" }
+            label for="q" { (texts::of("errors.route_status_or_cause")) }
             input id="q" name="q" value=(filter.wanted);
-            button { "Filter" }
-            @for (name, value) in set.into_iter().filter(|(_, value)| !value.is_empty()) {
-                a.button href=(at(name, "")) aria-label={ "Show every " (name) } { (name) ": " bdi { (value) } " ✕" }
+            button { (texts::of("words.filter")) }
+            @for (name, shown, value) in set.into_iter().filter(|(.., value)| !value.is_empty()) {
+                a.button href=(at(name, "")) aria-label=(texts::filled("errors.show_all", &[("value", &value)])) { (texts::marked_up(shown, &[("value", html! { bdi { (value) } })])) }
             }
         }
     }
@@ -165,20 +190,20 @@ pub(super) fn table(
     sorted: Option<(&Address, &str)>,
 ) -> Markup {
     html! {
-        div.scroll #errors tabindex="0" role="region" aria-label="Errors" {
+        div.scroll #errors tabindex="0" role="region" aria-label=(texts::of("words.errors")) {
             table.dense {
-                caption.unseen { "Errors, " (frame.words()) }
+                caption.unseen { (texts::filled("errors.in_frame", &[("frame", &frame.words())])) }
                 thead { tr {
-                    th scope="col" { "Route" } th scope="col" { "Who decided" } th scope="col" { "Cause" }
+                    th scope="col" { (texts::of("words.route")) } th scope="col" { (texts::of("errors.who_decided")) } th scope="col" { (texts::of("words.cause")) }
                     @for (name, title) in SORTS {
                         @match sorted {
                             Some((address, by)) => th.number scope="col" aria-sort=[(name == by).then_some("descending")] {
-                                a href=(visit.at(&address.clone().with("sort", name).to_string())) { (title) }
+                                a href=(visit.at(&address.clone().with("sort", name).to_string())) { (texts::of(title)) }
                             },
-                            None => th.number scope="col" { (title) },
+                            None => th.number scope="col" { (texts::of(title)) },
                         }
                     }
-                    th scope="col" { "Over time" }
+                    th scope="col" { (texts::of("words.over_time")) }
                 } }
                 tbody { @for group in groups { (line(visit, frame, group)) } }
             }
@@ -201,7 +226,7 @@ fn line(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
             td { a href=(narrowed("cause", &cause)) { bdi { (cause) } } }
             td.number {
                 strong {
-                    a href=(visit.at(&requests(frame, group).to_string())) title="Requests of this group that were kept" {
+                    a href=(visit.at(&requests(frame, group).to_string())) title=(texts::of("errors.requests_of_this_group_that")) {
                         (count(group["count"].as_u64().unwrap_or_default()))
                     }
                 }
@@ -209,7 +234,7 @@ fn line(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
             td.number { a href=(narrowed("status", &status)) { (status) } }
             td.number { (moment("first")) }
             td.number { (moment("last")) }
-            td { (sparkline(&group["sparkline"], "errors")) }
+            td { (sparkline(&group["sparkline"], texts::of("chart.errors"))) }
         }
     }
 }
@@ -226,8 +251,8 @@ fn route_name(group: &Value) -> String {
     let route = &group["route"];
     let name = plain(&route["name"]);
     match (name.as_str(), route["id"].as_str()) {
-        ("none", None) => "(no route)".to_owned(),
-        ("others", None) => "(others)".to_owned(),
+        ("none", None) => texts::of("errors.no_route").to_owned(),
+        ("others", None) => texts::of("words.others").to_owned(),
         ("", Some(id)) => id.to_owned(),
         _ => name,
     }
@@ -262,12 +287,12 @@ pub(super) fn split(visit: &Visit, frame: &Frame, groups: &[Value]) -> Markup {
     };
     html! {
         @if !parts.is_empty() {
-            ul.split aria-label="5xx by who decided" {
+            ul.split aria-label=(texts::of("errors.5xx_by_who_decided")) {
                 li { "5xx:" }
                 @for (index, (sum, causes)) in &parts {
                     @let (name, words) = WHO[*index];
                     li {
-                        span class={ "who " (name) } { (words) } " " a href=(link(name, "")) { strong { (count(*sum)) } }
+                        span class={ "who " (name) } { (texts::of(words)) } " " a href=(link(name, "")) { strong { (count(*sum)) } }
                         @if name != WHO[0].0 {
                             @for (cause, some) in causes { " · " a href=(link(name, cause)) { (cause) " " (count(*some)) } }
                         }

@@ -6,6 +6,7 @@ use crate::export::{curl, yaml};
 use crate::kinds::Kind;
 use crate::page::{Page, Visit};
 use crate::schema::{Field, leaves, value_at};
+use crate::texts;
 use axum::http::Method;
 use maud::html;
 use serde_json::{Value, json};
@@ -16,13 +17,15 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, id: &str) -> Shown {
     let (given, secrets) = given(&fields, &entity);
     let command = curl(&Method::PATCH, &kind.path(id), &given, &[]);
     let content = html! {
-        @if !secrets.is_empty() { p.note { "Secrets are left out; write them in yourself: " @for path in &secrets { code { (path) } " " } } }
-        h2 { "In a declarative file, for decK too" }
+        @if !secrets.is_empty() { p.note { (texts::marked_up("export.secrets", &[("fields", html! { @for path in &secrets { code { (path) } " " } })])) } }
+        h2 { (texts::of("export.as_a_file")) }
         pre.copyable { (yaml(kind.schema(), &given)) }
-        h2 { "By the Admin API" }
+        h2 { (texts::of("export.by_the_admin_api")) }
         pre.copyable { (command) }
     };
-    Ok(Page::new(kind.collection, format!("Export {} {}", kind.one, list::name(kind, &entity)), content))
+    let name = list::name(kind, &entity);
+    let title = texts::filled("export.title", &[("kind", &kind.one()), ("name", &name)]);
+    Ok(Page::new(kind.collection, title, content))
 }
 
 /// The entity as one would write it, and the paths of its secrets. What its schema does not know, such as an alias of a

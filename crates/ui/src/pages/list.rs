@@ -1,10 +1,11 @@
 //! A collection as a table.
-use super::Shown;
+use super::{Shown, health, overview, references};
+use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, duration, time};
-use crate::kinds::{self, Kind};
+use crate::kinds::Kind;
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::{query, segment};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -22,43 +23,67 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
     let rows = size.to_string();
     let path =
         format!("/{}{}", kind.collection, query([("size", &*rows), ("offset", offset), ("tags", tags)]));
-    let found = match visit.api.get(&path).await {
+    let mut found = match visit.api.get(&path).await {
         // An offset of another time or place: begin anew.
         Err(error) if error.status == 400 && !offset.is_empty() => {
             let path = format!("/{}{}", kind.collection, query([("size", &*rows), ("tags", tags)]));
-            let note = text::overlooked("offset", offset);
-            return Ok(render(visit, kind, asked, &visit.api.get(&path).await?.body, vec![note]));
+            let note = texts::overlooked("offset", offset);
+            let mut found = visit.api.get(&path).await?.body;
+            references::add_names(visit, rows_of(&mut found)).await;
+            return Ok(render(visit, kind, asked, (&found, None), vec![note]));
         }
         found => found?.body,
     };
-    Ok(render(visit, kind, asked, &found, notes))
+    references::add_names(visit, rows_of(&mut found)).await;
+    let command = first_command(visit, kind, &found).await?;
+    Ok(render(visit, kind, asked, (&found, command), notes))
 }
 
-fn render(visit: &Visit, kind: &Kind, asked: &Pairs, found: &Value, notes: Vec<String>) -> Page {
+/// The command that makes the first entity of a kind, if there is none and the person may make it.
+async fn first_command(visit: &Visit, kind: &Kind, found: &Value) -> Result<Option<String>, ApiError> {
+    let has_any = found["data"].as_array().is_some_and(|rows| !rows.is_empty());
+    if has_any || kind.example.is_empty() || visit.read_only.is_some() {
+        return Ok(None);
+    }
+    let admin_api = overview::admin_api(&visit.api.get("/").await?.body);
+    Ok(Some(format!("curl -X POST {admin_api}/{}", kind.example)))
+}
+
+fn rows_of(answer: &mut Value) -> impl Iterator<Item = &mut Value> {
+    answer["data"].as_array_mut().into_iter().flatten()
+}
+
+fn render(
+    visit: &Visit,
+    kind: &Kind,
+    asked: &Pairs,
+    (found, command): (&Value, Option<String>),
+    notes: Vec<String>,
+) -> Page {
     let rows = found["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (size, tags) = (first(asked, "size"), first(asked, "tags"));
     let next = found["offset"].as_str();
     let content = html! {
-        p.about { (kind.about) }
+        p.about { (kind.about()) }
         div.bar {
-            @if visit.is_read_only { p.help { (text::READ_ONLY) } } @else {
-                a.button href=(visit.at(&format!("new/{}", kind.collection))) { "New " (kind.one) }
+            @if let Some(why) = visit.read_only { p.help { (why) } } @else {
+                a.button href=(visit.at(&format!("new/{}", kind.collection))) { (texts::filled("list.new", &[("kind", &kind.one())])) }
             }
             form.filter action=(visit.at(kind.collection)) {
-                label for="tags" { "Tags" }
-                input id="tags" name="tags" value=(tags) placeholder="a,b or a/b";
-                button { "Filter" }
+                label for="tags" { (texts::of("list.tags")) }
+                input id="tags" name="tags" value=(tags) placeholder=(texts::of("list.ab_or_a_b"));
+                button { (texts::of("words.filter")) }
             }
         }
         @match rows.is_empty() {
-            true => (empty(visit, kind, tags)),
+            true => (empty(visit, kind, tags, command)),
             false => (table(visit, kind, rows)),
         }
         @if let Some(next) = next {
-            a.button rel="next" href=(format!("{}{}", visit.at(kind.collection), query([("size", size), ("tags", tags), ("offset", next)]))) { "Next page" }
+            a.button rel="next" href=(format!("{}{}", visit.at(kind.collection), query([("size", size), ("tags", tags), ("offset", next)]))) { (texts::of("list.next_page")) }
         }
     };
-    Page::new(kind.collection, kind.many, content).notes(notes)
+    Page::new(kind.collection, kind.many(), content).notes(notes)
 }
 
 fn size(asked: &Pairs) -> (usize, Vec<String>) {
@@ -66,19 +91,19 @@ fn size(asked: &Pairs) -> (usize, Vec<String>) {
         "" => (DEFAULT_SIZE, Vec::new()),
         given => match given.parse() {
             Ok(size @ 1..=MAX_SIZE) => (size, Vec::new()),
-            _ => (DEFAULT_SIZE, vec![text::overlooked("size", given)]),
+            _ => (DEFAULT_SIZE, vec![texts::overlooked("size", given)]),
         },
     }
 }
 
-fn empty(visit: &Visit, kind: &Kind, tags: &str) -> Markup {
+fn empty(visit: &Visit, kind: &Kind, tags: &str, command: Option<String>) -> Markup {
     html! {
         div.empty {
             @if tags.is_empty() {
-                p { (text::none_yet(kind.one)) }
-                pre.copyable { "curl -X POST ADMIN_API/" (kind.collection) " -H 'Content-Type: application/json' -d '{…}'" }
+                p { (texts::none_yet(kind.one())) }
+                @if let Some(command) = command { pre.copyable { (command) } }
             } @else {
-                p { "Nothing has these tags. " a href=(visit.at(kind.collection)) { "Show all" } }
+                p { (texts::of("list.nothing_has_these_tags")) " " a href=(visit.at(kind.collection)) { (texts::of("words.show_all")) } }
             }
         }
     }
@@ -87,10 +112,10 @@ fn empty(visit: &Visit, kind: &Kind, tags: &str) -> Markup {
 /// Entities of a kind as a table; each row leads to its page.
 pub(super) fn table(visit: &Visit, kind: &Kind, rows: &[Value]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(kind.many) {
+        div.scroll tabindex="0" role="region" aria-label=(kind.many()) {
             table {
-                caption.unseen { (kind.many) }
-                thead { tr { th scope="col" { "Name" } @for column in kind.columns { th scope="col" { (title(column)) } } } }
+                caption.unseen { (kind.many()) }
+                thead { tr { th scope="col" { (texts::of("words.name")) } @for column in kind.columns { th scope="col" { (title(column)) } } } }
                 tbody {
                     @for row in rows {
                         tr {
@@ -122,7 +147,8 @@ pub(super) fn name(kind: &Kind, entity: &Value) -> String {
 
 fn title(column: &str) -> String {
     match column {
-        "not_after" => "valid until".to_owned(),
+        "name" => texts::of("list.type").to_owned(),
+        "not_after" => texts::of("list.valid_until").to_owned(),
         other => other.replace('_', " "),
     }
 }
@@ -131,7 +157,8 @@ fn cell(visit: &Visit, column: &str, value: &Value) -> Markup {
     match (column, value) {
         (_, Value::Null) => html! { span.none { (NONE) } },
         ("not_after", value) => expiry(value),
-        (_, Value::Bool(on)) => html! { @if *on { "yes" } @else { "no" } },
+        ("health", value) => health::state(value),
+        (_, Value::Bool(on)) => html! { (texts::of(if *on { "list.yes" } else { "list.no" })) },
         (_, Value::Object(members)) if members.contains_key("id") => referred(visit, column, value),
         (_, Value::Array(items)) => html! {
             ul.values { @for item in items { li { code { (plain(item)) } } } }
@@ -142,16 +169,12 @@ fn cell(visit: &Visit, column: &str, value: &Value) -> Markup {
 
 /// A link to the entity that a field refers to.
 fn referred(visit: &Visit, column: &str, value: &Value) -> Markup {
-    let collection = match column {
-        "set" => "key-sets".to_owned(),
-        column => format!("{column}s"),
-    };
     let id = plain(&value["id"]);
-    match kinds::of(&collection) {
+    match references::kind_of(column) {
         Some(kind) => {
-            let name = Some(plain(&value["name"])).filter(|name| !name.is_empty());
-            let name = name.unwrap_or_else(|| id.chars().take(8).collect());
-            html! { a href=(visit.at(&format!("{}/{}", kind.collection, segment(&id)))) { (name) } }
+            let known = name(kind, value);
+            let shown = if known == id { id.chars().take(8).collect() } else { known };
+            html! { a href=(visit.at(&format!("{}/{}", kind.collection, segment(&id)))) { bdi { (shown) } } }
         }
         None => html! { (id) },
     }
@@ -164,6 +187,6 @@ pub(super) fn expiry(value: &Value) -> Markup {
     let left = end - now;
     html! {
         time.soon[left < 30 * 86_400] { (time(end)) }
-        " " @if left < 0 { strong.error { "expired" } } @else { "(in " (duration(left)) ")" }
+        " " @if left < 0 { strong.error { (texts::of("list.expired")) } } @else { (texts::filled("list.in", &[("duration", &duration(left))])) }
     }
 }

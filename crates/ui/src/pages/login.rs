@@ -1,6 +1,8 @@
 //! Logging in with a token of the Admin API.
 use crate::api::Api;
 use crate::page::{Page, Visit};
+use crate::session::Login;
+use crate::texts;
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
@@ -13,21 +15,19 @@ pub(crate) fn page(visit: &Visit, next: &str, wrong: Option<&str>) -> Response {
             input type="hidden" name="next" value=(next);
             @if let Some(wrong) = wrong { p.error role="alert" { (wrong) } }
             div.field {
-                label for="token" { "Token of the Admin API" }
+                label for="token" { (texts::of("login.token_of_the_admin_api")) }
                 input id="token" name="token" type="password" autocomplete="current-password" required autofocus;
-                p.help { "One of the setting " code { "admin_auth" } ". It stays on this node; your browser keeps a cookie." }
+                p.help { (texts::marked_up("login.help", &[("setting", html! { code { "admin_auth" } })])) }
             }
-            button.primary { "Log in" }
+            button.primary { (texts::of("login.log_in")) }
         }
     };
     let status = if wrong.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
-    Page::new("login", "Log in", content).status(status).render(visit)
+    Page::new("login", texts::of("login.log_in"), content).status(status).render(visit)
 }
 
-/// Whether the Admin API takes a token.
-pub(crate) async fn is_valid(api: &Api, token: &str) -> bool {
-    match api.with_token(token) {
-        Some(api) => api.get("/status").await.is_ok(),
-        None => false,
-    }
+/// Logs in with a token, if the Admin API takes it.
+pub(crate) async fn login(api: &Api, token: &str) -> Option<Login> {
+    let answer = api.with_token(token)?.get("/status").await.ok()?;
+    Some(Login { token: token.to_owned(), is_read_only: answer.is_read_only })
 }

@@ -14,6 +14,7 @@ pub(crate) mod login;
 mod nodes;
 mod now;
 mod overview;
+mod references;
 mod remove;
 mod request;
 mod requests;
@@ -25,7 +26,7 @@ use crate::api::ApiError;
 use crate::form::Pairs;
 use crate::kinds;
 use crate::page::{Page, Visit, failed};
-use crate::text;
+use crate::texts;
 use crate::url::{query, segments};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -37,6 +38,9 @@ type Shown = Result<Page, ApiError>;
 /// The page at an address.
 pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
     let segments = segments(path);
+    if let Some(page) = only_shown(visit, &segments) {
+        return page.render(visit);
+    }
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
         [""] => now::page(visit, asked).await,
         ["traffic"] => traffic::page(visit, asked).await,
@@ -53,9 +57,6 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
         ["csv", table] => return csv::download(visit, table, asked).await,
         ["requests", "tail"] => return requests::tail(visit, asked).await,
         ["requests", id] => request::page(visit, id).await,
-        ["new" | "edit" | "delete", kind, ..] if visit.is_read_only && kinds::of(kind).is_some() => {
-            Ok(Page::new("", "Read only", html! { p { (text::READ_ONLY) } }))
-        }
         ["new", kind] => match kinds::of(kind) {
             Some(kind) => change::create(visit, kind, asked).await,
             None => Ok(unknown(visit, path)),
@@ -82,6 +83,9 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
 /// What a form of a page does.
 pub(crate) async fn submit(visit: &Visit, path: &str, asked: &Pairs, form: &Pairs) -> Response {
     let segments = segments(path);
+    if let Some(page) = only_shown(visit, &segments) {
+        return page.status(StatusCode::FORBIDDEN).render(visit);
+    }
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
         ["try"] => try_it::send(visit, form).await.map(Submitted::Page),
         ["new", kind] => match kinds::of(kind) {
@@ -103,6 +107,14 @@ pub(crate) async fn submit(visit: &Visit, path: &str, asked: &Pairs, form: &Pair
         Ok(Submitted::Page(page)) => finish(visit, path, asked, Ok(page)),
         Err(error) => finish(visit, path, asked, Err(error)),
     }
+}
+
+/// The page in the place of one that changes an entity, for a person who may change none.
+fn only_shown(visit: &Visit, segments: &[String]) -> Option<Page> {
+    let [action, kind, ..] = segments else { return None };
+    let is_change = matches!(action.as_str(), "new" | "edit" | "delete") && kinds::of(kind).is_some();
+    let why = visit.read_only.filter(|_| is_change)?;
+    Some(Page::new("", texts::of("pages.read_only"), html! { p { (why) } }))
 }
 
 /// What comes of a form.
@@ -135,8 +147,8 @@ pub(crate) fn redirect(address: &str) -> Response {
 
 fn unknown(visit: &Visit, path: &str) -> Page {
     let content = html! {
-        p { "There is no page at " code { (path) } "." }
-        p { a href=(visit.at("")) { "To the overview" } }
+        p { (texts::marked_up("pages.no_page", &[("path", html! { code { (path) } })])) }
+        p { a href=(visit.at("")) { (texts::of("pages.to_the_overview")) } }
     };
-    Page::new("", "Not found", content).status(StatusCode::NOT_FOUND)
+    Page::new("", texts::of("words.not_found"), content).status(StatusCode::NOT_FOUND)
 }

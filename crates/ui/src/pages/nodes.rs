@@ -4,25 +4,30 @@ use crate::chart::sparkline;
 use crate::form::plain;
 use crate::format::{NONE, duration, micros, time};
 use crate::page::{Page, Visit};
+use crate::texts;
 use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 use std::collections::HashMap;
 
-const COLUMNS: [&str; 12] = [
-    "Host",
-    "State",
-    "Requests/s",
-    "Last 10 minutes",
-    "Errors",
-    "p99",
-    "Revision",
-    "Lag",
-    "Version",
-    "Address",
-    "Certificate until",
-    "What is wrong",
+/// The columns, and whether they hold numbers.
+const COLUMNS: [(&str, bool); 11] = [
+    ("words.host", false),
+    ("nodes.state", false),
+    ("nodes.requests_s", true),
+    ("nodes.last_10_minutes", false),
+    ("words.errors", true),
+    ("nodes.p99", true),
+    ("words.revision", true),
+    ("nodes.lag", true),
+    ("nodes.version", false),
+    ("words.address", false),
+    ("nodes.certificate_until", false),
 ];
+
+/// After how many seconds the page shows them anew.
+const REFRESH: u32 = 5;
+
 /// What data planes have handed in, by their ids; or why that is not known.
 struct Analytics {
     rows: HashMap<String, Value>,
@@ -34,23 +39,27 @@ pub(super) async fn page(visit: &Visit) -> Shown {
         Ok(answer) => answer.body["data"].as_array().cloned().unwrap_or_default(),
         Err(error) if error.status == StatusCode::BAD_REQUEST => {
             let content = html! {
-                div.empty { p { "This node is no control plane, so it has no data planes." } }
+                div.empty { p { (texts::of("nodes.this_node_is_no_control")) } }
             };
-            return Ok(Page::new("nodes", "Nodes", content));
+            return Ok(Page::new("nodes", texts::of("words.nodes"), content));
         }
         Err(error) => return Err(error),
     };
     let analytics = analytics(visit).await;
     let content = html! {
-        @match rows.is_empty() {
-            true => div.empty { p { "No data plane has connected yet." } },
-            false => {
-                @if let Some(note) = &analytics.note { p.about { (note) } }
-                (table(&rows, &analytics))
+        div #live data-live=(REFRESH) {
+            section #nodes {
+                @match rows.is_empty() {
+                    true => div.empty { p { (texts::of("nodes.no_data_plane_has_connected")) } },
+                    false => {
+                        @if let Some(note) = &analytics.note { p.about { (note) } }
+                        (table(&rows, &analytics))
+                    }
+                }
             }
         }
     };
-    Ok(Page::new("nodes", "Nodes", content))
+    Ok(Page::new("nodes", texts::of("words.nodes"), content))
 }
 
 async fn analytics(visit: &Visit) -> Analytics {
@@ -66,24 +75,24 @@ async fn analytics(visit: &Visit) -> Analytics {
 /// What the figures lack, if anything.
 fn missing(fleet: &Value) -> Option<String> {
     let lacks = [
-        ("silent", "connected data planes that hand in no analytics"),
-        ("elsewhere", "data planes of other control planes"),
-        ("offline", "data planes that are offline"),
-        ("pending", "intervals of ten seconds that are still to come"),
-        ("lost", "requests that data planes could not hand in"),
+        ("silent", texts::of("nodes.connected_data_planes_that_hand")),
+        ("elsewhere", texts::of("nodes.data_planes_of_other_control")),
+        ("offline", texts::of("nodes.data_planes_that_are_offline")),
+        ("pending", texts::of("nodes.intervals_of_ten_seconds_that")),
+        ("lost", texts::of("nodes.requests_that_data_planes_could")),
     ];
     let counts =
         lacks.iter().filter_map(|(name, what)| Some((fleet[name].as_u64().filter(|it| *it > 0)?, what)));
     let parts: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
-    (!parts.is_empty()).then(|| format!("The figures lack: {}.", parts.join(", ")))
+    (!parts.is_empty()).then(|| texts::filled("nodes.figures_lack", &[("parts", &parts.join(", "))]))
 }
 
 fn table(rows: &[Value], analytics: &Analytics) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Nodes" {
-            table {
-                caption.unseen { "Data planes" }
-                thead { tr { @for name in COLUMNS { th scope="col" { (name) } } } }
+        div.scroll tabindex="0" role="region" aria-label=(texts::of("words.nodes")) {
+            table.dense {
+                caption.unseen { (texts::of("nodes.data_planes")) }
+                thead { tr { @for (name, is_number) in COLUMNS { th.number[is_number] scope="col" { (texts::of(name)) } } } }
                 tbody { @for row in rows { (line(row, analytics.rows.get(&plain(&row["id"])).unwrap_or(&Value::Null))) } }
             }
         }
@@ -91,24 +100,25 @@ fn table(rows: &[Value], analytics: &Analytics) -> Markup {
 }
 
 fn line(row: &Value, measured: &Value) -> Markup {
-    let since =
-        row["state_seconds"].as_i64().map_or(String::new(), |seconds| format!(" for {}", duration(seconds)));
+    let since = row["state_seconds"]
+        .as_i64()
+        .map_or(String::new(), |seconds| texts::filled("nodes.for", &[("duration", &duration(seconds))]));
     let expires = row["cert_details"]["expiry_timestamp"].as_i64().map_or(NONE.to_owned(), time);
+    let day = expires.split(' ').next().unwrap_or_default();
     let figure = |name: &str, text: fn(f64) -> String| measured[name].as_f64().map_or(NONE.to_owned(), text);
     html! {
         tr {
             th scope="row" title=(plain(&row["id"])) { (plain(&row["hostname"])) }
-            td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) }
+            td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) (wrong(row)) }
             td.number { (figure("requests_per_second", |rate| format!("{rate:.1}"))) }
-            td { @if measured.is_null() { (NONE) } @else { (sparkline(&measured["sparkline"], "requests")) } }
+            td { @if measured.is_null() { (NONE) } @else { (sparkline(&measured["sparkline"], texts::of("chart.requests"))) } }
             td.number { (figure("error_rate", |share| format!("{:.2} %", share * 100.0))) }
             td.number { (figure("p99", |seconds| micros(seconds * 1e6))) }
             td.number { (plain(&row["revision"])) }
             td.number { (plain(&row["lag"])) }
             td { (plain(&row["version"])) }
-            td { (plain(&row["ip"])) }
-            td { (expires) }
-            td { (wrong(row)) }
+            td.address { (plain(&row["ip"])) }
+            td.time { time title=(expires) { (day) } }
         }
     }
 }

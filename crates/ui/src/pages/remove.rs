@@ -5,6 +5,7 @@ use crate::api::ApiError;
 use crate::form::{Pairs, first};
 use crate::kinds::Kind;
 use crate::page::{Page, Visit};
+use crate::texts;
 use crate::url::segment;
 use axum::http::Method;
 use maud::html;
@@ -32,8 +33,8 @@ pub(super) async fn submit(
                 .await?;
             return Ok(Submitted::Done(visit.at(kind.collection)));
         }
-        (false, _) => format!("This is not its name, so it is still there. Its name is {expected}."),
-        (true, false) => "Somebody has changed it since you loaded this page. Look at it again.".to_owned(),
+        (false, _) => texts::filled("remove.wrong_name", &[("name", &expected)]),
+        (true, false) => texts::of("remove.somebody_has_changed_it_since").to_owned(),
     };
     Ok(Submitted::Page(ask(visit, kind, id, &answer.body, etag, vec![note])))
 }
@@ -41,20 +42,21 @@ pub(super) async fn submit(
 fn ask(visit: &Visit, kind: &'static Kind, id: &str, entity: &Value, etag: &str, notes: Vec<String>) -> Page {
     let name = list::name(kind, entity);
     let content = html! {
-        p { "This removes the " (kind.one) " " strong { (name) } " for good." }
-        @if !kind.children.is_empty() { p { "What belongs to it alone goes too, or keeps it from being removed." } }
+        p { (texts::marked_up("remove.about", &[("kind", html! { (kind.one()) }), ("name", html! { strong { (name) } })])) }
+        @if !kind.children.is_empty() { p { (texts::of("remove.what_belongs_to_it_alone")) } }
         form.card method="post" action=(visit.at(&format!("delete/{}/{}", kind.collection, segment(id)))) {
             (visit.proof())
             input type="hidden" name="etag" value=(etag);
             div.field {
-                label for="name" { "Write its name to confirm: " code { (name) } }
+                label for="name" { (texts::marked_up("remove.confirm", &[("name", html! { code { (name) } })])) }
                 input id="name" name="name" required autocomplete="off";
             }
             div.bar {
-                button.danger { "Delete" }
-                a.button href=(visit.at(&format!("{}/{}", kind.collection, segment(id)))) { "Back" }
+                button.danger { (texts::of("words.delete")) }
+                a.button href=(visit.at(&format!("{}/{}", kind.collection, segment(id)))) { (texts::of("words.back")) }
             }
         }
     };
-    Page::new(kind.collection, format!("Delete {} {name}", kind.one), content).notes(notes)
+    let title = texts::filled("remove.title", &[("kind", &kind.one()), ("name", &name)]);
+    Page::new(kind.collection, title, content).notes(notes)
 }

@@ -4,6 +4,7 @@ use super::requests::{decided, entity};
 use crate::form::plain;
 use crate::format::{count, micros, time};
 use crate::page::{Page, Visit};
+use crate::texts;
 use crate::url::{query, segment};
 use axum::http::StatusCode;
 use maud::{Markup, html};
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 /// The phases of a request in their order, as the answer calls them and as the page does.
 const PHASES: [(&str, &str); 4] = [
-    ("gateway", "Gateway"),
-    ("connect", "Connecting to the upstream"),
-    ("wait", "Waiting for the upstream"),
-    ("body", "Sending the response"),
+    ("gateway", "words.gateway"),
+    ("connect", "request.connecting_to_the_upstream"),
+    ("wait", "request.waiting_for_the_upstream"),
+    ("body", "request.sending_the_response"),
 ];
 
 /// The waterfall: where bars begin, how wide all of them are, and how high a row is.
@@ -31,32 +32,34 @@ pub(super) async fn page(visit: &Visit, id: &str) -> Shown {
         Err(error) if error.status == StatusCode::NOT_FOUND => {
             let content = html! {
                 div.empty { p { (error.message()) } }
-                p { a href=(visit.at("requests")) { "To the requests" } }
+                p { a href=(visit.at("requests")) { (texts::of("request.to_the_requests")) } }
             };
-            return Ok(Page::new("requests", "Request", content).status(StatusCode::NOT_FOUND));
+            return Ok(
+                Page::new("requests", texts::of("request.request"), content).status(StatusCode::NOT_FOUND)
+            );
         }
         Err(error) => return Err(error),
     };
     let title = format!("{} {}", plain(&request["method"]), plain(&request["path"]));
     let content = html! {
         div.bar {
-            @if !is_cut(&request) { a.button href=(visit.at(&explain(&request))) { "Explain this request" } }
-            a.button href=(visit.at("requests")) { "All requests" }
+            @if !is_cut(&request) { a.button href=(visit.at(&explain(&request))) { (texts::of("request.explain_this_request")) } }
+            a.button href=(visit.at("requests")) { (texts::of("request.all_requests")) }
         }
         (facts(visit, &request))
-        h2 { "Where the time went" }
+        h2 { (texts::of("request.where_the_time_went")) }
         (waterfall(&request["us"]))
         (plugins(&request["plugins"]))
         (failures(&request["failures"]))
-        h2 { "Headers" }
-        p.about { "As plugins left them. Values that may be secret are not kept; their length is shown." }
-        (headers("Of the request", &request["request_headers"]))
-        (headers("Of the response", &request["response_headers"]))
-        h2 { "As curl" }
+        h2 { (texts::of("words.headers")) }
+        p.about { (texts::of("request.as_plugins_left_them_values")) }
+        (headers(texts::of("request.of_the_request"), &request["request_headers"]))
+        (headers(texts::of("request.of_the_response"), &request["response_headers"]))
+        h2 { (texts::of("request.as_curl")) }
         @if is_cut(&request) {
-            p.about { "Method, host, path or query were too long to keep, as “…” shows: the request cannot be repeated." }
+            p.about { (texts::of("request.method_host_path_or_query")) }
         } @else {
-            p.about { "Without the body, and without the values that were not kept." }
+            p.about { (texts::of("request.without_the_body_and_without")) }
             pre.copyable { code { (curl(&request)) } }
         }
     };
@@ -64,7 +67,10 @@ pub(super) async fn page(visit: &Visit, id: &str) -> Shown {
 }
 
 fn facts(visit: &Visit, request: &Value) -> Markup {
-    let traits = [("cached", "from the cache"), ("reused", "over a connection that was open")];
+    let traits = [
+        ("cached", texts::of("request.from_the_cache")),
+        ("reused", texts::of("request.over_a_connection_that_was")),
+    ];
     let how: Vec<_> =
         traits.iter().filter(|(name, _)| request[name] == true).map(|(_, text)| *text).collect();
     let upstream = plain(&request["upstream"]);
@@ -73,34 +79,34 @@ fn facts(visit: &Visit, request: &Value) -> Markup {
     let at = request["at"].as_f64().unwrap_or_default();
     html! {
         dl.facts {
-            dt { "Status" } dd { (plain(&request["status"])) }
-            dt { "Decided by" } dd { (decided(request)) }
-            dt { "Began" } dd { (time(at as i64)) }
-            dt { "Client" } dd { (plain(&request["client_ip"])) }
-            dt { "Host" } dd { bdi { (plain(&request["host"])) } }
-            dt { "Protocol" } dd { (plain(&request["protocol"])) " over " (plain(&request["scheme"])) }
-            dt { "Route" } dd { (entity(visit, "routes", &request["route"])) }
-            dt { "Service" } dd { (entity(visit, "services", &request["service"])) }
-            dt { "Consumer" } dd { (entity(visit, "consumers", &request["consumer"])) }
+            dt { (texts::of("words.status")) } dd { (plain(&request["status"])) }
+            dt { (texts::of("words.decided_by")) } dd { (decided(request)) }
+            dt { (texts::of("request.began")) } dd { (time(at as i64)) }
+            dt { (texts::of("request.client")) } dd { (plain(&request["client_ip"])) }
+            dt { (texts::of("words.host")) } dd { bdi { (plain(&request["host"])) } }
+            dt { (texts::of("request.protocol")) } dd { (texts::filled("request.over", &[("protocol", &plain(&request["protocol"])), ("scheme", &plain(&request["scheme"]))])) }
+            dt { (texts::of("words.route")) } dd { (entity(visit, "routes", &request["route"])) }
+            dt { (texts::of("words.service")) } dd { (entity(visit, "services", &request["service"])) }
+            dt { (texts::of("words.consumer")) } dd { (entity(visit, "consumers", &request["consumer"])) }
             @if tries > 0 {
-                dt { "Upstream" }
-                dd { (upstream) " (attempts: " (tries) ")" @if !how.is_empty() { ", " (how.join(", ")) } }
+                dt { (texts::of("words.upstream")) }
+                dd { (texts::filled("request.attempts", &[("upstream", &upstream), ("tries", &tries)])) @if !how.is_empty() { ", " (how.join(", ")) } }
             }
-            dt { "Bytes in" } dd { (bytes("bytes_in")) }
-            dt { "Bytes out" } dd { (bytes("bytes_out")) }
-            dt { "Request id" } dd { code { (plain(&request["request_id"])) } }
-            @if let Some(trace) = request["trace_id"].as_str() { dt { "Trace id" } dd { code { (trace) } } }
-            @if let Some(agent) = request["user_agent"].as_str() { dt { "User agent" } dd { bdi { (agent) } } }
-            dt { "Kept as" } dd { (kept_as(plain(&request["reason"]).as_str())) }
+            dt { (texts::of("request.bytes_in")) } dd { (bytes("bytes_in")) }
+            dt { (texts::of("request.bytes_out")) } dd { (bytes("bytes_out")) }
+            dt { (texts::of("request.request_id")) } dd { code { (plain(&request["request_id"])) } }
+            @if let Some(trace) = request["trace_id"].as_str() { dt { (texts::of("request.trace_id")) } dd { code { (trace) } } }
+            @if let Some(agent) = request["user_agent"].as_str() { dt { (texts::of("request.user_agent")) } dd { bdi { (agent) } } }
+            dt { (texts::of("request.kept_as")) } dd { (kept_as(plain(&request["reason"]).as_str())) }
         }
     }
 }
 
 fn kept_as(reason: &str) -> &'static str {
     match reason {
-        "error" => "an error",
-        "slow" => "one of the slowest of its route",
-        _ => "one of many",
+        "error" => texts::of("request.an_error"),
+        "slow" => texts::of("request.one_of_the_slowest_of"),
+        _ => texts::of("request.one_of_many"),
     }
 }
 
@@ -112,15 +118,15 @@ fn waterfall(us: &Value) -> Markup {
     let mut start = 0.0;
     for (name, label) in PHASES {
         let took = us[name].as_f64().unwrap_or_default();
-        bars.push((name, label, BARS_LEFT + start * scale, took * scale, micros(took)));
+        bars.push((name, texts::of(label), BARS_LEFT + start * scale, took * scale, micros(took)));
         start += took;
     }
     let spoken: Vec<_> = bars.iter().map(|(_, label, _, _, took)| format!("{label} {took}")).collect();
     let height = ROW_HEIGHT * (PHASES.len() as f64 + 1.0);
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Phases" {
+        div.scroll tabindex="0" role="region" aria-label=(texts::of("request.phases")) {
             svg.waterfall viewBox=(format!("0 0 720 {height}")) width="720" height=(height) role="img"
-                aria-label=(format!("Total {}: {}", micros(total), spoken.join(", "))) {
+                aria-label=(texts::filled("request.waterfall", &[("total", &micros(total)), ("phases", &spoken.join(", "))])) {
                 @for (row, (name, label, left, width, took)) in bars.iter().enumerate() {
                     @let top = row as f64 * ROW_HEIGHT;
                     text x="0" y=(top + 17.0) { (label) }
@@ -129,7 +135,7 @@ fn waterfall(us: &Value) -> Markup {
                     text.value x="716" y=(top + 17.0) { (took) }
                 }
                 line x1=(BARS_LEFT) x2=(BARS_LEFT) y1="0" y2=(height - ROW_HEIGHT) {}
-                text.total x="0" y=(height - 9.0) { "Total" }
+                text.total x="0" y=(height - 9.0) { (texts::of("words.total")) }
                 text.total.value x="716" y=(height - 9.0) { (micros(total)) }
             }
         }
@@ -140,13 +146,13 @@ fn waterfall(us: &Value) -> Markup {
 fn plugins(plugins: &Value) -> Markup {
     let rows = plugins.as_array().map_or(&[][..], Vec::as_slice);
     html! {
-        h2 { "Plugins" }
+        h2 { (texts::of("words.plugins")) }
         @if rows.is_empty() {
-            p.about { "The time of plugins is measured for requests that come while somebody watches the live list." }
+            p.about { (texts::of("request.the_time_of_plugins_is")) }
         } @else {
             table {
-                caption.unseen { "Time of each plugin" }
-                thead { tr { th scope="col" { "Plugin" } th.number scope="col" { "Ran" } th.number scope="col" { "Waited for others" } } }
+                caption.unseen { (texts::of("request.time_of_each_plugin")) }
+                thead { tr { th scope="col" { (texts::of("words.plugin")) } th.number scope="col" { (texts::of("request.ran")) } th.number scope="col" { (texts::of("request.waited_for_others")) } } }
                 tbody { @for row in rows { tr {
                     th scope="row" { (plain(&row["name"])) }
                     td.number { (micros(row["us"].as_f64().unwrap_or_default())) }
@@ -162,12 +168,12 @@ fn failures(failures: &Value) -> Markup {
     let rows = failures.as_array().map_or(&[][..], Vec::as_slice);
     html! {
         @if !rows.is_empty() {
-            h2 { "Failed attempts" }
+            h2 { (texts::of("request.failed_attempts")) }
             table {
-                caption.unseen { "Attempts that got no response" }
-                thead { tr { th scope="col" { "Address" } th.number scope="col" { "Would be answered" } th.number scope="col" { "Took" } } }
+                caption.unseen { (texts::of("request.attempts_that_got_no_response")) }
+                thead { tr { th scope="col" { (texts::of("words.address")) } th.number scope="col" { (texts::of("request.would_be_answered")) } th.number scope="col" { (texts::of("request.took")) } } }
                 tbody { @for row in rows { tr {
-                    th scope="row" { (row["address"].as_str().unwrap_or("no address")) }
+                    th scope="row" { (row["address"].as_str().unwrap_or(texts::of("request.no_address"))) }
                     td.number { (plain(&row["status"])) }
                     td.number { (micros(row["us"].as_f64().unwrap_or_default())) }
                 } } }

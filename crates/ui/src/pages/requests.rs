@@ -4,6 +4,7 @@ use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::format::{NONE, micros, time};
 use crate::page::{Page, Visit};
+use crate::texts;
 use crate::url::{query, segment};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -12,17 +13,17 @@ use serde_json::Value;
 
 /// What requests can be filtered by: the name of the argument, and its label.
 const FILTERS: [(&str, &str, &str); 11] = [
-    ("path", "Path begins with", "/orders"),
-    ("method", "Method", "GET"),
-    ("status", "Status", "502"),
-    ("class", "Class", "5xx"),
-    ("min_latency", "Slower than", "250ms"),
-    ("origin", "Decided by", "upstream"),
-    ("cause", "Cause", "timeout"),
-    ("route", "Route", ""),
-    ("service", "Service", ""),
-    ("consumer", "Consumer", ""),
-    ("upstream", "Upstream", "10.0.0.1:80"),
+    ("path", "requests.path_begins_with", "/orders"),
+    ("method", "words.method", "GET"),
+    ("status", "words.status", "502"),
+    ("class", "requests.class", "5xx"),
+    ("min_latency", "requests.slower_than", "250ms"),
+    ("origin", "words.decided_by", "upstream"),
+    ("cause", "words.cause", "timeout"),
+    ("route", "words.route", ""),
+    ("service", "words.service", ""),
+    ("consumer", "words.consumer", ""),
+    ("upstream", "words.upstream", "10.0.0.1:80"),
 ];
 
 /// Arguments that links have beside the filters.
@@ -31,13 +32,16 @@ const FRAME: [&str; 2] = ["from", "to"];
 /// The rows of a page.
 const ROWS: &str = "100";
 
+/// The requests in a second that a page takes: more can be neither read nor drawn in time.
+const MAX_PER_SECOND: &str = "40";
+
 pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let (mut notes, cursor) = (Vec::new(), first(asked, "cursor"));
     let mut answer = list(visit, filters(asked).chain([("cursor", cursor)])).await;
     if let Err(error) = &answer
         && error.status == StatusCode::BAD_REQUEST
     {
-        notes.push(format!("{}. All requests are shown.", error.message()));
+        notes.push(texts::filled("requests.all_are_shown", &[("problem", &error.message())]));
         answer = list(visit, []).await;
     }
     let content = match answer {
@@ -47,13 +51,13 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
         }
         Err(error) => return Err(error),
     };
-    Ok(Page::new("requests", "Requests", content).notes(notes))
+    Ok(Page::new("requests", texts::of("words.requests"), content).notes(notes))
 }
 
 /// Requests as they end, as the Admin API sends them.
 pub(super) async fn tail(visit: &Visit, asked: &Pairs) -> Response {
     let arguments = filters(asked).filter(|(name, _)| !FRAME.contains(name));
-    let arguments = arguments.chain([("after", first(asked, "after"))]);
+    let arguments = arguments.chain([("after", first(asked, "after")), ("max_per_second", MAX_PER_SECOND)]);
     visit.api.stream(&format!("/analytics/requests/tail{}", query(arguments))).await
 }
 
@@ -73,11 +77,11 @@ async fn list<'a>(
 
 fn form(visit: &Visit, asked: &Pairs) -> Markup {
     html! {
-        p.about { "Errors and the slowest requests of each route; while this page is open, others too. " a href=(visit.at("requests")) { "Show all" } }
+        p.about { (texts::of("requests.about")) " " a href=(visit.at("requests")) { (texts::of("words.show_all")) } }
         form.filters action=(visit.at("requests")) {
             @for (name, label, example) in FILTERS {
                 div {
-                    label for={ "filter-" (name) } { (label) }
+                    label for={ "filter-" (name) } { (texts::of(label)) }
                     input id={ "filter-" (name) } name=(name) value=(first(asked, name)) placeholder=(example) autocomplete="off";
                 }
             }
@@ -85,7 +89,7 @@ fn form(visit: &Visit, asked: &Pairs) -> Markup {
                 @let value = first(asked, name);
                 @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
             }
-            button.primary { "Filter" }
+            button.primary { (texts::of("words.filter")) }
         }
     }
 }
@@ -102,29 +106,30 @@ fn content(visit: &Visit, asked: &Pairs, answer: &Value, is_unfiltered: bool) ->
     html! {
         @if is_newest {
             div.bar.live hidden data-tail=(visit.at(&format!("requests/tail{tail}"))) {
-                button type="button" data-pause aria-pressed="false" { "Pause" }
+                button type="button" data-pause aria-pressed="false" { (texts::of("requests.pause")) }
                 button.primary type="button" data-resume hidden {}
                 span role="status" data-state {}
+                span.help data-counts {}
             }
         }
-        div.scroll tabindex="0" role="region" aria-label="Requests" {
+        div.scroll tabindex="0" role="region" aria-label=(texts::of("words.requests")) {
             table.requests {
-                caption.unseen { "Requests, newest first; times in UTC" }
+                caption.unseen { (texts::of("requests.requests_newest_first_times_in")) }
                 thead { tr {
-                    th.when scope="col" { "Time, UTC" } th.verb scope="col" { "Method" } th scope="col" { "Path" }
-                    th.code scope="col" { "Status" } th.number.took scope="col" { "Total" } th.by scope="col" { "Decided by" } th.of scope="col" { "Route" }
-                    th.of scope="col" { "Consumer" } th.address scope="col" { "Upstream" }
-                    th.number.took scope="col" { "Gateway" }
+                    th.when scope="col" { (texts::of("requests.time_utc")) } th.verb scope="col" { (texts::of("words.method")) } th scope="col" { (texts::of("requests.path")) }
+                    th.code scope="col" { (texts::of("words.status")) } th.number.took scope="col" { (texts::of("words.total")) } th.by scope="col" { (texts::of("words.decided_by")) } th.of scope="col" { (texts::of("words.route")) }
+                    th.of scope="col" { (texts::of("words.consumer")) } th.address scope="col" { (texts::of("words.upstream")) }
+                    th.number.took scope="col" { (texts::of("words.gateway")) }
                 } }
                 tbody data-rows { @for request in rows { (row(visit, request)) } }
             }
         }
         @if is_newest { template data-row { (row(visit, &Value::Null)) } }
         @if rows.is_empty() {
-            div.empty data-empty { p { "No request is kept that the filter allows. Errors appear here within a second." } }
+            div.empty data-empty { p { (texts::of("requests.no_request_is_kept_that")) } }
         }
         @if !rows.is_empty() { (csv::link(visit, &format!("requests{table}"))) }
-        @if let Some(older) = older { p { a href=(format!("{}{older}", visit.at("requests"))) { "Older requests" } } }
+        @if let Some(older) = older { p { a href=(format!("{}{older}", visit.at("requests"))) { (texts::of("requests.older_requests")) } } }
     }
 }
 

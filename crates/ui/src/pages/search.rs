@@ -1,15 +1,19 @@
 //! Entities by a part of their name, path, host, id or tags.
-use super::Shown;
-use super::list;
+use super::{Shown, list, references};
 use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
 use crate::kinds::{IN_NAVIGATION, KINDS, Kind};
 use crate::page::{Page, Visit};
+use crate::texts;
 use maud::html;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// How many are shown of a kind.
 const MAX_SHOWN: usize = 50;
+
+/// How many are looked through at once.
+const PAGE: &str = "100";
 
 /// The fields that are searched.
 const SEARCHED: [&str; 16] = [
@@ -36,39 +40,60 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let mut found = Vec::new();
     if !wanted.is_empty() {
         for kind in &KINDS[..IN_NAVIGATION] {
-            let rows = matching(visit, kind, &wanted).await?;
+            let mut rows = matching(visit, kind, &wanted).await?;
             if !rows.is_empty() {
+                references::add_names(visit, rows.iter_mut().take(MAX_SHOWN)).await;
                 found.push((kind, rows));
             }
         }
     }
     let content = html! {
-        @if found.is_empty() { div.empty { p { "Nothing has “" (wanted) "” in its name, path, host, id or tags." } } }
+        @if found.is_empty() { div.empty { p { (texts::filled("search.nothing", &[("wanted", &wanted)])) } } }
         @for (kind, rows) in &found {
             section {
-                h2 { (kind.many) }
+                h2 { (kind.many()) }
                 (list::table(visit, kind, &rows[..rows.len().min(MAX_SHOWN)]))
-                @if rows.len() > MAX_SHOWN { p.help { (rows.len() - MAX_SHOWN) " more: write more of the name." } }
+                @if rows.len() > MAX_SHOWN { p.help { (texts::filled("search.more", &[("count", &MAX_SHOWN)])) } }
             }
         }
     };
-    Ok(Page::new("search", format!("Search: {wanted}"), content))
+    Ok(Page::new("search", texts::filled("search.title", &[("wanted", &wanted)]), content))
 }
 
-/// Every entity of a kind that has the text in a field that is searched.
+/// The first entities of a kind that have the text in a field that is searched, and one more than is shown if there are.
 async fn matching(visit: &Visit, kind: &Kind, wanted: &str) -> Result<Vec<Value>, ApiError> {
+    let written = written(wanted);
     let (mut rows, mut offset) = (Vec::new(), String::new());
     loop {
-        let page = crate::url::query([("size", "1000"), ("offset", &*offset)]);
-        let mut body = visit.api.get(&format!("/{}{page}", kind.collection)).await?.body;
-        if let Value::Array(data) = body["data"].take() {
-            rows.extend(data.into_iter().filter(|entity| is_match(entity, wanted)));
+        let page = crate::url::query([("size", PAGE), ("offset", &*offset)]);
+        let text = visit.api.get_text(&format!("/{}{page}", kind.collection)).await?;
+        if text.to_lowercase().contains(&written) {
+            rows.extend(entities(&text).into_iter().filter(|entity| is_match(entity, wanted)));
         }
-        match body["offset"].as_str() {
-            Some(next) => offset = next.to_owned(),
-            None => return Ok(rows),
+        match serde_json::from_str(&text) {
+            Ok(Next { offset: Some(next) }) if rows.len() <= MAX_SHOWN => offset = next,
+            _ => return Ok(rows),
         }
     }
+}
+
+/// Where a page of a collection leaves off; to read the rest of it takes longer than to look for a text in it.
+#[derive(Deserialize)]
+struct Next {
+    offset: Option<String>,
+}
+
+fn entities(text: &str) -> Vec<Value> {
+    match serde_json::from_str(text).map(|mut page: Value| page["data"].take()) {
+        Ok(Value::Array(entities)) => entities,
+        _ => Vec::new(),
+    }
+}
+
+/// A text as it stands in JSON, without the quotes around it.
+fn written(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
 }
 
 fn is_match(entity: &Value, wanted: &str) -> bool {
@@ -78,4 +103,19 @@ fn is_match(entity: &Value, wanted: &str) -> bool {
         Value::Array(items) => items.iter().any(has),
         value => has(value),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wanted_is_found_in_json_wherever_it_is_written() {
+        for wanted in ["a", "\"quoted\"", "back\\slash", "tab\there", "ümlaut"] {
+            let page = json!({ "data": [{ "name": format!("x{wanted}y") }] }).to_string();
+            assert!(page.to_lowercase().contains(&written(wanted)), "{wanted}: {page}");
+            assert!(entities(&page).iter().all(|entity| is_match(entity, wanted)), "{wanted}");
+        }
+    }
 }

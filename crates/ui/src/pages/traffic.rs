@@ -7,7 +7,7 @@ use crate::format::{NONE, count};
 use crate::frame::Frame;
 use crate::history::{History, Top, is_off};
 use crate::page::{Page, Visit};
-use crate::text;
+use crate::texts;
 use crate::url::{Address, segment};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -22,6 +22,8 @@ struct By {
     name: &'static str,
     collection: &'static str,
     many: &'static str,
+    /// What the row is called that counts requests of none of them.
+    none: &'static str,
     columns: &'static [Column],
 }
 
@@ -47,15 +49,15 @@ const fn column(metric: &'static str, title: &'static str, shown: Number) -> Col
     Column { metric, title, shown }
 }
 
-const REQUESTS: Column = column("requests", "Requests", Number::Count);
-const RATE: Column = column("rate", "Per second", Number::Rate);
-const CLIENT_ERRORS: Column = column("4xx", "4xx", Number::Share);
-const SERVER_ERRORS: Column = column("5xx", "5xx", Number::Share);
-const P50: Column = column("p50", "p50", Number::Seconds);
-const P99: Column = column("p99", "p99", Number::Seconds);
-const GATEWAY: Column = column("p50_gateway", "Gateway p50", Number::Seconds);
-const RECEIVED: Column = column("bytes_in", "Received", Number::Bytes);
-const SENT: Column = column("bytes_out", "Sent", Number::Bytes);
+const REQUESTS: Column = column("requests", "words.requests", Number::Count);
+const RATE: Column = column("rate", "words.per_second", Number::Rate);
+const CLIENT_ERRORS: Column = column("4xx", "traffic.4xx", Number::Share);
+const SERVER_ERRORS: Column = column("5xx", "traffic.5xx", Number::Share);
+const P50: Column = column("p50", "traffic.p50", Number::Seconds);
+const P99: Column = column("p99", "traffic.p99", Number::Seconds);
+const GATEWAY: Column = column("p50_gateway", "traffic.gateway_p50", Number::Seconds);
+const RECEIVED: Column = column("bytes_in", "words.received", Number::Bytes);
+const SENT: Column = column("bytes_out", "words.sent", Number::Bytes);
 
 const ALL: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99, GATEWAY, RECEIVED, SENT];
 const OF_CONSUMERS: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99, RECEIVED, SENT];
@@ -64,18 +66,42 @@ const OF_ADDRESSES: &[Column] = &[
     RATE,
     CLIENT_ERRORS,
     SERVER_ERRORS,
-    column("p50_upstream", "p50", Number::Seconds),
-    column("p99_upstream", "p99", Number::Seconds),
+    column("p50_upstream", "traffic.p50", Number::Seconds),
+    column("p99_upstream", "traffic.p99", Number::Seconds),
     RECEIVED,
     SENT,
 ];
 const IN_SHORT: &[Column] = &[RATE, CLIENT_ERRORS, SERVER_ERRORS, P99];
 
 const BY: [By; 4] = [
-    By { name: "route", collection: "routes", many: "Routes", columns: ALL },
-    By { name: "service", collection: "services", many: "Services", columns: ALL },
-    By { name: "consumer", collection: "consumers", many: "Consumers", columns: OF_CONSUMERS },
-    By { name: "upstream", collection: "addresses", many: "Upstreams’ addresses", columns: OF_ADDRESSES },
+    By {
+        name: "route",
+        collection: "routes",
+        many: "traffic.routes",
+        none: "traffic.no_route",
+        columns: ALL,
+    },
+    By {
+        name: "service",
+        collection: "services",
+        many: "traffic.services",
+        none: "traffic.no_service",
+        columns: ALL,
+    },
+    By {
+        name: "consumer",
+        collection: "consumers",
+        many: "traffic.consumers",
+        none: "traffic.no_consumer",
+        columns: OF_CONSUMERS,
+    },
+    By {
+        name: "upstream",
+        collection: "addresses",
+        many: "traffic.upstreams_addresses",
+        none: "traffic.no_upstream",
+        columns: OF_ADDRESSES,
+    },
 ];
 
 /// What the address of the page asks for.
@@ -107,7 +133,7 @@ impl<'a> Asked<'a> {
 fn note<T>(name: &str, asked: &Pairs, default: T, notes: &mut Vec<String>) -> T {
     let given = first(asked, name);
     if !given.is_empty() {
-        notes.push(text::overlooked(name, given));
+        notes.push(texts::overlooked(name, given));
     }
     default
 }
@@ -118,11 +144,12 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
     let history = History { api: &visit.api, frame: &frame };
     let of = if matches!(asked.sort, "rate" | "name") { "requests" } else { asked.sort };
     let mut top = match history.top(asked.by.name, of, MAX_ROWS).await {
-        Err(error) if is_off(&error) => return Ok(Page::new("traffic", "Traffic", off())),
+        Err(error) if is_off(&error) => return Ok(Page::new("traffic", texts::of("words.traffic"), off())),
         found => found?,
     };
+    notes.extend(top.source_error.as_deref().map(texts::own_history));
     if top.total > top.rows.len() {
-        notes.push(text::first_of_many(top.rows.len()));
+        notes.push(texts::first_of_many(top.rows.len()));
     }
     let wanted = asked.wanted.to_lowercase();
     top.rows.retain(|row| wanted.is_empty() || name(row).to_lowercase().contains(&wanted));
@@ -136,14 +163,14 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
         div #live data-live=[frame.refresh(3)] {
             section #table.dense {
                 @match top.rows.is_empty() {
-                    true => div.empty { p { (text::NOTHING_MEASURED) } },
+                    true => div.empty { p { (texts::of("messages.nothing_measured")) } },
                     false => (shown(visit, &asked, &frame, &top)),
                 }
             }
         }
         (csv::link(visit, &table.to_string()))
     };
-    Ok(Page::new("traffic", "Traffic", content).notes(notes))
+    Ok(Page::new("traffic", texts::of("words.traffic"), content).notes(notes))
 }
 
 /// The rows by a number, the highest first, or by their names.
@@ -183,11 +210,11 @@ impl Column {
 
 fn tabs(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
     html! {
-        nav.tabs aria-label="Rows" {
+        nav.tabs aria-label=(texts::of("traffic.rows")) {
             ul.segments {
                 @for by in &BY {
                     @let to = frame.on(Address::new("traffic").with("by", by.name));
-                    li { a href=(visit.at(&to.to_string())) aria-current=[(by.name == asked.by.name).then_some("true")] { (by.many) } }
+                    li { a href=(visit.at(&to.to_string())) aria-current=[(by.name == asked.by.name).then_some("true")] { (texts::of(by.many)) } }
                 }
             }
         }
@@ -199,9 +226,9 @@ fn filter(visit: &Visit, asked: &Asked<'_>, frame: &Frame) -> Markup {
     html! {
         form.filter action=(visit.at("traffic")) {
             @for (name, value) in kept.members().filter(|(name, _)| *name != "q") { input type="hidden" name=(name) value=(value); }
-            label for="q" { "Name" }
+            label for="q" { (texts::of("words.name")) }
             input id="q" name="q" value=(asked.wanted);
-            button { "Filter" }
+            button { (texts::of("words.filter")) }
         }
     }
 }
@@ -214,21 +241,21 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
     let pages = rows.len().div_ceil(PAGE);
     let page = asked.page.min(pages.max(1));
     html! {
-        div.scroll #rows tabindex="0" role="region" aria-label=(asked.by.many) {
+        div.scroll #rows tabindex="0" role="region" aria-label=(texts::of(asked.by.many)) {
             table.dense {
-                caption.unseen { (asked.by.many) ", " (frame.words()) }
+                caption.unseen { (texts::filled("traffic.in_frame", &[("rows", &texts::of(asked.by.many)), ("frame", &frame.words())])) }
                 thead { tr {
-                    th scope="col" aria-sort=[is_sorted("name", "ascending")] { a href=(visit.at(&sorted("name"))) { "Name" } }
+                    th scope="col" aria-sort=[is_sorted("name", "ascending")] { a href=(visit.at(&sorted("name"))) { (texts::of("words.name")) } }
                     @for column in asked.by.columns {
-                        th.number scope="col" aria-sort=[is_sorted(column.metric, "descending")] { a href=(visit.at(&sorted(column.metric))) { (column.title) } }
+                        th.number scope="col" aria-sort=[is_sorted(column.metric, "descending")] { a href=(visit.at(&sorted(column.metric))) { (texts::of(column.title)) } }
                     }
-                    th scope="col" { "Over time" }
+                    th scope="col" { (texts::of("words.over_time")) }
                 } }
                 tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (line(visit, (asked.by, asked.by.columns), frame, top.seconds, row)) } }
             }
         }
         @if pages > 1 {
-            nav.bar aria-label="Pages" {
+            nav.bar aria-label=(texts::of("traffic.pages")) {
                 @for number in 1..=pages {
                     a.button href=(visit.at(&address.clone().with("page", &number.to_string()).to_string())) aria-current=[(number == page).then_some("page")] { (number) }
                 }
@@ -250,7 +277,7 @@ fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: 
                     }
                 }
             }
-            td { (sparkline(&row["sparkline"], "requests")) }
+            td { (sparkline(&row["sparkline"], texts::of("chart.requests"))) }
         }
     }
 }
@@ -280,8 +307,8 @@ fn link(visit: &Visit, by: &By, frame: &Frame, row: &Value) -> Markup {
         (id, _) => Some(Address::new(format!("{}/{}", by.collection, segment(id)))),
     };
     let words = match (id.as_str(), plain(&row["name"]).as_str()) {
-        ("", "none") => format!("(no {})", by.name),
-        ("", "others") => "(others)".to_owned(),
+        ("", "none") => texts::of(by.none).to_owned(),
+        ("", "others") => texts::of("words.others").to_owned(),
         _ => name(row),
     };
     html! {
@@ -303,15 +330,15 @@ pub(super) fn busiest(visit: &Visit, frame: &Frame, top: &Top) -> Markup {
     let to = frame.carried(Address::new("traffic")).to_string();
     html! {
         section {
-            h2 { a href=(visit.at(&to)) { "Busiest routes" } }
-            @if top.rows.is_empty() { p.help { (text::NOTHING_MEASURED) } } @else {
-                div.scroll #busiest tabindex="0" role="region" aria-label="Busiest routes" {
+            h2 { a href=(visit.at(&to)) { (texts::of("traffic.busiest_routes")) } }
+            @if top.rows.is_empty() { p.help { (texts::of("messages.nothing_measured")) } } @else {
+                div.scroll #busiest tabindex="0" role="region" aria-label=(texts::of("traffic.busiest_routes")) {
                     table.dense {
-                        caption.unseen { "Busiest routes, " (frame.words()) }
+                        caption.unseen { (texts::filled("traffic.busiest_in_frame", &[("frame", &frame.words())])) }
                         thead { tr {
-                            th scope="col" { "Route" }
-                            @for column in IN_SHORT { th.number scope="col" { (column.title) } }
-                            th scope="col" { "Over time" }
+                            th scope="col" { (texts::of("words.route")) }
+                            @for column in IN_SHORT { th.number scope="col" { (texts::of(column.title)) } }
+                            th scope="col" { (texts::of("words.over_time")) }
                         } }
                         tbody { @for row in &top.rows { (line(visit, (&BY[0], IN_SHORT), frame, top.seconds, row)) } }
                     }

@@ -2,6 +2,7 @@
 use super::Shown;
 use crate::form::{Pairs, first, plain};
 use crate::page::{Page, Visit};
+use crate::texts;
 use axum::http::{Method, StatusCode, Uri};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -29,8 +30,8 @@ pub(super) async fn send(visit: &Visit, form: &Pairs) -> Shown {
 
 /// The request as `/explain` takes it.
 fn question(method: &str, url: &str, headers: Map<String, Value>) -> Result<Value, &'static str> {
-    let uri: Uri = url.trim().parse().map_err(|_| "This is not a URL: write http://host/path?query")?;
-    let host = uri.authority().ok_or("The URL has no host: write http://host/path")?;
+    let uri: Uri = url.trim().parse().map_err(|_| texts::of("try_it.this_is_not_a_url"))?;
+    let host = uri.authority().ok_or(texts::of("try_it.the_url_has_no_host"))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let scheme = uri.scheme_str().unwrap_or("http");
     let mut question =
@@ -50,30 +51,30 @@ fn headers(form: &Pairs) -> Map<String, Value> {
 fn render(visit: &Visit, given: &Pairs, result: Markup) -> Page {
     let method = Some(first(given, "method")).filter(|method| !method.is_empty()).unwrap_or("GET");
     let content = html! {
-        p.about { "Which route a request matches, which plugins run, where it goes, and why. Nothing is sent." }
+        p.about { (texts::of("try_it.which_route_a_request_matches")) }
         form.card method="post" action=(visit.at("try")) {
             (visit.proof())
-            div.field { label for="method" { "Method" } input id="method" name="method" value=(method) list="methods"; }
+            div.field { label for="method" { (texts::of("words.method")) } input id="method" name="method" value=(method) list="methods"; }
             datalist id="methods" { @for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] { option value=(method) {} } }
             div.field {
                 label for="url" { "URL" }
                 input id="url" name="url" value=(first(given, "url")) placeholder="http://localhost:8000/orders?page=2" required;
             }
             div.field {
-                label for="headers" { "Headers" }
+                label for="headers" { (texts::of("words.headers")) }
                 textarea id="headers" name="headers" rows="3" placeholder="apikey: demo-key" { (first(given, "headers")) }
-                p.help { "One line each: " code { "Name: value" } }
+                p.help { (texts::marked_up("try_it.one_line_each", &[("line", html! { code { (texts::of("try_it.name_value")) } })])) }
             }
-            button.primary { "Explain" }
+            button.primary { (texts::of("try_it.explain")) }
         }
         (result)
     };
-    Page::new("try", "Try a request", content)
+    Page::new("try", texts::of("words.try_a_request"), content)
 }
 
 fn explained(answer: &Value) -> Markup {
     html! {
-        h2 { "What the gateway does" }
+        h2 { (texts::of("try_it.what_the_gateway_does")) }
         (tree(answer))
     }
 }

@@ -4,14 +4,16 @@
 //! and a response that does not change it writes nothing.
 
 mod bounded_tasks;
+mod change;
 mod checks;
 mod counters;
 pub mod monitor;
 mod probe;
 mod state;
 
+pub use change::{HealthChange, HealthSource};
 pub use checks::Outcome;
 pub use checks::are_used;
 pub use monitor::MonitoredUpstream;
+pub use state::{AddressStatus, TargetStates, TargetStatus, mark, standing};
 pub use state::{TargetMonitor, TargetMonitors, TargetState};
-pub use state::{TargetStates, TargetStatus, mark, standing};

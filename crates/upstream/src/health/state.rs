@@ -1,6 +1,7 @@
 //! The state of targets on this node, which outlives configurations: addresses, health, requests in flight, latency.
 
-use super::checks::{Checks, Limits, Outcome};
+use super::change::{HealthChange, HealthSource, LastChange};
+use super::checks::{Checks, Outcome};
 use super::counters::{Counter, HealthCounters};
 use crate::balance::latency::Latency;
 use arc_swap::ArcSwap;
@@ -29,13 +30,26 @@ pub struct TargetState {
 struct TargetAddress {
     address: SocketAddr,
     counters: HealthCounters,
+    changed: LastChange,
+}
+
+impl TargetAddress {
+    fn new(address: SocketAddr, source: HealthSource) -> Arc<TargetAddress> {
+        let changed = LastChange::new(HealthChange::now(source));
+        Arc::new(TargetAddress { address, counters: HealthCounters::default(), changed })
+    }
+
+    fn status(&self) -> AddressStatus {
+        let (address, is_healthy) = (self.address, self.counters.is_healthy());
+        AddressStatus { address, is_healthy, changed: self.changed.get() }
+    }
 }
 
 impl TargetState {
     /// The state of a target as written. A target that is an IP address keeps that one address.
     fn of(target: &str) -> TargetState {
         let state = TargetState::default();
-        state.follow(&fixed(target).into_iter().collect::<Vec<_>>());
+        state.replace(&fixed(target).into_iter().collect::<Vec<_>>(), HealthSource::Configuration);
         state
     }
 
@@ -49,8 +63,12 @@ impl TargetState {
         find(&self.addresses.load(), address).is_none_or(|place| place.counters.is_healthy())
     }
 
-    /// Replaces its addresses; those that it had before keep their health.
+    /// Replaces its addresses by those that its name was resolved to; those that it had before keep their health.
     pub fn follow(&self, addresses: &[SocketAddr]) {
+        self.replace(addresses, HealthSource::Dns);
+    }
+
+    fn replace(&self, addresses: &[SocketAddr], source: HealthSource) {
         let known = self.addresses.load();
         if known.len() == addresses.len() && known.iter().zip(addresses).all(|(a, b)| a.address == *b) {
             return;
@@ -59,7 +77,7 @@ impl TargetState {
         let known = self.addresses.load();
         let place = |address: &SocketAddr| match find(&known, *address) {
             Some(place) => place.clone(),
-            None => Arc::new(TargetAddress { address: *address, counters: HealthCounters::default() }),
+            None => TargetAddress::new(*address, source),
         };
         self.addresses.store(Arc::new(addresses.iter().map(place).collect()));
         self.settle();
@@ -68,6 +86,11 @@ impl TargetState {
     /// Its addresses, and which of them are healthy.
     pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
         self.addresses.load().iter().map(|place| (place.address, place.counters.is_healthy())).collect()
+    }
+
+    /// Its addresses, how they are, and since when.
+    fn status(&self) -> TargetStatus {
+        TargetStatus { addresses: self.addresses.load().iter().map(|place| place.status()).collect() }
     }
 
     /// The healthy fraction of its addresses; 1 if it has none.
@@ -80,29 +103,46 @@ impl TargetState {
     /// Resets the health of its addresses.
     pub fn forget(&self) {
         if self.addresses.load().iter().any(|place| !place.counters.is_healthy()) {
-            self.set(None, true);
+            self.set(None, true, HealthSource::Configuration);
         }
     }
 
     /// Sets the health of one address, or of all; returns those whose health that changed.
-    fn set(&self, address: Option<SocketAddr>, healthy: bool) -> Vec<SocketAddr> {
+    fn set(&self, address: Option<SocketAddr>, healthy: bool, source: HealthSource) -> Vec<SocketAddr> {
         let _changing = self.change();
         let places = self.addresses.load();
         let meant = places.iter().filter(|place| address.is_none_or(|address| place.address == address));
-        let changed = meant.filter(|place| place.counters.set(healthy)).map(|place| place.address).collect();
+        let changed = meant.filter(|place| place.counters.set(healthy));
+        let changed = changed.inspect(|place| place.changed.set(HealthChange::now(source)));
+        let changed = changed.map(|place| place.address).collect();
         self.settle();
         changed
     }
 
     /// Counts an outcome at an address; returns what the address is now, if that has changed.
-    fn count(&self, address: SocketAddr, counter: Counter, limit: u16) -> Option<bool> {
-        let changed = match find(&self.addresses.load(), address) {
-            Some(place) => place.counters.count(counter, limit)?,
-            None => self.learn(address).counters.count(counter, limit)?,
+    fn count(
+        &self,
+        address: SocketAddr,
+        (counter, limit): (Counter, u16),
+        source: HealthSource,
+    ) -> Option<bool> {
+        let places = self.addresses.load();
+        let learned;
+        let place = match find(&places, address) {
+            Some(place) => place,
+            None => {
+                learned = self.learn(address);
+                &learned
+            }
         };
+        let healthy = place.counters.count(counter, limit)?;
         let _changing = self.change();
+        // Another thread may have changed it again meanwhile.
+        if place.counters.is_healthy() == healthy {
+            place.changed.set(HealthChange::by_outcomes(source, limit, counter));
+        }
         self.settle();
-        Some(changed)
+        Some(healthy)
     }
 
     fn learn(&self, address: SocketAddr) -> Arc<TargetAddress> {
@@ -111,7 +151,7 @@ impl TargetState {
         if let Some(place) = find(&known, address) {
             return place.clone();
         }
-        let place = Arc::new(TargetAddress { address, counters: HealthCounters::default() });
+        let place = TargetAddress::new(address, HealthSource::Dns);
         self.addresses.store(Arc::new(known.iter().chain([&place]).cloned().collect()));
         self.settle();
         place
@@ -163,20 +203,21 @@ impl TargetMonitor {
     /// Records the outcome of a request.
     pub fn record_outcome(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
-            self.count(address, outcome, checks, &checks.passive);
+            self.count(address, outcome, checks, HealthSource::Passive);
         }
     }
 
     /// Records the outcome of a probe.
     pub fn record_probe(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
-            self.count(address, outcome, checks, &checks.active);
+            self.count(address, outcome, checks, HealthSource::Active);
         }
     }
 
-    fn count(&self, address: SocketAddr, outcome: Outcome, checks: &Checks, limits: &Limits) {
+    fn count(&self, address: SocketAddr, outcome: Outcome, checks: &Checks, source: HealthSource) {
+        let limits = if source == HealthSource::Active { &checks.active } else { &checks.passive };
         let Some((counter, limit)) = limits.judge(outcome) else { return };
-        if let Some(healthy) = self.state.count(address, counter, limit) {
+        if let Some(healthy) = self.state.count(address, (counter, limit), source) {
             let why = format_args!("{limit} {}", counter.as_str());
             tell(&checks.upstream, &self.target, address, healthy, why);
         }
@@ -292,23 +333,34 @@ pub(super) fn is_watched(upstream: &Upstream) -> bool {
         || matches!(upstream.algorithm, Algorithm::LeastConnections | Algorithm::Latency)
 }
 
+/// The health of one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressStatus {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether it is healthy.
+    pub is_healthy: bool,
+    /// Since when, and why.
+    pub changed: HealthChange,
+}
+
 /// The health of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetStatus {
-    /// Its addresses as far as they are known, and which of them are healthy.
-    pub addresses: Vec<(SocketAddr, bool)>,
+    /// Its addresses as far as they are known.
+    pub addresses: Vec<AddressStatus>,
 }
 
 impl TargetStatus {
-    /// Whether an address is healthy. One of which nothing is known is.
-    pub fn is_healthy(&self, address: SocketAddr) -> bool {
-        self.addresses.iter().all(|(known, healthy)| *known != address || *healthy)
+    /// What is known of an address.
+    pub fn of(&self, address: SocketAddr) -> Option<AddressStatus> {
+        self.addresses.iter().find(|known| known.address == address).copied()
     }
 }
 
 /// The health of a target of an upstream that uses health checks.
 pub fn standing(all: &TargetStates, upstream: &str, target: &str) -> TargetStatus {
-    TargetStatus { addresses: all.of(upstream, target).addresses() }
+    all.of(upstream, target).status()
 }
 
 /// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they
@@ -324,7 +376,7 @@ pub fn mark(
     if !addresses.is_empty() {
         state.follow(addresses);
     }
-    for address in state.set(address, healthy) {
+    for address in state.set(address, healthy, HealthSource::Operator) {
         tell(&upstream.name, target, address, healthy, format_args!("an operator says so"));
     }
 }

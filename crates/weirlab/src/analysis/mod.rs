@@ -1,5 +1,6 @@
 //! What the samples of a run say: summaries, paired ratios with intervals, the noise floor, verdicts. Everything a
 //! report says is here, derived from the data alone.
+mod conditions;
 mod knee;
 mod pairs;
 mod probe;
@@ -9,12 +10,13 @@ mod summary;
 mod verdict;
 mod waterfall;
 
+pub use conditions::{Conditions, Spread};
 pub use knee::{CoreScaling, Cores, Knee, KneePoint};
 pub use pairs::{Effect, Ratio};
 pub use probe::{ProbedCase, ProbedCell};
 pub use sample::{Sample, Usable, usable};
 pub use scaling::{Scaling, ScalingLine, ScalingPoint};
-pub use summary::{Combined, Counts, PartSummary, Quantiles, Summary};
+pub use summary::{Combined, Counts, PartSummary, QuantileRanges, Quantiles, Summary};
 pub use verdict::{FLOOR_WITHOUT_CONTROL, Noise, SAME, Verdict};
 pub use waterfall::{Increment, Waterfall, WaterfallLine};
 
@@ -29,6 +31,8 @@ const FLOOR: &str = "floor";
 pub struct Analysis {
     /// The target that ratios are taken to.
     pub baseline: String,
+    /// How far the machine was the laboratory's own.
+    pub conditions: Conditions,
     /// The cases under load, in the order of the plan.
     pub cases: Vec<CaseAnalysis>,
     /// The cases whose figures are not of requests under load.
@@ -76,14 +80,12 @@ pub struct CellAnalysis {
 impl Analysis {
     /// Derives all from a run.
     pub fn of(run: &Run) -> Analysis {
+        let under_load = run.cases.iter().filter(|case| !probe::is_probed(run, case));
+        let cases: Vec<CaseAnalysis> = under_load.map(|case| CaseAnalysis::of(run, case)).collect();
         Analysis {
             baseline: run.baseline.clone(),
-            cases: run
-                .cases
-                .iter()
-                .filter(|case| !probe::is_probed(run, case))
-                .map(|case| CaseAnalysis::of(run, case))
-                .collect(),
+            conditions: Conditions::of(run, &cases),
+            cases,
             probes: probe::all(run),
             waterfalls: waterfall::all(run),
             scalings: scaling::all(run),

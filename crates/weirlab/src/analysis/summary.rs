@@ -77,6 +77,8 @@ pub struct Summary {
     pub rps: Option<Estimate>,
     /// Response times: from the scheduled instant.
     pub response: Quantiles,
+    /// How far the quantiles of single blocks lie apart.
+    pub ranges: QuantileRanges,
     /// Service times: from the instant of sending.
     pub service: Quantiles,
     /// The merged histograms themselves.
@@ -167,6 +169,29 @@ impl Quantiles {
     }
 }
 
+/// The lowest and the highest of the blocks' quantiles, in milliseconds; none with fewer than two blocks that have answers
+/// enough. They are no confidence intervals: they say what single blocks saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct QuantileRanges {
+    /// Of the medians.
+    pub p50_ms: Option<(f64, f64)>,
+    /// Of the 95th percentiles.
+    pub p95_ms: Option<(f64, f64)>,
+    /// Of the 99th percentiles.
+    pub p99_ms: Option<(f64, f64)>,
+}
+
+impl QuantileRanges {
+    fn of(blocks: &[&Block]) -> QuantileRanges {
+        let range = |q: f64| {
+            let values: Vec<f64> = blocks.iter().filter_map(|block| quantile_ms(block, q)).collect();
+            let (low, high) = stats::ends(&values)?;
+            (values.len() > 1).then_some((low, high))
+        };
+        QuantileRanges { p50_ms: range(0.5), p95_ms: range(0.95), p99_ms: range(0.99) }
+    }
+}
+
 /// The combined result in the layout of Kong's framework.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Combined {
@@ -210,6 +235,7 @@ impl Summary {
             system_us: middle(|sample| sample.system_us)?,
             rps: estimated(|sample| sample.rps),
             response: Quantiles::of(&latencies.response),
+            ranges: QuantileRanges::of(&blocks),
             service: Quantiles::of(&latencies.service),
             rss_kib: stats::median(&memory)? as u64,
             rss_peak_kib: blocks.iter().map(|block| block.target.rss_peak_kib).max()?,

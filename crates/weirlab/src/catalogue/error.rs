@@ -37,8 +37,6 @@ pub enum CatalogueError {
     Unfit(PathBuf, String),
     /// A target's program is not on this machine; the text says how to install it.
     Missing(String),
-    /// No free port could be had.
-    Ports(io::Error),
 }
 
 impl std::fmt::Display for CatalogueError {
@@ -65,9 +63,6 @@ impl std::fmt::Display for CatalogueError {
                 write!(formatter, "{}:{line}:{column}: {message}", file.display())
             }
             CatalogueError::Unfit(file, message) => write!(formatter, "{}: {message}", file.display()),
-            CatalogueError::Ports(error) => {
-                write!(formatter, "the system has no free port on 127.0.0.1: {error}")
-            }
         }
     }
 }

@@ -7,5 +7,5 @@ mod template;
 pub use error::CatalogueError;
 pub use find::{Entry, root};
 pub(crate) use find::{Kind, nearest, select};
-pub(crate) use read::{Span, read_text, read_toml};
+pub(crate) use read::{Span, parse_toml, position, read_text, read_toml};
 pub(crate) use template::{context, render};

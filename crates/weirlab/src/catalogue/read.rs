@@ -13,9 +13,13 @@ pub(crate) fn read_text(file: &Path) -> Result<String, CatalogueError> {
 
 /// A TOML file as data.
 pub(crate) fn read_toml<T: DeserializeOwned>(file: &Path) -> Result<T, CatalogueError> {
-    let text = read_text(file)?;
-    toml::from_str(&text).map_err(|error| {
-        let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
+    parse_toml(file, &read_text(file)?)
+}
+
+/// The text of a TOML file as data.
+pub(crate) fn parse_toml<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, CatalogueError> {
+    toml::from_str(text).map_err(|error| {
+        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
         CatalogueError::Invalid {
             file: file.to_owned(),
             line,
@@ -25,7 +29,8 @@ pub(crate) fn read_toml<T: DeserializeOwned>(file: &Path) -> Result<T, Catalogue
     })
 }
 
-fn position(text: &str, offset: usize) -> (usize, usize) {
+/// The line and the column, from 1 on, at an offset of a text.
+pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

@@ -96,7 +96,11 @@ impl Bars {
 
     fn describe(&self) -> String {
         let said = self.bars.iter().map(|bar| format!("{} {}", bar.label, bar.estimate.said(self.write)));
-        format!("{}: {}. In brackets 95 % intervals.", self.axis, said.collect::<Vec<_>>().join("; "))
+        format!(
+            "{}: {}. In brackets 95 % confidence intervals.",
+            self.axis,
+            said.collect::<Vec<_>>().join("; ")
+        )
     }
 }
 

@@ -92,7 +92,7 @@ impl Forest {
                 group.rows.iter().map(|row| format!("{} {}", row.label, said(row.ratio))).collect();
             format!("{}: {}", group.heading, rows.join(", "))
         });
-        format!("Ratios with 95 % intervals. {}.", groups.collect::<Vec<_>>().join("; "))
+        format!("Ratios with 95 % confidence intervals. {}.", groups.collect::<Vec<_>>().join("; "))
     }
 }
 

@@ -31,7 +31,7 @@ pub const COLOUR_VARIABLES: &str = include_str!("colours.css");
 /// The width of every chart, in its own units: small enough to be read when a phone shrinks it to its screen.
 const WIDTH: f64 = 480.0;
 
-/// A figure with its 95 % interval.
+/// A figure with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The figure.

@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         }
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::conclude(&run, &folder, &args.common)?;
     measuring::exit_code(&run)
 }
 

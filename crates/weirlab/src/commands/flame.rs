@@ -1,8 +1,8 @@
 //! `weirlab flame`.
 use super::measuring::{self, Common};
-use crate::flame::{FlameError, Profile, differential, record, write};
+use crate::flame::{FlameError, Profile, differential, save, write};
 use crate::result::Flame;
-use crate::session::{self, Assignment, Entry, Session};
+use crate::session::{self, Assignment, Entry, Session, Watching};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,14 +45,16 @@ pub fn perform(
     args: &Args,
     labels: &[String],
     folder: &Path,
-    mut under_load: impl FnMut(&str, &mut dyn FnMut(&[u32]) -> Result<(), String>) -> Result<(), String>,
+    mut under_load: impl FnMut(&str, &mut Watching<'_>) -> Result<(), String>,
 ) -> Result<Vec<Flame>, String> {
     let mut profiles = Vec::new();
     for label in labels {
-        under_load(label, &mut |pids| {
+        under_load(label, &mut |host, pids| {
             let name = format!("flame-{}", file_name(label));
-            let profile = record(pids, args.duration, args.frequency, folder, &name);
-            profiles.push((label.clone(), profile.map_err(|error| error.to_string())?));
+            let stacks =
+                host.stacks(pids, args.duration, args.frequency).map_err(|error| error.to_string())?;
+            let profile = save(&stacks, folder, &name).map_err(|error| error.to_string())?;
+            profiles.push((label.clone(), profile));
             Ok(())
         })?;
     }
@@ -103,7 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     })?;
     session.note_flames(flames).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::conclude(&run, &folder, &args.common)?;
     measuring::exit_code(&run)
 }
 

@@ -62,8 +62,13 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         first
     };
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
-    let _ = writeln!(io::stdout(), "{}", sentence(&finding, args.effect));
+    measuring::conclude(&run, &folder, &args.common)?;
+    let verdict = sentence(&finding, args.effect);
+    // Not among figures that a program reads.
+    let _ = match args.common.format.is_for_people() {
+        true => writeln!(io::stdout(), "\n{verdict}"),
+        false => writeln!(io::stderr(), "{verdict}"),
+    };
     Ok(code(&finding, &run))
 }
 

@@ -4,6 +4,8 @@ use crate::catalogue;
 use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
+use crate::host::{Site, ssh};
+use crate::report::format::{self, Format};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
@@ -27,6 +29,9 @@ pub struct Common {
     /// Where targets run: process or docker
     #[arg(long, default_value = "process", value_parser = ["process", "docker"])]
     pub driver: String,
+    /// Machines to measure on over ssh, each with its roles: target, upstream, generator
+    #[arg(long, value_name = "FILE", conflicts_with = "driver")]
+    pub hosts: Option<PathBuf>,
     /// The `weir` to measure; else target/release/weir, else the one on the PATH
     #[arg(long)]
     pub weir: Option<PathBuf>,
@@ -39,6 +44,9 @@ pub struct Common {
     /// The seed of the order of blocks; else drawn. What is asked in a round depends on the round alone
     #[arg(long)]
     pub seed: Option<u64>,
+    /// How the figures are printed: text, csv, json or markdown
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 impl Common {
@@ -50,15 +58,20 @@ impl Common {
         catalogue::root(self.catalogue.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// What starts targets.
+    /// Where it is measured: on this machine, or on hosts.
     ///
     /// # Errors
-    /// When a container engine was asked for and does not answer.
-    pub fn driver(&self) -> Result<Box<dyn Driver>, String> {
-        Ok(match self.driver.as_str() {
+    /// When a container engine was asked for and does not answer, or a host cannot be used.
+    pub fn site(&self) -> Result<Site, String> {
+        if let Some(file) = &self.hosts {
+            let workers = self.workers.iter().copied().max().unwrap_or(1);
+            return ssh::open(file, workers).map_err(|error| error.to_string());
+        }
+        let driver: Box<dyn Driver> = match self.driver.as_str() {
             "docker" => Box::new(Docker::from_environment().map_err(|error| error.to_string())?),
             _ => Box::new(Process),
-        })
+        };
+        Site::local(driver).map_err(|error| error.to_string())
     }
 
     /// The seed.
@@ -85,25 +98,42 @@ impl Common {
     /// What a session is to do, with all that is common to commands.
     ///
     /// # Errors
-    /// When there is no driver.
+    /// When there is no place to measure.
     pub fn assignment(
         &self,
         kind: &'static str,
-        contenders: Vec<Contender>,
+        mut contenders: Vec<Contender>,
         entries: Vec<Entry>,
         profile: Profile,
     ) -> Result<Assignment, String> {
+        let site = self.site()?;
+        contenders.iter_mut().try_for_each(|contender| settle(contender, &site))?;
         Ok(Assignment {
             kind,
             entries,
             contenders,
             profile,
             seed: self.seed(),
+            catalogue: self.catalogue()?,
             out: self.out.clone(),
-            driver: self.driver()?,
+            site,
             workers: self.workers[0],
         })
     }
+}
+
+/// Finds the contender's program where it is to run.
+fn settle(contender: &mut Contender, site: &Site) -> Result<(), String> {
+    if !contender.target.has_process() || !site.is_elsewhere() {
+        return Ok(());
+    }
+    let here = contender.unavailable.is_none().then_some(contender.binary.as_path());
+    let found = site.program(&contender.target, here).map_err(|error| error.to_string())?;
+    (contender.binary, contender.unavailable) = match found {
+        Ok(binary) => (binary, None),
+        Err(why) => (PathBuf::new(), Some(why)),
+    };
+    Ok(())
 }
 
 fn workers(text: &str) -> Result<usize, String> {
@@ -144,19 +174,25 @@ pub fn interruptible() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-/// Writes the report and the text, and prints the answer.
+/// Writes the report and the text, and prints the figures.
 ///
 /// # Errors
 /// When they cannot be written.
-pub fn conclude(run: &Run, folder: &Path, catalogue: &Path) -> Result<(), String> {
+pub fn conclude(run: &Run, folder: &Path, common: &Common) -> Result<(), String> {
+    let catalogue = common.catalogue()?;
     let analysis = Analysis::of(run);
     let published = std::fs::read_to_string(catalogue.join("scenarios/kong/published.csv")).ok();
     let page = report::write(run, folder, published.as_deref()).map_err(|error| error.to_string())?;
     std::fs::write(folder.join("result.txt"), text::result(run, &analysis))
         .map_err(|error| format!("{}: {error}", folder.join("result.txt").display()))?;
+    let figures = format::print(run, &analysis, common.format).map_err(|error| error.to_string())?;
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{}", text::answer(run, &analysis));
-    let _ = writeln!(out, "{}", page.display());
+    let _ = writeln!(out, "{}", figures.trim_end());
+    // Not among figures that a program reads.
+    let _ = match common.format.is_for_people() {
+        true => writeln!(out, "\n{}", page.display()),
+        false => writeln!(io::stderr(), "{}", page.display()),
+    };
     Ok(())
 }
 

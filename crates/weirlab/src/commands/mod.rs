@@ -11,6 +11,7 @@ pub mod load;
 pub mod measuring;
 pub mod power;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod upstream;
 pub mod waterfall;

@@ -1,4 +1,6 @@
 //! `weirlab report`.
+use crate::analysis::Analysis;
+use crate::report::format::{self, Format};
 use crate::report::write;
 use crate::result::store;
 use std::fs;
@@ -17,9 +19,12 @@ pub struct Args {
     /// Kong's published figures, to be put beside ours [default: scenarios/kong/published.csv, where it is].
     #[arg(long, value_name = "FILE")]
     published: Option<PathBuf>,
+    /// Print the figures, too: text, csv, json or markdown.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 }
 
-/// Writes the report of a run again from its data, and says where it is.
+/// Writes the report of a run again from its data, and says where it is or prints the figures.
 ///
 /// # Errors
 /// What failed, and how to fix it.
@@ -32,7 +37,13 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         args.folder.parent().unwrap_or(Path::new("."))
     };
     let page = write(&run, folder, published.as_deref()).map_err(|error| error.to_string())?;
-    writeln!(io::stdout(), "{}", page.display()).map_err(|error| error.to_string())?;
+    let said = match args.format {
+        None => page.display().to_string(),
+        Some(format) => {
+            format::print(&run, &Analysis::of(&run), format).map_err(|error| error.to_string())?
+        }
+    };
+    writeln!(io::stdout(), "{}", said.trim_end()).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

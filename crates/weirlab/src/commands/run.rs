@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         done += 2;
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    conclude(&run, &folder, &args.common.catalogue()?)?;
+    conclude(&run, &folder, &args.common)?;
     exit_code(&run)
 }
 
@@ -103,6 +103,12 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
 fn generators(args: &Args, cases: &[(CasePlan, Vec<String>)]) -> Result<Vec<Generator>, String> {
     let others = args.generators.iter().any(|kind| *kind != Kind::Weirlab);
     if others {
+        if let Some(hosts) = &args.common.hosts {
+            return Err(format!(
+                "only weirlab generates load from another machine; leave out --generator, or --hosts {}",
+                hosts.display()
+            ));
+        }
         under_load(cases.iter().map(|(case, _)| case))?;
     }
     if args.script.is_some() && !args.generators.contains(&Kind::K6) {

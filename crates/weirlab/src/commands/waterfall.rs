@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     show(&chains);
     session.note_chains(chains).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::conclude(&run, &folder, &args.common)?;
     measuring::exit_code(&run)
 }
 

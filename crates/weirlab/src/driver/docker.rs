@@ -153,11 +153,12 @@ impl Driver for Docker {
     }
 
     fn start(&self, launch: &Launch, cpus: &[usize]) -> Result<Box<dyn Running>, DriverError> {
+        super::write_files(launch)?;
         let folder = fs::canonicalize(&launch.folder).map_err(|error| {
             DriverError::System(format!("cannot start in the folder {}", launch.folder.display()), error)
         })?;
         let image = Some(self.image(launch)?);
-        let launch = Launch { folder, image, ..launch.clone() };
+        let launch = Launch { folder, image, files: Vec::new(), ..launch.clone() };
         image::open_to_all(&launch.folder).map_err(|error| {
             DriverError::System(format!("cannot open {} to the container", launch.folder.display()), error)
         })?;
@@ -264,6 +265,10 @@ impl Running for Container {
     fn signal(&mut self, name: &str) -> Result<(), DriverError> {
         signal::named(name)?;
         self.docker.done(&["kill", "--signal", name, &self.id]).map(drop)
+    }
+
+    fn replace(&mut self, file: &str, text: &str) -> Result<(), DriverError> {
+        super::replace(&self.launch, file, text)
     }
 
     fn alive(&mut self) -> bool {

@@ -1,5 +1,5 @@
-//! Drivers: where a target's processes live. Local processes and Docker containers; a remote driver is one more
-//! implementation of the same two traits.
+//! Drivers: where a target's processes live. Local processes and Docker containers; the driver for other machines is
+//! [`crate::host::ssh`], one more implementation of the same two traits.
 pub mod docker;
 mod family;
 mod image;
@@ -13,17 +13,28 @@ mod signal;
 
 pub(crate) use log::last_lines;
 
-use crate::target::Launch;
+use crate::target::{Launch, free_addresses};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
 
 /// Starts gateways somewhere.
 pub trait Driver {
-    /// `process` or `docker`.
+    /// `process`, `docker` or `ssh`.
     fn name(&self) -> &'static str;
 
-    /// Starts a gateway on the given CPUs (any, if empty) and returns when it is ready.
+    /// Addresses that gateways may listen on now.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    fn addresses(&self, count: usize) -> Result<Vec<SocketAddr>, DriverError> {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        free_addresses(loopback, count)
+            .map_err(|error| DriverError::System(format!("no port is free on {loopback}"), error))
+    }
+
+    /// Starts a gateway with its files on the given CPUs (any, if empty) and returns when it is ready.
     ///
     /// # Errors
     /// When it does not start, exits, or is not ready in time; nothing is left running then.
@@ -38,7 +49,7 @@ pub trait Driver {
 
 /// A gateway that runs. Dropping it ends it, by force if it must be.
 pub trait Running: Send {
-    /// The root of its process tree, as this machine sees it.
+    /// The root of its process tree, as the machine that it runs on sees it.
     fn pid(&self) -> u32;
 
     /// The moment just before it was started.
@@ -55,6 +66,12 @@ pub trait Running: Send {
     /// # Errors
     /// When there is no such signal or process.
     fn signal(&mut self, name: &str) -> Result<(), DriverError>;
+
+    /// Replaces a file in its folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn replace(&mut self, file: &str, text: &str) -> Result<(), DriverError>;
 
     /// Whether it still runs.
     fn alive(&mut self) -> bool;
@@ -97,6 +114,18 @@ impl std::fmt::Display for DriverError {
 }
 
 impl std::error::Error for DriverError {}
+
+fn write_files(launch: &Launch) -> Result<(), DriverError> {
+    launch.write_files().map_err(|error| {
+        DriverError::System(format!("cannot write its files into {}", launch.folder.display()), error)
+    })
+}
+
+fn replace(launch: &Launch, file: &str, text: &str) -> Result<(), DriverError> {
+    let path = launch.folder.join(file);
+    std::fs::write(&path, text)
+        .map_err(|error| DriverError::System(format!("cannot write {}", path.display()), error))
+}
 
 fn no_reload(label: &str) -> DriverError {
     DriverError::Unable(format!("{label} has no way to reload: name one in its target.toml"))

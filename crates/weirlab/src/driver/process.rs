@@ -35,6 +35,7 @@ impl Driver for Process {
     fn start(&self, launch: &Launch, cpus: &[usize]) -> Result<Box<dyn Running>, DriverError> {
         leftover::check_unused(&launch.folder)?;
         leftover::end_in(&launch.folder);
+        super::write_files(launch)?;
         port::check_free(&launch.listeners)?;
         let mut gateway = Gateway::spawn(launch, cpus)?;
         gateway.wait_until_ready()?;
@@ -64,7 +65,7 @@ impl Gateway {
         let folder = fs::canonicalize(&launch.folder).map_err(|error| {
             DriverError::System(format!("cannot start in the folder {}", launch.folder.display()), error)
         })?;
-        let launch = Launch { folder, ..launch.clone() };
+        let launch = Launch { folder, files: Vec::new(), ..launch.clone() };
         // Orphans below this process become its children, so that a daemon can be found and waited for.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|error| DriverError::System("cannot adopt orphans".to_owned(), error.into()))?;
@@ -258,6 +259,10 @@ impl Running for Gateway {
             return Ok(());
         }
         Err(DriverError::Unable(format!("{} has ended and takes no signal {name}", self.launch.label)))
+    }
+
+    fn replace(&mut self, file: &str, text: &str) -> Result<(), DriverError> {
+        super::replace(&self.launch, file, text)
     }
 
     fn alive(&mut self) -> bool {

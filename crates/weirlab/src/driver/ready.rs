@@ -62,17 +62,18 @@ fn look(listeners: &Listeners, ready: &Ready) -> Result<(), String> {
         connect(address).map_err(|error| format!("{address} ({name}): {error}"))?;
     }
     if let (Some(address), Some(path)) = (listeners.status, &ready.status_path) {
-        answers(address, path, |status| status == 200)?;
+        answers(address, path, Some(200))?;
     }
     let Some(address) = listeners.http else { return Ok(()) };
     match &ready.path {
-        Some(path) => answers(address, path, |status| status < 500),
+        Some(path) => answers(address, path, ready.status),
         None => connect(address).map(drop).map_err(|error| format!("{address} (http): {error}")),
     }
 }
 
-/// Asks for a path, and judges the status.
-fn answers(address: SocketAddr, path: &str, is_right: fn(u16) -> bool) -> Result<(), String> {
+/// Asks for a path. The answer has that status, or one below 500 if none is given.
+fn answers(address: SocketAddr, path: &str, expected: Option<u16>) -> Result<(), String> {
+    let is_right = |status: u16| expected.map_or(status < 500, |expected| status == expected);
     let status = connect(address).and_then(|mut stream| status(&mut stream, address, path));
     match status {
         Ok(status) if is_right(status) => Ok(()),

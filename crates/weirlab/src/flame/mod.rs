@@ -7,10 +7,22 @@ mod fold;
 mod perf;
 
 pub use draw::{differential, graph};
-pub use perf::record;
+pub use perf::{record, save, stacks};
 
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
+
+/// What was sampled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stacks {
+    /// Stacks, folded: `thread;outermost;…;innermost count`.
+    pub folded: String,
+    /// How many samples there are.
+    pub samples: u64,
+    /// What was counted.
+    pub event: String,
+}
 
 /// What a recording left.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
 //! Recording by `perf`.
-use super::{FlameError, Profile, draw, fold, write};
+use super::{FlameError, Profile, Stacks, draw, fold, write};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -27,7 +27,15 @@ pub fn record(
     folder: &Path,
     name: &str,
 ) -> Result<Profile, FlameError> {
-    let data = folder.join(format!("{name}.perf"));
+    save(&stacks(pids, duration, frequency, folder)?, folder, name)
+}
+
+/// Samples processes; the recording lies in `folder` for as long as it is needed.
+///
+/// # Errors
+/// When `perf` is missing or not permitted, or there are no samples.
+pub fn stacks(pids: &[u32], duration: Duration, frequency: u32, folder: &Path) -> Result<Stacks, FlameError> {
+    let data = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join("recording.perf");
     let recorded = EVENTS.iter().find_map(|event| {
         match sample(pids, duration, frequency, event, &data).and_then(|()| script(&data)) {
             // Not every machine counts every event, and one that is only pretended to be counted yields nothing.
@@ -40,14 +48,22 @@ pub fn record(
     let script = recorded.unwrap_or_else(|| Err(FlameError::NoSamples(pids.to_vec())))?;
     let event = event(&script);
     let folded = fold::fold(&script)?;
-    let samples = fold::count(&folded);
-    if samples == 0 {
-        return Err(FlameError::NoSamples(pids.to_vec()));
+    match fold::count(&folded) {
+        0 => Err(FlameError::NoSamples(pids.to_vec())),
+        samples => Ok(Stacks { folded, samples, event }),
     }
-    let (stacks, picture) = (folder.join(format!("{name}.folded")), folder.join(format!("{name}.svg")));
-    write(&stacks, folded.as_bytes())?;
-    write(&picture, &draw::graph(&folded, name, &format!("{samples} samples of {event}"))?)?;
-    Ok(Profile { folded: stacks, graph: picture, samples, event })
+}
+
+/// Draws stacks as `NAME.folded` and `NAME.svg` in `folder`.
+///
+/// # Errors
+/// When they cannot be drawn or written.
+pub fn save(stacks: &Stacks, folder: &Path, name: &str) -> Result<Profile, FlameError> {
+    let Stacks { folded, samples, event } = stacks;
+    let (text, picture) = (folder.join(format!("{name}.folded")), folder.join(format!("{name}.svg")));
+    write(&text, folded.as_bytes())?;
+    write(&picture, &draw::graph(folded, name, &format!("{samples} samples of {event}"))?)?;
+    Ok(Profile { folded: text, graph: picture, samples: *samples, event: event.clone() })
 }
 
 fn sample(
@@ -59,6 +75,8 @@ fn sample(
 ) -> Result<(), FlameError> {
     let list: Vec<String> = pids.iter().map(u32::to_string).collect();
     let mut perf = Command::new("perf");
+    // What clears the folder ends it too.
+    perf.current_dir(data.parent().unwrap_or(Path::new("/")));
     perf.args(["record", "--event", event, "--call-graph", CALL_GRAPH]);
     perf.args(["--freq", &frequency.to_string(), "--pid", &list.join(",")]).arg("--output").arg(data);
     let seconds = format!("{:.3}", duration.as_secs_f64());

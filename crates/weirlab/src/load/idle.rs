@@ -11,8 +11,8 @@ use std::time::Instant;
 use weir_http1::ResponseHead;
 
 /// Connections that are held open. Dropping this ends them.
-pub struct Idle<'a> {
-    plan: &'a Plan,
+pub struct Idle {
+    plan: Plan,
     requests: Requests,
     tls: Option<Tls>,
     buffers: Buffers,
@@ -20,12 +20,12 @@ pub struct Idle<'a> {
     wires: Vec<Wire>,
 }
 
-impl<'a> Idle<'a> {
+impl Idle {
     /// Prepares to open the plan's connections and `more` beyond them.
     ///
     /// # Errors
     /// When the plan makes no sense, or the limit of open files is too low.
-    pub fn new(plan: &'a Plan, more: usize) -> Result<Idle<'a>, LoadError> {
+    pub fn new(plan: &Plan, more: usize) -> Result<Idle, LoadError> {
         check(plan)?;
         allow_files((plan.connections + more) as u64 + OTHER_FILES)?;
         Ok(Idle {
@@ -34,7 +34,7 @@ impl<'a> Idle<'a> {
             buffers: Buffers::new(),
             head: ResponseHead::default(),
             wires: Vec::new(),
-            plan,
+            plan: plan.clone(),
         })
     }
 
@@ -70,7 +70,7 @@ impl<'a> Idle<'a> {
     }
 }
 
-impl Drop for Idle<'_> {
+impl Drop for Idle {
     fn drop(&mut self) {
         // Thousands of connections in TIME_WAIT would be in the way of whatever is measured next.
         self.wires.drain(..).for_each(Wire::reset);

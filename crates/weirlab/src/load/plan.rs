@@ -1,11 +1,12 @@
 //! What a load consists of, and what is known when it is over.
 use crate::result::{Histogram, Latencies};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A load to generate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Where to connect to; connections are dealt to the addresses in turn.
     pub addresses: Vec<SocketAddr>,
@@ -38,7 +39,7 @@ pub struct Plan {
 }
 
 /// The protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
     /// One request at a time on each connection.
     Http1,
@@ -85,7 +86,7 @@ impl Protocol {
 }
 
 /// When requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
     /// Each connection, or each stream, sends its next request when the last is answered.
     Closed,
@@ -97,7 +98,7 @@ pub enum Pace {
 
 /// The part before the measured window: at least `at_least`, then until the rate of answers is steady, at most
 /// `at_most`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct WarmUp {
     /// The shortest warm-up.
     pub at_least: Duration,
@@ -106,7 +107,7 @@ pub struct WarmUp {
 }
 
 /// What is asked for: one of the templates, chosen by weight, with its `{name}` places filled from the variables.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Requests {
     /// At least one.
     pub templates: Vec<RequestTemplate>,
@@ -115,7 +116,7 @@ pub struct Requests {
 }
 
 /// One kind of request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RequestTemplate {
     /// How often it is chosen, relative to the others.
     pub weight: u32,
@@ -132,7 +133,7 @@ pub struct RequestTemplate {
 }
 
 /// What an answer must be; any other counts as an error of class `status` or `body`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expect {
     /// The statuses that are right; empty for 200 to 399.
     pub status: Vec<u16>,
@@ -143,7 +144,7 @@ pub struct Expect {
 }
 
 /// A number or a word that differs from request to request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variable {
     /// What templates call it.
     pub name: String,
@@ -156,7 +157,7 @@ pub struct Variable {
 }
 
 /// What a variable is drawn from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Values {
     /// `count` numbers from `first` on.
     Numbers {
@@ -170,7 +171,7 @@ pub enum Values {
 }
 
 /// How an index into n values is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Distribution {
     /// All alike.
     Uniform,
@@ -184,7 +185,7 @@ pub enum Distribution {
 }
 
 /// The borders of the measured window; the observer is called at the moment they are crossed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Edge {
     /// The window begins.
     Begin,
@@ -193,7 +194,7 @@ pub enum Edge {
 }
 
 /// What a load came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// From one edge to the other.
     pub measured: Duration,

@@ -38,6 +38,8 @@ pub struct Layout {
     pub upstream: Vec<usize>,
     /// The load generator's.
     pub generator: Vec<usize>,
+    /// Those of a control plane, on the target's machine.
+    pub control_plane: Vec<usize>,
     /// Whether any two of them share a CPU: then requests per second depend on all of them, and only CPU time per
     /// request is a gateway's own.
     pub sharing: bool,
@@ -54,8 +56,8 @@ impl Layout {
         Layout::on(&cores(cpus, siblings), workers)
     }
 
-    /// On CPUs by their cores.
-    fn on(cores: &[Vec<usize>], workers: usize) -> Layout {
+    /// On the CPUs of one machine, by their cores.
+    pub(crate) fn on(cores: &[Vec<usize>], workers: usize) -> Layout {
         let cpus = sorted(cores);
         let mut layout = match cpus.as_slice() {
             [] => Layout::shared(Vec::new(), "generator, target and upstream run on any CPU".to_owned()),
@@ -64,11 +66,13 @@ impl Layout {
                 target: vec![*first],
                 upstream: vec![*second],
                 generator: vec![*second],
+                control_plane: Vec::new(),
                 sharing: true,
                 words: format!("target on CPU {first}; generator and upstream share CPU {second}"),
             },
             _ => Layout::apart(cores, &cpus, workers),
         };
+        layout.control_plane.clone_from(&layout.upstream);
         let beside = layout.beside(cores);
         if !beside.is_empty() {
             let who = beside.join(" and ");
@@ -113,7 +117,15 @@ impl Layout {
     }
 
     fn shared(cpus: Vec<usize>, words: String) -> Layout {
-        Layout { target: cpus.clone(), upstream: cpus.clone(), generator: cpus, sharing: true, words }
+        let control_plane = Vec::new();
+        Layout {
+            target: cpus.clone(),
+            upstream: cpus.clone(),
+            generator: cpus,
+            control_plane,
+            sharing: true,
+            words,
+        }
     }
 
     fn apart(cores: &[Vec<usize>], cpus: &[usize], workers: usize) -> Layout {
@@ -127,7 +139,7 @@ impl Layout {
             named(&upstream),
             named(&generator)
         );
-        Layout { target, upstream, generator, sharing: false, words }
+        Layout { target, upstream, generator, control_plane: Vec::new(), sharing: false, words }
     }
 }
 
@@ -157,6 +169,12 @@ fn sorted(cores: &[Vec<usize>]) -> Vec<usize> {
     cpus
 }
 
+/// The CPUs that this process may use, by the core that they are part of.
+#[must_use]
+pub(crate) fn allowed_cores() -> Vec<Vec<usize>> {
+    cores(&allowed_cpus(), siblings)
+}
+
 /// CPUs by the core that they are part of, by each core's first.
 fn cores(cpus: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
     let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -176,7 +194,7 @@ fn siblings(cpu: usize) -> Option<String> {
 }
 
 /// Such as `CPU 3` or `CPUs 0-2,5`.
-fn named(cpus: &[usize]) -> String {
+pub(crate) fn named(cpus: &[usize]) -> String {
     let ranges = ranges(cpus);
     if cpus.len() == 1 { format!("CPU {ranges}") } else { format!("CPUs {ranges}") }
 }

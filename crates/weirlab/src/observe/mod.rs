@@ -7,7 +7,7 @@ pub mod procfs;
 mod tree;
 
 pub use connections::connections_per_worker;
-pub(crate) use cpus::ranges;
 pub use cpus::{Layout, allowed_cpus, pin_current_thread};
-pub use machine::MachineSample;
+pub(crate) use cpus::{allowed_cores, named, ranges};
+pub use machine::{MachineSample, frequency_mhz};
 pub use tree::{ProcessTree, Sample};

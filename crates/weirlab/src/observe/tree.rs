@@ -8,6 +8,7 @@
 //! runs at the moment of a sample is behind by up to one timer tick (1 to 10 ms).
 use super::procfs::{self, Stat, numbers};
 use crate::result::Usage;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -47,7 +48,7 @@ struct Task {
     used: Counters,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Counters {
     nanoseconds: u64,
     voluntary: u64,
@@ -55,7 +56,7 @@ struct Counters {
 }
 
 /// What a tree has used so far.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     used: Counters,
     /// By the kernel's accounting, in ticks; children that were waited for included.

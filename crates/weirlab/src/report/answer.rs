@@ -58,11 +58,15 @@ pub(super) fn answer(family: &Family<'_>, subject: &str, baseline: &str) -> Opti
     let ends = ends(costs.iter().map(|cost| cost.value))?;
     let cost = match costs.as_slice() {
         [one] => format!(
-            "{} of CPU per request (95\u{a0}% interval {})",
+            "{} of CPU per request (95\u{a0}% confidence interval {})",
             micros(one.value),
             interval(*one, |v| micros(v).replace(" µs", ""))
         ),
-        _ => format!("{} of CPU per request", range(ends, micros)),
+        costs => format!(
+            "{} of CPU per request (lowest and highest of {} cases)",
+            range(ends, micros),
+            costs.len()
+        ),
     };
     Some(Answer {
         heading: heading(family),

@@ -72,9 +72,9 @@ struct Row {
     cpu: Figure,
     split: String,
     rps: Figure,
-    p50: String,
-    p90: String,
-    p99: String,
+    p50: Figure,
+    p95: Figure,
+    p99: Figure,
     memory: String,
     errors: String,
     blocks: String,
@@ -192,16 +192,15 @@ fn row(cell: &CellAnalysis, analysis: &Analysis, colours: &Colours) -> Option<Ro
     let summary = cell.summary.as_ref()?;
     let (verdict, why) =
         if summary.cpu_us.is_some() { judged(&cell.verdict) } else { ("plain", String::new()) };
-    let quantile = |value: Option<f64>| value.map_or("–".to_owned(), latency);
     let to_baseline = cell.ratio_to(&analysis.baseline).and_then(|ratio| ratio.cpu);
     Some(Row {
         name: name(&cell.target, colours),
         cpu: figure(summary.cpu_us, micros),
         split: split(summary),
         rps: figure(summary.rps, thousands),
-        p50: quantile(summary.shown().p50_ms),
-        p90: quantile(summary.shown().p90_ms),
-        p99: quantile(summary.shown().p99_ms),
+        p50: quantile(summary.shown().p50_ms, summary.ranges.p50_ms),
+        p95: quantile(summary.shown().p95_ms, summary.ranges.p95_ms),
+        p99: quantile(summary.shown().p99_ms, summary.ranges.p99_ms),
         memory: memory(summary.rss_kib),
         errors: errors(&cell.counts),
         blocks: blocks(&cell.counts),
@@ -236,6 +235,12 @@ fn figure(estimate: Option<crate::stats::Estimate>, write: fn(f64) -> String) ->
     let interval =
         drawn(estimate).interval.map_or(String::new(), |(low, high)| format!("{}…{}", bare(low), bare(high)));
     Figure { value: write(estimate.value), interval }
+}
+
+/// Of the answers of all blocks, with the lowest and the highest block in square brackets.
+fn quantile(value: Option<f64>, range: Option<(f64, f64)>) -> Figure {
+    let interval = range.map(|(low, high)| format!("[{}…{}]", latency(low), latency(high)));
+    Figure { value: value.map_or("–".to_owned(), latency), interval: interval.unwrap_or_default() }
 }
 
 fn split(summary: &Summary) -> String {

@@ -3,11 +3,15 @@
 mod answer;
 mod cases;
 mod chains;
+pub mod figures;
+pub mod format;
+mod opening;
 mod page;
 mod pictures;
 mod probes;
 mod provenance;
 mod published;
+mod rates;
 mod series;
 pub mod text;
 mod words;

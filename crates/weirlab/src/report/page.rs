@@ -3,10 +3,12 @@ use super::ReportError;
 use super::answer::{self, Answer};
 use super::cases::{self, CasePart, Overview};
 use super::chains::{self, ChainRows};
+use super::opening::Opening;
 use super::pictures::{self, Album, Picture};
 use super::probes::{self, ProbeRow};
 use super::provenance::{Provenance, provenance};
 use super::published::{self, Compared};
+use super::rates;
 use super::series::{self, CapacityRow};
 use super::words::Colours;
 use crate::analysis::Analysis;
@@ -25,6 +27,7 @@ struct Page {
     profile: String,
     started: String,
     baseline: String,
+    opening: Opening,
     interrupted: bool,
     cpu_sharing: bool,
     machine: String,
@@ -97,6 +100,7 @@ fn assemble(
         profile: run.profile.clone(),
         started: manifest.started.clone(),
         baseline: run.baseline.clone(),
+        opening: Opening::of(run, analysis),
         interrupted: run.interrupted,
         cpu_sharing: manifest.cpu_sharing,
         machine: format!("{} × {}", manifest.cpus, manifest.cpu),
@@ -114,10 +118,14 @@ fn assemble(
         sweeps: pictures(series::sweeps(analysis, colours)),
         capacities: series::capacities(analysis, colours),
         knees: pictures(
-            [series::knees(analysis, colours), series::cores(analysis, colours)]
-                .into_iter()
-                .flatten()
-                .collect(),
+            [
+                series::knees(analysis, colours),
+                rates::charts(analysis, colours),
+                series::cores(analysis, colours),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         ),
         versions: pictures(series::versions(analysis)),
         flames: run

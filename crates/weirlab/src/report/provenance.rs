@@ -1,5 +1,5 @@
 //! Where and with what a run was measured.
-use crate::result::Run;
+use crate::result::{HostManifest, Run};
 use serde::Serialize;
 
 /// The manifest, as the page shows it.
@@ -39,10 +39,29 @@ pub(super) fn provenance(run: &Run) -> Provenance {
         fact("Pinning", &manifest.pinning),
     ];
     facts.extend(manifest.machine.iter().map(|(name, value)| (name.clone(), value.clone())));
+    facts.extend(manifest.hosts.iter().map(machine));
     facts.retain(|(_, value)| !value.trim().is_empty());
     let short = |hash: &String| hash.chars().take(16).collect();
     let configurations = manifest.configurations.iter().map(|(name, hash)| (name.clone(), short(hash)));
     Provenance { facts, targets: targets(run), configurations: configurations.collect() }
+}
+
+/// A machine of several, in a line.
+fn machine((name, host): (&String, &HostManifest)) -> (String, String) {
+    let changed: Vec<String> = host.prepared.iter().map(|(name, how)| format!("{name} {how}")).collect();
+    let text = format!(
+        "{}; {} × {}, {} MiB, {}; load average {:.2} for each core; round trip {:.0} µs, clock {:+.0} µs; {}",
+        host.roles.join(", "),
+        host.cpus,
+        host.cpu,
+        host.memory_mib,
+        host.kernel,
+        host.load_average,
+        host.round_trip_us,
+        host.clock_offset_us,
+        if changed.is_empty() { "no setting changed".to_owned() } else { changed.join("; ") }
+    );
+    (format!("Host {name}"), text)
 }
 
 fn targets(run: &Run) -> Vec<TargetFacts> {

@@ -118,6 +118,12 @@ pub struct Machine {
     pub pressure: Option<f64>,
     /// Share of CPU time that nothing used.
     pub idle: f64,
+    /// CPU time that all processes used, in microseconds; none in data of earlier versions.
+    #[serde(default)]
+    pub busy_us: Option<f64>,
+    /// Frequency of the CPUs in MHz, their mean; none where the kernel does not show it.
+    #[serde(default)]
+    pub mhz: Option<f64>,
 }
 
 /// One firing of a periodic action.

@@ -279,6 +279,9 @@ pub struct Manifest {
     pub memory_mib: u64,
     /// Names and values: governor, turbo, SMT, mitigations, limits, sysctls, hypervisor; as far as they can be read.
     pub machine: BTreeMap<String, String>,
+    /// Share of the ten seconds before the run in which some task waited for a CPU; none if the kernel does not report it.
+    #[serde(default)]
+    pub pressure_before: Option<f64>,
     /// The compiler.
     pub rustc: String,
     /// Whether target, upstream and generator had to share CPUs.
@@ -289,6 +292,34 @@ pub struct Manifest {
     pub targets: BTreeMap<String, TargetManifest>,
     /// Hashes (SHA-256) of the rendered configurations, by `case / target`.
     pub configurations: BTreeMap<String, String>,
+    /// The machines of a run over several, by name; what stands above of a machine is of the target's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, HostManifest>,
+}
+
+/// One machine of a run over several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostManifest {
+    /// What runs there: `target`, `upstream`, `generator`, `database`.
+    pub roles: Vec<String>,
+    /// Kernel release and build.
+    pub kernel: String,
+    /// The CPU's model.
+    pub cpu: String,
+    /// CPUs that the laboratory may use.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Names and values, as those of the manifest; once it was prepared.
+    pub machine: BTreeMap<String, String>,
+    /// What was set for the measurement and put back after it, as `before → after`; or why it could not be.
+    pub prepared: BTreeMap<String, String>,
+    /// The load average of one minute for each core when the measurement began.
+    pub load_average: f64,
+    /// By how much its clock is ahead of that of the machine that `weirlab` was called on, in microseconds.
+    pub clock_offset_us: f64,
+    /// The shortest round trip to it over ssh, in microseconds.
+    pub round_trip_us: f64,
 }
 
 /// What a target was.

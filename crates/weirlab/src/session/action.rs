@@ -1,6 +1,6 @@
 //! Periodic actions while a load runs: scrapes, writes to an Admin API, reloads, signals.
-use super::exchange::{Client, ClientRequest};
 use crate::driver::Running;
+use crate::host::{ClientRequest, Host};
 use crate::load::Protocol;
 use crate::result::ActionSample;
 use crate::scenario::{Action, ActionKind};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// The target of the actions.
 pub(crate) struct Subject<'a> {
     pub(crate) listeners: &'a Listeners,
+    /// Where requests come from.
+    pub(crate) generator: &'a dyn Host,
     /// The gateway's processes; all reload.
     pub(crate) running: &'a Mutex<Vec<Box<dyn Running>>>,
     pub(crate) tls: bool,
@@ -26,7 +28,6 @@ pub(crate) fn fire(
     done: &AtomicBool,
     seed: u64,
 ) -> Vec<ActionSample> {
-    let client = Client::new();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut due: Vec<(Instant, u64)> = actions.iter().map(|action| (begin + action.every / 2, 0)).collect();
     let mut samples = Vec::new();
@@ -35,7 +36,7 @@ pub(crate) fn fire(
             if Instant::now() < *at {
                 continue;
             }
-            samples.push(once(action, subject, &client, *times, begin, &mut random));
+            samples.push(once(action, subject, *times, begin, &mut random));
             *times += 1;
             *at += action.every;
         }
@@ -47,7 +48,6 @@ pub(crate) fn fire(
 fn once(
     action: &Action,
     subject: &Subject<'_>,
-    client: &Client,
     times: u64,
     begin: Instant,
     random: &mut fastrand::Rng,
@@ -57,7 +57,7 @@ fn once(
         ActionKind::Http { listener, method, path, headers, body, random: below } => {
             let drawn = random.u64(0..(*below).max(1)).to_string();
             let fill = |text: &str| text.replace("{random}", &drawn).replace("{n}", &times.to_string());
-            call(client, subject, listener, method, &fill(path), headers, &fill(body))
+            call(subject, listener, method, &fill(path), headers, &fill(body))
         }
         ActionKind::Reload => each(subject, |running| running.reload().map_err(|error| error.to_string())),
         ActionKind::Signal(name) => {
@@ -84,7 +84,6 @@ fn each(
 }
 
 fn call(
-    client: &Client,
     subject: &Subject<'_>,
     listener: &str,
     method: &str,
@@ -99,15 +98,16 @@ fn call(
         _ => (subject.listeners.http, false),
     };
     let address = address.ok_or_else(|| format!("the target has no {listener} listener"))?;
-    let answer = client.send(&ClientRequest {
+    let request = ClientRequest {
         address,
         protocol: Protocol::Http1,
         tls,
-        method,
-        path,
-        headers,
-        body,
-    })?;
+        method: method.to_owned(),
+        path: path.to_owned(),
+        headers: headers.to_vec(),
+        body: body.to_owned(),
+    };
+    let answer = subject.generator.send(&request).map_err(|error| error.to_string())?;
     if answer.status >= 400 {
         return Err(format!("{method} {path}: {}", answer.status));
     }

@@ -1,7 +1,7 @@
 //! What a session measures, and why it could not.
 use super::profile::Profile;
 use super::target_runner::Contender;
-use crate::driver::Driver;
+use crate::host::Site;
 use crate::scenario::CasePlan;
 use std::fmt;
 use std::path::PathBuf;
@@ -18,10 +18,12 @@ pub struct Assignment {
     pub profile: Profile,
     /// The seed of every random choice.
     pub seed: u64,
+    /// The folder with `scenarios/`, `targets/` and `suites/`.
+    pub catalogue: PathBuf,
     /// Where run folders go.
     pub out: PathBuf,
-    /// What starts targets.
-    pub driver: Box<dyn Driver>,
+    /// Where it is measured.
+    pub site: Site,
     /// Workers of each target, unless the case says.
     pub workers: usize,
 }
@@ -39,7 +41,7 @@ pub struct Entry {
 pub enum SessionError {
     /// The run folder cannot be written.
     Folder(String),
-    /// The working folder, the certificate or the guard process could not be made.
+    /// The certificate could not be made.
     Setup(String),
 }
 

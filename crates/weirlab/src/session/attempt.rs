@@ -1,5 +1,6 @@
 //! One block of a cell: its target is started, checked, measured and stopped, with a second try.
 use super::block::{self, Setting};
+use super::kept;
 use super::order::BlockPosition;
 use super::parity;
 use super::run::Session;
@@ -86,11 +87,14 @@ impl Session<'_> {
         let open = self.runner.open(cell, &entry.case, contender, layout, workers);
         self.runner.notes.drain(..).for_each(|note| self.progress.line(&note));
         let open = open.map_err(Status::Failed)?;
+        if let Err(error) = kept::keep_rendered(&self.run, self.folder.path(), cell, &open) {
+            self.progress.line(&format!("the configuration of {} is not kept: {error}", contender.label));
+        }
         if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {
             return Ok(open);
         }
-        setup::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
-        let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
+        kept::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
+        let parity = parity::check(&*open.hosts.generator, &open.subject(&entry.case), &entry.case.parity);
         let failed = parity.iter().find(|parity| !parity.agrees).cloned();
         self.run.cells[cell].parity = parity;
         match failed {

@@ -5,10 +5,10 @@ use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
 use crate::generator::Generator;
+use crate::host::{HostError, Trees};
 use crate::load::{Edge, Outcome, Pace, Plan};
-use crate::observe::procfs::Stat;
-use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
-use crate::result::{ActionSample, Block, Part, Usage};
+use crate::observe::{self, Layout, MachineSample, Sample};
+use crate::result::{ActionSample, Block, Machine, Part, Usage};
 use crate::scenario::{CasePlan, Measure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -35,6 +35,14 @@ struct EdgeSample {
     machine: Option<MachineSample>,
 }
 
+/// What was done and seen beside the load.
+#[derive(Default)]
+struct BesideLoad {
+    actions: Vec<ActionSample>,
+    connections: Vec<u32>,
+    mhz: Option<f64>,
+}
+
 /// Measures the cell as its case asks. The caller fills in the block's place.
 pub(crate) fn measure(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     match setting.case.measure {
@@ -45,20 +53,41 @@ pub(crate) fn measure(setting: &Setting<'_>, open: &RunningTarget) -> Result<Blo
     }
 }
 
+/// What is observed of a cell.
+struct Observers {
+    targets: Box<dyn Trees>,
+    upstream: Box<dyn Trees>,
+    beside: Vec<Observed>,
+}
+
+impl Observers {
+    fn new(open: &RunningTarget, pids: &[u32]) -> Result<Observers, String> {
+        let message = |error: HostError| error.to_string();
+        let mut observers = Observers {
+            targets: open.target_host().watch(pids).map_err(message)?,
+            upstream: open.hosts.upstream.watch(&[open.upstream_pid]).map_err(message)?,
+            beside: parts::beside(open)?,
+        };
+        // The first look opens files; within the window it would be late.
+        observers.sample(open).map_err(message)?;
+        Ok(observers)
+    }
+
+    fn sample(&mut self, open: &RunningTarget) -> Result<EdgeSample, HostError> {
+        Ok(EdgeSample {
+            targets: self.targets.sample()?,
+            upstream: self.upstream.sample()?.pop().unwrap_or_default(),
+            beside: self.beside.iter_mut().map(Observed::sample).collect::<Result<_, _>>()?,
+            machine: open.target_host().machine(),
+        })
+    }
+}
+
 /// Loads the cell and observes it.
 fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     let plan = plan(setting, open);
     let pids = open.pids()?;
-    let mut trees: Vec<ProcessTree> = pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
-    let mut upstream = ProcessTree::new(open.upstream_pid);
-    let mut beside = parts::beside(open)?;
-    // The first look opens files; within the window it would be late.
-    for tree in trees.iter_mut().chain([&mut upstream]) {
-        tree.sample();
-    }
-    for observed in &mut beside {
-        observed.sample();
-    }
+    let mut observers = Observers::new(open, &pids)?;
     let mut samples = Vec::with_capacity(2);
     let (begun, begins) = mpsc::channel::<Instant>();
     let done = AtomicBool::new(false);
@@ -66,50 +95,62 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
         let done = &done;
         let roots = &pids;
         let observed = scope.spawn(move || observe_and_act(setting, open, roots, &begins, done));
-        let outcome = setting.generator.run(
-            &plan,
-            setting.case.load.script.as_ref(),
-            &mut |edge| {
-                samples.push(EdgeSample {
-                    targets: trees.iter_mut().map(ProcessTree::sample).collect(),
-                    upstream: upstream.sample(),
-                    beside: beside.iter_mut().map(Observed::sample).collect(),
-                    machine: MachineSample::now().ok(),
-                });
-                if edge == Edge::Begin {
-                    let _ = begun.send(Instant::now());
-                }
-            },
-            setting.stop,
-        );
+        let mut at_edge = |edge| {
+            samples.push(observers.sample(open));
+            if edge == Edge::Begin {
+                let _ = begun.send(Instant::now());
+            }
+        };
+        let outcome = load(setting, open, &plan, &mut at_edge);
         done.store(true, Ordering::Relaxed);
         drop(begun);
         (outcome, observed.join())
     });
-    let outcome = outcome.map_err(|error| error.to_string())?;
-    // Until it is waited for, no other process gets its pid.
-    if Stat::of(open.upstream_pid).is_none_or(|stat| stat.ended()) {
+    let outcome = outcome?;
+    check_ended(open, &pids)?;
+    let observed = observed.unwrap_or_default();
+    if observed.actions.is_empty() && !setting.case.actions.is_empty() {
+        return Err("none of the case's actions happened within the window".to_owned());
+    }
+    let samples: Result<Vec<EdgeSample>, HostError> = samples.into_iter().collect();
+    let [begin, end] = <[EdgeSample; 2]>::try_from(samples.map_err(|error| error.to_string())?)
+        .map_err(|_| "the load ended before it was measured".to_owned())?;
+    let mut block = from_outcome(outcome);
+    block.target = total(&begin.targets, &end.targets);
+    block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
+    block.parts = parts_of(open, &observers.beside, &begin, &end, block.generator_cpu_us);
+    if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
+        block.machine = Machine { mhz: observed.mhz, ..end.since(begin) };
+    }
+    block.actions = observed.actions;
+    block.connections_per_worker = observed.connections;
+    Ok(block)
+}
+
+/// Generates the load: our own generator from its host, one of others from this machine.
+fn load(
+    setting: &Setting<'_>,
+    open: &RunningTarget,
+    plan: &Plan,
+    at_edge: &mut dyn FnMut(Edge),
+) -> Result<Outcome, String> {
+    if setting.generator.is_own() {
+        let outcome = open.hosts.generator.load(plan, at_edge, setting.stop);
+        return outcome.map_err(|error| error.to_string());
+    }
+    let script = setting.case.load.script.as_ref();
+    setting.generator.run(plan, script, at_edge, setting.stop).map_err(|error| error.to_string())
+}
+
+/// Whether the processes that were observed are still those that run.
+fn check_ended(open: &RunningTarget, pids: &[u32]) -> Result<(), String> {
+    if !open.hosts.upstream.has(open.upstream_pid) {
         return Err("the upstream ended during the block".to_owned());
     }
     if open.pids()? != pids {
         return Err("the target's main process is another one after the block".to_owned());
     }
-    let (actions, connections) = observed.unwrap_or_default();
-    if actions.is_empty() && !setting.case.actions.is_empty() {
-        return Err("none of the case's actions happened within the window".to_owned());
-    }
-    let [begin, end] = <[EdgeSample; 2]>::try_from(samples)
-        .map_err(|_| "the load ended before it was measured".to_owned())?;
-    let mut block = from_outcome(outcome);
-    block.target = total(&begin.targets, &end.targets);
-    block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
-    block.parts = parts_of(open, &beside, &begin, &end, block.generator_cpu_us);
-    if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
-        block.machine = end.since(begin);
-    }
-    block.actions = actions;
-    block.connections_per_worker = connections;
-    Ok(block)
+    Ok(())
 }
 
 /// What each process used; nothing where the block has no others than one gateway, the upstream and the generator.
@@ -154,37 +195,33 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
     }
 }
 
-/// Runs beside the load: fires the actions, and counts the connections of each worker.
+/// Runs beside the load: fires the actions, counts the connections of each worker, and reads the CPUs' frequency.
 fn observe_and_act(
     setting: &Setting<'_>,
     open: &RunningTarget,
     pids: &[u32],
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
-) -> (Vec<ActionSample>, Vec<u32>) {
-    // Off the target's CPUs if there are others; if that fails, it costs the target little.
+) -> BesideLoad {
+    // Off the target's CPUs if it is on this machine; if that fails, it costs the target little.
     let _ = observe::pin_current_thread(&setting.layout.generator);
     // Within the warm-up, when connections are open and nothing is measured yet.
     thread::sleep(setting.profile.warm_up.at_least / 2);
-    let family = family(pids);
-    let at = |port: &u16| observe::connections_per_worker(&family, *port);
-    let connections = open.ports.iter().flat_map(at).filter(|count| *count > 0).collect();
-    let Ok(begin) = begins.recv() else { return (Vec::new(), connections) };
-    if setting.case.actions.is_empty() {
-        return (Vec::new(), connections);
-    }
-    let subject = action::Subject { listeners: &open.listeners, running: &open.running, tls: open.tls };
-    (action::fire(&setting.case.actions, &subject, begin, done, setting.seed), connections)
-}
-
-/// These processes and all that they have started.
-pub(crate) fn family(roots: &[u32]) -> Vec<u32> {
-    let of = |root: &u32| {
-        let mut tree = ProcessTree::new(*root);
-        tree.sample();
-        tree.pids()
+    let host = open.target_host();
+    let mut observed = BesideLoad {
+        connections: host.connections(pids, &open.ports),
+        mhz: host.frequency_mhz(),
+        actions: Vec::new(),
     };
-    roots.iter().flat_map(of).collect()
+    let Ok(begin) = begins.recv() else { return observed };
+    if setting.case.actions.is_empty() {
+        return observed;
+    }
+    let generator = &*open.hosts.generator;
+    let subject =
+        action::Subject { listeners: &open.listeners, generator, running: &open.running, tls: open.tls };
+    observed.actions = action::fire(&setting.case.actions, &subject, begin, done, setting.seed);
+    observed
 }
 
 pub(crate) fn total(begin: &[Sample], end: &[Sample]) -> Usage {

@@ -1,6 +1,6 @@
 //! The parity check: before a cell is measured, its target must answer as the case asks. A target that answers otherwise
 //! is not slower or faster; it does something else.
-use super::exchange::{Client, ClientRequest, ClientResponse};
+use crate::host::{ClientRequest, ClientResponse, Host, HostError};
 use crate::load::Protocol;
 use crate::result::Parity;
 use crate::scenario::ParityCheck;
@@ -15,12 +15,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) upstream: SocketAddr,
 }
 
-/// Makes each request of the check and says what was expected and what came.
-pub(crate) fn check(client: &Client, subject: &Subject<'_>, checks: &[ParityCheck]) -> Vec<Parity> {
-    checks.iter().map(|check| one(client, subject, check)).collect()
+/// Makes each request of the check, from the machine that loads come from, and says what was expected and what came.
+pub(crate) fn check(host: &dyn Host, subject: &Subject<'_>, checks: &[ParityCheck]) -> Vec<Parity> {
+    checks.iter().map(|check| one(host, subject, check)).collect()
 }
 
-fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
+fn one(host: &dyn Host, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
     let mut headers = check.headers.clone();
     if let Some(host) =
         subject.host.filter(|_| !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")))
@@ -31,10 +31,10 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
         address: subject.address,
         protocol: subject.protocol,
         tls: subject.tls,
-        method: &check.method,
-        path: &check.path,
-        headers: &headers,
-        body: &check.body,
+        method: check.method.clone(),
+        path: check.path.clone(),
+        headers,
+        body: check.body.clone(),
     };
     let protocol = match subject.protocol {
         // Gateways speak HTTP/1.1 to it.
@@ -42,9 +42,9 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
         other => other,
     };
     let upstream = ClientRequest { address: subject.upstream, protocol, tls: false, ..ask.clone() };
-    let own = check.upstream_body.then(|| client.send(&upstream));
-    let (got, agrees) = match client.send(&ask) {
-        Err(error) => (error, false),
+    let own = check.upstream_body.then(|| host.send(&upstream));
+    let (got, agrees) = match host.send(&ask) {
+        Err(error) => (error.to_string(), false),
         Ok(answer) => judge(check, &answer, own.as_ref()),
     };
     Parity { request: format!("{} {}", check.method, check.path), expected: expected(check), got, agrees }
@@ -63,7 +63,7 @@ fn expected(check: &ParityCheck) -> String {
 fn judge(
     check: &ParityCheck,
     answer: &ClientResponse,
-    own: Option<&Result<ClientResponse, String>>,
+    own: Option<&Result<ClientResponse, HostError>>,
 ) -> (String, bool) {
     let mut words = vec![answer.status.to_string()];
     let mut agrees = answer.status == check.status;

@@ -1,27 +1,34 @@
 //! What each process of a block used, where a case has more of them than one gateway: its control plane, its gateways, the
 //! front, the upstream and the generator.
 use super::target_runner::RunningTarget;
-use crate::observe::{ProcessTree, Sample};
+use crate::host::{Host, HostError, Trees};
+use crate::observe::Sample;
 use crate::result::Part;
+use std::sync::Arc;
 
 /// A process whose use is shown by itself.
 pub(crate) struct Observed {
     name: &'static str,
-    tree: ProcessTree,
+    tree: Box<dyn Trees>,
 }
 
 /// The processes beside the gateways and the upstream.
 pub(crate) fn beside(open: &RunningTarget) -> Result<Vec<Observed>, String> {
     let control_plane = open.control_plane.as_ref().map(|plane| plane.pid()).transpose()?;
     let front = open.front.as_ref().map(|front| front.pid());
-    let pids = [("control plane", control_plane), ("front", front)];
-    let observed = |(name, pid): (_, Option<u32>)| Some(Observed { name, tree: ProcessTree::new(pid?) });
-    Ok(pids.into_iter().filter_map(observed).collect())
+    let hosts = &open.hosts;
+    let found = [("control plane", &hosts.target, control_plane), ("front", &hosts.upstream, front)];
+    let observed = |(name, host, pid): (_, &Arc<dyn Host>, Option<u32>)| {
+        let watch = |pid| host.watch(&[pid]).map(|tree| Observed { name, tree });
+        pid.map(watch).transpose().map_err(|error| error.to_string()).transpose()
+    };
+    found.into_iter().filter_map(observed).collect()
 }
 
 impl Observed {
-    pub(crate) fn sample(&mut self) -> Sample {
-        self.tree.sample()
+    pub(crate) fn sample(&mut self) -> Result<Sample, HostError> {
+        let mut samples = self.tree.sample()?;
+        Ok(samples.pop().unwrap_or_default())
     }
 
     /// What it used between two samples.

@@ -1,14 +1,12 @@
 //! Figures that are not of requests under load: how long a start and a reload take, and what an idle connection costs.
 use super::block::{self, Setting};
-use super::exchange::Client;
 use super::parity::{self, Subject};
 use super::target_runner::RunningTarget;
 use crate::driver::Running;
-use crate::load::Idle;
-use crate::observe::{self, ProcessTree};
+use crate::host::{Host, HostError};
+use crate::observe;
 use crate::result::{Block, Probe, Usage};
 use crate::scenario::ParityCheck;
-use std::fs;
 use std::slice;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +26,14 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// driver has found the target ready. Returns how long it took, unless no answer was right.
 pub(crate) fn first_answer(
     start: impl FnOnce() -> Result<Box<dyn Running>, String>,
+    host: &dyn Host,
     subject: &Subject<'_>,
     check: &ParityCheck,
     cpus: &[usize],
 ) -> Result<(Box<dyn Running>, Option<Duration>), String> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let polling = scope.spawn(|| poll_until_right(subject, check, cpus, &over));
+        let polling = scope.spawn(|| poll_until_right(host, subject, check, cpus, &over));
         let running = start();
         over.store(running.is_err(), Ordering::Relaxed);
         let answered = polling.join().ok().flatten();
@@ -45,6 +44,7 @@ pub(crate) fn first_answer(
 }
 
 fn poll_until_right(
+    host: &dyn Host,
     subject: &Subject<'_>,
     check: &ParityCheck,
     cpus: &[usize],
@@ -52,10 +52,9 @@ fn poll_until_right(
 ) -> Option<Instant> {
     // Where it cannot be pinned it asks from any CPU.
     let _ = observe::pin_current_thread(cpus);
-    let client = Client::new();
     let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
-        if is_right(&client, subject, check) {
+        if is_right(host, subject, check) {
             return Some(Instant::now());
         }
         thread::sleep(POLL_INTERVAL);
@@ -63,8 +62,8 @@ fn poll_until_right(
     None
 }
 
-fn is_right(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> bool {
-    parity::check(client, subject, slice::from_ref(check)).iter().all(|parity| parity.agrees)
+fn is_right(host: &dyn Host, subject: &Subject<'_>, check: &ParityCheck) -> bool {
+    parity::check(host, subject, slice::from_ref(check)).iter().all(|parity| parity.agrees)
 }
 
 /// What the start of the cell has shown.
@@ -75,15 +74,16 @@ pub(crate) fn start(open: &RunningTarget) -> Result<Block, String> {
 
 /// Changes the declarative file where it does not matter, and has the target reload it.
 pub(crate) fn reload(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
-    let file = open.folder.join("kong.yml");
     let changed = format!("{}\n# changed before reload {}\n", open.document.text, setting.seed);
-    fs::write(&file, changed).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut running = open.running.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(first) = running.first_mut() {
+        first.replace("kong.yml", &changed).map_err(|error| error.to_string())?;
+    }
     let begun = Instant::now();
     running.iter_mut().try_for_each(|one| one.reload()).map_err(|error| error.to_string())?;
     let took = begun.elapsed();
     let subject = open.subject(setting.case);
-    if !is_right(&Client::new(), &subject, &setting.case.parity[0]) {
+    if !is_right(&*open.hosts.generator, &subject, &setting.case.parity[0]) {
         return Err("it gave no right answer after its reload".to_owned());
     }
     Ok(block(took, 1, probe("reload until active", took.as_secs_f64(), "s")))
@@ -92,20 +92,20 @@ pub(crate) fn reload(setting: &Setting<'_>, open: &RunningTarget) -> Result<Bloc
 /// Opens connections that idle and looks at how much more memory is resident then.
 pub(crate) fn idle_connections(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     let plan = block::plan(setting, open);
-    let message = |error: crate::load::LoadError| error.to_string();
-    let mut idle = Idle::new(&plan, WARM_UP).map_err(message)?;
+    let message = |error: HostError| error.to_string();
+    let mut idle = open.hosts.generator.idle(&plan, WARM_UP).map_err(message)?;
     idle.open(WARM_UP, setting.stop).map_err(message)?;
-    let mut trees: Vec<ProcessTree> = open.pids()?.iter().map(|pid| ProcessTree::new(*pid)).collect();
+    let mut trees = open.target_host().watch(&open.pids()?).map_err(message)?;
     let mut look = || {
         thread::sleep(SETTLED);
-        trees.iter_mut().map(ProcessTree::sample).collect::<Vec<_>>()
+        trees.sample().map_err(message)
     };
-    let before = look();
+    let before = look()?;
     let begun = Instant::now();
     idle.open(plan.connections, setting.stop).map_err(message)?;
     let took = begun.elapsed();
-    let after = look();
-    match idle.ended() {
+    let after = look()?;
+    match idle.ended().map_err(message)? {
         0 => {}
         ended => return Err(format!("the target ended {ended} of {} idle connections", plan.connections)),
     }

@@ -1,14 +1,12 @@
 //! Runs a session: rounds of blocks over cells; every result is recorded as it comes.
 use super::assignment::{Assignment, Entry, SessionError};
 use super::certificate;
-use super::exchange::Client;
-use super::guard::Guard;
+use super::kept;
 use super::order::{BlockPosition, order};
 use super::profile::Profile;
 use super::progress::Progress;
 use super::setup;
 use super::target_runner::{Contender, RunningTarget, TargetRunner};
-use super::working_folder::WorkingFolder;
 use crate::load::Pace;
 use crate::manifest;
 use crate::observe::Layout;
@@ -32,12 +30,8 @@ pub struct Session<'a> {
     /// Cells that stay up between blocks, where targets are not restarted.
     pub(super) kept: HashMap<usize, RunningTarget>,
     pub(super) runner: TargetRunner,
-    _working_folder: WorkingFolder,
-    /// Declared after the working folder, because that must be removed first.
-    _guard: Guard,
     pub(super) folder: RunFolder,
     pub(super) run: Run,
-    pub(super) client: Client,
     pub(super) begun: Instant,
     random: fastrand::Rng,
     pub(super) sequence: u32,
@@ -53,7 +47,7 @@ impl<'a> Session<'a> {
     /// Prepares the session: its folder, its certificate, its cells. `rounds` is how many are expected.
     ///
     /// # Errors
-    /// When the run folder or the working folder cannot be made.
+    /// When the run folder or the certificate cannot be made.
     pub fn open(
         assignment: Assignment,
         rounds: u32,
@@ -62,43 +56,28 @@ impl<'a> Session<'a> {
         let id = setup::run_id(&assignment);
         let folder = RunFolder::claim(&assignment.out, &id)
             .map_err(|error| SessionError::Folder(error.to_string()))?;
+        kept::keep_catalogue(folder.path(), &assignment)
+            .map_err(|error| SessionError::Folder(format!("{}: {error}", folder.path().display())))?;
         let id = folder.name();
         let system =
-            |error: std::io::Error| SessionError::Setup(format!("cannot set up the working folder: {error}"));
-        let working_folder =
-            WorkingFolder::begin(&std::env::temp_dir(), &*assignment.driver).map_err(system)?;
-        let certificate = certificate::write(working_folder.path()).map_err(system)?;
-        let program = std::env::current_exe().map_err(system)?;
-        let guard =
-            Guard::start(&program, working_folder.path(), assignment.driver.name()).map_err(system)?;
+            |error: std::io::Error| SessionError::Setup(format!("cannot make a certificate: {error}"));
+        let certificate = certificate::make().map_err(system)?;
         let layouts: Vec<Layout> = setup::layouts(&assignment);
         let mut run = setup::run(&assignment, &id, &layouts);
         let progress = Progress::new(setup::expected(&assignment, &run, rounds));
-        if working_folder.other_session_running {
-            setup::note_other_session(&mut run, &progress);
-        }
-        let Assignment { entries, contenders, profile, seed, driver, workers, .. } = assignment;
+        setup::note_site(&assignment.site, &mut run, &progress);
+        let Assignment { entries, contenders, profile, seed, site, workers, .. } = assignment;
         Ok(Session {
-            runner: TargetRunner {
-                driver,
-                program,
-                folder: working_folder.path().join("t"),
-                certificate,
-                upstreams: HashMap::new(),
-                notes: Vec::new(),
-            },
+            runner: TargetRunner { upstreams: HashMap::new(), certificate, site, notes: Vec::new() },
             random: fastrand::Rng::with_seed(seed),
             entries,
             contenders,
             profile,
             workers,
             layouts,
-            _working_folder: working_folder,
-            _guard: guard,
             folder,
             run,
             kept: HashMap::new(),
-            client: Client::new(),
             begun: Instant::now(),
             sequence: 0,
             rounds: 0,

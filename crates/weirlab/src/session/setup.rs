@@ -3,14 +3,14 @@ use super::assignment::{Assignment, Entry};
 use super::profile::Profile;
 use super::progress::Progress;
 use super::target_runner::Contender;
+use crate::host::Site;
 use crate::manifest;
-use crate::observe::{self, Layout};
+use crate::observe::Layout;
 use crate::result::{Cell, Run, SCHEMA, Status, TargetManifest};
 use crate::scenario::{CasePlan, Measure};
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,11 +33,10 @@ pub(super) fn run_id(assignment: &Assignment) -> String {
 
 /// The CPUs of each entry.
 pub(super) fn layouts(assignment: &Assignment) -> Vec<Layout> {
-    let available = observe::allowed_cpus();
     let workers = |entry: &Entry| entry.case.gateway.workers.unwrap_or(assignment.workers);
     let wanted = |entry: &Entry| workers(entry) * entry.case.gateway.instances.max(1);
     let layout = |entry: &Entry| {
-        let layout = Layout::plan(&available, wanted(entry));
+        let layout = assignment.site.layout(wanted(entry));
         match entry.case.beside().as_slice() {
             [] => layout,
             beside => layout.with_instances(entry.case.gateway.instances, &beside.join(" and ")),
@@ -58,10 +57,9 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
         manifest.machine.entry(name).or_insert_with(|| contender.generator.version());
     }
     for contender in &assignment.contenders {
-        manifest
-            .targets
-            .insert(contender.label.clone(), target_manifest(contender, assignment.driver.name()));
+        manifest.targets.insert(contender.label.clone(), target_manifest(contender, &assignment.site));
     }
+    assignment.site.describe(&mut manifest);
     Run {
         schema: SCHEMA,
         id: id.to_owned(),
@@ -79,10 +77,13 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
     }
 }
 
-/// Another session measures at the same time: that is a fact of the machine.
-pub(super) fn note_other_session(run: &mut Run, progress: &Progress) {
-    run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
-    progress.line("another weirlab is running on this machine and disturbs the measurement; wait for it, or expect wider intervals");
+/// Notes what disturbs the measurement: that is a fact of the machines.
+pub(super) fn note_site(site: &Site, run: &mut Run, progress: &Progress) {
+    if site.other_session_running {
+        run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
+        progress.line("another weirlab is running on this machine and disturbs the measurement; wait for it, or expect wider intervals");
+    }
+    site.warnings.iter().for_each(|warning| progress.line(warning));
 }
 
 fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Item = Cell> + 'a {
@@ -105,17 +106,16 @@ fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Ite
     })
 }
 
-fn target_manifest(contender: &Contender, driver: &str) -> TargetManifest {
+fn target_manifest(contender: &Contender, site: &Site) -> TargetManifest {
     let mut manifest = contender.manifest.clone();
-    manifest.driver = driver.to_owned();
+    manifest.driver = site.driver.name().to_owned();
     if !contender.target.has_process() {
         // The upstream is of this program.
         manifest.sha256 = env::current_exe().and_then(|own| manifest::sha256_of(&own)).unwrap_or_default();
     } else if contender.unavailable.is_none() {
         manifest.binary = manifest::shortened(&contender.binary.to_string_lossy());
-        manifest.sha256 = manifest::sha256_of(&contender.binary).unwrap_or_default();
         let command = contender.target.version_command(&contender.binary).unwrap_or_default();
-        manifest.version = manifest::target_version(&command).unwrap_or_default();
+        (manifest.sha256, manifest.version) = site.hosts.target.program(&contender.binary, &command);
     }
     manifest
 }
@@ -174,21 +174,7 @@ pub(super) fn append_log(folder: &Path, cell: &Cell, log: &str) -> io::Result<()
     File::options().create(true).append(true).open(path)?.write_all(log.as_bytes())
 }
 
-/// Keeps the declarative file of a case beside the result, and its hash in it. The upstream's ports, which differ from
-/// run to run, are not in there.
-pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case: &CasePlan) {
-    let cell = &run.cells[cell];
-    let ports =
-        (1..=case.upstream.listeners.max(1)).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
-    let Ok(document) = case.document(&ports.collect::<Vec<_>>()) else { return };
-    let path = folder.join("configurations").join(file_name(&cell.case)).with_extension("yml");
-    // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
-    let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
-    if let Ok(hash) = manifest::sha256_of(&path) {
-        run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
-    }
-}
-
-fn file_name(name: &str) -> String {
+/// A name of a case or a target as that of a file.
+pub(super) fn file_name(name: &str) -> String {
     name.replace(|c: char| !(c.is_ascii_alphanumeric() || "-_.@".contains(c)), "-")
 }

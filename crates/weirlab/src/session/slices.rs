@@ -135,6 +135,8 @@ fn joined(mut whole: Block, part: Block) -> Block {
         steal: mean(whole.machine.steal, part.machine.steal),
         pressure: whole.machine.pressure.zip(part.machine.pressure).map(|(a, b)| mean(a, b)),
         idle: mean(whole.machine.idle, part.machine.idle),
+        busy_us: whole.machine.busy_us.zip(part.machine.busy_us).map(|(a, b)| a + b),
+        mhz: whole.machine.mhz.zip(part.machine.mhz).map(|(a, b)| mean(a, b)),
     };
     whole.measured_s += part.measured_s;
     whole.warm_up_s += part.warm_up_s;

@@ -1,21 +1,18 @@
 //! Starts and stops the processes of a measurement. Upstreams run as long as the session; a target, and the front before
 //! several of its instances, runs as long as a block.
-use super::certificate::Certificate;
 use super::control_plane::ControlPlane;
 use super::parity;
 use super::probe;
-use super::upstreams::LocalServer;
-use crate::driver::{Driver, Running};
+use crate::driver::Running;
 use crate::generator::Generator;
+use crate::host::{Host, HostError, Hosts, Server, Site};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
 use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
-use crate::target::{Listeners, Preparation, Target};
+use crate::target::{Certificate, Launch, Listeners, Preparation, Target};
 use std::collections::HashMap;
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,13 +39,10 @@ pub struct Contender {
 
 /// Starts targets and the upstreams behind them, for all blocks of a session.
 pub(crate) struct TargetRunner {
-    pub(crate) driver: Box<dyn Driver>,
-    /// This very program.
-    pub(crate) program: PathBuf,
-    /// Where targets keep their files; short, for Unix sockets have short paths.
-    pub(crate) folder: PathBuf,
+    pub(crate) upstreams: HashMap<String, Box<dyn Server>>,
     pub(crate) certificate: Certificate,
-    pub(crate) upstreams: HashMap<String, LocalServer>,
+    /// Declared after the upstreams, which end before their host is left.
+    pub(crate) site: Site,
     /// Messages for the user that are not printed yet.
     pub(crate) notes: Vec<String>,
 }
@@ -56,7 +50,12 @@ pub(crate) struct TargetRunner {
 /// A target that runs and listens.
 pub(crate) struct RunningTarget {
     pub(crate) running: Mutex<Vec<Box<dyn Running>>>,
+    /// The machines that it, its upstream and its load are on.
+    pub(crate) hosts: Hosts,
     pub(crate) listeners: Listeners,
+    /// How the first instance was started.
+    pub(crate) launch: Launch,
+    pub(crate) workers: usize,
     /// Where the load goes.
     pub(crate) address: SocketAddr,
     pub(crate) tls: bool,
@@ -66,12 +65,10 @@ pub(crate) struct RunningTarget {
     pub(crate) upstream_pid: u32,
     /// The declarative file as rendered.
     pub(crate) document: Document,
-    /// Where the first instance keeps its files.
-    pub(crate) folder: PathBuf,
     /// From the start to the first right answer, where the case asks.
     pub(crate) first_answer: Option<Duration>,
     pub(crate) control_plane: Option<ControlPlane>,
-    pub(crate) front: Option<LocalServer>,
+    pub(crate) front: Option<Box<dyn Server>>,
 }
 
 impl RunningTarget {
@@ -87,6 +84,12 @@ impl RunningTarget {
             false => Err("the target ended by itself; see its log in the folder of the run".to_owned()),
         };
         running.iter_mut().map(root).collect()
+    }
+
+    /// The machine that the target's processes are on: that of the upstream, where it is the target.
+    pub(crate) fn target_host(&self) -> &dyn Host {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_empty() { &*self.hosts.upstream } else { &*self.hosts.target }
     }
 
     /// Where the parity check sends its requests.
@@ -115,7 +118,7 @@ impl TargetRunner {
     ) -> Result<RunningTarget, String> {
         self.ensure_upstream(&case.upstream, layout)?;
         let upstream = &self.upstreams[&key(&case.upstream, layout)];
-        let document = case.document(&upstream.listen).map_err(|error| error.to_string())?;
+        let document = case.document(upstream.listen()).map_err(|error| error.to_string())?;
         let tls = case.is_tls();
         let mut first_answer = None;
         let mut instances = Vec::new();
@@ -124,29 +127,31 @@ impl TargetRunner {
             binary: &contender.binary,
             case,
             document: &document,
-            folder: &self.folder,
+            folder: &self.site.folder,
+            addresses: &[],
             workers,
-            upstream: &upstream.listen,
-            upstream_tls: &upstream.listen_tls,
-            certificate: self.certificate.paths(),
+            upstream: upstream.listen(),
+            upstream_tls: upstream.listen_tls(),
+            certificate: &self.certificate,
             control_plane: None,
-            container: self.driver.name() == "docker",
+            container: self.site.driver.name() == "docker",
         };
         let control_plane = self.control_plane(cell, &contender.target, &common, layout)?;
         let address_of_control_plane = control_plane.as_ref().and_then(ControlPlane::cluster);
         let count = case.gateway.instances.max(1);
         for instance in 0..count {
-            let (folder, certificate) = self.place(cell, &instance.to_string())?;
+            let addresses = self.addresses(contender.target.listeners())?;
             let preparation = Preparation {
-                folder: &folder,
-                certificate: certificate.paths(),
+                folder: &self.folder(cell, &instance.to_string()),
+                addresses: &addresses,
                 control_plane: address_of_control_plane,
                 ..common
             };
             let cpus = (layout.of_instance(instance, count), layout.generator.as_slice());
             instances.push(self.instance(&contender.target, &preparation, cpus, &mut first_answer)?);
         }
-        let mut listeners = instances[0].0.clone();
+        let launch = instances[0].0.clone();
+        let mut listeners = launch.listeners.clone();
         if let Some(control_plane) = &control_plane {
             listeners.admin = control_plane.admin();
         }
@@ -157,36 +162,38 @@ impl TargetRunner {
             (false, false) => listeners.http,
         };
         let addresses: Vec<SocketAddr> =
-            instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
+            instances.iter().filter_map(|(launch, _)| traffic(&launch.listeners)).collect();
         let running: Vec<Box<dyn Running>> =
             instances.into_iter().filter_map(|(_, running)| running).collect();
-        let front = case.has_front().then(|| front(&self.program, &addresses, layout)).transpose()?;
-        let address = front.as_ref().and_then(|front| front.listen.first()).or(addresses.first());
+        let front = case.has_front().then(|| self.front(&addresses, layout)).transpose()?;
+        let address = front.as_ref().and_then(|front| front.listen().first()).or(addresses.first());
         let address = *address
             .ok_or_else(|| format!("{} has no listener for {}", contender.label, case.case.scheme))?;
         Ok(RunningTarget {
             running: Mutex::new(running),
+            hosts: self.site.hosts.clone(),
             listeners,
+            launch,
+            workers,
             address,
             tls,
             ports: addresses.iter().map(SocketAddr::port).collect(),
-            upstream: upstream.listen[0],
+            upstream: upstream.listen()[0],
             upstream_pid: upstream.pid(),
             document,
-            folder: self.folder.join(format!("{cell}/0")),
             first_answer,
             control_plane,
             front,
         })
     }
 
-    /// An empty folder below that of a cell, and the certificate in it.
-    fn place(&self, cell: usize, name: &str) -> Result<(PathBuf, Certificate), String> {
-        let folder = self.folder.join(format!("{cell}/{name}"));
-        let certificate = empty(&folder)
-            .and_then(|()| self.certificate.copy_into(&folder))
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok((folder, certificate))
+    /// The folder of a process of a cell. It is short, for Unix sockets have short paths.
+    fn folder(&self, cell: usize, name: &str) -> PathBuf {
+        self.site.folder.join(format!("t/{cell}/{name}"))
+    }
+
+    fn addresses(&self, count: usize) -> Result<Vec<SocketAddr>, String> {
+        self.site.driver.addresses(count).map_err(|error| error.to_string())
     }
 
     /// Starts the control plane of a target, if it and the case have one.
@@ -197,10 +204,22 @@ impl TargetRunner {
         common: &Preparation<'_>,
         layout: &Layout,
     ) -> Result<Option<ControlPlane>, String> {
-        let (folder, certificate) = self.place(cell, "control-plane")?;
-        let preparation = Preparation { folder: &folder, certificate: certificate.paths(), ..*common };
+        let Some(listeners) = target.control_plane_listeners(common.case) else { return Ok(None) };
+        let addresses = self.addresses(listeners)?;
+        let folder = self.folder(cell, "control-plane");
+        let preparation = Preparation { folder: &folder, addresses: &addresses, ..*common };
         let launch = target.prepare_control_plane(&preparation).map_err(|error| error.to_string())?;
-        launch.map(|launch| ControlPlane::start(&*self.driver, launch, &layout.upstream)).transpose()
+        let start = |launch| ControlPlane::start(&*self.site.driver, launch, &layout.control_plane);
+        launch.map(start).transpose()
+    }
+
+    /// Starts the front before several instances, beside the upstream.
+    fn front(&self, addresses: &[SocketAddr], layout: &Layout) -> Result<Box<dyn Server>, String> {
+        let host = &self.site.hosts.upstream;
+        let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let listen = any_port(&**host);
+        let arguments = ["front", "--to", &list.join(","), "--listen", &listen].map(str::to_owned);
+        host.serve(&arguments, &layout.upstream).map_err(|error| error.to_string())
     }
 
     fn instance(
@@ -209,45 +228,41 @@ impl TargetRunner {
         preparation: &Preparation<'_>,
         (own_cpus, generator_cpus): (Vec<usize>, &[usize]),
         first_answer: &mut Option<Duration>,
-    ) -> Result<(Listeners, Option<Box<dyn Running>>), String> {
+    ) -> Result<(Launch, Option<Box<dyn Running>>), String> {
         let launch = target.prepare(preparation).map_err(|error| error.to_string())?;
         if launch.command.is_empty() {
-            return Ok((launch.listeners, None));
+            return Ok((launch, None));
         }
-        let start = || self.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
+        let start = || self.site.driver.start(&launch, &own_cpus).map_err(|error| error.to_string());
         let running = if preparation.case.measure == Measure::Start {
             let subject = subject(preparation, &launch.listeners)?;
-            let (running, took) =
-                probe::first_answer(start, &subject, &preparation.case.parity[0], generator_cpus)?;
+            let (running, took) = probe::first_answer(
+                start,
+                &*self.site.hosts.generator,
+                &subject,
+                &preparation.case.parity[0],
+                generator_cpus,
+            )?;
             *first_answer = took;
             running
         } else {
             start()?
         };
-        Ok((launch.listeners, Some(running)))
+        Ok((launch, Some(running)))
     }
 
     /// Makes sure that the upstream runs.
     fn ensure_upstream(&mut self, plan: &UpstreamPlan, layout: &Layout) -> Result<(), String> {
         let key = key(plan, layout);
-        if let Some(upstream) = self.upstreams.get_mut(&key) {
-            if upstream.alive() {
+        let host = &self.site.hosts.upstream;
+        if let Some(upstream) = self.upstreams.get(&key) {
+            if host.has(upstream.pid()) {
                 return Ok(());
             }
             self.notes
                 .push(format!("the upstream (pid {}) ended by itself and is restarted", upstream.pid()));
         }
-        let mut arguments = vec!["upstream".to_owned()];
-        for _ in 0..plan.listeners.max(1) {
-            arguments.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
-        }
-        arguments.extend(["--listen-tls".to_owned(), "127.0.0.1:0".to_owned()]);
-        arguments.extend(["--body-bytes".to_owned(), plan.body_bytes.to_string()]);
-        if !plan.arguments.iter().any(|argument| argument.starts_with("--threads")) {
-            arguments.extend(["--threads".to_owned(), layout.upstream.len().max(1).to_string()]);
-        }
-        arguments.extend(plan.arguments.iter().cloned());
-        let upstream = LocalServer::start(&self.program, &arguments, &layout.upstream)?;
+        let upstream = serve(&**host, plan, &layout.upstream).map_err(|error| error.to_string())?;
         self.upstreams.insert(key, upstream);
         Ok(())
     }
@@ -279,20 +294,26 @@ fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parit
     Ok(parity::Subject { address, protocol, tls, host: None, upstream: preparation.upstream[0] })
 }
 
-fn front(program: &Path, addresses: &[SocketAddr], layout: &Layout) -> Result<LocalServer, String> {
-    let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let arguments = ["front", "--to", &list.join(","), "--listen", "127.0.0.1:0"].map(str::to_owned);
-    LocalServer::start(program, &arguments, &layout.upstream)
+fn serve(host: &dyn Host, plan: &UpstreamPlan, cpus: &[usize]) -> Result<Box<dyn Server>, HostError> {
+    let listen = any_port(host);
+    let mut arguments = vec!["upstream".to_owned()];
+    for _ in 0..plan.listeners.max(1) {
+        arguments.extend(["--listen".to_owned(), listen.clone()]);
+    }
+    arguments.extend(["--listen-tls".to_owned(), listen]);
+    arguments.extend(["--body-bytes".to_owned(), plan.body_bytes.to_string()]);
+    if !plan.arguments.iter().any(|argument| argument.starts_with("--threads")) {
+        arguments.extend(["--threads".to_owned(), cpus.len().max(1).to_string()]);
+    }
+    arguments.extend(plan.arguments.iter().cloned());
+    host.serve(&arguments, cpus)
+}
+
+fn any_port(host: &dyn Host) -> String {
+    SocketAddr::new(host.address(), 0).to_string()
 }
 
 /// Cases share an upstream that answers alike on the same CPUs.
 fn key(plan: &UpstreamPlan, layout: &Layout) -> String {
     format!("{plan:?} on {:?}", layout.upstream)
-}
-
-fn empty(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => fs::create_dir_all(folder),
-    }
 }

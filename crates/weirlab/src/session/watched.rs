@@ -1,12 +1,11 @@
 //! Targets under a load that others observe: profilers, and the report of what plugins cost.
 use super::block;
-use super::exchange::Client;
 use super::failures;
 use super::order::BlockPosition;
 use super::run::Session;
 use super::setup;
 use super::target_runner::RunningTarget;
-use crate::load;
+use crate::host::Host;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,8 +14,11 @@ use std::time::Duration;
 /// How long a load runs before the target is observed.
 const SETTLED: Duration = Duration::from_millis(500);
 
+/// Gets the machine of a target and its processes there.
+pub type Watching<'a> = dyn FnMut(&dyn Host, &[u32]) -> Result<(), String> + 'a;
+
 impl Session<'_> {
-    /// Starts a cell, puts load on it, calls `watch` with its processes, and ends both.
+    /// Starts a cell, puts load on it, calls `watch` with its machine and its processes there, and ends both.
     ///
     /// # Errors
     /// When the cell cannot be measured, or what `watch` says.
@@ -25,9 +27,12 @@ impl Session<'_> {
         case: usize,
         target: usize,
         watched: Duration,
-        watch: &mut dyn FnMut(&[u32]) -> Result<(), String>,
+        watch: &mut Watching<'_>,
     ) -> Result<(), String> {
-        self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids()?)))
+        self.loaded(case, target, watched, &mut |open| {
+            let host = open.target_host();
+            watch(host, &host.family(&open.pids()?))
+        })
     }
 
     /// Starts a cell, puts load on it for as long as `watched` says, and asks its gateway what its plugins cost.
@@ -37,11 +42,10 @@ impl Session<'_> {
     pub fn costs(&mut self, case: usize, target: usize, watched: Duration) -> Result<Value, String> {
         let contender = &self.contenders[self.entries[case].contenders[target]];
         let path = contender.target.costs().unwrap_or_default().to_owned();
-        let client = Client::new();
         let mut costs = Value::Null;
         self.loaded(case, target, watched, &mut |open| {
             thread::sleep(watched);
-            costs = client.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
+            costs = open.hosts.generator.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
             Ok(())
         })?;
         Ok(costs)
@@ -64,7 +68,7 @@ impl Session<'_> {
         let plan = block::plan(&self.setting(place), &open);
         let over = AtomicBool::new(false);
         let (outcome, load) = thread::scope(|scope| {
-            let load = scope.spawn(|| load::run(&plan, &mut |_| (), &over));
+            let load = scope.spawn(|| open.hosts.generator.load(&plan, &mut |_| (), &over));
             thread::sleep(SETTLED);
             let outcome = watch(&open);
             over.store(true, Ordering::Relaxed);

@@ -22,6 +22,12 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The lowest and the highest; none of nothing.
+pub fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    Some((low, values.iter().copied().fold(low, f64::max)))
+}
+
 /// The arithmetic mean; none of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)

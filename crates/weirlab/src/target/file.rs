@@ -69,12 +69,13 @@ pub(super) struct TemplateFile {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ReadyFile {
     pub(super) path: Option<String>,
+    pub(super) status: Option<u16>,
     pub(super) within: Span,
 }
 
 impl Default for ReadyFile {
     fn default() -> Self {
-        ReadyFile { path: None, within: Span(std::time::Duration::from_secs(10)) }
+        ReadyFile { path: None, status: None, within: Span(std::time::Duration::from_secs(10)) }
     }
 }
 

@@ -122,6 +122,26 @@ impl Target {
             .ok_or_else(|| self.not_installed(&variable))
     }
 
+    /// Whether its program is of this project or was named, rather than installed: a host gets a copy of it.
+    #[must_use]
+    pub fn is_own(&self, binary: &Path) -> bool {
+        let installed = self.candidates_elsewhere();
+        installed.iter().all(|candidate| locate(&self.folder, candidate).as_deref() != Some(binary))
+    }
+
+    /// Whether its program is `weirlab` itself.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        self.file.built_in
+    }
+
+    /// Where its program may be on a machine that does not have this folder.
+    #[must_use]
+    pub fn candidates_elsewhere(&self) -> Vec<String> {
+        let leads_anywhere = |candidate: &&String| !candidate.contains('/') || candidate.starts_with('/');
+        self.file.find.iter().filter(leads_anywhere).cloned().collect()
+    }
+
     /// The environment variable that names its program, such as `WEIRLAB_KONG`.
     #[must_use]
     pub fn override_variable(&self) -> String {
@@ -157,7 +177,8 @@ impl Target {
     }
 }
 
-fn locate(folder: &Path, candidate: &str) -> Option<PathBuf> {
+/// The program that a candidate of `find` leads to: one with a slash is seen from the folder.
+pub(crate) fn locate(folder: &Path, candidate: &str) -> Option<PathBuf> {
     if candidate.contains('/') {
         let path = folder.join(candidate).canonicalize().ok()?;
         return is_program(&path).then_some(path);

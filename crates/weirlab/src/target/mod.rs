@@ -1,20 +1,23 @@
 //! Targets: folders with a `target.toml` and templates. A target says how it is found, configured, started, asked to
 //! reload, and what it can do; nothing of any rival is in code.
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fs, io};
 
 mod file;
 mod folder;
 mod prepare;
 
 pub use crate::catalogue::CatalogueError as TargetError;
+pub(crate) use folder::locate;
 pub use folder::{Target, find};
 pub use prepare::{Certificate, Preparation};
 
 /// Everything a driver needs to start one gateway.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Launch {
     /// The target's label.
     pub label: String,
@@ -40,10 +43,49 @@ pub struct Launch {
     pub error_logs: Vec<PathBuf>,
     /// Hosts a container image needs: the image's name, for the docker driver.
     pub image: Option<String>,
+    /// What is in its folder, and nothing else, when it starts: paths within it and texts. Without any, the folder is
+    /// taken as it is.
+    pub files: Vec<(PathBuf, String)>,
+}
+
+impl Launch {
+    /// The files of its configuration, without keys and certificates.
+    pub fn configuration(&self) -> impl Iterator<Item = &(PathBuf, String)> {
+        self.files.iter().filter(|(path, _)| path.extension().is_none_or(|extension| extension != "pem"))
+    }
+
+    /// Empties the folder and writes the files into it.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write_files(&self) -> io::Result<()> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir_all(&self.folder)?,
+        }
+        for (path, text) in &self.files {
+            let path = self.folder.join(path);
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(path, text)?;
+        }
+        Ok(())
+    }
+}
+
+/// Addresses that were free a moment ago. All are held until the last is chosen, so that they differ.
+///
+/// # Errors
+/// When there is no free port, or the address is not of this machine.
+pub fn free_addresses(ip: IpAddr, count: usize) -> io::Result<Vec<SocketAddr>> {
+    let held = (0..count).map(|_| TcpListener::bind((ip, 0))).collect::<io::Result<Vec<_>>>()?;
+    held.iter().map(TcpListener::local_addr).collect()
 }
 
 /// Addresses of a gateway.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listeners {
     /// Plain HTTP traffic.
     pub http: Option<SocketAddr>,
@@ -58,10 +100,12 @@ pub struct Listeners {
 }
 
 /// The sign that a gateway is ready.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
-    /// A path that must answer with a status below 500 on the traffic listener; none to only connect.
+    /// A path that must answer on the traffic listener; none to only connect.
     pub path: Option<String>,
+    /// The status of that answer; none for any below 500.
+    pub status: Option<u16>,
     /// A path that must answer with 200 on the status listener, if one is named.
     pub status_path: Option<String>,
     /// How long that may take.
@@ -70,12 +114,12 @@ pub struct Ready {
 
 impl Default for Ready {
     fn default() -> Self {
-        Ready { path: None, status_path: None, within: Duration::from_secs(10) }
+        Ready { path: None, status: None, status_path: None, within: Duration::from_secs(10) }
     }
 }
 
 /// How a gateway reloads.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reload {
     /// A signal to its main process.
     Signal(String),

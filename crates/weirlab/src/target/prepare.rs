@@ -5,7 +5,8 @@ use crate::catalogue::{self, read_text, render};
 use crate::scenario::{CasePlan, Document, Endpoint, FlatRoute};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// What a control plane listens on.
@@ -23,32 +24,44 @@ pub struct Preparation<'a> {
     pub case: &'a CasePlan,
     /// The case's declarative file, rendered for the upstream below.
     pub document: &'a Document,
-    /// A folder of its own, which exists and is empty.
+    /// A folder of its own, where it will run.
     pub folder: &'a Path,
+    /// Free addresses, one for each of its listeners.
+    pub addresses: &'a [SocketAddr],
     /// How many workers it gets.
     pub workers: usize,
     /// Where the upstream listens.
     pub upstream: &'a [SocketAddr],
     /// Where the upstream listens for TLS: what a target without a process has clients speak to.
     pub upstream_tls: &'a [SocketAddr],
-    /// The listeners' certificate and key, as PEM files.
-    pub certificate: Certificate<'a>,
+    /// The listeners' certificate and key.
+    pub certificate: &'a Certificate,
     /// Where the control plane listens for gateways, if there is one.
     pub control_plane: Option<SocketAddr>,
     /// Whether it will run in a container of its own image rather than as a process here.
     pub container: bool,
 }
 
-/// A certificate in PEM files.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Certificate<'a> {
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+pub struct Certificate {
     /// The certificate.
-    pub certificate: &'a Path,
+    pub certificate: String,
     /// Its key.
-    pub key: &'a Path,
-    /// Both in one file, the certificate first.
-    pub combined: &'a Path,
+    pub key: String,
 }
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
+
+/// What the declarative file and the certificate's files are called in the folder of a launch.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+const COMBINED: &str = "both.pem";
+const KONG_YML: &str = "kong.yml";
 
 /// What templates may use.
 #[derive(Serialize)]
@@ -60,18 +73,18 @@ struct Context<'a> {
     scheme: &'a str,
     listeners: BTreeMap<&'static str, Address>,
     control_plane: Option<Address>,
-    certificate: &'a Path,
-    key: &'a Path,
-    combined: &'a Path,
+    certificate: PathBuf,
+    key: PathBuf,
+    combined: PathBuf,
     /// For languages that want it inline, as `key_text`.
-    certificate_text: String,
-    key_text: String,
+    certificate_text: &'a str,
+    key_text: &'a str,
     upstream: Vec<Address>,
     routes: &'a [FlatRoute],
     prefixes: Vec<Prefix<'a>>,
     pools: Vec<Pool<'a>>,
     document: &'a serde_json::Value,
-    kong_yml: &'a Path,
+    kong_yml: PathBuf,
     connections: usize,
     variables: &'a BTreeMap<String, serde_json::Value>,
 }
@@ -110,35 +123,48 @@ struct PoolEndpoint {
 }
 
 impl Target {
-    /// Renders its files into the folder and says how it is started there, on ports that are free now.
+    /// How many listeners it has.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        self.file.listeners.len()
+    }
+
+    /// Renders its files and says how it is started with them, on the given addresses.
     ///
     /// # Errors
-    /// When a template is wrong, a file cannot be written, or no port is free.
+    /// When a template is wrong.
     pub fn prepare(&self, preparation: &Preparation<'_>) -> Result<Launch, TargetError> {
         if !self.has_process() {
             return Ok(bare(preparation));
         }
-        let (listeners, context) = self.settle(preparation, &self.file.listeners)?;
+        let (listeners, context) = self.settle(preparation, &self.file.listeners);
         let manifest = self.folder.join("target.toml");
         let fill = |text: &str| render(&manifest, text, &context);
+        let mut files = common_files(preparation);
         for file in &self.file.file {
             let template = self.folder.join(&file.template);
             let text = render(&template, &read_text(&template)?, &context)?;
-            write(&preparation.folder.join(fill(&file.path)?), &text)?;
+            files.push((PathBuf::from(fill(&file.path)?), text));
         }
-        self.launch(preparation, listeners, fill)
+        Ok(Launch { files, ..self.launch(preparation, listeners, fill)? })
+    }
+
+    /// How many listeners the control plane of a case has; none for a target, or a case, without one.
+    #[must_use]
+    pub fn control_plane_listeners(&self, case: &CasePlan) -> Option<usize> {
+        self.control_plane(case).map(|_| CONTROL_PLANE_LISTENERS.len())
     }
 
     /// Says how its control plane is started in the folder; none for a target, or a case, without one.
     ///
     /// # Errors
-    /// When a template is wrong, a file cannot be written, or no port is free.
+    /// When a template is wrong.
     pub fn prepare_control_plane(
         &self,
         preparation: &Preparation<'_>,
     ) -> Result<Option<Launch>, TargetError> {
         let Some(file) = self.control_plane(preparation.case) else { return Ok(None) };
-        let (listeners, context) = self.settle(preparation, &CONTROL_PLANE_LISTENERS)?;
+        let (listeners, context) = self.settle(preparation, &CONTROL_PLANE_LISTENERS);
         let manifest = self.folder.join("target.toml");
         let fill = |word: &String| render(&manifest, word, &context);
         Ok(Some(Launch {
@@ -147,6 +173,7 @@ impl Target {
             folder: preparation.folder.to_owned(),
             listeners,
             ready: Ready { within: self.file.ready.within.0, ..Ready::default() },
+            files: common_files(preparation),
             stop_signal: self.file.stop.clone(),
             ..Launch::default()
         }))
@@ -157,17 +184,11 @@ impl Target {
         self.file.control_plane.as_ref().filter(|_| case.needs.contains("hybrid"))
     }
 
-    /// Chooses listeners, writes the declarative file, and gathers what templates may use.
-    fn settle(
-        &self,
-        preparation: &Preparation<'_>,
-        names: &[ListenerName],
-    ) -> Result<(Listeners, minijinja::Value), TargetError> {
-        let listeners = choose(names).map_err(TargetError::Ports)?;
-        let kong_yml = preparation.folder.join("kong.yml");
-        write(&kong_yml, &preparation.document.text)?;
-        let context = catalogue::context(context(self, preparation, &listeners, &kong_yml)?);
-        Ok((listeners, context))
+    /// Deals the addresses to listeners and gathers what templates may use.
+    fn settle(&self, preparation: &Preparation<'_>, names: &[ListenerName]) -> (Listeners, minijinja::Value) {
+        let listeners = named(names, preparation.addresses);
+        let context = catalogue::context(context(self, preparation, &listeners));
+        (listeners, context)
     }
 
     /// The command for a case: where one of the features that it needs has a command of its own, that one.
@@ -196,6 +217,7 @@ impl Target {
             listeners,
             ready: Ready {
                 path: self.file.ready.path.clone(),
+                status: self.file.ready.status,
                 status_path: self.control_plane(preparation.case).map(|file| file.served.clone()),
                 within: self.file.ready.within.0,
             },
@@ -205,6 +227,7 @@ impl Target {
             pid_file: self.file.pid_file.as_ref().map(|path| preparation.folder.join(path)),
             error_logs: self.file.error_logs.iter().map(|path| preparation.folder.join(path)).collect(),
             image: docker.map(|docker| docker.image.clone()),
+            files: Vec::new(),
         })
     }
 }
@@ -223,12 +246,8 @@ fn bare(preparation: &Preparation<'_>) -> Launch {
     }
 }
 
-fn context<'a>(
-    target: &'a Target,
-    preparation: &'a Preparation<'a>,
-    listeners: &Listeners,
-    kong_yml: &'a Path,
-) -> Result<Context<'a>, TargetError> {
+fn context<'a>(target: &'a Target, preparation: &'a Preparation<'a>, listeners: &Listeners) -> Context<'a> {
+    let at = |name: &str| preparation.folder.join(name);
     let named = [
         ("http", listeners.http),
         ("https", listeners.https),
@@ -236,7 +255,7 @@ fn context<'a>(
         ("status", listeners.status),
         ("cluster", listeners.cluster),
     ];
-    Ok(Context {
+    Context {
         binary: preparation.binary,
         folder: preparation.folder,
         target: &target.folder,
@@ -244,20 +263,20 @@ fn context<'a>(
         scheme: &preparation.case.case.scheme,
         listeners: named.into_iter().filter_map(|(name, address)| Some((name, in_parts(address?)))).collect(),
         control_plane: preparation.control_plane.map(in_parts),
-        certificate: preparation.certificate.certificate,
-        key: preparation.certificate.key,
-        combined: preparation.certificate.combined,
-        certificate_text: read_text(preparation.certificate.certificate)?,
-        key_text: read_text(preparation.certificate.key)?,
+        certificate: at(CERTIFICATE),
+        key: at(KEY),
+        combined: at(COMBINED),
+        certificate_text: &preparation.certificate.certificate,
+        key_text: &preparation.certificate.key,
         upstream: preparation.upstream.iter().copied().map(in_parts).collect(),
         routes: &preparation.document.routes,
         prefixes: prefixes(&preparation.document.routes),
         pools: pools(preparation.document),
         document: &preparation.document.data,
-        kong_yml,
+        kong_yml: at(KONG_YML),
         connections: preparation.case.load.connections,
         variables: &preparation.case.config.variables,
-    })
+    }
 }
 
 fn in_parts(address: SocketAddr) -> Address {
@@ -300,14 +319,21 @@ fn reload(
     Ok(Some(Reload::Command(command)))
 }
 
-/// Ports that were free a moment ago. All are held until the last is chosen, so that they differ.
-fn choose(names: &[ListenerName]) -> std::io::Result<Listeners> {
+/// What every launch has in its folder: the declarative file and the certificate.
+fn common_files(preparation: &Preparation<'_>) -> Vec<(PathBuf, String)> {
+    let Certificate { certificate, key } = preparation.certificate;
+    vec![
+        (PathBuf::from(KONG_YML), preparation.document.text.clone()),
+        (PathBuf::from(CERTIFICATE), certificate.clone()),
+        (PathBuf::from(KEY), key.clone()),
+        (PathBuf::from(COMBINED), format!("{certificate}{key}")),
+    ]
+}
+
+fn named(names: &[ListenerName], addresses: &[SocketAddr]) -> Listeners {
     let mut listeners = Listeners::default();
-    let mut held = Vec::new();
-    for name in names {
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = Some(socket.local_addr()?);
-        held.push(socket);
+    for (name, address) in names.iter().zip(addresses) {
+        let address = Some(*address);
         match name {
             ListenerName::Http => listeners.http = address,
             ListenerName::Https => listeners.https = address,
@@ -316,13 +342,5 @@ fn choose(names: &[ListenerName]) -> std::io::Result<Listeners> {
             ListenerName::Cluster => listeners.cluster = address,
         }
     }
-    Ok(listeners)
-}
-
-fn write(path: &PathBuf, text: &str) -> Result<(), TargetError> {
-    let failed = |error| TargetError::Unwritable(path.clone(), error);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    std::fs::write(path, text).map_err(failed)
+    listeners
 }

@@ -1,6 +1,6 @@
 //! An upstream, a certificate, and targets in front of them, for tests.
 #![allow(dead_code, reason = "each test file uses its part")]
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,7 +53,7 @@ pub(crate) fn program(target: &Target) -> Option<PathBuf> {
     }
     match target.binary(None) {
         Ok(path) => Some(path),
-        Err(error) if target.name == "envoy" => {
+        Err(error) if ["envoy", "traefik"].contains(&target.name.as_str()) => {
             eprintln!("not tested: {error}");
             None
         }
@@ -65,6 +65,7 @@ pub(crate) fn program(target: &Target) -> Option<PathBuf> {
 pub(crate) struct Bench {
     pub(crate) upstream: Vec<SocketAddr>,
     folder: tempfile::TempDir,
+    certificate: Certificate,
 }
 
 impl Bench {
@@ -86,10 +87,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        std::fs::write(folder.path().join("cert.pem"), &certificate).unwrap();
-        std::fs::write(folder.path().join("key.pem"), &key).unwrap();
-        std::fs::write(folder.path().join("both.pem"), certificate + &key).unwrap();
-        Bench { upstream, folder }
+        Bench { upstream, folder, certificate: Certificate { certificate, key } }
     }
 
     /// The declarative file in front of this upstream.
@@ -118,22 +116,25 @@ impl Bench {
         container: bool,
     ) -> Launch {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
-        let (certificate, key, combined) = (self.at("cert.pem"), self.at("key.pem"), self.at("both.pem"));
-        let certificate = Certificate { certificate: &certificate, key: &key, combined: &combined };
+        let addresses = target::free_addresses([127, 0, 0, 1].into(), target.listeners()).unwrap();
         let preparation = Preparation {
             label: &target.name,
             binary,
             case,
             document,
             folder: &folder,
+            addresses: &addresses,
             workers: 1,
             upstream: &self.upstream,
             upstream_tls: &[],
-            certificate,
+            certificate: &self.certificate,
             control_plane: None,
             container,
         };
-        target.prepare(&preparation).unwrap()
+        let launch = target.prepare(&preparation).unwrap();
+        launch.write_files().unwrap();
+        // Tests add files of their own, which a driver would remove.
+        Launch { files: Vec::new(), ..launch }
     }
 
     /// The target, started and listening; none where it is not installed.
@@ -141,10 +142,6 @@ impl Bench {
         let binary = program(target)?;
         let launch = self.prepare(target, &binary, case, &self.document(case));
         Some(Gateway::start(launch, &case.case.scheme))
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
     }
 }
 
@@ -184,7 +181,7 @@ impl Gateway {
 
     fn await_ready(&mut self) {
         let give_up = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(self.address()).is_err() {
+        while !self.is_ready() {
             let ended = self.process.as_mut().and_then(|process| process.try_wait().unwrap());
             assert!(
                 ended.is_none() && Instant::now() < give_up,
@@ -194,6 +191,19 @@ impl Gateway {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        let Launch { ready, listeners, .. } = &self.launch;
+        let answer = ready.status.map(|status| {
+            let mut stream = TcpStream::connect(listeners.http.unwrap()).ok()?;
+            let path = ready.path.as_ref().unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.starts_with(&format!("HTTP/1.1 {status} ")).then_some(())
+        });
+        answer.is_none_or(|answer| answer.is_some()) && TcpStream::connect(self.address()).is_ok()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

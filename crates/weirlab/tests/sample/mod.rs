@@ -90,11 +90,17 @@ pub fn block(round: u32, sequence: u32, cpu_us: f64) -> Block {
         generator_cpu_us: round_to(good * 6.0, 1),
         upstream_cpu_us: round_to(good * 3.0, 1),
         connections_per_worker: vec![32],
-        machine: Machine { steal: 0.001, pressure: Some(0.1), idle: 0.2 },
+        machine: machine(cpu_us),
         parts: Vec::new(),
         actions: Vec::new(),
         probe: None,
     }
+}
+
+/// Little more was used than by target, upstream and generator.
+fn machine(cpu_us: f64) -> Machine {
+    let busy_us = round_to((cpu_us + 10.0) * ANSWERS as f64, 1);
+    Machine { steal: 0.001, pressure: Some(0.1), idle: 0.2, busy_us: Some(busy_us), mhz: Some(2_100.0) }
 }
 
 fn usage(cpu_us: f64) -> Usage {
@@ -186,11 +192,13 @@ fn manifest() -> Manifest {
         cpus: 2,
         memory_mib: 7_900,
         machine: BTreeMap::from([("governor".to_owned(), "performance".to_owned())]),
+        pressure_before: Some(0.02),
         rustc: "rustc 1.95.0".to_owned(),
         cpu_sharing: true,
         pinning: "target, upstream and generator share CPUs 0-1".to_owned(),
         targets: versions.into_iter().map(target).collect(),
         configurations: BTreeMap::from([("kong/plain-1 http / weir".to_owned(), "cd".repeat(32))]),
+        hosts: BTreeMap::new(),
     }
 }
 

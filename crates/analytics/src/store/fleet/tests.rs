@@ -203,3 +203,64 @@ fn a_data_plane_without_a_number_is_refused() {
     let taken = control.take_frame("a", &mut plane.reader, &frame, START + 11_000);
     assert_eq!(taken, Err(FrameError::NoNumber));
 }
+
+/// The slots that came late are on the disk behind newer ones, and are read first at a restart.
+#[test]
+fn a_wide_query_has_what_is_on_the_disk_between_slots_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut control = control_plane(START, Some(folder.path()));
+    let mut planes = ["on-time", "late"].map(|name| DataPlane::start(name, START, None));
+    let rounds = 300u64;
+    for round in 0..rounds {
+        let now = START + round * 10_000;
+        planes.iter_mut().for_each(|plane| plane.serve(now, 2));
+        planes[0].hand_in(&mut control, now + 11_000, true);
+    }
+    let end = START + rounds * 10_000 + 20_000;
+    planes[1].hand_in(&mut control, end, true);
+    let expected = 4 * rounds;
+    assert_eq!(requests(&control, Entity::NODE), expected);
+    control.finish(end);
+    for memory in [40_000, 80_000, 160_000, 64 << 20] {
+        let mut store = Store::new(Arc::default(), Budget { memory, samples: 0 }, end);
+        store.collect_frames();
+        attach(&mut store, Some(folder.path()));
+        assert_eq!(requests(&store, Entity::NODE), expected, "with {memory} bytes");
+    }
+}
+
+#[test]
+fn a_data_plane_fills_no_more_than_its_part_of_the_names() {
+    let mut control = Store::new(Arc::default(), Budget { memory: 1 << 20, samples: 0 }, START);
+    control.collect_frames();
+    let mut plane = DataPlane::start("a", START, None);
+    let entities = plane.store.entities().clone();
+    for round in 0..4 {
+        let now = START + round * 10_000;
+        for n in 0..2_000 {
+            let route = entities.intern_route(&format!("{:0>200}", round * 2_000 + n), 0);
+            plane.worker.push(&Record { time: Tick::at(now), upstream: 0, ..record(route) });
+        }
+        plane.store.drain(now + 500);
+        plane.hand_in(&mut control, now + 11_000, true);
+    }
+    control.refresh(START + 60_000);
+    assert_eq!(requests(&control, Entity::NODE), 8_000, "all are counted");
+    let bytes = control.entities().heap_bytes();
+    assert!(((1 << 18)..=(1 << 19)).contains(&bytes), "{bytes} bytes of names");
+}
+
+#[test]
+fn a_frame_that_is_early_is_taken_once_the_clock_has_followed() {
+    let (mut control, mut plane) = (control_plane(START, None), DataPlane::start("a", START + 100_000, None));
+    plane.serve(START + 100_000, 5);
+    plane.store.drain(START + 111_000);
+    let frame = plane.store.next_frame().unwrap();
+    let early = control.take_frame("a", &mut plane.reader, &frame, START + 11_000).unwrap_err();
+    assert!(early.passes() && control.entities().find(Kind::Route, "orders").is_none(), "{early}");
+    plane.store.frame_postponed();
+    assert_eq!(plane.store.next_frame(), None);
+    plane.hand_in(&mut control, START + 121_000, true);
+    assert_eq!(requests(&control, Entity::NODE), 5);
+    assert_eq!(control.arrival("a").map(|it| it.lost), Some(0));
+}

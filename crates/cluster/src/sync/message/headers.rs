@@ -178,6 +178,9 @@ pub struct AnalyticsTaken {
     /// Why the control plane does not take it. Nothing of it is counted then, and the names of the connection are forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The control plane may take it later, so the data plane keeps it and sends it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub later: bool,
 }
 
 /// Why a side ends the connection, and what to do then.

@@ -44,7 +44,7 @@ fn every_message() -> Vec<Message> {
             spread: 20,
         }),
         Message::Analytics(Bytes::from_static(b"frame")),
-        Message::AnalyticsTaken(AnalyticsTaken { refused: Some("too long".into()) }),
+        Message::AnalyticsTaken(AnalyticsTaken { refused: Some("early".into()), later: true }),
         Message::Unknown(99),
     ]
 }

@@ -10,9 +10,10 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 use weir_model::entity::{Entity, EntityKind, Target, Upstream};
 use weir_model::schema::Record;
-use weir_upstream::health::are_used;
+use weir_upstream::health::{HealthChange, are_used};
 
 /// Kong's words for how a target or one of its addresses is.
 const OFF: &str = "HEALTHCHECKS_OFF";
@@ -69,12 +70,26 @@ struct AddressHealth {
     weight: u16,
     /// None where health checks are off.
     healthy: Option<bool>,
+    /// Since when it is so, and why; none if it is not known.
+    changed: Option<HealthChange>,
 }
 
 impl AddressHealth {
     /// Kong shows the host of an SRV record in place of its address.
     fn host(&self) -> String {
         self.srv_name.as_ref().map_or_else(|| self.address.ip().to_string(), |name| name.to_string())
+    }
+
+    fn shown(&self) -> Value {
+        let health = self.healthy.map_or(OFF, word);
+        let mut shown = json!({ "ip": self.host(), "port": self.address.port(), "weight": self.weight, "health": health });
+        if let Some(changed) = &self.changed {
+            let since = changed.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+            shown["since"] = json!(since.as_millis() as f64 / 1_000.0);
+            shown["decided_by"] = json!(changed.source.name());
+            shown["reason"] = json!(changed.reason());
+        }
+        shown
     }
 }
 
@@ -121,9 +136,15 @@ async fn resolve_addresses(
         .iter()
         .map(|entry| {
             let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
-            let healthy = health.as_ref().map(|health| health.is_healthy(address));
-            let weight = entry.weight.unwrap_or(target.weight);
-            AddressHealth { address, srv_name: entry.srv_name.clone(), weight, healthy }
+            let known = health.as_ref().and_then(|health| health.of(address));
+            AddressHealth {
+                address,
+                srv_name: entry.srv_name.clone(),
+                weight: entry.weight.unwrap_or(target.weight),
+                // One of which nothing is known is healthy.
+                healthy: used.then(|| known.is_none_or(|known| known.is_healthy)),
+                changed: known.map(|known| known.changed),
+            }
         })
         .collect();
     let dns = match found.entries.first() {
@@ -172,10 +193,7 @@ impl Standing {
         let mut value = self.target.to_value();
         value["upstream"] = json!({ "id": self.target.upstream.to_string() });
         value["health"] = self.health().into();
-        value["data"] = self.data(|entry| {
-            let health = entry.healthy.map_or(OFF, word);
-            json!({ "ip": entry.host(), "port": entry.address.port(), "weight": entry.weight, "health": health })
-        });
+        value["data"] = self.data(AddressHealth::shown);
         value
     }
 }

@@ -1,8 +1,8 @@
 //! The metrics as protobuf: every family of the text, and the native histograms that the text cannot have.
+use super::MeasuredRoute;
 use prost::Message;
 use weir_analytics::aggregate::Latency;
 use weir_analytics::histogram::export::{NativeHistogram, Unit};
-use weir_analytics::totals::Latencies;
 
 /// The messages of `io.prometheus.client`.
 #[derive(Clone, PartialEq, Message)]
@@ -94,17 +94,10 @@ struct BucketSpan {
 /// How wide the bucket of 0 is said to be; a reader takes a histogram with a width of 0 for one of the other kind.
 const ZERO_THRESHOLD: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
 
-/// The durations of a route's requests.
-pub(super) struct Durations {
-    pub(super) service: String,
-    pub(super) route: String,
-    pub(super) latencies: Latencies,
-}
-
-/// The metrics of a text, and these durations as native histograms.
-pub(super) fn encode(text: &str, durations: &[Durations]) -> Vec<u8> {
+/// The metrics of a text, and the durations of these routes' requests as native histograms.
+pub(super) fn encode(text: &str, routes: &[MeasuredRoute]) -> Vec<u8> {
     let mut families = read(text);
-    families.extend(Some(native(durations)).filter(|family| !family.metric.is_empty()));
+    families.extend(Some(native(routes)).filter(|family| !family.metric.is_empty()));
     let mut bytes = Vec::with_capacity(text.len());
     for family in families {
         bytes.extend(family.encode_length_delimited_to_vec());
@@ -112,18 +105,17 @@ pub(super) fn encode(text: &str, durations: &[Durations]) -> Vec<u8> {
     bytes
 }
 
-fn native(durations: &[Durations]) -> MetricFamily {
-    let of_phase = |durations: &Durations, latency: Latency| {
-        let histogram = durations.latencies[latency as usize].to_native(Unit::Duration);
-        let labels =
-            [("service", &*durations.service), ("route", &durations.route), ("phase", latency.name())];
+fn native(routes: &[MeasuredRoute]) -> MetricFamily {
+    let of_phase = |of: &MeasuredRoute, latency: Latency| {
+        let histogram = of.aggregate.latency(latency).to_native(Unit::Duration);
+        let labels = [("service", &*of.service), ("route", &of.route), ("phase", latency.name())];
         Metric {
             label: labels.map(|(name, value)| label(name, value)).into(),
             histogram: Some(histogram.into()),
             ..Metric::default()
         }
     };
-    let all = durations.iter().flat_map(|route| Latency::ALL.map(|latency| of_phase(route, latency)));
+    let all = routes.iter().flat_map(|route| Latency::ALL.map(|latency| of_phase(route, latency)));
     MetricFamily {
         name: "weir_request_duration_seconds".to_owned(),
         help: "Seconds by phase of a request".to_owned(),

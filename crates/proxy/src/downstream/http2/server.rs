@@ -240,8 +240,7 @@ async fn exchange(
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
-    let heads = exchange.public;
-    worker.keep_heads(heads.request, heads.response);
+    worker.keep_heads((exchange.public.request, exchange.public.response));
     in_flight.leave_head();
     if client.cancelled {
         in_flight.stats.resets.given_up(start.elapsed());

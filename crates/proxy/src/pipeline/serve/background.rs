@@ -25,7 +25,7 @@ pub(super) fn start(worker: &Rc<Worker>, exchange: &mut Exchange) {
 }
 
 fn copy(worker: &Worker, exchange: &mut Exchange) -> Exchange {
-    let heads = (exchange.request.clone(), ResponseHead::default());
+    let heads = (exchange.request.clone(), Box::default());
     let connection = exchange.engine.connection.clone();
     let origin = (worker.index, exchange.id);
     let mut copy = Exchange::new(&connection, exchange.snapshot.clone(), origin, heads);

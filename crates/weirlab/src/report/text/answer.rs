@@ -80,7 +80,7 @@ fn targets(analysis: &Analysis) -> Vec<&str> {
     names
 }
 
-/// Such as `weir against nginx: 0.67 × the CPU per request over 5 cases (0.66 to 0.68): less in 5.`
+/// Such as `weir against nginx: 0.67 × the CPU per request over 5 cases (lowest 0.66, highest 0.68): less in 5.`
 fn overall(analysis: &Analysis, target: &str) -> Option<String> {
     let baseline = &analysis.baseline;
     let cells = analysis.cases.iter().filter_map(|case| case.cell(target));
@@ -101,7 +101,7 @@ fn overall(analysis: &Analysis, target: &str) -> Option<String> {
         counts.iter().filter(|(_, count)| *count > 0).map(|(words, count)| format!("{words} {count}"));
     let (cases, counts) = (plural(judged.len(), "case"), counts.collect::<Vec<_>>().join(", "));
     Some(format!(
-        "{baseline} against {target}: {mean:.2} × the CPU per request over {cases} ({least:.2} to {most:.2}): {counts}."
+        "{baseline} against {target}: {mean:.2} × the CPU per request over {cases} (lowest {least:.2}, highest {most:.2}): {counts}."
     ))
 }
 

@@ -2,19 +2,20 @@
 mod answer;
 pub mod chain;
 mod parts;
-mod probe;
+pub(super) mod probe;
 mod sweep;
 mod table;
 
 pub use answer::answer;
-pub use table::table;
+pub use table::{INTERVALS, table};
 
+use super::opening::Opening;
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Sample, Usable, usable};
 use crate::load::text::{Summary, wrk};
 use crate::result::{Block, Cell, Run, Status};
 use std::fmt::{self, Write};
 
-/// The content of `result.txt`: what chains cost, then for each case that was measured the blocks of each target as wrk would print them and what they come to,
+/// The content of `result.txt`: what was compared and under what conditions, what chains cost, then for each case that was measured the blocks of each target as wrk would print them and what they come to,
 /// then a table of the answer; at the end the answer in sentences.
 pub fn result(run: &Run, analysis: &Analysis) -> String {
     let mut text = String::new();
@@ -24,6 +25,7 @@ pub fn result(run: &Run, analysis: &Analysis) -> String {
 }
 
 fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result {
+    writeln!(out, "{}\n", Opening::of(run, analysis).text())?;
     for chain in &run.chains {
         writeln!(out, "### What each plugin costs\n{}", chain::text(chain))?;
     }
@@ -52,7 +54,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
 }
 
 /// Whether the case was put under load to be watched, and no block of it was to be measured.
-fn is_watched(run: &Run, case: &CaseAnalysis) -> bool {
+pub(super) fn is_watched(run: &Run, case: &CaseAnalysis) -> bool {
     let watched = !run.chains.is_empty() || !run.flames.is_empty();
     let mut cells = run.cells.iter().filter(|cell| cell.case == case.case.name);
     watched && cells.all(|cell| cell.status == Status::Measured && cell.blocks.is_empty())

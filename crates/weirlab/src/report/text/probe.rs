@@ -6,7 +6,7 @@ use crate::stats::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// A row for each target of each case.
-pub(super) fn table(cases: &[ProbedCase]) -> String {
+pub(in crate::report) fn table(cases: &[ProbedCase]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["target", "case", "what", "figure", "worst", "blocks"]);

@@ -1,20 +1,33 @@
 //! The answer of one case as a table.
-use super::milliseconds;
-use crate::analysis::{CaseAnalysis, CellAnalysis, Effect, Summary, Verdict};
+use crate::analysis::{CaseAnalysis, CellAnalysis, Effect, Verdict};
+use crate::report::figures::{CellFigures, Figure};
 use crate::stats::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// For each target of a case CPU per request, its ratio to the baseline, rate, latencies and verdict; below, what noise
+/// What the brackets of a table mean.
+pub const INTERVALS: &str = "In round brackets: 95 % confidence interval, of rates and costs over blocks, of ratios over pairs of blocks. In square \
+                             brackets: the lowest and the highest block; quantiles are of the answers of all blocks.";
+
+/// For each target of a case rate, latencies, CPU per request, its ratio to the baseline, and verdict; below, what noise
 /// explains and why blocks do not count.
 pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let ratio = format!("× {baseline}");
-    table.set_header(["target", "CPU µs/request", &ratio, "requests/s", "p50 ms", "p99 ms", "verdict"]);
+    table.set_header([
+        "target",
+        "requests/s",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "CPU µs/request",
+        &ratio,
+        "verdict",
+    ]);
     for cell in &case.cells {
-        table.add_row(row(cell, baseline));
+        table.add_row(row(&CellFigures::of(case, cell, baseline)));
     }
-    for column in table.column_iter_mut().skip(1).take(5) {
+    for column in table.column_iter_mut().skip(1).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let notes = case.cells.iter().flat_map(|cell| note(cell).into_iter().chain(cell.clock()));
@@ -23,18 +36,35 @@ pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn row(cell: &CellAnalysis, baseline: &str) -> [String; 7] {
-    let summary = cell.summary.as_ref();
-    let of = |text: fn(&Summary) -> String| summary.map_or_else(String::new, text);
+fn row(cell: &CellFigures) -> [String; 8] {
     [
         cell.target.clone(),
-        of(|summary| interval(summary.cpu_us, 1)),
-        cell.ratio_to(baseline).and_then(|ratio| ratio.cpu).map_or_else(String::new, |cpu| effect(&cpu)),
-        of(|summary| summary.rps.map_or_else(String::new, |rps| format!("{:.0}", rps.value))),
-        of(|summary| milliseconds(summary.shown().p50_ms)),
-        of(|summary| milliseconds(summary.shown().p99_ms)),
-        cell.verdict.words(),
+        written(cell.requests_per_second, |value| format!("{value:.0}")),
+        quantile(cell, cell.p50_ms),
+        quantile(cell, cell.p95_ms),
+        quantile(cell, cell.p99_ms),
+        written(cell.cpu_us, |value| format!("{value:.1}")),
+        written(cell.ratio, |value| format!("{value:.2}")),
+        cell.verdict.clone(),
     ]
+}
+
+/// Where there are answers, but too few of them, it says so.
+fn quantile(cell: &CellFigures, figure: Option<Figure>) -> String {
+    match (figure, cell.requests_per_second) {
+        (None, Some(_)) => super::milliseconds(None),
+        (figure, _) => written(figure, |value| super::milliseconds(Some(value))),
+    }
+}
+
+/// Such as `13.0 (12.5–13.4)`.
+fn written(figure: Option<Figure>, write: impl Fn(f64) -> String) -> String {
+    let Some(Figure { value, low, high, interval }) = figure else { return String::new() };
+    let (open, close) = interval.brackets();
+    match low.zip(high) {
+        Some((low, high)) => format!("{} {open}{}–{}{close}", write(value), write(low), write(high)),
+        None => format!("{} (one sample)", write(value)),
+    }
 }
 
 /// Such as `1.50 (1.47–1.53)`.

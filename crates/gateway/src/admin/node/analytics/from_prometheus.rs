@@ -4,7 +4,7 @@ use super::{
     Answer, ApiError, ApiRequest, Names, ROW_METRICS, StatusCode, configuration, invalid, parameters,
     sparkline_step,
 };
-use crate::analytics::{Prometheus, PrometheusError, Samples, now};
+use crate::analytics::{Need, PrometheusError, Questions, Samples, now};
 use crate::low_priority::spawn_low_priority;
 use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
@@ -22,20 +22,28 @@ const MAX_POINTS: u64 = 2_000;
 const RECENT: u64 = 3_660;
 
 /// The server that has the answer: the one that is asked for, or the one that remembers what this node does not.
-pub(super) async fn wanted(call: &ApiRequest) -> Result<Option<&Prometheus>, ApiError> {
+pub(super) async fn wanted(call: &ApiRequest) -> Result<Option<Questions<'_>>, ApiError> {
     let known = call.control.prometheus();
     match call.argument("source") {
-        Some("prometheus") if known.is_some() => Ok(known),
-        Some("prometheus") => Err(ApiError::Malformed(
-            "source: there is no Prometheus; set analytics_prometheus to its URL".to_owned(),
-        )),
+        Some("prometheus") => match known {
+            Some(prometheus) => Ok(Some(prometheus.asked(Need::Required))),
+            None => Err(ApiError::Malformed(
+                "source: there is no Prometheus; set analytics_prometheus to its URL".to_owned(),
+            )),
+        },
         Some("node") => Ok(None),
         Some(other) => {
             let shown = quoted(other);
             Err(ApiError::Malformed(format!("source: there is no `{shown}`; use node or prometheus")))
         }
-        None if known.is_some() && begins_before_history(call).await => Ok(known),
-        None => Ok(None),
+        None => match known {
+            Some(prometheus) if begins_before_history(call).await => {
+                // Without analytics, there is no other answer.
+                let need = if call.control.analytics().is_none() { Need::Required } else { Need::Optional };
+                Ok(Some(prometheus.asked(need)))
+            }
+            _ => Ok(None),
+        },
     }
 }
 
@@ -67,7 +75,7 @@ fn failed(error: PrometheusError) -> (StatusCode, String) {
 }
 
 /// A metric over time.
-pub(super) async fn series(call: &ApiRequest, prometheus: &Prometheus) -> Answer {
+pub(super) async fn series(call: &ApiRequest, prometheus: Questions<'_>) -> Answer {
     let frame = parameters::frame(call)?;
     let metric: Metric = call.argument("metric").unwrap_or("requests").parse().map_err(invalid)?;
     let by: By = call.argument("by").unwrap_or_default().parse().map_err(invalid)?;
@@ -119,11 +127,11 @@ fn shown_label(value: &str, by: By, names: &Names<'_>) -> Map<String, Value> {
 }
 
 /// The entities of a kind, the first ones by a metric.
-pub(super) async fn top(call: &ApiRequest, prometheus: &Prometheus) -> Answer {
+pub(super) async fn top(call: &ApiRequest, prometheus: Questions<'_>) -> Answer {
     let frame = parameters::frame(call)?;
     let kind = parameters::kind(call)?;
     let of: Metric = call.argument("of").unwrap_or("requests").parse().map_err(invalid)?;
-    let limit = parameters::limit(call)?;
+    let limit = parameters::rows(call)?;
     let question = Question::new(By::Entity(kind), None)?;
     let mut rows = rows(prometheus, &question, frame, of).await?;
     let rank = |row: &Row| row.metrics.get(&of.to_string()).copied().unwrap_or(-1.0);
@@ -147,7 +155,7 @@ struct Row {
 /// The rows of all entities. Metrics that Prometheus does not have of this kind are left out, unless it is the one that
 /// orders them.
 async fn rows(
-    prometheus: &Prometheus,
+    prometheus: Questions<'_>,
     question: &Question,
     frame: Frame,
     of: Metric,

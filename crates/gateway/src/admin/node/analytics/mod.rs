@@ -1,5 +1,6 @@
 //! `/analytics/…`: what this node has measured; at a control plane, what its data planes have.
 mod csv;
+mod errors;
 mod filter;
 mod from_prometheus;
 mod names;
@@ -13,7 +14,7 @@ mod vitals;
 
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
-use crate::analytics::Analytics;
+use crate::analytics::{Analytics, Need};
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
@@ -24,14 +25,12 @@ use axum::response::Response;
 use axum::routing::get;
 use csv::Table;
 use names::Names;
-use parameters::{WantedErrors, check_arguments};
+use parameters::check_arguments;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
-use weir_analytics::entities::{Entity, Kind};
-use weir_analytics::query::{
-    self, By, Column, ErrorGroup, ErrorScope, Frame, Metric, Precision, QueryError, Row, SeriesQuery,
-};
+use weir_analytics::entities::Entity;
+use weir_analytics::query::{self, By, Column, Frame, Metric, Precision, QueryError, Row, SeriesQuery};
 
 /// Points of a sparkline.
 const SPARKLINE_POINTS: u64 = 30;
@@ -85,9 +84,9 @@ const TOP: Question = Question {
 };
 const ERRORS: Question = Question {
     name: "errors",
-    arguments: &[&["from", "to", "route", "by", "format"]],
-    answer: errors,
-    table: Some(Table::Rows(ERROR_COLUMNS)),
+    arguments: &[&["from", "to", "route", "by", "limit", "format"]],
+    answer: errors::errors,
+    table: Some(Table::Rows(errors::COLUMNS)),
 };
 const NODES: Question =
     Question { name: "nodes", arguments: &[&["from", "to"]], answer: nodes::nodes, table: None };
@@ -123,16 +122,6 @@ const TOP_COLUMNS: &[(&str, &str)] = &[
     ("p50_upstream", "/p50_upstream"),
     ("p99_upstream", "/p99_upstream"),
 ];
-const ERROR_COLUMNS: &[(&str, &str)] = &[
-    ("route_id", "/route/id"),
-    ("route", "/route/name"),
-    ("status", "/status"),
-    ("origin", "/origin"),
-    ("cause", "/cause"),
-    ("count", "/count"),
-    ("first", "/first"),
-    ("last", "/last"),
-];
 const CHANGE_COLUMNS: &[(&str, &str)] =
     &[("at", "/at"), ("revision", "/revision"), ("source", "/source"), ("what", "/what")];
 
@@ -153,38 +142,54 @@ pub(super) fn router() -> Router<Arc<Control>> {
 async fn ask_series(call: ApiRequest) -> Result<Response, ApiError> {
     check_arguments(&call, SERIES.arguments)?;
     let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, SERIES).await };
-    let answer = from_prometheus::series(&call, prometheus).await;
-    ask_unless_answered(call, SERIES, answer).await
+    let (need, answer) = (prometheus.need, from_prometheus::series(&call, prometheus).await);
+    ask_unless_answered(call, SERIES, (need, answer)).await
 }
 
 async fn ask_top(call: ApiRequest) -> Result<Response, ApiError> {
     check_arguments(&call, TOP.arguments)?;
     let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, TOP).await };
-    let answer = from_prometheus::top(&call, prometheus).await;
-    ask_unless_answered(call, TOP, answer).await
+    let (need, answer) = (prometheus.need, from_prometheus::top(&call, prometheus).await);
+    ask_unless_answered(call, TOP, (need, answer)).await
 }
 
-/// The answer of Prometheus; that of this node if Prometheus has none, and was not asked for.
+/// The answer of Prometheus; that of this node if Prometheus has none and need not answer.
 async fn ask_unless_answered(
     call: ApiRequest,
     question: Question,
-    answer: Answer,
+    (need, answer): (Need, Answer),
 ) -> Result<Response, ApiError> {
-    let is_required = call.argument("source").is_some() || call.control.analytics().is_none();
     match answer {
-        Ok(answer) if is_required || !from_prometheus::is_empty(&answer) => {
+        Ok(answer) if need == Need::Required || !from_prometheus::is_empty(&answer) => {
             Ok(answered(Ok(shown(&call, question, &answer))))
         }
-        Err(error) if is_required => Ok(answered(Ok(Err(error)))),
-        _ => ask(call, question).await,
+        Ok(_) => ask(call, question).await,
+        Err(error) if need == Need::Required => Ok(answered(Ok(Err(error)))),
+        Err((status, why)) => {
+            // What Prometheus does not have by design is no failure.
+            let why = Some(why).filter(|_| status.is_server_error());
+            ask_instead(call, question, why).await
+        }
     }
 }
 
 async fn ask(call: ApiRequest, question: Question) -> Result<Response, ApiError> {
+    ask_instead(call, question, None).await
+}
+
+/// Asks this node. `source_error` is why another source did not answer.
+async fn ask_instead(
+    call: ApiRequest,
+    question: Question,
+    source_error: Option<String>,
+) -> Result<Response, ApiError> {
     check_arguments(&call, question.arguments)?;
     let work = move || {
         let analytics = call.control.analytics().ok_or_else(not_recorded)?;
         let mut answer = (question.answer)(&call, analytics)?;
+        if let Some(why) = source_error {
+            answer["source_error"] = why.into();
+        }
         if let Some(coverage) = nodes::coverage(&call, analytics) {
             answer["fleet"] = coverage;
         }
@@ -294,7 +299,7 @@ fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
         QueryError::Metric(_) => invalid(format!("of, as a {error}")),
         error => invalid(error),
     })?;
-    let limit = parameters::limit(call)?;
+    let limit = parameters::rows(call)?;
     let (configuration, members) = (configuration(call), nodes::members(call));
     let names = Names::new(&configuration.document, &members);
     let (top, rows) = analytics
@@ -327,48 +332,6 @@ fn number(metric: Metric, aggregate: &Aggregate) -> Value {
         Metric::ErrorRate | Metric::Mean(_) | Metric::Percentile(..) => json!(value),
         _ => json!(value.map(|count| count as u64)),
     }
-}
-
-/// Errors by route, status and cause.
-fn errors(call: &ApiRequest, analytics: &Analytics) -> Answer {
-    let frame = parameters::frame(call)?;
-    let (configuration, members) = (configuration(call), nodes::members(call));
-    let names = Names::new(&configuration.document, &members);
-    let wanted = parameters::errors(call)?;
-    let (precision, groups) = analytics
-        .ask(|store| {
-            let entities = store.entities();
-            let scope = match wanted {
-                WantedErrors::EachRoute => ErrorScope::Routes,
-                WantedErrors::Route(asked) => ErrorScope::Route(names.find(Kind::Route, asked, entities)?.id),
-                WantedErrors::Node => ErrorScope::Node,
-            };
-            let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
-            let errors = query::errors(&view, &store.samples, scope, frame, entities).map_err(invalid)?;
-            let route = |group: &ErrorGroup| match scope {
-                ErrorScope::Node => Value::Null,
-                _ => names.of(Entity::new(Kind::Route, group.group.route), entities).into(),
-            };
-            let shown = |group: &ErrorGroup| shown_group(group, route(group));
-            Ok((errors.precision, errors.groups.iter().map(shown).collect::<Vec<_>>()))
-        })
-        .ok_or_else(not_recorded)??;
-    Ok(with_precision(json!({ "data": groups }), precision))
-}
-
-fn shown_group(group: &ErrorGroup, route: Value) -> Value {
-    let outcome = group.group.outcome;
-    json!({
-        "route": route,
-        "status": outcome.status,
-        "origin": outcome.cause.origin().name(),
-        "cause": group.cause,
-        "count": group.count,
-        "first": group.first,
-        "last": group.last,
-        "sparkline": group.sparkline,
-        "samples": group.samples.iter().map(|sample| sample.number.to_string()).collect::<Vec<_>>(),
-    })
 }
 
 /// The changes of the configuration.

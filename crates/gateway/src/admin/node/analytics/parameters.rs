@@ -110,10 +110,15 @@ pub(super) fn step(call: &ApiRequest, frame: Frame) -> Parsed<u64> {
     })
 }
 
-/// `limit`: how many rows there are at most.
-pub(super) fn limit(call: &ApiRequest) -> Parsed<usize> {
-    let Some(text) = call.argument("limit") else { return Ok(DEFAULT_LIMIT) };
-    text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)).ok_or_else(|| {
+/// `limit`: how many rows a table has at most.
+pub(super) fn rows(call: &ApiRequest) -> Parsed<usize> {
+    Ok(limit(call)?.unwrap_or(DEFAULT_LIMIT))
+}
+
+/// `limit`, if it is given.
+pub(super) fn limit(call: &ApiRequest) -> Parsed<Option<usize>> {
+    let Some(text) = call.argument("limit") else { return Ok(None) };
+    text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit)).map(Some).ok_or_else(|| {
         invalid(format!("limit: `{}` is not a number of rows; write 1 to {MAX_LIMIT}", quoted(text)))
     })
 }

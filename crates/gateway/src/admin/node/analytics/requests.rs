@@ -66,7 +66,7 @@ pub(super) fn list(call: &ApiRequest, analytics: &Analytics) -> Answer {
     check_sampled(call)?;
     let configuration = configuration(call);
     let names = Names::new(&configuration.document, &[]);
-    let limit = parameters::limit(call)?;
+    let limit = parameters::rows(call)?;
     let before = call.argument("cursor").map(cursor).transpose()?;
     analytics
         .ask(|store| {

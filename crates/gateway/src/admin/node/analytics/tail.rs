@@ -32,8 +32,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Requests that a listener gets at once.
 const MAX_BATCH: usize = 256;
 
+/// The highest rate that a listener can limit itself to.
+const MAX_RATE: u32 = 10_000;
+/// The intervals of a second.
+const INTERVALS: u32 = 20;
+
 /// The arguments of a tail.
-pub(super) const ARGUMENTS: &[&[&str]] = &[filter::ARGUMENTS, &["after"]];
+pub(super) const ARGUMENTS: &[&[&str]] = &[filter::ARGUMENTS, &["after", "max_per_second"]];
 
 /// A listener, on its way to the body of its response.
 pub(super) struct Listener {
@@ -42,7 +47,29 @@ pub(super) struct Listener {
     last: u64,
     /// How many requests had been skipped because of a limit.
     skipped: u64,
+    pace: Option<Pace>,
     _watch: WatchGuard,
+}
+
+/// Leaves out requests for a listener that takes only so many a second. Those of a second may come at once.
+struct Pace {
+    per_second: u32,
+    /// What may be sent now, in parts of a request.
+    credit: u32,
+}
+
+impl Pace {
+    fn new(per_second: u32) -> Pace {
+        Pace { per_second, credit: per_second * INTERVALS }
+    }
+
+    /// How many of the requests of an interval are sent.
+    fn allow(&mut self, requests: usize) -> usize {
+        self.credit = (self.credit + self.per_second).min(self.per_second * INTERVALS);
+        let allowed = requests.min((self.credit / INTERVALS) as usize);
+        self.credit -= allowed as u32 * INTERVALS;
+        allowed
+    }
 }
 
 /// Begins to listen.
@@ -57,6 +84,7 @@ pub(super) fn listen(call: &ApiRequest, analytics: &Analytics) -> Result<Listene
         text.parse::<u64>().map_err(wrong)
     });
     let last = last.transpose()?;
+    let pace = max_per_second(call)?.map(Pace::new);
     analytics
         .ask(|store| {
             let samples = &store.samples;
@@ -65,9 +93,19 @@ pub(super) fn listen(call: &ApiRequest, analytics: &Analytics) -> Result<Listene
                 "too many listeners watch requests; end one of them, or ask for /analytics/requests";
             let watch = samples.watch().ok_or((StatusCode::SERVICE_UNAVAILABLE, too_many.to_owned()))?;
             let (last, skipped) = (last.unwrap_or(samples.newest()), samples.skipped());
-            Ok(Listener { filter, last, skipped, _watch: watch })
+            Ok(Listener { filter, last, skipped, pace, _watch: watch })
         })
         .ok_or_else(not_recorded)?
+}
+
+/// `max_per_second`: how many requests a listener takes.
+fn max_per_second(call: &ApiRequest) -> Result<Option<u32>, (StatusCode, String)> {
+    let Some(text) = call.argument("max_per_second") else { return Ok(None) };
+    let rate = text.parse().ok().filter(|rate| (1..=MAX_RATE).contains(rate));
+    rate.map(Some).ok_or_else(|| {
+        let shown = quoted(text);
+        invalid(format!("max_per_second: `{shown}` is not a number of requests; write 1 to {MAX_RATE}"))
+    })
 }
 
 /// The response to a listener, which ends with the node.
@@ -124,13 +162,16 @@ impl Listener {
             query::arrivals(samples, &self.filter, self.last, MAX_BATCH, entities);
         let skipped = samples.skipped();
         let over_limit = skipped - std::mem::replace(&mut self.skipped, skipped);
+        let allowed = self.pace.as_mut().map_or(requests.len(), |pace| pace.allow(requests.len()));
+        let (thinned, requests) = requests.split_at(requests.len() - allowed);
         let mut text = String::new();
-        if missed + over_limit > 0 {
-            let counts = json!({ "slow_listener": missed, "over_limit": over_limit });
+        if missed + over_limit + thinned.len() as u64 > 0 {
+            let counts =
+                json!({ "slow_listener": missed, "over_limit": over_limit, "thinned": thinned.len() });
             let before = requests.first().map_or(last, |first| first.number - 1);
             write_event(&mut text, before, "missed", &counts);
         }
-        for request in &requests {
+        for request in requests {
             write_event(&mut text, request.number, "request", &sample::summary(request, entities));
         }
         self.last = last;
@@ -159,5 +200,25 @@ impl HttpBody for TailBody {
                 Some(text) => return Poll::Ready(Some(Ok(Frame::data(text.into())))),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_gets_its_rate_and_what_comes_at_once_after_a_rest() {
+        let mut pace = Pace::new(40);
+        assert_eq!([100, 100, 1, 100].map(|requests| pace.allow(requests)), [40, 2, 1, 3]);
+        for _ in 0..INTERVALS {
+            pace.allow(0);
+        }
+        assert_eq!(pace.allow(30), 30, "a burst within the rate");
+        let second: usize = (0..INTERVALS).map(|_| pace.allow(50)).sum();
+        assert!((40..=50).contains(&second), "{second}");
+        let mut slow = Pace::new(1);
+        slow.allow(5);
+        assert_eq!((0..INTERVALS).map(|_| slow.allow(5)).sum::<usize>(), 1);
     }
 }

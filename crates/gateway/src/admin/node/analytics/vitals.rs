@@ -2,9 +2,11 @@
 mod reports;
 
 use super::names::Names;
+use super::nodes::members;
 use super::{Analytics, Answer, ApiRequest, configuration, invalid, not_recorded};
 use crate::admin::response::{ApiError, json_response};
 use crate::analytics::now;
+use crate::cluster::Cluster;
 use crate::control::Control;
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
@@ -81,18 +83,51 @@ fn of_node(call: &ApiRequest, analytics: &Analytics, report: &Report) -> Answer 
     Ok(asked.answer("cluster", "cluster", report, &points))
 }
 
-/// The health of each node, of which this is the one that is known here.
+/// The health of each node: of this one, or of the data planes that hand in what they count.
 fn nodes(call: &ApiRequest, analytics: &Analytics) -> Answer {
-    let node = call.control.node_id();
-    if call.ids.first().is_some_and(|id| id != node) {
-        return Err((StatusCode::NOT_FOUND, "Not found".to_owned()));
+    let mut nodes = known_nodes(call, analytics)?;
+    if let Some(id) = call.ids.first() {
+        nodes.retain(|node| node.id == *id);
+        if nodes.is_empty() {
+            return Err((StatusCode::NOT_FOUND, "Not found".to_owned()));
+        }
     }
     let asked = Asked::of(call)?;
-    let points = asked.points(analytics, Entity::NODE)?;
-    let mut answer = asked.answer("node", node, &HEALTH, &points);
-    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    answer["meta"]["nodes"] = json!({ node: { "hostname": hostname } });
+    let mut answer = asked.answer("node", call.control.node_id(), &HEALTH, &asked.no_points());
+    (answer["stats"], answer["meta"]["nodes"]) = (json!({}), json!({}));
+    for Node { id, hostname, entity } in nodes {
+        let points = asked.points(analytics, entity)?;
+        for (member, time) in [("earliest_ts", points.times.first()), ("latest_ts", points.times.last())] {
+            answer["meta"][member] = json!(time.unwrap_or(&asked.frame.from));
+        }
+        answer["meta"]["interval_width"] = points.step.into();
+        answer["meta"]["nodes"][&id] = json!({ "hostname": hostname });
+        answer["stats"][&id] = stats(&HEALTH, &points).into();
+    }
     Ok(answer)
+}
+
+/// A node that is reported on.
+struct Node {
+    id: String,
+    hostname: String,
+    entity: Entity,
+}
+
+fn known_nodes(call: &ApiRequest, analytics: &Analytics) -> Result<Vec<Node>, (StatusCode, String)> {
+    if !matches!(call.control.cluster(), Cluster::ControlPlane(_)) {
+        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        return Ok(vec![Node { id: call.control.node_id().to_owned(), hostname, entity: Entity::NODE }]);
+    }
+    let number = |id: &str| analytics.ask(|store| store.entities().find(Kind::Node, id));
+    let mut nodes = Vec::new();
+    for member in members(call) {
+        let id = member.id.to_string();
+        if let Some(number) = number(&id).ok_or_else(not_recorded)? {
+            nodes.push(Node { id, hostname: member.hostname, entity: Entity::new(Kind::Node, number) });
+        }
+    }
+    Ok(nodes)
 }
 
 fn by_service(call: &ApiRequest, analytics: &Analytics) -> Answer {
@@ -167,7 +202,13 @@ impl Asked {
     /// What was counted of an entity without any request.
     fn no_points(&self) -> Points {
         let precision = Precision { resolution: self.spec.width, oldest: None, dropped: 0 };
-        Points { times: Vec::new(), step: self.spec.width, aggregates: Vec::new(), precision }
+        Points {
+            times: Vec::new(),
+            step: self.spec.width,
+            aggregates: Vec::new(),
+            known: Vec::new(),
+            precision,
+        }
     }
 
     /// What was counted of an entity, from where the history begins.
@@ -182,16 +223,11 @@ impl Asked {
         let before = points.times.partition_point(|time| time + points.step <= oldest);
         points.times.drain(..before);
         points.aggregates.drain(..before);
+        points.known.drain(..before);
         Ok(points)
     }
 
     fn answer(&self, level: &str, of: &str, report: &Report, points: &Points) -> Value {
-        let stats: Map<_, _> = points
-            .times
-            .iter()
-            .zip(&points.aggregates)
-            .filter_map(|(time, aggregate)| Some((time.to_string(), (report.value)(aggregate)?)))
-            .collect();
         json!({
             "meta": {
                 "level": level,
@@ -201,9 +237,16 @@ impl Asked {
                 "latest_ts": points.times.last().unwrap_or(&self.frame.from),
                 "stat_labels": report.labels,
             },
-            "stats": { of: stats },
+            "stats": { of: stats(report, points) },
         })
     }
+}
+
+/// What is reported of each point of which anything is known.
+fn stats(report: &Report, points: &Points) -> Map<String, Value> {
+    let reported = points.times.iter().zip(&points.aggregates).zip(&points.known);
+    let known = reported.filter(|(_, known)| **known);
+    known.filter_map(|((time, aggregate), _)| Some((time.to_string(), (report.value)(aggregate)?))).collect()
 }
 
 /// An argument that is a time in seconds since 1970.

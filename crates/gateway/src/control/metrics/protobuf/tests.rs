@@ -1,5 +1,6 @@
 use super::*;
 use std::time::Duration;
+use weir_analytics::aggregate::Aggregate;
 use weir_analytics::bucket::Bucket as AnalyticsBucket;
 
 const TEXT: &str = r#"# HELP a_total Things
@@ -48,10 +49,10 @@ fn every_line_of_the_text_is_there() {
 
 #[test]
 fn durations_are_native_histograms() {
-    let mut latencies = Latencies::default();
-    latencies[Latency::Total as usize].add(AnalyticsBucket::of_duration(Duration::from_secs(1)), 7);
-    let durations = Durations { service: "s".to_owned(), route: "r".to_owned(), latencies };
-    let families = decoded(&encode("", &[durations]));
+    let mut aggregate = Aggregate::default();
+    aggregate.add_latency(Latency::Total, AnalyticsBucket::of_duration(Duration::from_secs(1)), 7);
+    let route = MeasuredRoute { service: "s".to_owned(), route: "r".to_owned(), aggregate };
+    let families = decoded(&encode("", &[route]));
     let metric = &families[0].metric[0];
     assert_eq!(metric.label, [label("service", "s"), label("route", "r"), label("phase", "total")]);
     let histogram = metric.histogram.as_ref().unwrap();

@@ -1,24 +1,24 @@
-//! The address of a Prometheus server, which may have a password in it.
+//! The address of a server, which may have a password in it.
 use super::{SECRET, Value};
 use axum::http::{HeaderValue, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
 
-/// Where a Prometheus server answers queries.
+/// The address of a server of HTTP.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct PrometheusUrl {
+pub(crate) struct HttpUrl {
     /// The URL without user and password, and without a slash at its end.
     pub(crate) url: String,
     /// The header for user and password, if the URL has them.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-impl Value for PrometheusUrl {
+impl Value for HttpUrl {
     const KIND: &'static str = "URL";
     fn parse(text: &str) -> Result<Self, String> {
         // A password is not repeated.
-        let wrong = || "this is not a URL like `http://prometheus.example.com:9090`".to_owned();
+        let wrong = || "this is not a URL like `http://HOST:PORT`".to_owned();
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
         let user = authority.rsplit_once('@').map(|(user, _)| user);
@@ -37,11 +37,11 @@ impl Value for PrometheusUrl {
         {
             return Err(wrong());
         }
-        Ok(PrometheusUrl { url, authorization: user.map(basic).transpose()? })
+        Ok(HttpUrl { url, authorization: user.map(basic).transpose()? })
     }
     fn shown(text: &str) -> serde_json::Value {
         match Self::read(text) {
-            Ok(PrometheusUrl { url, authorization: None }) if !text.contains('@') => url.into(),
+            Ok(HttpUrl { url, authorization: None }) if !text.contains('@') => url.into(),
             _ => SECRET.into(),
         }
     }
@@ -56,7 +56,8 @@ fn basic(user: &str) -> Result<HeaderValue, String> {
     Ok(header)
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
+/// A text whose bytes may be percent-encoded; none if a `%` is not followed by two hexadecimal digits.
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
@@ -66,9 +67,9 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl fmt::Debug for PrometheusUrl {
+impl fmt::Debug for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrometheusUrl").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("HttpUrl").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
@@ -78,14 +79,14 @@ mod tests {
 
     #[test]
     fn user_and_password_become_a_header() {
-        let parsed = PrometheusUrl::parse("https://weir:p%40ss@prometheus.test:9090/base/").unwrap();
+        let parsed = HttpUrl::parse("https://weir:p%40ss@prometheus.test:9090/base/").unwrap();
         assert_eq!(parsed.url, "https://prometheus.test:9090/base");
         assert_eq!(parsed.authorization.clone().unwrap(), format!("Basic {}", STANDARD.encode("weir:p@ss")));
         assert!(!format!("{parsed:?}").contains("p@ss"));
         for text in ["http://weir:secret@a", "http://weir:sec/ret@a", "http://a/secret@b"] {
-            assert_eq!(PrometheusUrl::shown(text), SECRET);
+            assert_eq!(HttpUrl::shown(text), SECRET);
         }
-        assert_eq!(PrometheusUrl::shown("http://a:9090/"), "http://a:9090");
+        assert_eq!(HttpUrl::shown("http://a:9090/"), "http://a:9090");
     }
 
     #[test]
@@ -98,7 +99,7 @@ mod tests {
             "http://u:1/secret@a",
             "http://a?secret=1",
         ] {
-            assert!(!PrometheusUrl::parse(text).unwrap_err().contains("secret"), "{text}");
+            assert!(!HttpUrl::parse(text).unwrap_err().contains("secret"), "{text}");
         }
     }
 }

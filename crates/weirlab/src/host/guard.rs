@@ -1,8 +1,8 @@
 //! The guard: a process of this very program that outlives the session if that is killed, and ends what it left running.
+use super::working_folder;
 use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
-use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ pub struct Args {
     driver: String,
 }
 
-/// Waits for the end of the standard input, a pipe from the session. Then ends what launches in the folder have left, and
-/// removes the folder; where the session has done so itself, nothing is left to do.
+/// Waits for the end of the standard input, a pipe from the session. Then ends what launches in the folder have left, puts
+/// settings of the machine back, and removes the folder; where the session has done so itself, nothing is left to do.
 ///
 /// # Errors
 /// When the input cannot be read, or what is left cannot be ended.
@@ -30,8 +30,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             "docker" => Box::new(Docker::from_environment().map_err(|error| error.to_string())?),
             _ => Box::new(Process),
         };
-        driver.end_below(&args.folder).map_err(|error| error.to_string())?;
-        fs::remove_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
+        working_folder::clear(&args.folder, &*driver).map_err(|error| error.to_string())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,5 @@
 //! The working folder of a session, which it holds by a lock; and the folders of sessions that were killed.
+use super::settings;
 use crate::driver::Driver;
 use rustix::process::geteuid;
 use std::fs::{self, File};
@@ -48,14 +49,19 @@ fn sweep(parent: &Path, driver: &dyn Driver) -> io::Result<bool> {
         let Ok(lock) = File::open(folder.join(LOCK)) else { continue };
         match lock.try_lock() {
             // What cannot be ended keeps its folder, which names it.
-            Ok(()) if driver.end_below(&folder).is_ok() => {
-                let _ = fs::remove_dir_all(&folder);
-            }
-            Ok(()) => {}
+            Ok(()) => drop(clear(&folder, driver)),
             Err(_) => other_session_running = true,
         }
     }
     Ok(other_session_running)
+}
+
+/// Ends what a session has left running in its folder, puts back the settings of the machine that it has changed, and
+/// removes the folder.
+pub(super) fn clear(folder: &Path, driver: &dyn Driver) -> io::Result<()> {
+    driver.end_below(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    settings::restore(folder)?;
+    fs::remove_dir_all(folder)
 }
 
 /// A folder that another user made in the shared parent names no process of ours.

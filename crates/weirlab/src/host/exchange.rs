@@ -1,5 +1,6 @@
 //! Single HTTP exchanges, for parity checks and periodic actions.
 use crate::load::{self, Expect, Pace, Plan, Protocol, RequestTemplate, Requests, WarmUp};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
 use ureq::Agent;
@@ -7,26 +8,39 @@ use ureq::http::Request;
 use ureq::tls::{TlsConfig, TlsProvider};
 
 /// One request.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientRequest<'a> {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClientRequest {
     pub(crate) address: SocketAddr,
     pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
-    pub(crate) method: &'a str,
-    pub(crate) path: &'a str,
-    pub(crate) headers: &'a [(String, String)],
-    pub(crate) body: &'a str,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
-impl ClientRequest<'_> {
+impl ClientRequest {
+    /// A plain GET of HTTP/1.1.
+    pub(crate) fn get(address: SocketAddr, path: &str) -> ClientRequest {
+        ClientRequest {
+            address,
+            protocol: Protocol::Http1,
+            tls: false,
+            method: "GET".to_owned(),
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: String::new(),
+        }
+    }
+
     /// Sends the request by the load generator, which speaks more protocols than HTTP/1.1.
     fn send_by_generator(&self) -> Result<ClientResponse, String> {
         let template = RequestTemplate {
             weight: 1,
-            method: self.method.to_owned(),
-            path: self.path.to_owned(),
-            headers: self.headers.to_vec(),
-            body: self.body.to_owned(),
+            method: self.method.clone(),
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            body: self.body.clone(),
             expect: Expect::default(),
         };
         let plan = Plan {
@@ -52,8 +66,8 @@ impl ClientRequest<'_> {
 }
 
 /// The response.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientResponse {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClientResponse {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<String>,
@@ -86,28 +100,18 @@ impl Client {
         Client(agent.into())
     }
 
-    /// What an address answers in JSON.
-    pub(crate) fn json(&self, address: SocketAddr, path: &str) -> Result<serde_json::Value, String> {
-        let (method, headers, body) = ("GET", &[], "");
-        let request =
-            ClientRequest { address, protocol: Protocol::Http1, tls: false, method, path, headers, body };
-        let answer = self.send(&request)?;
-        serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("GET {path}: status {}: {error}", answer.status))
-    }
-
-    pub(crate) fn send(&self, request: &ClientRequest<'_>) -> Result<ClientResponse, String> {
+    pub(crate) fn send(&self, request: &ClientRequest) -> Result<ClientResponse, String> {
         if request.protocol != Protocol::Http1 {
             return request.send_by_generator();
         }
         let scheme = if request.tls { "https" } else { "http" };
         let url = format!("{scheme}://{}{}", request.address, request.path);
-        let method = request.method;
+        let method = request.method.as_str();
         let mut builder = Request::builder().method(method).uri(&url);
-        for (name, value) in request.headers {
+        for (name, value) in &request.headers {
             builder = builder.header(name, value);
         }
-        let sent = builder.body(request.body).map_err(|error| format!("{method} {url}: {error}"))?;
+        let sent = builder.body(request.body.as_str()).map_err(|error| format!("{method} {url}: {error}"))?;
         let mut response = self.0.run(sent).map_err(|error| format!("{method} {url}: {error}"))?;
         let headers = response.headers().keys().map(|name| name.as_str().to_owned()).collect();
         let body = response

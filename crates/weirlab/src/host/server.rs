@@ -1,4 +1,5 @@
 //! The laboratory's own servers beside a target: upstreams and the front. Each is a process of this very program.
+use super::Server;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,10 +12,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 pub(crate) struct LocalServer {
     child: Child,
     _lifeline: Option<ChildStdin>,
-    /// Where it listens.
-    pub(crate) listen: Vec<SocketAddr>,
-    /// Where it listens with TLS.
-    pub(crate) listen_tls: Vec<SocketAddr>,
+    listen: Vec<SocketAddr>,
+    listen_tls: Vec<SocketAddr>,
 }
 
 /// What a server says when it listens.
@@ -54,15 +53,19 @@ impl LocalServer {
             }
         }
     }
+}
 
-    /// Whether it still runs.
-    pub(crate) fn alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+impl Server for LocalServer {
+    fn pid(&self) -> u32 {
+        self.child.id()
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    fn listen(&self) -> &[SocketAddr] {
+        &self.listen
+    }
+
+    fn listen_tls(&self) -> &[SocketAddr] {
+        &self.listen_tls
     }
 }
 

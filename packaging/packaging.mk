@@ -1,0 +1,98 @@
+# What a release publishes: `make dist` makes all of it for ARCHES, into target/dist.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+DIST := $(abspath $(TARGET))/dist
+# `make package PROFILE=demo` is quicker, to try packages out.
+PROFILE ?= release
+ARCHES ?= x86_64 aarch64
+BUILT := $(abspath $(TARGET))/$(PROFILE)
+# The time of the commit, so that the same sources give the same bytes.
+DATED = SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct)
+
+# Subcommands of cargo, in these versions.
+CARGO_TOOLS := $(abspath $(TARGET))/tools/cargo
+CARGO_TOOL_VERSIONS := cargo-deb@3.8.0 cargo-generate-rpm@0.21.1 cargo-cyclonedx@0.5.9
+$(CARGO_TOOLS)/bin/%:
+	$(CARGO) install --quiet --locked --root $(CARGO_TOOLS) $(filter $*@%,$(CARGO_TOOL_VERSIONS))
+
+# A C compiler and linker for other architectures and for musl, as requirements.txt names it.
+ZIG := $(abspath $(TARGET))/tools/zig
+$(ZIG)/installed: packaging/requirements.txt
+	$(call need,ensurepip)
+	/usr/bin/python3 -m venv --clear $(ZIG)
+	$(ZIG)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+.PHONY: dist
+dist: archive package static image chart sbom ## Build all that a release publishes into target/dist: archives, packages, image, chart, SBOM
+	packaging/checksums "$(DIST)"
+
+.PHONY: archive
+archive: build ## Pack weir and weirlab of the release build into target/dist
+	$(DATED) packaging/archive "$(abspath $(TARGET))/release" "$(DIST)/weir-$(VERSION)-$$(uname -m)-linux" weir weirlab
+
+.PHONY: package
+package: tools-rust $(CARGO_TOOLS)/bin/cargo-deb $(CARGO_TOOLS)/bin/cargo-generate-rpm ## Build .deb and .rpm for this machine's architecture into target/dist
+	$(call need,$(BUILD_TOOLS) dpkg-shlibdeps)
+	@$(heartbeat) $(CARGO) build --profile $(PROFILE) --locked --package weir-gateway
+	packaging/stage $(BUILT)/weir $(BUILT)/package
+	mkdir -p "$(DIST)"
+	$(DATED) "$(CARGO_TOOLS)/bin/cargo-deb" --no-build --no-strip --package weir-gateway --profile $(PROFILE) --output "$(DIST)"
+	$(DATED) "$(CARGO_TOOLS)/bin/cargo-generate-rpm" generate-rpm --package crates/gateway --profile $(PROFILE) \
+	  --target-dir "$(abspath $(TARGET))" --output "$(DIST)"
+
+.PHONY: static
+static: $(addprefix static-,$(ARCHES)) ## Build archives of static binaries into target/dist (ARCHES="x86_64 aarch64")
+
+.PHONY: static-x86_64 static-aarch64
+static-x86_64 static-aarch64: static-%: tools-rust $(ZIG)/installed
+	$(call need,$(BUILD_TOOLS))
+	rustup target add $*-unknown-linux-musl
+	@$(heartbeat) PATH="$(ZIG)/bin:$$PATH" $(CARGO) zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
+	  --package weir-gateway --target $*-unknown-linux-musl
+	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" weir
+
+.PHONY: image
+image: ## Build the OCI image of the static archives that are in target/dist
+	$(DATED) packaging/image.py --out "$(DIST)" "$(DIST)"/weir-$(VERSION)-*-linux-musl.tar.gz
+
+# Helm, and what checks its output against the API of Kubernetes.
+KUBERNETES := $(abspath $(TARGET))/tools/kubernetes
+$(KUBERNETES)/installed: deploy/helm/requirements.txt
+	$(call need,ensurepip)
+	/usr/bin/python3 -m venv --clear $(KUBERNETES)
+	$(KUBERNETES)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+GO_TOOLS := $(abspath $(TARGET))/tools/go
+$(GO_TOOLS)/helm:
+	$(call need,go)
+	GOBIN=$(GO_TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.21.4
+
+CHART := deploy/helm/weir
+.PHONY: chart
+chart: $(GO_TOOLS)/helm ## Pack the Helm chart into target/dist
+	mkdir -p "$(DIST)"
+	$(GO_TOOLS)/helm package $(CHART) --version $(VERSION) --app-version $(VERSION) --destination "$(DIST)"
+
+.PHONY: test-chart
+test-chart: $(GO_TOOLS)/helm $(KUBERNETES)/installed ## Check the Helm chart with each of its example values
+	HELM=$(GO_TOOLS)/helm VALIDATE=$(KUBERNETES)/bin/kubernetes-validate deploy/helm/test $(CHART)
+
+.PHONY: sbom
+sbom: tools-rust $(CARGO_TOOLS)/bin/cargo-cyclonedx ## List what weir is made of, as CycloneDX, into target/dist
+	mkdir -p "$(DIST)"
+	$(DATED) "$(CARGO_TOOLS)/bin/cargo-cyclonedx" cyclonedx --format json --manifest-path crates/gateway/Cargo.toml \
+	  --override-filename weir-$(VERSION).cdx
+	mv crates/gateway/weir-$(VERSION).cdx.json "$(DIST)"
+	# The tool writes one for each crate.
+	rm -f crates/*/weir-$(VERSION).cdx.json
+
+# The upgrade starts from packages of the same program under an older version.
+OLD := $(abspath $(TARGET))/package-test/old
+.PHONY: test-packages
+test-packages: package ## Install, start, upgrade and remove the packages, and run image and archives of target/dist; needs root
+	$(call need,debootstrap qemu-aarch64-static dockerd)
+	rm -rf "$(OLD)" && mkdir -p "$(OLD)"
+	"$(CARGO_TOOLS)/bin/cargo-deb" --no-build --no-strip --package weir-gateway --profile $(PROFILE) --output "$(OLD)" --deb-version 0.0.1
+	"$(CARGO_TOOLS)/bin/cargo-generate-rpm" generate-rpm --package crates/gateway --profile $(PROFILE) \
+	  --target-dir "$(abspath $(TARGET))" --payload-compress none --output "$(OLD)" --set-metadata 'version = "0.0.1"'
+	packaging/test/run "$(DIST)" "$(abspath $(TARGET))/package-test"
