@@ -219,7 +219,7 @@ fn outcome(plan: &Plan, reading: Reading, ended: &Ended) -> Outcome {
     let mut outcome = Outcome {
         measured: reading.measured,
         warm_up: plan.warm_up.at_least,
-        steady: true,
+        steady: None,
         answers: reading.answers,
         good: reading.good,
         bytes: reading.bytes,
@@ -229,7 +229,7 @@ fn outcome(plan: &Plan, reading: Reading, ended: &Ended) -> Outcome {
         lateness: Histogram::default(),
         connect: Histogram::default(),
         offered,
-        connections_opened: 0,
+        connections_opened: None,
         generator_cpu: ended.cpu,
         series: Vec::new(),
         void: None,

@@ -35,8 +35,8 @@ pub struct Summary<'a> {
     pub series: &'a [u64],
     /// Requests per second that were offered, in an open loop.
     pub offered: Option<f64>,
-    /// Whether the rate of answers was steady.
-    pub steady: bool,
+    /// Whether the rate of answers was steady; none if unknown.
+    pub steady: Option<bool>,
     /// Why the sample says nothing, if so.
     pub void: Option<&'a str>,
 }
@@ -127,7 +127,7 @@ fn write_all(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
     let took = time(summary.measured);
     writeln!(out, "  {} requests in {took}, {}B read", summary.answers, binary(summary.bytes as f64))?;
     errors(out, summary)?;
-    if !summary.steady {
+    if summary.steady == Some(false) {
         writeln!(out, "  Not steady: the rate of answers drifted or scattered")?;
     }
     if let Some(why) = summary.void {
@@ -249,7 +249,7 @@ mod tests {
             service: None,
             series,
             offered: None,
-            steady: true,
+            steady: Some(true),
             void: None,
         }
     }

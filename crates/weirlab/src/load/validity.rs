@@ -93,7 +93,7 @@ mod tests {
         Outcome {
             measured: Duration::from_secs(10),
             warm_up: Duration::ZERO,
-            steady: true,
+            steady: Some(true),
             answers: 10_000,
             good: 10_000,
             bytes: 0,
@@ -103,7 +103,7 @@ mod tests {
             lateness: times(20),
             connect: Histogram::default(),
             offered: Some(1000.0),
-            connections_opened: 0,
+            connections_opened: Some(0),
             generator_cpu: Duration::from_secs(1),
             series: Vec::new(),
             void: None,

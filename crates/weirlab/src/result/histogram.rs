@@ -29,6 +29,18 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    /// Response times, or, where the generator does not know when a request was due, service times.
+    #[must_use]
+    pub fn shown(&self) -> &Histogram {
+        if self.is_without_response() { &self.service } else { &self.response }
+    }
+
+    /// Whether the generator does not know when a request was due.
+    #[must_use]
+    pub fn is_without_response(&self) -> bool {
+        self.response.count() == 0 && self.service.count() > 0
+    }
+
     /// Adds all of another's samples.
     pub fn merge(&mut self, other: &Latencies) {
         self.response.merge(&other.response);

@@ -254,7 +254,7 @@ fn from_outcome(outcome: Outcome) -> Block {
         statuses: outcome.statuses.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         errors: outcome.errors,
         latencies: outcome.latencies,
-        lateness: outcome.offered.map(|_| outcome.lateness),
+        lateness: Some(outcome.lateness).filter(|lateness| lateness.count() > 0),
         offered: outcome.offered,
         series: outcome.series,
         connections_opened: outcome.connections_opened,

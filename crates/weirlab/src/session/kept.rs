@@ -83,12 +83,7 @@ pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn keep_rendered(
-    run: &Run,
-    folder: &Path,
-    cell: usize,
-    open: &RunningTarget,
-) -> io::Result<()> {
+pub(super) fn keep_rendered(run: &Run, folder: &Path, cell: usize, open: &RunningTarget) -> io::Result<()> {
     let cell = &run.cells[cell];
     let place = place(folder, &cell.case, &cell.target);
     if place.exists() {
