@@ -1,10 +1,11 @@
 //! k6: a closed loop or a rate, over HTTP/1.1 and HTTP/2, from a script of ours or, unchanged, one of the user's.
 use super::process::Ended;
 use super::{GeneratorError, Job, Kind, Reading, Script, quantiles};
-use crate::load::{Pace, Protocol};
+use crate::load::{ListedRequest, Pace, Protocol};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +18,13 @@ const TAIL: [f64; 3] = [99.5, 99.9, 99.99];
 
 pub(super) fn command(job: &Job<'_>, program: &Path) -> Result<Command, GeneratorError> {
     job.check(Kind::K6, job.script.is_none())?;
-    let system = |error| GeneratorError::System(Kind::K6.name(), error);
+    match job.plan.protocol {
+        Protocol::Http2 { .. } if !job.plan.tls => job.refuse(Kind::K6, "HTTP/2 without TLS")?,
+        Protocol::Http2 { streams } if streams > 1 => {
+            job.refuse(Kind::K6, "several requests at once on a connection")?;
+        }
+        _ => {}
+    }
     let mut command = Command::new(program);
     command.args(["run", "--quiet", "--no-color", "--address", "", "--insecure-skip-tls-verify"]);
     command.args(["--summary-export", SUMMARY, "--summary-trend-stats", &trend_stats()]);
@@ -29,41 +36,49 @@ pub(super) fn command(job: &Job<'_>, program: &Path) -> Result<Command, Generato
         command.env("GODEBUG", "http2client=0");
     }
     match job.script {
-        None => {
-            let requests: Vec<Value> = job
-                .requests
-                .iter()
-                .map(|request| {
-                    json!({
-                        "method": request.method, "path": request.path, "body": request.body,
-                        "headers": request.headers.iter().cloned().collect::<BTreeMap<_, _>>(),
-                        "status": request.expect.status, "length": request.expect.body_length,
-                        "contains": request.expect.body_contains,
-                    })
-                })
-                .collect();
-            fs::write(job.folder.join("requests.json"), Value::from(requests).to_string()).map_err(system)?;
-            fs::write(job.folder.join("options.json"), options(job).to_string()).map_err(system)?;
-            fs::write(job.folder.join("script.js"), include_str!("k6.js")).map_err(system)?;
-            command.env("WEIRLAB_TARGET", job.url("")).arg("script.js");
-        }
-        Some(script) => {
-            let text = fs::read_to_string(&script.file).map_err(|error| {
-                let place = script.file.display().to_string();
-                GeneratorError::Script { place, message: format!("the script cannot be read: {error}") }
-            })?;
-            fs::write(job.folder.join("config.json"), config(job, script, &text)?.to_string())
-                .map_err(system)?;
-            let file = std::path::absolute(&script.file).map_err(system)?;
-            let seconds = format!("{}s", job.seconds());
-            let users = job.plan.connections.to_string();
-            command.envs(&script.environment).env("K6_VUS", users);
-            // Kong's suite reads the second.
-            command.env("K6_DURATION", &seconds).env("k6_DURATION", &seconds);
-            command.args(["--config", "config.json"]).arg(file);
-        }
+        None => run_requests(job, &mut command)?,
+        Some(script) => run_script(job, script, &mut command)?,
     }
     Ok(command)
+}
+
+fn system(error: io::Error) -> GeneratorError {
+    GeneratorError::System(Kind::K6.name(), error)
+}
+
+/// Our own script, with the plan's requests beside it.
+fn run_requests(job: &Job<'_>, command: &mut Command) -> Result<(), GeneratorError> {
+    let request = |request: &ListedRequest| {
+        json!({
+            "method": request.method, "path": request.path, "body": request.body,
+            "headers": request.headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+            "status": request.expect.status, "length": request.expect.body_length,
+            "contains": request.expect.body_contains,
+        })
+    };
+    let requests: Value = job.requests.iter().map(request).collect();
+    fs::write(job.folder.join("requests.json"), requests.to_string()).map_err(system)?;
+    fs::write(job.folder.join("options.json"), options(job).to_string()).map_err(system)?;
+    fs::write(job.folder.join("script.js"), include_str!("k6.js")).map_err(system)?;
+    command.env("WEIRLAB_TARGET", job.url("")).arg("script.js");
+    Ok(())
+}
+
+/// A script of the user, with options that bring it to the target.
+fn run_script(job: &Job<'_>, script: &Script, command: &mut Command) -> Result<(), GeneratorError> {
+    let text = fs::read_to_string(&script.file).map_err(|error| {
+        let place = script.file.display().to_string();
+        GeneratorError::Script { place, message: format!("the script cannot be read: {error}") }
+    })?;
+    let config = config(job, script, &text)?.to_string();
+    fs::write(job.folder.join("config.json"), config).map_err(system)?;
+    let file = std::path::absolute(&script.file).map_err(system)?;
+    let (users, seconds) = (job.plan.connections.to_string(), format!("{}s", job.seconds()));
+    command.envs(&script.environment).env("K6_VUS", users);
+    // Kong's suite reads the second.
+    command.env("K6_DURATION", &seconds).env("k6_DURATION", &seconds);
+    command.args(["--config", "config.json"]).arg(file);
+    Ok(())
 }
 
 fn trend_stats() -> String {
@@ -213,16 +228,24 @@ impl ScriptError {
 /// The first error of k6's log that names a place in a script.
 fn script_error(stderr: &str) -> Option<ScriptError> {
     let line = stderr.lines().find(|line| line.contains("level=error") && line.contains("file://"))?;
-    let text = line.split_once("msg=").map_or(line, |(_, text)| text).trim_matches('"');
-    let (_, after) = text.split_once("file://")?;
-    let numbers: String = after
-        .split_once(':')
-        .map(|(_, numbers)| numbers.chars().take_while(|c| c.is_ascii_digit() || *c == ':').collect())
-        .unwrap_or_default();
-    let place = numbers.trim_end_matches(':');
-    let message = text.split("\\n").next().unwrap_or(text).split("\" ").next().unwrap_or(text);
-    let place = if place.is_empty() { String::new() } else { format!(":{place}") };
-    Some(ScriptError { place, message: message.trim().to_owned() })
+    let quoted = line.split_once("msg=")?.1;
+    let text = serde_json::Deserializer::from_str(quoted).into_iter::<String>().next()?.ok()?;
+    if let Some((_, syntax)) = text.rsplit_once(": Line ") {
+        let (place, message) = syntax.split_once(' ')?;
+        return Some(ScriptError { place: format!(":{place}"), message: message.to_owned() });
+    }
+    // Of a script that cannot begin, the reason comes after the name of the file.
+    let reason = text.rsplit_once("': ").map_or(&*text, |(_, reason)| reason);
+    let message = reason.lines().next().unwrap_or(reason).trim().to_owned();
+    Some(ScriptError { place: frame(&text).unwrap_or_default(), message })
+}
+
+/// Line and column of the innermost frame, such as `:3:26` of `at default (file:///suite.js:3:26(4))`.
+fn frame(text: &str) -> Option<String> {
+    let (_, at) = text.split_once("(file://").or_else(|| text.split_once("at file://"))?;
+    let (_, numbers) = at.split_once(':')?;
+    let place: String = numbers.chars().take_while(|c| c.is_ascii_digit() || *c == ':').collect();
+    Some(format!(":{place}"))
 }
 
 #[cfg(test)]
@@ -254,12 +277,31 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_an_error_is_that_of_the_script() {
-        let stderr = r#"time="2026-11-24T00:00:00Z" level=error msg="ReferenceError: nothing is not defined\n\tat file:///tmp/x/suite.js:12:5(3)\n" hint="script exception""#;
-        let error = script_error(stderr).unwrap();
+    fn the_summary_that_k6_wrote_is_read() {
+        let summary: Value = serde_json::from_str(include_str!("samples/k6.json")).unwrap();
+        let reading = super::reading(&summary["metrics"]).unwrap();
         assert_eq!(
-            (error.place.as_str(), error.message.as_str()),
-            (":12:5", "ReferenceError: nothing is not defined")
+            (reading.answers, reading.good, reading.errors["status"], reading.bytes),
+            (51, 39, 12, 3672)
+        );
+        assert_eq!((reading.measured.as_millis(), reading.service.count()), (1001, 51));
+        let p50 = summary["metrics"]["http_req_duration"]["p(50)"].as_f64().unwrap();
+        let got = reading.service.quantile(0.5).unwrap().as_secs_f64() * 1e3;
+        assert!((got - p50).abs() < 0.01 * p50, "{got} {p50}");
+    }
+
+    #[test]
+    fn errors_that_k6_printed_have_place_and_reason() {
+        let error = |text| script_error(text).map(|error| (error.place, error.message)).unwrap();
+        let place = |place: &str, message: &str| (place.to_owned(), message.to_owned());
+        let run = error(include_str!("samples/k6-run.txt"));
+        assert_eq!(run, place(":3:26", "ReferenceError: nothing is not defined"));
+        let syntax = error(include_str!("samples/k6-syntax.txt"));
+        assert_eq!(syntax, place(":3:23", "Unexpected token ;"));
+        let (nowhere, reason) = error(include_str!("samples/k6-import.txt"));
+        assert!(
+            nowhere.is_empty() && reason.starts_with("unknown modules [\"k6/htp\"] were tried"),
+            "{reason}"
         );
         assert_eq!(script_error("level=warning msg=\"at file:///x.js:1:1\""), None);
     }

@@ -71,7 +71,7 @@ struct Job<'a> {
 }
 
 /// What the output of a generator says. What it does not know is empty.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Reading {
     measured: Duration,
     answers: u64,

@@ -1,10 +1,11 @@
 //! oha: HTTP/1.1 and HTTP/2, a closed loop or a rate. It prints quantiles as JSON.
 use super::process::Ended;
 use super::{GeneratorError, Job, Kind, Reading, quantiles};
-use crate::load::{Pace, Protocol};
+use crate::load::{ListedRequest, Pace, Protocol};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -38,6 +39,13 @@ pub(super) fn command(job: &Job<'_>, program: &Path) -> Result<Command, Generato
     if !plan.keep_alive {
         command.arg("--disable-keepalive");
     }
+    requests(job, common, &mut command).map_err(|error| GeneratorError::System(Kind::Oha.name(), error))?;
+    command.env("TOKIO_WORKER_THREADS", plan.threads.to_string());
+    Ok(command)
+}
+
+/// What it sends: options for headers and body, and the URL or a file of URLs.
+fn requests(job: &Job<'_>, common: &ListedRequest, command: &mut Command) -> io::Result<()> {
     for (name, value) in &common.headers {
         command.args(["-H", &format!("{name}: {value}")]);
     }
@@ -48,12 +56,10 @@ pub(super) fn command(job: &Job<'_>, program: &Path) -> Result<Command, Generato
         command.arg(job.url(&common.path));
     } else {
         let urls: Vec<String> = job.requests.iter().map(|request| job.url(&request.path)).collect();
-        fs::write(job.folder.join(URLS), urls.join("\n"))
-            .map_err(|error| GeneratorError::System(Kind::Oha.name(), error))?;
+        fs::write(job.folder.join(URLS), urls.join("\n"))?;
         command.args(["--urls-from-file", URLS]);
     }
-    command.env("TOKIO_WORKER_THREADS", plan.threads.to_string());
-    Ok(command)
+    Ok(())
 }
 
 #[derive(Deserialize)]

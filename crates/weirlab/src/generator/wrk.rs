@@ -95,6 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_wrk_wrote_is_read() {
+        let reading = parse(include_str!("samples/wrk.txt")).unwrap();
+        assert_eq!((reading.answers, reading.good, reading.bytes), (18, 16, 1258));
+        assert_eq!(reading.service.count(), 18);
+        assert!(reading.service.quantile(0.5).unwrap() >= Duration::from_millis(100));
+    }
+
+    #[test]
     fn a_result_has_every_latency() {
         let text = "duration 2000000\nrequests 10\nbytes 1000\nerror-status 1\nerror-read 0\nerror-timeout 2\n100 9\n400 1\n";
         let reading = parse(text).unwrap();

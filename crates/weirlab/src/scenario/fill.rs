@@ -120,10 +120,10 @@ impl Fill<'_> {
                 }
             };
         };
-        let file = self.manifest.with_file_name(name);
-        if !file.is_file() {
-            return Err(self.unfit(format!("names the script {name}, which is not in its folder")));
-        }
+        let missing = |error| {
+            self.unfit(format!("names the script {name}, which cannot be read from its folder: {error}"))
+        };
+        let file = self.manifest.with_file_name(name).canonicalize().map_err(missing)?;
         let environment = load.environment.iter().map(|(name, value)| Ok((name.clone(), self.text(value)?)));
         Ok(Some(Script { file, environment: environment.collect::<Result<_, _>>()? }))
     }
