@@ -62,7 +62,7 @@ fn number(outcome: &Value, name: &str) -> u64 {
     outcome[name].as_u64().unwrap_or_else(|| panic!("{name} in {outcome}"))
 }
 
-/// Whether refused answers are counted, and all answers are either right or refused; what nobody said is null.
+/// Whether refused answers are counted, and all answers are either right or refused; what the generator does not say is null.
 fn check(outcome: &Value) {
     let refused = outcome["errors"]["status"].as_u64().unwrap_or(0);
     assert!(refused > 0 && number(outcome, "good") > refused, "{outcome}");
