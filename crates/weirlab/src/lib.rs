@@ -25,6 +25,7 @@ pub mod fleet;
 pub mod floor;
 pub mod front;
 pub mod gate;
+pub mod generator;
 pub mod host;
 pub mod load;
 pub mod manifest;

@@ -15,7 +15,7 @@ fn small() -> Run {
         without_blocks(&plain, "kong", Status::Unmeasured("it is not on this machine".to_owned())),
     ];
     cells[2].blocks[1].errors.insert("status".to_owned(), 4);
-    cells[1].blocks[0].steady = false;
+    cells[1].blocks[0].steady = Some(false);
     crate::sample::run(vec![plain], cells)
 }
 

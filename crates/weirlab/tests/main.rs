@@ -19,6 +19,7 @@ mod driver_docker;
 mod driver_kong;
 mod driver_process;
 mod floor;
+mod generators;
 mod hosts;
 mod load;
 mod power;

@@ -117,6 +117,15 @@ impl CaseAnalysis {
 }
 
 impl CellAnalysis {
+    /// Which clock the latencies are of, where the generator does not know when a request was due.
+    #[must_use]
+    pub fn clock(&self) -> Option<String> {
+        let without = self.summary.as_ref().is_some_and(|summary| summary.latencies.is_without_response());
+        without.then(|| {
+            format!("the latencies of {} count from the instant of sending: its generator does not say when requests were due", self.target)
+        })
+    }
+
     fn of(run: &Run, cell: &Cell, ratios: Vec<Ratio>, noise: &Noise) -> CellAnalysis {
         let verdict = Verdict::of(cell, &ratios, &run.baseline, noise);
         CellAnalysis {

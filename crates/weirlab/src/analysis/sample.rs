@@ -92,5 +92,5 @@ impl Sample {
 
 /// A quantile of a block's response times.
 pub(super) fn quantile_ms(block: &Block, q: f64) -> Option<f64> {
-    Some(block.latencies.response.quantile(q)?.as_secs_f64() * 1e3)
+    Some(block.latencies.shown().quantile(q)?.as_secs_f64() * 1e3)
 }

@@ -40,11 +40,10 @@ impl Counts {
         match usable(block) {
             Usable::Yes => {
                 self.counted += 1;
-                self.unsteady += usize::from(!block.steady);
+                self.unsteady += usize::from(block.steady == Some(false));
                 // Where there is one for about each answer, the case asks for it.
-                if block.connections_opened < block.answers / 2 {
-                    self.reopened += block.connections_opened;
-                }
+                let opened = block.connections_opened.filter(|opened| *opened < block.answers / 2);
+                self.reopened += opened.unwrap_or(0);
             }
             Usable::Void(why) => {
                 self.void += 1;
@@ -77,7 +76,7 @@ pub struct Summary {
     pub rps: Option<Estimate>,
     /// Response times: from the scheduled instant.
     pub response: Quantiles,
-    /// How far the quantiles of single blocks lie apart.
+    /// How far the shown quantiles of single blocks lie apart.
     pub ranges: QuantileRanges,
     /// Service times: from the instant of sending.
     pub service: Quantiles,
@@ -208,6 +207,12 @@ pub struct Combined {
 }
 
 impl Summary {
+    /// Response times, or, where the generator does not know when a request was due, service times.
+    #[must_use]
+    pub fn shown(&self) -> &Quantiles {
+        if self.latencies.is_without_response() { &self.service } else { &self.response }
+    }
+
     /// Of the blocks of a cell that count; none without any.
     pub(super) fn of(cell: &Cell, seed: u64) -> Option<Summary> {
         let blocks: Vec<&Block> = counted(cell).collect();
@@ -243,8 +248,8 @@ impl Combined {
         let rates: Vec<f64> = blocks.iter().map(|block| Sample::of(block).rps).collect();
         Some(Combined {
             rps: stats::mean(&rates)?,
-            latency_average_ms: latencies.response.mean().as_secs_f64() * 1e3,
-            latency_max_ms: latencies.response.max().as_secs_f64() * 1e3,
+            latency_average_ms: latencies.shown().mean().as_secs_f64() * 1e3,
+            latency_max_ms: latencies.shown().max().as_secs_f64() * 1e3,
             p90_ms: blocks.iter().map(|block| quantile_ms(block, 0.9)).collect(),
             p99_ms: blocks.iter().map(|block| quantile_ms(block, 0.99)).collect(),
         })

@@ -72,7 +72,7 @@ mod tests {
         Block {
             measured_s: 2.0,
             warm_up_s: 0.5,
-            steady: true,
+            steady: Some(true),
             answers: 2000,
             good: 2000,
             latencies,

@@ -73,7 +73,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     let all: Vec<usize> = (0..contenders.len()).collect();
     let cases =
         measuring::expand(&args.scenarios, &measuring::schemes(Some(&args.scheme)), "full", &catalogue)?;
-    measuring::under_load(&cases)?;
+    measuring::under_load(cases.iter())?;
     let cases = cases.iter().flat_map(|case| measuring::scaled(case, &args.common.workers));
     let mut profile = Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration;

@@ -1,4 +1,5 @@
 //! `weirlab load`.
+use crate::generator::{Generator, Kind, Script};
 use crate::load::arguments::{self, Url};
 use crate::load::document::{Document, write_log};
 use crate::load::text::{Summary, wrk};
@@ -9,6 +10,7 @@ use clap::ValueEnum;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +90,12 @@ struct Options {
     /// What the body of each answer must contain.
     #[arg(long)]
     expect_body: Option<String>,
+    /// What generates the load.
+    #[arg(long, value_enum, default_value_t = Kind::Weirlab)]
+    generator: Kind,
+    /// A script that k6 runs as it is, with the environment of this command; its hosts become the URL's.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
     /// The seed of every random choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -143,7 +151,13 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .map_err(|error| format!("signals cannot be received: {error}"))?;
     }
-    let outcome = crate::load::run(&plan, &mut |_| {}, &stop).map_err(|error| error.to_string())?;
+    let script = args.script.clone().map(|file| Script { file, ..Script::default() });
+    if script.is_some() && args.generator != Kind::K6 {
+        return Err("--script is for k6: add --generator k6".to_owned());
+    }
+    let generator = Generator::find(args.generator).map_err(|error| error.to_string())?;
+    let outcome =
+        generator.run(&plan, script.as_ref(), &mut |_| {}, &stop).map_err(|error| error.to_string())?;
     let text =
         print(&args, &plan, &outcome).map_err(|error| format!("the results cannot be formatted: {error}"))?;
     io::stdout().write_all(&text).map_err(|error| format!("the results cannot be written: {error}"))?;

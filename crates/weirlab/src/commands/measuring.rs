@@ -234,8 +234,8 @@ pub fn expand(
 ///
 /// # Errors
 /// When there is one.
-pub fn under_load(cases: &[CasePlan]) -> Result<(), String> {
-    match cases.iter().find(|case| case.measure != Measure::Load) {
+pub fn under_load<'a>(mut cases: impl Iterator<Item = &'a CasePlan>) -> Result<(), String> {
+    match cases.find(|case| case.measure != Measure::Load) {
         None => Ok(()),
         Some(case) => Err(format!(
             "{} is not measured under load; use `weirlab run` for it, or name another scenario",
@@ -250,7 +250,7 @@ pub fn under_load(cases: &[CasePlan]) -> Result<(), String> {
 /// When it is unknown, wrong, or has more cases than one.
 pub fn single(name: &str, schemes: &[Option<Scheme>], catalogue: &Path) -> Result<CasePlan, String> {
     let mut cases = expand(&[name.to_owned()], schemes, "quick", catalogue)?;
-    under_load(&cases)?;
+    under_load(cases.iter())?;
     match cases.len() {
         1 => Ok(cases.remove(0)),
         n => Err(format!("{name} has {n} cases; name one scenario without a sweep")),

@@ -1,8 +1,9 @@
 //! `weirlab run`.
-use super::measuring::{Common, conclude, exit_code, expand, interruptible, scaled, schemes};
+use super::measuring::{Common, conclude, exit_code, expand, interruptible, scaled, schemes, under_load};
+use crate::generator::{Generator, Kind, Script};
 use crate::scenario::{self, CasePlan};
 use crate::session::{Assignment, Contender, Entry, Profile, Session, contenders};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,6 +35,12 @@ pub struct Args {
     /// The measured window of a block, such as 2s, instead of the profile's
     #[arg(long, value_parser = crate::duration::parse)]
     pub duration: Option<Duration>,
+    /// What generates the load: each of them before each target, the first one's before the baseline
+    #[arg(long = "generator", value_enum, value_delimiter = ',', default_value = "weirlab")]
+    pub generators: Vec<Kind>,
+    /// A script that k6 runs as it is, instead of the requests of the case; its hosts become the target
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
     /// Leave out the A/A control: the baseline a second time
     #[arg(long)]
     pub no_control: bool,
@@ -73,13 +80,15 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
             names.push(name.clone());
         }
     }
-    let mut contenders = args.common.contenders(&names, &args.versions)?;
+    let found = args.common.contenders(&names, &args.versions)?;
+    let mut contenders = contenders::under(&generators(args, &cases)?, &found);
     let baseline = contenders.first().ok_or("name at least one target or version")?;
     if !args.no_control {
         contenders.insert(1, contenders::control(baseline));
     }
     let mut entries = Vec::new();
-    for (case, targets) in cases {
+    for (mut case, targets) in cases {
+        script(args, &mut case);
         let taking = taking(&contenders, &targets);
         entries.extend(
             scaled(&case, &args.common.workers)
@@ -88,6 +97,31 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
         );
     }
     args.common.assignment("run", contenders, entries, profile(args)?)
+}
+
+/// The generators, all of which must be on this machine.
+fn generators(args: &Args, cases: &[(CasePlan, Vec<String>)]) -> Result<Vec<Generator>, String> {
+    let others = args.generators.iter().any(|kind| *kind != Kind::Weirlab);
+    if others {
+        if let Some(hosts) = &args.common.hosts {
+            return Err(format!(
+                "only weirlab generates load from another machine; leave out --generator, or --hosts {}",
+                hosts.display()
+            ));
+        }
+        under_load(cases.iter().map(|(case, _)| case))?;
+    }
+    if args.script.is_some() && !args.generators.contains(&Kind::K6) {
+        return Err("--script is for k6: add --generator k6, or weirlab,k6 for both".to_owned());
+    }
+    args.generators.iter().map(|kind| Generator::find(*kind).map_err(|error| error.to_string())).collect()
+}
+
+/// The script of the command line takes the place of the case's own; the environment stays.
+fn script(args: &Args, case: &mut CasePlan) {
+    if let Some(file) = &args.script {
+        case.load.script.get_or_insert_with(Script::default).file.clone_from(file);
+    }
 }
 
 fn profile(args: &Args) -> Result<Profile, String> {

@@ -133,7 +133,7 @@ pub struct RequestTemplate {
 }
 
 /// What an answer must be; any other counts as an error of class `status` or `body`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expect {
     /// The statuses that are right; empty for 200 to 399.
     pub status: Vec<u16>,
@@ -200,8 +200,8 @@ pub struct Outcome {
     pub measured: Duration,
     /// How long the warm-up took.
     pub warm_up: Duration,
-    /// Whether the rate of answers was steady before the window and throughout it.
-    pub steady: bool,
+    /// Whether the rate of answers was steady before the window and throughout it; none where the generator does not say.
+    pub steady: Option<bool>,
     /// Answers within the window, right or wrong.
     pub answers: u64,
     /// Answers that were as expected.
@@ -221,8 +221,8 @@ pub struct Outcome {
     pub connect: Histogram,
     /// Requests per second that the plan asked for (open loop only).
     pub offered: Option<f64>,
-    /// Connections opened in the window.
-    pub connections_opened: u64,
+    /// Connections opened in the window; none where the generator does not say.
+    pub connections_opened: Option<u64>,
     /// CPU time of the generator's threads within the window.
     pub generator_cpu: Duration,
     /// Answers in each tenth of a second of the window.

@@ -85,6 +85,11 @@ impl Requests {
         Ok(Requests { templates: templates.collect::<Result<_, _>>()?, variables, choice })
     }
 
+    /// Whether requests differ from each other.
+    pub(super) fn vary(&self) -> bool {
+        self.templates.iter().any(|template| template.fixed.is_none())
+    }
+
     pub(super) fn template(&self, index: usize) -> &Template {
         &self.templates[index]
     }

@@ -263,7 +263,7 @@ fn outcome(plan: &Plan, shared: &Shared, tallies: &[LoadCounters], course: &Cour
     let mut outcome = Outcome {
         measured: Duration::from_nanos(end - begin),
         warm_up: course.warm_up,
-        steady: course.steady && is_steady_throughout(&all.series, whole),
+        steady: Some(course.steady && is_steady_throughout(&all.series, whole)),
         answers: all.answers,
         good: all.good,
         bytes: all.bytes,
@@ -276,7 +276,7 @@ fn outcome(plan: &Plan, shared: &Shared, tallies: &[LoadCounters], course: &Cour
             Pace::Closed => None,
             Pace::Constant(rate) | Pace::Poisson(rate) => Some(rate),
         },
-        connections_opened: all.opened,
+        connections_opened: Some(all.opened),
         generator_cpu: all.cpu,
         series: all.series,
         void: None,

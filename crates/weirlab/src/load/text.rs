@@ -1,6 +1,6 @@
 //! A load's outcome as wrk prints it.
 use super::{Outcome, Plan};
-use crate::result::{Block, Case, Histogram};
+use crate::result::{Block, Case, Histogram, Latencies};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -27,16 +27,14 @@ pub struct Summary<'a> {
     pub refusals: u64,
     /// What went wrong, by class.
     pub errors: &'a BTreeMap<String, u64>,
-    /// Response times.
-    pub response: &'a Histogram,
-    /// Service times, in an open loop.
-    pub service: Option<&'a Histogram>,
+    /// Response and service times, which differ in an open loop.
+    pub latencies: &'a Latencies,
     /// Answers in each tenth of a second.
     pub series: &'a [u64],
     /// Requests per second that were offered, in an open loop.
     pub offered: Option<f64>,
-    /// Whether the rate of answers was steady.
-    pub steady: bool,
+    /// Whether the rate of answers was steady; none if unknown.
+    pub steady: Option<bool>,
     /// Why the sample says nothing, if so.
     pub void: Option<&'a str>,
 }
@@ -58,8 +56,7 @@ impl<'a> Summary<'a> {
             bytes: outcome.bytes,
             refusals: outcome.statuses.range(400..).map(|(_, count)| count).sum(),
             errors: &outcome.errors,
-            response: &outcome.latencies.response,
-            service: outcome.offered.map(|_| &outcome.latencies.service),
+            latencies: &outcome.latencies,
             series: whole_tenths(&outcome.series, outcome.measured),
             offered: outcome.offered,
             steady: outcome.steady,
@@ -81,8 +78,7 @@ impl<'a> Summary<'a> {
             bytes: block.bytes,
             refusals: refused.map(|(_, count)| count).sum(),
             errors: &block.errors,
-            response: &block.latencies.response,
-            service: block.offered.map(|_| &block.latencies.service),
+            latencies: &block.latencies,
             series: whole_tenths(&block.series, measured),
             offered: block.offered,
             steady: block.steady,
@@ -115,19 +111,13 @@ fn write_all(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
         writeln!(out, "  {rate} requests per second offered")?;
     }
     writeln!(out, "  Thread Stats   Avg      Stdev     Max   +/- Stdev")?;
-    latency_row(out, summary.response)?;
+    latency_row(out, summary.latencies.shown())?;
     rate_row(out, summary)?;
-    match summary.service {
-        None => distribution(out, "", summary.response)?,
-        Some(service) => {
-            distribution(out, " (response, from the scheduled instant)", summary.response)?;
-            distribution(out, " (service, from the instant of sending)", service)?;
-        }
-    }
+    distributions(out, summary)?;
     let took = time(summary.measured);
     writeln!(out, "  {} requests in {took}, {}B read", summary.answers, binary(summary.bytes as f64))?;
     errors(out, summary)?;
-    if !summary.steady {
+    if summary.steady == Some(false) {
         writeln!(out, "  Not steady: the rate of answers drifted or scattered")?;
     }
     if let Some(why) = summary.void {
@@ -148,6 +138,9 @@ fn latency_row(out: &mut String, histogram: &Histogram) -> std::fmt::Result {
 
 /// Requests per second and thread, over tenths of a second.
 fn rate_row(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
+    if summary.series.is_empty() {
+        return writeln!(out, "    Req/Sec   over time not known");
+    }
     let threads = summary.threads.max(1) as f64;
     let rates: Vec<f64> = summary.series.iter().map(|n| *n as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
@@ -162,6 +155,21 @@ fn rate_row(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
 fn row(out: &mut String, name: &str, [mean, deviation, max]: [String; 3], share: f64) -> std::fmt::Result {
     let (mean, deviation, max) = (padded(&mean, 8), padded(&deviation, 10), padded(&max, 9));
     writeln!(out, "    {name:<10}{mean}{deviation}{max}{share:>8.2}%")
+}
+
+/// In an open loop those of both clocks, unless the generator knows one of them alone.
+fn distributions(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
+    let Latencies { response, service } = summary.latencies;
+    if summary.offered.is_none() {
+        return distribution(out, "", response);
+    }
+    if response.count() > 0 || service.count() == 0 {
+        distribution(out, " (response, from the scheduled instant)", response)?;
+    }
+    if service.count() > 0 || response.count() == 0 {
+        distribution(out, " (service, from the instant of sending)", service)?;
+    }
+    Ok(())
 }
 
 fn distribution(out: &mut String, what: &str, histogram: &Histogram) -> std::fmt::Result {
@@ -229,7 +237,7 @@ mod tests {
     use super::*;
 
     fn summary<'a>(
-        histogram: &'a Histogram,
+        latencies: &'a Latencies,
         errors: &'a BTreeMap<String, u64>,
         series: &'a [u64],
     ) -> Summary<'a> {
@@ -242,21 +250,34 @@ mod tests {
             bytes: 3 << 20,
             refusals: 5,
             errors,
-            response: histogram,
-            service: None,
+            latencies,
             series,
             offered: None,
-            steady: true,
+            steady: Some(true),
             void: None,
         }
     }
 
+    fn same(count: u64) -> Histogram {
+        let mut histogram = Histogram::default();
+        histogram.record_many(Duration::from_micros(250), count);
+        histogram
+    }
+
+    #[test]
+    fn a_clock_that_the_generator_does_not_know_is_left_out() {
+        let (latencies, errors) =
+            (Latencies { service: same(2000), ..Latencies::default() }, BTreeMap::new());
+        let text = wrk(&Summary { offered: Some(2000.0), ..summary(&latencies, &errors, &[]) });
+        assert!(text.contains("    Latency   250.05us") && text.contains("(service,"), "{text}");
+        assert!(text.contains("over time not known") && !text.contains("(response,"), "{text}");
+    }
+
     #[test]
     fn the_layout_is_that_of_wrk() {
-        let mut histogram = Histogram::default();
-        (0..2000).for_each(|_| histogram.record(Duration::from_micros(250)));
+        let latencies = Latencies { response: same(2000), ..Latencies::default() };
         let errors = BTreeMap::from([("status".to_owned(), 5), ("closed".to_owned(), 2)]);
-        let text = wrk(&summary(&histogram, &errors, &[200; 10]));
+        let text = wrk(&summary(&latencies, &errors, &[200; 10]));
         let expected = "\
 Running 1s test @ http://127.0.0.1:8000/
   2 threads and 10 connections
@@ -280,9 +301,8 @@ Transfer/sec:      3.00MB
 
     #[test]
     fn a_quantile_of_too_few_is_not_printed() {
-        let mut histogram = Histogram::default();
-        (0..150).for_each(|_| histogram.record(Duration::from_micros(250)));
-        let text = wrk(&summary(&histogram, &BTreeMap::new(), &[]));
+        let latencies = Latencies { response: same(150), ..Latencies::default() };
+        let text = wrk(&summary(&latencies, &BTreeMap::new(), &[]));
         assert!(text.contains("     90%  25") && text.contains("     99%  n too small\n"), "{text}");
     }
 

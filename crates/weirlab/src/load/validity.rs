@@ -13,17 +13,17 @@ const CPU: f64 = 0.8;
 const ACHIEVED: f64 = 0.99;
 
 /// What there is to judge beside an outcome.
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     /// How many CPUs the generator's threads could use at once.
-    pub(super) cpus: usize,
+    pub(crate) cpus: usize,
     /// Requests that were due within the window.
-    pub(super) arrivals: u64,
+    pub(crate) arrivals: u64,
     /// Of which had no answer at its end.
-    pub(super) outstanding: u64,
+    pub(crate) outstanding: u64,
 }
 
 /// Says whether and why the sample is void. A closed loop adapts to its generator and is never void.
-pub(super) fn judge(outcome: &mut Outcome, evidence: &Evidence) {
+pub(crate) fn judge(outcome: &mut Outcome, evidence: &Evidence) {
     if outcome.offered.is_none() {
         return;
     }
@@ -93,7 +93,7 @@ mod tests {
         Outcome {
             measured: Duration::from_secs(10),
             warm_up: Duration::ZERO,
-            steady: true,
+            steady: Some(true),
             answers: 10_000,
             good: 10_000,
             bytes: 0,
@@ -103,7 +103,7 @@ mod tests {
             lateness: times(20),
             connect: Histogram::default(),
             offered: Some(1000.0),
-            connections_opened: 0,
+            connections_opened: Some(0),
             generator_cpu: Duration::from_secs(1),
             series: Vec::new(),
             void: None,

@@ -152,7 +152,8 @@ fn overview_cell(cell: Option<&CellAnalysis>) -> OverviewCell {
 pub(super) fn case(run: &Run, analysis: &Analysis, case: &CaseAnalysis, colours: &Colours) -> CasePart {
     let rows = case.cells.iter().filter_map(|cell| row(cell, analysis, colours)).collect();
     let absent = case.cells.iter().filter_map(|cell| absent(cell, colours)).collect();
-    let spoiled = case.cells.iter().filter_map(|cell| spoiled(cell, colours)).collect();
+    let noted = |cell| [spoiled(cell, colours), clock(cell, colours)].into_iter().flatten();
+    let spoiled = case.cells.iter().flat_map(noted).collect();
     CasePart {
         anchor: anchor(case),
         name: case.case.name.clone(),
@@ -197,9 +198,9 @@ fn row(cell: &CellAnalysis, analysis: &Analysis, colours: &Colours) -> Option<Ro
         cpu: figure(summary.cpu_us, micros),
         split: split(summary),
         rps: figure(summary.rps, thousands),
-        p50: quantile(summary.response.p50_ms, summary.ranges.p50_ms),
-        p95: quantile(summary.response.p95_ms, summary.ranges.p95_ms),
-        p99: quantile(summary.response.p99_ms, summary.ranges.p99_ms),
+        p50: quantile(summary.shown().p50_ms, summary.ranges.p50_ms),
+        p95: quantile(summary.shown().p95_ms, summary.ranges.p95_ms),
+        p99: quantile(summary.shown().p99_ms, summary.ranges.p99_ms),
         memory: memory(summary.rss_kib),
         errors: errors(&cell.counts),
         blocks: blocks(&cell.counts),
@@ -317,6 +318,12 @@ fn spoiled(cell: &CellAnalysis, colours: &Colours) -> Option<Absent> {
     let blocks = if number == 1 { "block" } else { "blocks" };
     let why = format!("{number} {blocks} left out: {}", counts.reasons.join("; "));
     (number > 0).then(|| Absent { name: name(&cell.target, colours), status, why })
+}
+
+/// Which clock the latencies are of, if it is not the one of the others.
+fn clock(cell: &CellAnalysis, colours: &Colours) -> Option<Absent> {
+    let why = cell.clock()?;
+    Some(Absent { name: name(&cell.target, colours), status: "service times", why })
 }
 
 fn parity(run: &Run, case: &CaseAnalysis) -> ParityPart {

@@ -37,7 +37,7 @@ pub struct CellFigures {
     pub control: bool,
     /// Right answers per second.
     pub requests_per_second: Option<Figure>,
-    /// The median response time in milliseconds.
+    /// The median latency in milliseconds, as [`Summary::shown`] counts it.
     pub p50_ms: Option<Figure>,
     /// The 95th percentile.
     pub p95_ms: Option<Figure>,
@@ -177,9 +177,9 @@ impl CellFigures {
             target: cell.target.clone(),
             control: cell.control,
             requests_per_second: estimate(|summary| summary.rps),
-            p50_ms: summary.and_then(|all| Figure::quantile(all.response.p50_ms, all.ranges.p50_ms)),
-            p95_ms: summary.and_then(|all| Figure::quantile(all.response.p95_ms, all.ranges.p95_ms)),
-            p99_ms: summary.and_then(|all| Figure::quantile(all.response.p99_ms, all.ranges.p99_ms)),
+            p50_ms: summary.and_then(|all| Figure::quantile(all.shown().p50_ms, all.ranges.p50_ms)),
+            p95_ms: summary.and_then(|all| Figure::quantile(all.shown().p95_ms, all.ranges.p95_ms)),
+            p99_ms: summary.and_then(|all| Figure::quantile(all.shown().p99_ms, all.ranges.p99_ms)),
             cpu_us: estimate(|summary| summary.cpu_us),
             ratio: ratio.map(|effect| Figure::confidence(effect.ratio)),
             verdict: cell.verdict.words(),

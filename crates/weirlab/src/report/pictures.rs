@@ -144,6 +144,6 @@ fn named(q: f64) -> String {
 }
 
 fn quantile(summary: &Summary, q: f64) -> Option<Point> {
-    let value = summary.latencies.response.quantile(q)?.as_secs_f64() * 1e3;
+    let value = summary.latencies.shown().quantile(q)?.as_secs_f64() * 1e3;
     Some(Point { x: depth(q), at: format!("p{}", named(q)), y: Estimate { value, interval: None } })
 }

@@ -17,8 +17,9 @@ pub struct Block {
     pub measured_s: f64,
     /// Of the warm-up before it.
     pub warm_up_s: f64,
-    /// Whether the rate of answers was steady.
-    pub steady: bool,
+    /// Whether the rate of answers was steady; none where the generator does not say.
+    #[serde(default)]
+    pub steady: Option<bool>,
     /// Why the sample does not count, if so.
     pub void: Option<String>,
     /// Whether it is void for the sole reason that too little of what was due was answered: the rate is beyond the
@@ -45,9 +46,10 @@ pub struct Block {
     pub series: Vec<u64>,
     /// The target's whole process tree.
     pub target: Usage,
-    /// Connections that the generator opened within the window; with kept connections there should be none.
+    /// Connections that the generator opened within the window; with kept connections there should be none. Missing where
+    /// the generator does not say.
     #[serde(default)]
-    pub connections_opened: u64,
+    pub connections_opened: Option<u64>,
     /// CPU time of the generator, in microseconds.
     pub generator_cpu_us: f64,
     /// CPU time of the upstream, in microseconds.

@@ -29,6 +29,18 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    /// Response times, or, where the generator does not know when a request was due, service times.
+    #[must_use]
+    pub fn shown(&self) -> &Histogram {
+        if self.is_without_response() { &self.service } else { &self.response }
+    }
+
+    /// Whether the generator does not know when a request was due.
+    #[must_use]
+    pub fn is_without_response(&self) -> bool {
+        self.response.count() == 0 && self.service.count() > 0
+    }
+
     /// Adds all of another's samples.
     pub fn merge(&mut self, other: &Latencies) {
         self.response.merge(&other.response);
@@ -55,6 +67,12 @@ impl Histogram {
     /// Records one duration in nanoseconds.
     pub fn record_nanos(&mut self, nanos: u64) {
         self.0.saturating_record(nanos.min(MAX_NANOSECONDS));
+    }
+
+    /// Records one duration as often as `count` says.
+    pub fn record_many(&mut self, duration: Duration, count: u64) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(MAX_NANOSECONDS);
+        self.0.saturating_record_n(nanos.min(MAX_NANOSECONDS), count);
     }
 
     /// Adds all of another's samples.

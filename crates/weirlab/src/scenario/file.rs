@@ -161,6 +161,9 @@ pub(super) struct LoadFile {
     pub(super) request: Vec<RequestFile>,
     #[serde(default)]
     pub(super) variables: BTreeMap<String, VariableFile>,
+    pub(super) script: Option<String>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
 }
 
 /// What a profile asks for instead.

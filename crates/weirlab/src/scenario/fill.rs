@@ -6,6 +6,7 @@ use super::file::{
 };
 use super::{Action, ActionKind, LoadPlan, ParityCheck, ScenarioError, UpstreamPlan};
 use crate::catalogue::render;
+use crate::generator::Script;
 use crate::load::{Distribution, Expect, Pace, Protocol, RequestTemplate, Requests, Values, Variable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -106,7 +107,25 @@ impl Fill<'_> {
                 variables: variables.collect::<Result<_, _>>()?,
             },
             timeout: load.timeout.0,
+            script: self.script(load)?,
         })
+    }
+
+    fn script(&self, load: &LoadFile) -> Result<Option<Script>, ScenarioError> {
+        let Some(name) = &load.script else {
+            return match load.environment.is_empty() {
+                true => Ok(None),
+                false => {
+                    Err(self.unfit("has load.environment, which a load.script reads; add one".to_owned()))
+                }
+            };
+        };
+        let missing = |error| {
+            self.unfit(format!("names the script {name}, which cannot be read from its folder: {error}"))
+        };
+        let file = self.manifest.with_file_name(name).canonicalize().map_err(missing)?;
+        let environment = load.environment.iter().map(|(name, value)| Ok((name.clone(), self.text(value)?)));
+        Ok(Some(Script { file, environment: environment.collect::<Result<_, _>>()? }))
     }
 
     pub(super) fn upstream(&self, upstream: &UpstreamFile) -> Result<UpstreamPlan, ScenarioError> {

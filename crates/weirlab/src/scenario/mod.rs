@@ -1,5 +1,6 @@
 //! Scenarios: folders with a `scenario.toml`, a Kong declarative file and a `WHY.md`. A scenario becomes one or more
 //! cases, one for each scheme and each value of its sweep.
+use crate::generator::Script;
 use crate::load::{Pace, Protocol, Requests};
 use crate::result::Case;
 use serde::Deserialize;
@@ -117,6 +118,8 @@ pub struct LoadPlan {
     pub requests: Requests,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// What k6 runs instead of the requests.
+    pub script: Option<Script>,
 }
 
 /// One request and what must come back.

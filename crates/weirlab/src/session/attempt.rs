@@ -112,6 +112,7 @@ impl Session<'_> {
             case: &self.entries[place.case].case,
             profile: &self.profile,
             layout: &self.layouts[place.case],
+            generator: &self.contenders[self.entries[place.case].contenders[place.target]].generator,
             // The same requests for every target of a round.
             seed: u64::from(place.round) + 1,
             pace: self.pace,

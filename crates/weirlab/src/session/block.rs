@@ -4,6 +4,7 @@ use super::parts::{self, Observed};
 use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
+use crate::generator::Generator;
 use crate::host::{HostError, Trees};
 use crate::load::{Edge, Outcome, Pace, Plan};
 use crate::observe::{self, Layout, MachineSample, Sample};
@@ -19,6 +20,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) case: &'a CasePlan,
     pub(crate) profile: &'a Profile,
     pub(crate) layout: &'a Layout,
+    pub(crate) generator: &'a Generator,
     pub(crate) seed: u64,
     /// Instead of the case's.
     pub(crate) pace: Option<Pace>,
@@ -99,12 +101,12 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
                 let _ = begun.send(Instant::now());
             }
         };
-        let outcome = open.hosts.generator.load(&plan, &mut at_edge, setting.stop);
+        let outcome = load(setting, open, &plan, &mut at_edge);
         done.store(true, Ordering::Relaxed);
         drop(begun);
         (outcome, observed.join())
     });
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = outcome?;
     check_ended(open, &pids)?;
     let observed = observed.unwrap_or_default();
     if observed.actions.is_empty() && !setting.case.actions.is_empty() {
@@ -123,6 +125,21 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     block.actions = observed.actions;
     block.connections_per_worker = observed.connections;
     Ok(block)
+}
+
+/// Generates the load: our own generator from its host, one of others from this machine.
+fn load(
+    setting: &Setting<'_>,
+    open: &RunningTarget,
+    plan: &Plan,
+    at_edge: &mut dyn FnMut(Edge),
+) -> Result<Outcome, String> {
+    if setting.generator.is_own() {
+        let outcome = open.hosts.generator.load(plan, at_edge, setting.stop);
+        return outcome.map_err(|error| error.to_string());
+    }
+    let script = setting.case.load.script.as_ref();
+    setting.generator.run(plan, script, at_edge, setting.stop).map_err(|error| error.to_string())
 }
 
 /// Whether the processes that were observed are still those that run.
@@ -237,7 +254,7 @@ fn from_outcome(outcome: Outcome) -> Block {
         statuses: outcome.statuses.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         errors: outcome.errors,
         latencies: outcome.latencies,
-        lateness: outcome.offered.map(|_| outcome.lateness),
+        lateness: Some(outcome.lateness).filter(|lateness| lateness.count() > 0),
         offered: outcome.offered,
         series: outcome.series,
         connections_opened: outcome.connections_opened,

@@ -1,5 +1,6 @@
 //! The contenders: the targets and versions that were named, and the control.
 use super::target_runner::Contender;
+use crate::generator::Generator;
 use crate::manifest;
 use crate::result::TargetManifest;
 use crate::target::{self, Target};
@@ -45,6 +46,19 @@ pub fn control(baseline: &Contender) -> Contender {
     Contender { label: format!("{} (again)", baseline.label), control: true, ..baseline.clone() }
 }
 
+/// Each contender under the load of each generator.
+pub fn under(generators: &[Generator], contenders: &[Contender]) -> Vec<Contender> {
+    let under = |contender: &Contender, generator: &Generator| Contender {
+        label: match generator.is_own() {
+            true => contender.label.clone(),
+            false => format!("{} by {}", contender.label, generator.kind.name()),
+        },
+        generator: generator.clone(),
+        ..contender.clone()
+    };
+    contenders.iter().flat_map(|contender| generators.iter().map(move |one| under(contender, one))).collect()
+}
+
 fn find(named: &Named<'_>, name: &str) -> Result<Target, String> {
     let found = target::find(&[name.to_owned()], named.catalogue).map_err(|error| error.to_string())?;
     found.into_iter().next().ok_or_else(|| format!("there is no target {name}"))
@@ -69,6 +83,7 @@ fn installed(named: &Named<'_>, name: &str) -> Result<Contender, String> {
         binary,
         unavailable,
         manifest,
+        generator: Generator::own(),
     })
 }
 
@@ -95,5 +110,6 @@ fn versioned(
         binary: built.binary,
         unavailable: None,
         manifest,
+        generator: Generator::own(),
     })
 }

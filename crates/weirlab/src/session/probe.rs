@@ -122,12 +122,5 @@ fn probe(name: &str, value: f64, unit: &str) -> Probe {
 }
 
 fn block(took: Duration, answers: u64, probe: Probe) -> Block {
-    Block {
-        measured_s: took.as_secs_f64(),
-        steady: true,
-        answers,
-        good: answers,
-        probe: Some(probe),
-        ..Block::default()
-    }
+    Block { measured_s: took.as_secs_f64(), answers, good: answers, probe: Some(probe), ..Block::default() }
 }

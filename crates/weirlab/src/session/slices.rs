@@ -23,9 +23,14 @@ struct SlicedTarget {
 }
 
 impl Session<'_> {
-    /// Whether a case is measured in slices. An open loop is not: its schedule would be cut to pieces.
+    /// Whether a case is measured in slices. An open loop is not: its schedule would be cut to pieces. Nor is one for the
+    /// generators of others, because they take seconds to begin.
     pub(super) fn slices(&self, case: usize) -> u32 {
-        let case = &self.entries[case].case;
+        let entry = &self.entries[case];
+        let case = &entry.case;
+        if entry.contenders.iter().any(|index| !self.contenders[*index].generator.is_own()) {
+            return 1;
+        }
         let closed = case.load.pace == Pace::Closed && case.measure == Measure::Load;
         if closed && case.actions.is_empty() && self.profile.restart {
             self.profile.slices_with(case.load.connections)
@@ -85,6 +90,7 @@ impl Session<'_> {
             case,
             profile: &profile,
             layout: &self.layouts[up.place.case],
+            generator: &self.contenders[self.entries[up.place.case].contenders[up.place.target]].generator,
             // The same requests for every target of a round.
             seed: u64::from(up.place.round * slices + slice) + 1,
             pace: None,
@@ -148,7 +154,8 @@ fn joined(mut whole: Block, part: Block) -> Block {
     whole.latencies.merge(&part.latencies);
     whole.series.extend(part.series);
     whole.target = sum(whole.target, part.target);
-    whole.connections_opened += part.connections_opened;
+    whole.connections_opened =
+        whole.connections_opened.zip(part.connections_opened).map(|(before, after)| before + after);
     whole.generator_cpu_us += part.generator_cpu_us;
     whole.upstream_cpu_us += part.upstream_cpu_us;
     for (before, after) in whole.parts.iter_mut().zip(part.parts) {
@@ -179,14 +186,14 @@ mod tests {
         let mut block = Block {
             measured_s: millis as f64 / 1e3,
             warm_up_s: 0.1,
-            steady: true,
+            steady: Some(true),
             answers,
             good: answers - 1,
             bytes: answers * 100,
             statuses: BTreeMap::from([("200".to_owned(), answers)]),
             errors: BTreeMap::from([("body".to_owned(), 1)]),
             series: vec![answers],
-            connections_opened: 2,
+            connections_opened: Some(2),
             generator_cpu_us: 5.0,
             upstream_cpu_us: 7.0,
             ..Block::default()
@@ -199,14 +206,17 @@ mod tests {
 
     #[test]
     fn slices_add_up_to_one_block() {
-        let later = Block { steady: false, void: Some("late".to_owned()), ..slice(300, 60, 0.4) };
+        let later = Block { steady: Some(false), void: Some("late".to_owned()), ..slice(300, 60, 0.4) };
         let whole = joined(slice(100, 20, 0.0), later);
         assert_eq!((whole.answers, whole.good, whole.bytes), (400, 398, 40_000));
         assert!((whole.measured_s - 0.08).abs() < 1e-9 && (whole.machine.steal - 0.3).abs() < 1e-9);
-        assert_eq!((whole.statuses["200"], whole.errors["body"], whole.connections_opened), (400, 2, 4));
+        assert_eq!(
+            (whole.statuses["200"], whole.errors["body"], whole.connections_opened),
+            (400, 2, Some(4))
+        );
         assert_eq!((whole.target.cpu_us, whole.generator_cpu_us, whole.upstream_cpu_us), (60.0, 10.0, 14.0));
         assert_eq!((whole.target.rss_kib, whole.target.rss_peak_kib), (300, 900));
         assert_eq!((whole.series.as_slice(), whole.latencies.response.count()), ([100, 300].as_slice(), 2));
-        assert!(whole.steady && whole.void.as_deref() == Some("late"));
+        assert!(whole.steady == Some(true) && whole.void.as_deref() == Some("late"));
     }
 }

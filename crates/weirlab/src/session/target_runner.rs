@@ -4,6 +4,7 @@ use super::control_plane::ControlPlane;
 use super::parity;
 use super::probe;
 use crate::driver::Running;
+use crate::generator::Generator;
 use crate::host::{Host, HostError, Hosts, Server, Site};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
@@ -32,6 +33,8 @@ pub struct Contender {
     pub unavailable: Option<String>,
     /// What is known of its version.
     pub manifest: TargetManifest,
+    /// What puts load on it.
+    pub generator: Generator,
 }
 
 /// Starts targets and the upstreams behind them, for all blocks of a session.

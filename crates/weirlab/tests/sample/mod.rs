@@ -68,13 +68,13 @@ pub fn latencies(median_ms: f64) -> Latencies {
 pub fn block(round: u32, sequence: u32, cpu_us: f64) -> Block {
     let good = ANSWERS as f64;
     Block {
-        connections_opened: 0,
+        connections_opened: Some(0),
         round,
         sequence,
         at_s: f64::from(sequence) * 1.5,
         measured_s: round_to(good * (cpu_us + 9.0) / 1e6 * 20.0, 6),
         warm_up_s: 0.3,
-        steady: true,
+        steady: Some(true),
         void: None,
         overloaded: false,
         answers: ANSWERS,
@@ -275,7 +275,7 @@ fn cells(case: &Case, cost: f64, random: &mut Rng) -> Vec<Cell> {
 fn spoil(run: &mut Run) {
     run.cells[0].blocks[1].void = Some("the generator was saturated: 97 % of its CPU".to_owned());
     run.cells[2].blocks[2].errors.insert("closed".to_owned(), 3);
-    run.cells[3].blocks[3].steady = false;
+    run.cells[3].blocks[3].steady = Some(false);
 }
 
 fn capacities() -> Vec<Capacity> {

@@ -30,7 +30,8 @@ pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     for column in table.column_iter_mut().skip(1).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let notes: Vec<String> = case.cells.iter().filter_map(note).collect();
+    let notes = case.cells.iter().flat_map(|cell| note(cell).into_iter().chain(cell.clock()));
+    let notes: Vec<String> = notes.collect();
     let lines = std::iter::once(table.to_string()).chain(std::iter::once(noise(case))).chain(notes);
     lines.collect::<Vec<_>>().join("\n")
 }
