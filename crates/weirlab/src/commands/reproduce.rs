@@ -33,6 +33,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let old = store::read(&args.run).map_err(|error| error.to_string())?;
     let folder = args.run.canonicalize().map_err(|error| format!("{}: {error}", args.run.display()))?;
     let kept = folder.join(CONFIGURATIONS);
+    if is_private(&old) {
+        return Err(format!(
+            "{}: the run is of a declarative file of its author's, given with --config, which it did not keep because it \
+             may hold secrets; repeat its command with that file: {}",
+            folder.display(),
+            old.manifest.command.join(" ")
+        ));
+    }
     if !kept.join("scenarios").is_dir() || !kept.join("targets").is_dir() {
         return Err(format!(
             "{}: the run kept no scenarios and targets, as runs of earlier versions; repeat its command: {}",
@@ -55,6 +63,12 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let comparison = Comparison::of(&relabelled(&old), &new);
     let _ = writeln!(io::stdout(), "\n{}", text::render(&comparison, ""));
     Ok(code(status.code()))
+}
+
+/// Whether the run is of a file that was given with `--config`.
+fn is_private(old: &Run) -> bool {
+    let config = |word: &String| word == "--config" || word.starts_with("--config=");
+    old.kind == "waterfall" && old.manifest.command.iter().any(config)
 }
 
 /// Runs the command line of the run with its seed, from the scenarios and targets that it kept.
