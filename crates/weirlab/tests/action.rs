@@ -92,6 +92,16 @@ fn a_gate_that_fails_is_no_verdict() {
 }
 
 #[test]
+fn wrong_arguments_are_no_verdict() {
+    let lab = || Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    let refused = lab().args(["gate", "a", "b", "--effect", "200%"]).output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && why.contains("--effect"), "{:?}: {why}", refused.status);
+    assert_eq!(lab().args(["gate", "a"]).output().unwrap().status.code(), Some(3));
+    assert_eq!(lab().args(["gate", "--help"]).output().unwrap().status.code(), Some(0));
+}
+
+#[test]
 fn the_comment_has_the_table() {
     let (folder, _) = measured(0);
     program(folder.path(), "gh", "echo \"$@\" > called; cat \"$7\" >> called");
