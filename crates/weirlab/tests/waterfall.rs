@@ -72,7 +72,8 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
     assert_eq!(parts, expected.into_iter().chain(engine).collect::<Vec<_>>());
     assert!(printed.contains("request-transformer") && (is_crowded || printed.contains("█")), "{printed}");
     let result = fs::read_to_string(run.join("result.txt")).unwrap();
-    assert!(result.starts_with("### What each plugin costs\nweir, "), "{result}");
+    // Where the machine is busy, that is said first.
+    assert!(result.contains("### What each plugin costs\nweir, "), "{result}");
     assert!(result.contains("file-log") && !result.contains("no run counts"), "{result}");
     let page = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("What each plugin costs") && page.contains("request-transformer, access"));
