@@ -18,7 +18,8 @@ GROUP = "root:x:0:\nkong:x:1000:\n"
 SECOND = 1_000_000_000
 CONFIG = {
     "User": f"{KONG}:{KONG}",
-    "Env": ["PATH=/usr/local/bin", "HOME=/usr/local/kong"],
+    # `weir` in a container looks where `kong` does. A WEIR_PREFIX or KONG_PREFIX of the user's takes precedence.
+    "Env": ["PATH=/usr/local/bin", "HOME=/usr/local/kong", "KONG_PREFIX=/usr/local/kong"],
     "Entrypoint": ["/docker-entrypoint.sh"],
     "Cmd": ["kong", "docker-start"],
     "WorkingDir": "/",

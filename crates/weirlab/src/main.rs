@@ -59,7 +59,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match perform(Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to do when even this cannot be written.
+            let _ = error.print();
+            // Help is no error. 2, which is clap's for wrong arguments, is a verdict of the gate.
+            return ExitCode::from(if error.use_stderr() { 3 } else { 0 });
+        }
+    };
+    match perform(cli.command) {
         Ok(code) => code,
         Err(message) => {
             // Nothing is left to do when even this cannot be written.

@@ -2,7 +2,7 @@
 use crate::observe::{Layout, allowed_cpus};
 use crate::result::{HostManifest, Manifest};
 use crate::subprocess::output_within;
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -74,11 +74,21 @@ pub fn sha256_of(path: &Path) -> io::Result<String> {
             length => context.update(&buffer[..length]),
         }
     }
-    Ok(context.finish().as_ref().iter().fold(String::new(), |mut text, byte| {
+    Ok(hex(context.finish().as_ref()))
+}
+
+/// The SHA-256 of a text, in hexadecimal.
+#[must_use]
+pub fn sha256_of_text(text: &str) -> String {
+    hex(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
-    }))
+    })
 }
 
 /// The first line that a program says of its version, on either output.

@@ -20,6 +20,8 @@ struct Runs {
 #[derive(Deserialize)]
 struct Step {
     name: String,
+    #[serde(rename = "if")]
+    condition: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     run: String,
@@ -92,15 +94,50 @@ fn a_gate_that_fails_is_no_verdict() {
 }
 
 #[test]
+fn wrong_arguments_are_no_verdict() {
+    let lab = || Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    let refused = lab().args(["gate", "a", "b", "--effect", "200%"]).output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && why.contains("--effect"), "{:?}: {why}", refused.status);
+    assert_eq!(lab().args(["gate", "a"]).output().unwrap().status.code(), Some(3));
+    assert_eq!(lab().args(["gate", "--help"]).output().unwrap().status.code(), Some(0));
+}
+
+#[test]
 fn the_comment_has_the_table() {
-    let (folder, _) = measured(0);
-    program(folder.path(), "gh", "echo \"$@\" > called; cat \"$7\" >> called");
-    let values = [("GH_TOKEN", "t"), ("PULL_REQUEST", "7"), ("REPOSITORY", "o/r")];
-    let output = step(folder.path(), "Comment", &values);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let called = fs::read_to_string(folder.path().join("called")).unwrap();
-    assert!(called.starts_with("pr comment 7 --repo o/r --body-file weirlab-comment.md"), "{called}");
-    assert!(called.contains("## weirlab gate: pass"), "{called}");
+    let url = "https://github.test/o/r/pull/7#issuecomment-42";
+    let calls = [
+        ("", "pr comment 7 --repo o/r --body-file weirlab-comment.md\n"),
+        (url, "api --silent --method PATCH repos/o/r/issues/comments/42 --field body=@weirlab-comment.md\n"),
+    ];
+    for (own, expected) in calls {
+        let (folder, _) = measured(0);
+        program(
+            folder.path(),
+            "gh",
+            &format!("[ \"$2\" = view ] && exec echo '{own}'; echo \"$@\" > called"),
+        );
+        let values = [("GH_TOKEN", "t"), ("PULL_REQUEST", "7"), ("REPOSITORY", "o/r")];
+        let output = step(folder.path(), "Comment", &values);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_to_string(folder.path().join("called")).unwrap(), expected);
+        let comment = fs::read_to_string(folder.path().join("weirlab-comment.md")).unwrap();
+        assert!(comment.starts_with("## weirlab gate: pass\n\n| table"), "{comment}");
+        assert!(comment.ends_with("\n<!-- weirlab-gate -->\n"), "{comment}");
+    }
+}
+
+#[test]
+fn a_regression_is_commented_and_a_pull_request_from_a_fork_is_not() {
+    let steps = action().runs.steps;
+    assert_eq!(
+        steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(),
+        ["Measure", "Judge", "Comment"]
+    );
+    let condition = steps[2].condition.as_deref().unwrap();
+    assert!(condition.starts_with("!cancelled() && "), "{condition}");
+    let own = "github.event.pull_request.head.repo.full_name == github.repository";
+    assert!(condition.contains(own), "{condition}");
 }
 
 #[test]

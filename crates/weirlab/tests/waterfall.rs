@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const CHAIN: &str = "_format_version: '3.0'
@@ -72,10 +72,42 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
     assert_eq!(parts, expected.into_iter().chain(engine).collect::<Vec<_>>());
     assert!(printed.contains("request-transformer") && (is_crowded || printed.contains("█")), "{printed}");
     let result = fs::read_to_string(run.join("result.txt")).unwrap();
+    // Where the machine is busy, that is said first.
     assert!(result.contains("### What each plugin costs\nweir, "), "{result}");
     assert!(result.contains("file-log") && !result.contains("no run counts"), "{result}");
     let page = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("What each plugin costs") && page.contains("request-transformer, access"));
+}
+
+/// All files in a folder and those in it, with what they hold.
+fn contents(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let content = |path: PathBuf| match path.is_dir() {
+        true => contents(&path),
+        false => vec![(path.clone(), text(&fs::read(&path).unwrap()))],
+    };
+    entries.flat_map(content).collect()
+}
+
+#[test]
+fn the_run_keeps_no_secret_of_the_file_or_the_request() {
+    let out = tempfile::tempdir().unwrap();
+    let secret = "s3cret-of-alice";
+    let chain = CHAIN.replace("key: k}", &format!("key: {secret}}}"));
+    let output = waterfall_of(&chain, out.path(), &["-H", &format!("apikey: {secret}")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = fs::read_dir(out.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+    let contents = contents(&run);
+    for (path, content) in &contents {
+        assert!(!content.contains(secret), "{} has the secret", path.display());
+    }
+    assert!(contents.iter().any(|(path, _)| path.ends_with("started.json")), "{contents:?}");
+    let data: Value = serde_json::from_str(&fs::read_to_string(run.join("data.json")).unwrap()).unwrap();
+    assert_eq!(data["manifest"]["configurations"].as_object().unwrap().len(), 1);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    let refused = command.arg("reproduce").arg(&run).output().unwrap();
+    let why = text(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("may hold secrets"), "{why}");
 }
 
 fn part(part: &Value) -> (&str, &str) {

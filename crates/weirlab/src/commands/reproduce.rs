@@ -25,6 +25,9 @@ pub struct Args {
 /// Options that the new run gets anew, each with a value.
 const REPLACED: [&str; 4] = ["--catalogue", "--out", "--seed", "--weir"];
 
+/// The driver of targets on other hosts.
+const ELSEWHERE: &str = "ssh";
+
 /// Does it.
 ///
 /// # Errors
@@ -33,6 +36,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let old = store::read(&args.run).map_err(|error| error.to_string())?;
     let folder = args.run.canonicalize().map_err(|error| format!("{}: {error}", args.run.display()))?;
     let kept = folder.join(CONFIGURATIONS);
+    if is_private(&old) {
+        return Err(format!(
+            "{}: the run is of a declarative file of its author's, given with --config, which it did not keep because it \
+             may hold secrets; repeat its command with that file: {}",
+            folder.display(),
+            old.manifest.command.join(" ")
+        ));
+    }
     if !kept.join("scenarios").is_dir() || !kept.join("targets").is_dir() {
         return Err(format!(
             "{}: the run kept no scenarios and targets, as runs of earlier versions; repeat its command: {}",
@@ -57,19 +68,27 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     Ok(code(status.code()))
 }
 
+/// Whether the run is of a file that was given with `--config`.
+fn is_private(old: &Run) -> bool {
+    let config = |word: &String| word == "--config" || word.starts_with("--config=");
+    old.kind == "waterfall" && old.manifest.command.iter().any(config)
+}
+
 /// Runs the command line of the run with its seed, from the scenarios and targets that it kept.
 fn again(old: &Run, kept: &Path, out: &Path) -> Result<std::process::ExitStatus, String> {
     let program = env::current_exe().map_err(|error| format!("the path of weirlab: {error}"))?;
     let mut command = Command::new(program);
     command.args(arguments(old)?).arg("--catalogue").arg(kept).arg("--out").arg(out);
     command.arg("--seed").arg(old.seed.to_string());
-    for (label, target) in &old.manifest.targets {
-        if target.commit.is_none() && !target.binary.is_empty() && !label.contains('@') {
-            let name = label.to_uppercase().replace('-', "_");
-            command.env(format!("WEIRLAB_{name}"), expanded(&target.binary));
-        }
-    }
+    command.envs(old.manifest.targets.iter().filter_map(|(label, target)| program_variable(label, target)));
     command.status().map_err(|error| format!("weirlab cannot be started again: {error}"))
+}
+
+/// The variable that names a target's program, where the run found it on this machine.
+fn program_variable(label: &str, target: &TargetManifest) -> Option<(String, String)> {
+    let here = target.commit.is_none() && !target.binary.is_empty() && target.driver != ELSEWHERE;
+    let name = label.to_uppercase().replace('-', "_");
+    (here && !label.contains('@')).then(|| (format!("WEIRLAB_{name}"), expanded(&target.binary)))
 }
 
 /// The words behind the program's name: versions as the commits that they were, targets and scenarios that were named by
@@ -141,21 +160,31 @@ fn relabelled(old: &Run) -> Run {
 
 /// Programs that are missing or not those that were measured; versions of commits are built again.
 fn changed_programs(old: &Run) -> Vec<String> {
-    let measured = old.manifest.targets.iter().filter(|(_, target)| {
-        target.commit.is_none() && !target.binary.is_empty() && target.driver == "process"
-    });
-    let judged = measured.filter_map(|(label, target)| {
-        let path = expanded(&target.binary);
-        match manifest::sha256_of(Path::new(&path)) {
-            Ok(hash) if hash == target.sha256 => None,
-            Ok(hash) => Some(format!(
-                "{label}: {path} is not the program that was measured ({}): SHA-256 {hash}, not {}",
-                target.version, target.sha256
-            )),
-            Err(error) => Some(format!("{label}: {path}: {error}; it was {}", target.version)),
+    let targets = old.manifest.targets.iter();
+    let measured = targets.filter(|(_, target)| target.commit.is_none() && !target.binary.is_empty());
+    measured.filter_map(|(label, target)| changed_program(label, target)).collect()
+}
+
+fn changed_program(label: &str, target: &TargetManifest) -> Option<String> {
+    let path = expanded(&target.binary);
+    match target.driver.as_str() {
+        ELSEWHERE => {
+            return Some(format!(
+                "{label}: its program was {path} on another host, where its SHA-256 is not checked; it was {}",
+                target.version
+            ));
         }
-    });
-    judged.collect()
+        "process" => {}
+        _ => return None,
+    }
+    match manifest::sha256_of(Path::new(&path)) {
+        Ok(hash) if hash == target.sha256 => None,
+        Ok(hash) => Some(format!(
+            "{label}: {path} is not the program that was measured ({}): SHA-256 {hash}, not {}",
+            target.version, target.sha256
+        )),
+        Err(error) => Some(format!("{label}: {path}: {error}; it was {}", target.version)),
+    }
 }
 
 /// A path with the home directory, which runs do not keep.
@@ -186,5 +215,21 @@ mod tests {
         assert_eq!(replaced("weir@git:main", &pins), "weir@git:0123");
         assert_eq!(replaced("--versions=git:main", &pins), "--versions=git:0123");
         assert_eq!(replaced("nginx", &pins), "nginx");
+    }
+
+    #[test]
+    fn a_program_on_another_host_is_not_taken_for_one_here() {
+        let own = env::current_exe().unwrap();
+        let mut target = TargetManifest {
+            driver: "process".to_owned(),
+            sha256: manifest::sha256_of(&own).unwrap(),
+            binary: own.display().to_string(),
+            ..TargetManifest::default()
+        };
+        assert_eq!(changed_program("api-six", &target), None);
+        assert_eq!(program_variable("api-six", &target).unwrap().0, "WEIRLAB_API_SIX");
+        target.driver = ELSEWHERE.to_owned();
+        assert!(changed_program("api-six", &target).unwrap().contains("on another host"));
+        assert_eq!(program_variable("api-six", &target), None);
     }
 }

@@ -103,8 +103,9 @@ fn chains(
 }
 
 fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), String> {
-    let case =
+    let mut case =
         measuring::single(scenario, &measuring::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
+    case.config.private = args.config.is_some();
     let contenders = args.common.contenders(&args.targets, &[])?;
     match contenders.iter().find(|contender| contender.target.costs().is_none()) {
         Some(silent) => {

@@ -36,18 +36,24 @@ pub(super) fn apply(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     Ok(said.collect())
 }
 
-/// Undoes the changes that the file in this folder names, but for what has been set anew since.
+/// Undoes the changes that the file in this folder names, but for what has been set anew since. It tries each of them;
+/// the file stays until all are undone.
+///
+/// # Errors
+/// The first that cannot be undone.
 pub(super) fn restore(folder: &Path) -> io::Result<()> {
     let file = folder.join(FILE);
     let Ok(text) = fs::read(&file) else { return Ok(()) };
     // A file that was cut short was written before anything was changed.
     let changes: Vec<Change> = serde_json::from_slice(&text).unwrap_or_default();
+    let mut outcome = Ok(());
     for change in changes {
         if read(&change.path).as_deref() == Some(change.after.as_str()) {
-            fs::write(&change.path, &change.before)?;
+            let named = |error| io::Error::other(format!("{}: {error}", change.path.display()));
+            outcome = outcome.and(fs::write(&change.path, &change.before).map_err(named));
         }
     }
-    fs::remove_file(file)
+    outcome.and_then(|()| fs::remove_file(file))
 }
 
 /// What is not yet as it is wanted, with a name.
@@ -102,5 +108,24 @@ mod tests {
         assert_eq!((read(&ours).unwrap(), read(&theirs).unwrap()), ("1 2".to_owned(), "4".to_owned()));
         assert!(!folder.path().join(FILE).exists());
         restore(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn one_that_cannot_be_undone_keeps_no_other_from_it_and_the_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = folder.path().join("ours");
+        fs::write(&ours, "3").unwrap();
+        // Nobody can write it, not even root.
+        let fixed = PathBuf::from("/proc/version");
+        let text = read(&fixed).unwrap();
+        let changes = [
+            Change { path: fixed, before: text.clone(), after: text },
+            Change { path: ours.clone(), before: "1".into(), after: "3".into() },
+        ];
+        fs::write(folder.path().join(FILE), serde_json::to_vec(&changes).unwrap()).unwrap();
+        let said = restore(folder.path()).unwrap_err().to_string();
+        assert!(said.starts_with("/proc/version: "), "{said}");
+        assert_eq!(read(&ours).unwrap(), "1");
+        assert!(folder.path().join(FILE).exists());
     }
 }

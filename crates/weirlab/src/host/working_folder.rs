@@ -36,6 +36,11 @@ impl WorkingFolder {
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
+
+    /// Leaves the folder to the next session, which clears it.
+    pub(super) fn leave(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
 }
 
 /// Goes through the folders of all sessions; whether one of them is alive.

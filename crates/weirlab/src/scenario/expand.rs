@@ -98,7 +98,11 @@ fn case(
         load,
         parity: file.parity.iter().map(|check| fill.parity(check, usual)).collect::<Result<_, _>>()?,
         actions: file.action.iter().map(|action| fill.action(action)).collect::<Result<_, _>>()?,
-        config: ConfigTemplate { path: scenario.folder.join("kong.yml"), variables: variables.clone() },
+        config: ConfigTemplate {
+            path: scenario.folder.join("kong.yml"),
+            variables: variables.clone(),
+            private: false,
+        },
     };
     fits(&plan).map_err(|message| fill.unfit(message.to_owned()))?;
     plan.needs = needs(file, scheme, &plan)?;

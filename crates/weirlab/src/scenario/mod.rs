@@ -185,6 +185,8 @@ pub struct ConfigTemplate {
     pub path: PathBuf,
     /// Variables, beside `upstreams`: the list of the upstream's addresses, and `upstream`, the first.
     pub variables: BTreeMap<String, serde_json::Value>,
+    /// Whether it is somebody's own: such a file may hold secrets, so that a run keeps its hash alone.
+    pub private: bool,
 }
 
 /// A rendered declarative file.

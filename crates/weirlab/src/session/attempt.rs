@@ -87,7 +87,7 @@ impl Session<'_> {
         let open = self.runner.open(cell, &entry.case, contender, layout, workers);
         self.runner.notes.drain(..).for_each(|note| self.progress.line(&note));
         let open = open.map_err(Status::Failed)?;
-        if let Err(error) = kept::keep_rendered(&self.run, self.folder.path(), cell, &open) {
+        if let Err(error) = kept::keep_rendered(&self.run, self.folder.path(), cell, &entry.case, &open) {
             self.progress.line(&format!("the configuration of {} is not kept: {error}", contender.label));
         }
         if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {

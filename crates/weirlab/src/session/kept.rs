@@ -26,14 +26,14 @@ struct Started<'a> {
     target: Option<&'a TargetManifest>,
 }
 
-/// Copies scenarios, targets and suites as a catalogue, before anything is measured.
+/// Copies scenarios, targets and suites as a catalogue, before anything is measured. Private scenarios are left out.
 ///
 /// # Errors
 /// When one cannot be copied.
 pub(super) fn keep_catalogue(folder: &Path, assignment: &Assignment) -> io::Result<()> {
     let kept = folder.join(CONFIGURATIONS);
     for case in assignment.entries.iter().map(|entry| &entry.case) {
-        let Some(scenario) = case.config.path.parent() else { continue };
+        let Some(scenario) = case.config.path.parent().filter(|_| !case.config.private) else { continue };
         copy_folder(scenario, &kept.join("scenarios").join(&case.case.scenario))?;
     }
     for contender in &assignment.contenders {
@@ -64,33 +64,40 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps the declarative file of a case, and its hash in the run. The upstream's ports, which differ from run to run, are
-/// not in there.
+/// Keeps the declarative file of a case, unless it is private, and its hash in the run. The upstream's ports, which differ
+/// from run to run, are not in there.
 pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case: &CasePlan) {
     let cell = &run.cells[cell];
     let ports =
         (1..=case.upstream.listeners.max(1)).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
     let Ok(document) = case.document(&ports.collect::<Vec<_>>()) else { return };
-    let path = folder.join(CONFIGURATIONS).join(file_name(&cell.case)).with_extension("yml");
-    // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
-    let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
-    if let Ok(hash) = manifest::sha256_of(&path) {
-        run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
+    if !case.config.private {
+        let path = folder.join(CONFIGURATIONS).join(file_name(&cell.case)).with_extension("yml");
+        // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
+        let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
     }
+    let hash = manifest::sha256_of_text(&document.text);
+    run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
 }
 
-/// Keeps what a target was given and how it was started, the first time that it is.
+/// Keeps what a target was given, unless the case is private, and how it was started, the first time that it is.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn keep_rendered(run: &Run, folder: &Path, cell: usize, open: &RunningTarget) -> io::Result<()> {
+pub(super) fn keep_rendered(
+    run: &Run,
+    folder: &Path,
+    cell: usize,
+    case: &CasePlan,
+    open: &RunningTarget,
+) -> io::Result<()> {
     let cell = &run.cells[cell];
     let place = place(folder, &cell.case, &cell.target);
     if place.exists() {
         return Ok(());
     }
     fs::create_dir_all(&place)?;
-    for (path, text) in open.launch.configuration() {
+    for (path, text) in open.launch.configuration().filter(|_| !case.config.private) {
         let copy = place.join(path);
         copy.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(copy, text)?;

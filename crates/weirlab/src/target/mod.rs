@@ -14,6 +14,7 @@ mod prepare;
 pub use crate::catalogue::CatalogueError as TargetError;
 pub(crate) use folder::locate;
 pub use folder::{Target, find};
+use prepare::KEY;
 pub use prepare::{Certificate, Preparation};
 
 /// Everything a driver needs to start one gateway.
@@ -49,9 +50,16 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The files of its configuration, without keys and certificates.
+    /// The files of its configuration, without keys and certificates, and without files that hold its key inline.
     pub fn configuration(&self) -> impl Iterator<Item = &(PathBuf, String)> {
-        self.files.iter().filter(|(path, _)| path.extension().is_none_or(|extension| extension != "pem"))
+        let key = self.files.iter().find(|(path, _)| path.as_os_str() == KEY).map_or("", |(_, key)| key);
+        // Inline it may be indented, or lack the lines around it.
+        let lines: Vec<&str> =
+            key.lines().filter(|line| !line.is_empty() && !line.contains("-----")).collect();
+        self.files.iter().filter(move |(path, text)| {
+            path.extension().is_none_or(|extension| extension != "pem")
+                && !lines.iter().any(|line| text.contains(line))
+        })
     }
 
     /// Empties the folder and writes the files into it.
@@ -125,4 +133,21 @@ pub enum Reload {
     Signal(String),
     /// A command.
     Command(Vec<String>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_leaves_out_files_that_hold_the_key() {
+        let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n";
+        let inline = key.replace('\n', "\n    ");
+        let texts =
+            [("key.pem", key), ("both.pem", key), ("own.yaml", &inline), ("kong.yml", "services: []")];
+        let files = texts.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
+        let launch = Launch { files: files.into(), ..Launch::default() };
+        let kept: Vec<&PathBuf> = launch.configuration().map(|(path, _)| path).collect();
+        assert_eq!(kept, [&PathBuf::from("kong.yml")]);
+    }
 }

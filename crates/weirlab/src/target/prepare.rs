@@ -59,7 +59,7 @@ impl fmt::Debug for Certificate {
 
 /// What the declarative file and the certificate's files are called in the folder of a launch.
 const CERTIFICATE: &str = "certificate.pem";
-const KEY: &str = "key.pem";
+pub(super) const KEY: &str = "key.pem";
 const COMBINED: &str = "both.pem";
 const KONG_YML: &str = "kong.yml";
 

@@ -24,7 +24,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* Where the configuration comes from: file, postgres, sqlite, or the control plane. */}}
 {{- define "weir.source" -}}
 {{- if eq .Values.role "data_plane" }}control-plane
-{{- else if or .Values.declarativeConfig .Values.existingConfigMap }}file
+{{- else if or .Values.declarativeConfig .Values.existingSecret .Values.existingConfigMap }}file
 {{- else if .Values.postgres.host }}postgres
 {{- else }}sqlite{{ end }}
 {{- end }}
@@ -47,6 +47,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- if and (eq .Values.role "control_plane") (eq $source "file") }}
 {{- fail "declarativeConfig: a control plane needs a database: leave it out, and import the file over the Admin API" }}
+{{- end }}
+{{- if gt (len (compact (list .Values.declarativeConfig .Values.existingSecret .Values.existingConfigMap))) 1 }}
+{{- fail "existingSecret: give one of declarativeConfig, existingSecret and existingConfigMap" }}
 {{- end }}
 {{- if and (eq $source "postgres") (not .Values.postgres.passwordSecret.name) }}
 {{- fail "postgres.passwordSecret.name: name the Secret that has the password" }}
@@ -106,7 +109,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if kindIs "map" $value }}
   {{- toYaml $value | nindent 2 }}
 {{- else }}
-  value: {{ $value | quote }}
+  {{- /* Numbers are floats, which `quote` writes as 1e+06. */}}
+  value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -190,12 +190,16 @@ fn steer(running: &mut dyn Running, request: Request) -> Reply {
 
 /// Waits until the load average of a minute, for each core, is below a limit; returns what it is then.
 fn await_quiet(below: f64, at_most: Duration, stop: &AtomicBool) -> f64 {
-    let deadline = Instant::now() + at_most;
+    // Without one it waits for as long as it takes.
+    let deadline = Instant::now().checked_add(at_most);
     let cores = observe::allowed_cores().len().max(1) as f64;
     loop {
         let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let average = text.split(' ').next().and_then(|average| average.parse::<f64>().ok()).unwrap_or(0.0);
-        if average / cores < below || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+        if average / cores < below
+            || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || stop.load(Ordering::Relaxed)
+        {
             return average / cores;
         }
         thread::sleep(LOAD_INTERVAL);

@@ -8,11 +8,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The number of what is sent, which a session and its agents must share. Raise it with each change of the types here, or
+/// of a type in them.
+pub(in crate::host) const PROTOCOL: u32 = 1;
+
 /// The agent's first line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::host) struct Hello {
     /// The version of its program.
     pub(in crate::host) version: String,
+    /// Its [`PROTOCOL`]; programs from before there was one say nothing.
+    #[serde(default)]
+    pub(in crate::host) protocol: u32,
     /// The CPUs it may use, by core.
     pub(in crate::host) cores: Vec<Vec<usize>>,
     /// Its folder.
@@ -26,6 +33,12 @@ pub(in crate::host) struct Hello {
 pub(in crate::host) struct Call {
     pub(in crate::host) id: u64,
     pub(in crate::host) request: Request,
+}
+
+/// The number of a request that may be of another version.
+#[derive(Deserialize)]
+pub(in crate::host) struct Numbered {
+    pub(in crate::host) id: u64,
 }
 
 /// What comes back for a request.

@@ -6,7 +6,7 @@ mod layout;
 mod master;
 mod remote;
 
-use super::agent::protocol::{Hello, Request};
+use super::agent::protocol::{Hello, PROTOCOL, Request};
 use super::site::{Elsewhere, working_folder};
 use super::{Host, HostError, Hosts, Site};
 use crate::driver::process::Process;
@@ -85,9 +85,11 @@ fn connect(entry: &HostEntry, socket: PathBuf, program: &Path) -> Result<Opened,
     }
     let agent = master.upload(entry.weirlab.as_deref().unwrap_or(program))?;
     let (connection, hello) = Connection::open(master, entry, &agent)?;
-    let own = env!("CARGO_PKG_VERSION");
-    if hello.version != own {
-        let what = format!("it is version {}, and this program is {own}", hello.version);
+    let (own, version, protocol) = (env!("CARGO_PKG_VERSION"), &hello.version, hello.protocol);
+    if (version.as_str(), protocol) != (own, PROTOCOL) {
+        let what = format!(
+            "it is version {version} with protocol {protocol}, and this program is {own} with protocol {PROTOCOL}"
+        );
         return Err(entry.unusable("weirlab", &what, "build both from one commit"));
     }
     check_address(entry, &connection)?;
