@@ -37,7 +37,7 @@ async def drive(socket, address, expressions):
     ids, complaints, session = itertools.count(1), [], {}
 
     async def receive():
-        message = json.loads(await asyncio.wait_for(socket.recv(), 20))
+        message = json.loads(await asyncio.wait_for(socket.recv(), 60))
         params = message.get("params", {})
         if message.get("method") == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             complaints.append(params["entry"]["text"])
@@ -79,7 +79,7 @@ async def drive(socket, address, expressions):
         loads, waits = kind == "go", kind == "wait"
         expression = rest if loads or waits else expression
         values.append(await evaluate(expression, loads))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while waits and not values[-1]:
                 await asyncio.sleep(0.05)
                 values[-1] = await evaluate(expression)
