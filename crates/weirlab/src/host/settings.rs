@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ours = folder.path().join("ours");
         fs::write(&ours, "3").unwrap();
-        // Nobody can write it, not even root.
+        // It cannot be written, even by root.
         let fixed = PathBuf::from("/proc/version");
         let text = read(&fixed).unwrap();
         let changes = [
