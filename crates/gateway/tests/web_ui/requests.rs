@@ -90,7 +90,7 @@ fn a_browser_shows_requests_as_they_end() {
                 &format!("wait:{count} > 3"),
                 "document.querySelector('[data-pause]').click()",
                 &format!("window.before = {count}, true"),
-                "wait:document.querySelector('[data-resume]').textContent.match(/Show \\d+ new/)?.[0] && \
+                "wait:document.querySelector('[data-resume]').textContent.match(/Show [\\d\u{202f}]+ new/)?.[0] && \
                  !document.querySelector('[data-resume]').hidden",
                 &format!("window.before === {count}"),
                 "window.first = document.querySelector('[data-rows] th a').href, document.querySelector('[data-resume]').click()",
