@@ -111,8 +111,8 @@ fn what_is_wrong_is_said() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     check(&[&format!("http://{free}/")], 3, &format!("nothing listens at {free}"));
     check(&["http://nowhere.invalid/"], 3, "cannot be resolved");
-    check(&["ftp://localhost/"], 2, "is not such a URL");
-    check(&["http://localhost/", "--arrivals", "poisson"], 2, "--rate");
+    check(&["ftp://localhost/"], 3, "is not such a URL");
+    check(&["http://localhost/", "--arrivals", "poisson"], 3, "--rate");
     let (_server, url) = answering();
     check(&[&format!("{url}{{x}}")], 3, "names {x}");
     let unanswered = Server::start(|_, writer| writer.write_all(b"what?\r\n"));
