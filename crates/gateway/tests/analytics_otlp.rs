@@ -81,7 +81,7 @@ impl Collector {
     }
 }
 
-/// The value of an attribute as text; empty if there is none.
+/// The value of an attribute as text; empty without one.
 fn attribute(attributes: &[KeyValue], key: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key == key);
     match found.and_then(|found| found.value.clone()).and_then(|value| value.value) {

@@ -347,8 +347,8 @@ fn a_zipkin_server_gets_the_spans_of_a_session() {
         TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
         spans.recv_timeout(PATIENCE).unwrap()
     };
-    let told = connect(&gateway(upstream.address, 3));
-    let [attempt, proxy, session] = &told.as_array().unwrap()[..] else { panic!("{told}") };
+    let reported = connect(&gateway(upstream.address, 3));
+    let [attempt, proxy, session] = &reported.as_array().unwrap()[..] else { panic!("{reported}") };
     assert_eq!((&proxy["name"], &session["name"]), (&"stream (proxy)".into(), &"stream".into()));
     assert_eq!((&proxy["parentId"], &proxy["traceId"]), (&session["id"], &session["traceId"]));
     assert_eq!(proxy["remoteEndpoint"]["serviceName"], "raw");
@@ -356,9 +356,9 @@ fn a_zipkin_server_gets_the_spans_of_a_session() {
     assert_eq!((&attempt["name"], &attempt["parentId"]), (&"stream (balancer try 1)".into(), &session["id"]));
     assert_eq!(attempt["remoteEndpoint"]["port"], upstream.address.port());
     assert_eq!(attempt["tags"]["error"], serde_json::Value::Null);
-    let told = connect(&gateway(closed_port(), 4));
+    let reported = connect(&gateway(closed_port(), 4));
     for number in [1, 2] {
-        let failed = &told[number - 1];
+        let failed = &reported[number - 1];
         assert_eq!(failed["name"], format!("stream (balancer try {number})"));
         assert_eq!(failed["tags"]["kong.balancer.state"], "failed");
     }

@@ -1,38 +1,15 @@
 //! Generators of other makers: real wrk, h2load and k6 on a server whose responses are known. k6 is in no package of Debian;
 //! without it what needs it is said to be untested.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+use crate::floor::wire::Server;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-/// The upstream of the laboratory: one in five of its answers is a 503. It ends with its standard input.
-struct Upstream {
-    child: Child,
-    address: String,
-}
-
-impl Upstream {
-    fn start() -> Upstream {
-        let mut child =
-            weirlab(&["upstream", "--with-parent", "--body-bytes", "4", "--status", "200:80,503:20"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
-        Upstream { child, address: ready["listen"][0].as_str().unwrap().to_owned() }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
+/// The upstream of the laboratory: one in five of its answers is a 503.
+fn upstream() -> Server {
+    Server::start(&["upstream", "--body-bytes", "4", "--status", "200:80,503:20"])
 }
 
 fn weirlab(arguments: &[&str]) -> Command {
@@ -41,13 +18,13 @@ fn weirlab(arguments: &[&str]) -> Command {
     command
 }
 
-fn load(upstream: &Upstream, arguments: &[&str]) -> Output {
-    let url = format!("http://{}/", upstream.address);
+fn load(upstream: &Server, arguments: &[&str]) -> Output {
+    let url = format!("http://{}/", upstream.listen);
     let window = ["load", &url, "-c", "2", "-t", "1", "-d", "1s", "--format", "json"];
     weirlab(&window).args(arguments).output().unwrap()
 }
 
-fn outcome(upstream: &Upstream, arguments: &[&str]) -> Value {
+fn outcome(upstream: &Server, arguments: &[&str]) -> Value {
     let output = load(upstream, arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -87,7 +64,7 @@ fn k6() -> Option<PathBuf> {
 
 #[test]
 fn wrk_loads_and_is_read() {
-    let upstream = Upstream::start();
+    let upstream = upstream();
     let outcome = outcome(&upstream, &["--generator", "wrk", "--path", "/one", "--path", "/two"]);
     check(&outcome);
     assert!(number(&outcome, "generator_cpu_us") > 0, "{outcome}");
@@ -96,7 +73,7 @@ fn wrk_loads_and_is_read() {
 
 #[test]
 fn h2load_loads_over_both_protocols_and_at_a_rate() {
-    let upstream = Upstream::start();
+    let upstream = upstream();
     let closed = outcome(&upstream, &["--generator", "h2load"]);
     check(&closed);
     assert_eq!(closed["statuses"]["200"], closed["good"]);
@@ -114,7 +91,7 @@ fn k6_loads_in_a_closed_loop_and_at_a_rate() {
     if k6().is_none() {
         return;
     }
-    let upstream = Upstream::start();
+    let upstream = upstream();
     check(&outcome(&upstream, &["--generator", "k6"]));
     let rate = outcome(&upstream, &["--generator", "k6", "-R", "50", "--arrivals", "constant"]);
     check(&rate);
@@ -126,7 +103,7 @@ fn a_script_of_k6_runs_unchanged_and_its_errors_have_a_place() {
     if k6().is_none() {
         return;
     }
-    let upstream = Upstream::start();
+    let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("suite.js");
     let script = |body: &str| {
@@ -148,9 +125,9 @@ fn a_script_of_k6_runs_unchanged_and_its_errors_have_a_place() {
 
 #[test]
 fn what_cannot_be_done_is_refused_with_the_reason() {
-    let upstream = Upstream::start();
+    let upstream = upstream();
     let empty = tempfile::tempdir().unwrap();
-    let url = format!("http://{}/", upstream.address);
+    let url = format!("http://{}/", upstream.listen);
     let missing =
         weirlab(&["load", &url, "--generator", "h2load"]).env("PATH", empty.path()).output().unwrap();
     let said = refusal(&missing);

@@ -111,7 +111,7 @@ services:
 - name: nowhere
   host: lost
 - name: broken
-  url: http://{nobody}
+  url: http://{closed}
   retries: 0
   routes: [{{ name: broken, paths: [/broken] }}]
 - name: lines
@@ -121,7 +121,7 @@ services:
   routes: [{{ name: lines, protocols: [tcp], sources: [{{ ip: 127.0.0.0/8 }}] }}]
 upstreams:
 - name: pool
-  targets: [{{ target: '{answers}' }}, {{ target: '{nobody}' }}]
+  targets: [{{ target: '{answers}' }}, {{ target: '{closed}' }}]
   healthchecks: {{ passive: {{ unhealthy: {{ tcp_failures: 1 }} }} }}
 - name: unchecked
   targets: [{{ target: '{slow}' }}]
@@ -144,7 +144,7 @@ plugins:
 ",
         answers = answers.address,
         slow = slow.address,
-        nobody = closed_port(),
+        closed = closed_port(),
     )
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
     Ok(render(visit, kind, asked, (&found, command), notes))
 }
 
-/// The command that makes the first entity of a kind, if there is none and the person may make it.
+/// The command that makes the first entity of a kind, where the list is empty and the person may make one.
 async fn first_command(visit: &Visit, kind: &Kind, found: &Value) -> Result<Option<String>, ApiError> {
     let has_any = found["data"].as_array().is_some_and(|rows| !rows.is_empty());
     if has_any || kind.example.is_empty() || visit.read_only.is_some() {

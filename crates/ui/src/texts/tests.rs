@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const ENGLISH_FILE: &str = include_str!("en.toml");
 
-/// What looks like a text and is none: commands, keys, names of headers and of products, selectors and classes.
+/// What looks like a text and is not: commands, keys, names of headers and of products, selectors and classes.
 const NO_TEXTS: [&str; 12] = [
     "Weir",
     "Accept-Encoding",

@@ -1,5 +1,5 @@
-//! Drivers: where a target's processes live. Local processes and Docker containers; the driver for other machines is
-//! [`crate::host::ssh`], one more implementation of the same two traits.
+//! Drivers: where a target's processes live. Local processes and Docker containers; the driver for other machines,
+//! in `host/ssh`, is one more implementation of the same two traits.
 pub mod docker;
 mod family;
 mod image;

@@ -5,4 +5,4 @@ mod bad_peers;
 mod front;
 mod relay;
 mod upstream;
-mod wire;
+pub(crate) mod wire;
