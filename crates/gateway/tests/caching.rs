@@ -327,7 +327,7 @@ fn nodes_share_what_they_store_in_redis() {
 #[test]
 fn while_redis_does_not_answer_requests_go_on_without_the_cache() {
     let redis = RedisServer::start();
-    let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 100}}", redis.port);
+    let config = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 1000}}", redis.port);
     let (_upstream, configuration) = tagging(&config);
     let gateway = Gateway::start(&configuration);
     assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
@@ -372,13 +372,13 @@ fn purges_outlast_a_change_of_settings() {
     let config = |timeout| {
         format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: {timeout}}}", redis.port)
     };
-    let (_upstream, configuration) = tagging(&config(100));
+    let (_upstream, configuration) = tagging(&config(1000));
     let gateway = Gateway::start(&configuration);
     assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);
     redis.signal(Signal::STOP);
     assert_eq!(delete(&gateway, "/proxy-cache?tag=odd"), 204);
     eventually("it is logged", || gateway.log().contains("until it answers"));
-    gateway.reload(&configuration.replace("timeout: 100", "timeout: 200"));
+    gateway.reload(&configuration.replace("timeout: 1000", "timeout: 2000"));
     redis.signal(Signal::CONT);
     let is_there =
         |path| send(&mut gateway.connect(), "GET", path, "Cache-Control: only-if-cached\r\n").status == 200;
@@ -414,13 +414,13 @@ fn a_request_that_began_with_other_settings_makes_responses_invalid() {
         let cached = format!("plugins: [{{name: proxy-cache, config: {{{config}}}}}]");
         document(&[service("/", upstream.address, "", &cached)], "")
     };
-    let gateway = Gateway::start(&configuration(100));
+    let gateway = Gateway::start(&configuration(1000));
     assert_eq!(cached(&gateway, ["/1", "/2", "/3"]), [false; 3]);
     let mut client = gateway.connect();
     client.send("PUT /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     arrival.recv_timeout(PATIENCE).expect("the upstream is asked");
     redis.signal(Signal::STOP);
-    gateway.reload(&configuration(200));
+    gateway.reload(&configuration(2000));
     answer.send(()).unwrap();
     assert_eq!(client.response().status, 200);
     let failures = || gateway.log().matches("until it answers, requests go on").count();
@@ -435,7 +435,7 @@ fn a_request_that_began_with_other_settings_makes_responses_invalid() {
 #[test]
 fn purges_wait_for_a_server_that_no_plugin_uses_meanwhile() {
     let redis = RedisServer::start();
-    let shared = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 100}}", redis.port);
+    let shared = format!("strategy: redis, redis: {{host: 127.0.0.1, port: {}, timeout: 1000}}", redis.port);
     let (_upstream, configuration) = tagging(&shared);
     let gateway = Gateway::start(&configuration);
     assert_eq!(cached(&gateway, ["/odd/1", "/odd/2", "/even/1"]), [false; 3]);

@@ -202,7 +202,7 @@ fn each_control_plane_counts_the_data_planes_of_all() {
     }
     for (number, plane) in planes.iter().enumerate() {
         let name = format!("route-{number}");
-        assert_eq!(route(plane, &name, &upstream, "?wait=all"), 200);
+        assert_eq!(route(plane, &name, &upstream, "?wait=all,60000"), 200);
         for data in &data {
             assert_eq!(data.get(&format!("/{name}")).status, 200);
         }
@@ -259,7 +259,7 @@ fn a_data_plane_is_shown_where_it_speaks() {
          SELECT pg_notify('weir_rows_reclaimed', '')",
     );
     eventually("it is shown at the other", || shown_at(&planes[0]) != at);
-    assert_eq!(route(&planes[0], "said", &upstream, "?wait=all"), 200, "it acknowledges the change");
+    assert_eq!(route(&planes[0], "said", &upstream, "?wait=all,60000"), 200, "it acknowledges the change");
     assert_eq!(shown_at(&planes[0]), at);
     eventually("the other one knows it, too", || shown_at(&planes[1]) == at);
 }

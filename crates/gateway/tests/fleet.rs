@@ -72,9 +72,13 @@ fn what_a_control_plane_has_a_data_plane_serves() {
     assert_eq!(route(&control, "before", &upstream, ""), 200);
     let data = data_plane(&identity, &control).set("cluster_dp_labels", "region:eu").start();
     eventually("it serves what was there", || data.get("/before").status == 200);
-    assert_eq!(route(&control, "since", &upstream, "?wait=all"), 200, "it is answered when it is served");
+    assert_eq!(
+        route(&control, "since", &upstream, "?wait=all,60000"),
+        200,
+        "it is answered when it is served"
+    );
     assert_eq!(data.get("/since").status, 200);
-    assert_eq!(control.ask_admin("DELETE", "/routes/before?wait=all", "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", "/routes/before?wait=all,60000", "").status, 204);
     assert_eq!(data.get("/before").status, 404);
     let member = &members(&control)[0];
     assert_eq!((&member["state"], &member["sync_status"]), (&"connected".into(), &"normal".into()));
@@ -195,7 +199,7 @@ fn a_write_that_data_planes_do_not_serve_names_them() {
     let control = control_plane(&identity).start();
     let data = data_plane(&identity, &control).set("plugins", "off").start();
     eventually("it is connected", || state(&control) == "connected");
-    assert_eq!(route(&control, "good", &upstream, "?wait=all,5000"), 200);
+    assert_eq!(route(&control, "good", &upstream, "?wait=all,60000"), 200);
     // No time is spent on waiting for what it will not be sent.
     let plugin = control.ask_admin("POST", "/plugins?wait=all,60000", "{\"name\": \"key-auth\"}");
     assert_eq!(plugin.status, 202, "{}", plugin.text());
@@ -211,7 +215,7 @@ fn a_write_that_data_planes_do_not_serve_names_them() {
     assert_eq!(data.get("/good").status, 200, "what was active stays so");
 
     let id = control.admin("/plugins").json()["data"][0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(control.ask_admin("DELETE", &format!("/plugins/{id}?wait=all"), "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", &format!("/plugins/{id}?wait=all,60000"), "").status, 204);
     assert_eq!(state(&control), "connected");
     assert_eq!(control.ask_admin("POST", "/consumers?wait=some", "{\"username\": \"ann\"}").status, 400);
 }
@@ -246,7 +250,7 @@ fn a_data_plane_starts_with_what_it_received_last() {
     let start = || data_plane(&identity, &control).set("prefix", &prefix).start();
     let data = start();
     eventually("it is ready", || is_ready(&data));
-    assert_eq!(route(&control, "first", &upstream, "?wait=all"), 200);
+    assert_eq!(route(&control, "first", &upstream, "?wait=all,60000"), 200);
     let id = members(&control)[0]["id"].clone();
     data.signal(Signal::KILL);
     drop(data);

@@ -17,7 +17,7 @@ use weir_plugin::{
     SharedDict, Timer, define,
 };
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which servers the plugin uses.
 #[derive(Debug, Clone, Record)]

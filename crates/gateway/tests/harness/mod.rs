@@ -41,7 +41,7 @@ pub use upstream::{Upstream, closed_port};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a slow machine; what takes longer hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Waits until something is so.
 #[track_caller]

@@ -77,7 +77,7 @@ impl RedisServer {
     /// What `redis-cli` prints.
     pub fn ask(&self, question: &[&str]) -> String {
         let mut command = Command::new("timeout");
-        command.args(["5", "redis-cli", "-h", "127.0.0.1", "-p", &self.port.to_string()]).args(&self.login);
+        command.args(["60", "redis-cli", "-h", "127.0.0.1", "-p", &self.port.to_string()]).args(&self.login);
         let output = command.args(question).stderr(Stdio::null()).output().expect("redis-cli runs");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }

@@ -128,7 +128,7 @@ fn a_refusal_is_shown_with_entity_and_field() {
         (202, &json!("failed")),
         "so is the next"
     );
-    assert_eq!(control.ask_admin("DELETE", &format!("{path}?wait=all"), "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", &format!("{path}?wait=all,60000"), "").status, 204);
     assert_eq!((state(&control), members(&control)[0]["lag"].clone()), ("connected".to_owned(), json!(0)));
 }
 
@@ -216,7 +216,7 @@ fn an_apply_whose_connection_ends_leaves_the_old_or_the_new_configuration() {
     assert!((first, last) == (404, 404) || (first, last) == (200, 200), "{first} {last}");
     let control = start(&listen);
     eventually("it serves everything", || data.get("/r9999").status == 200 && data.get("/r0").status == 200);
-    assert_eq!(control.ask_admin("DELETE", "/routes/r0?wait=all", "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", "/routes/r0?wait=all,60000", "").status, 204);
     assert_eq!((data.get("/r0").status, data.get("/r9999").status), (404, 200));
 }
 

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// Longer than anything here takes.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A fake that runs; it ends when dropped.
 pub(crate) struct Fake {

@@ -87,7 +87,7 @@ fn a_data_plane_that_moves_from_kong_to_an_empty_control_plane_serves_nothing() 
     let data = data_plane(&identity, control.cluster().port().into()).set("prefix", &prefix).start();
     eventually("the empty configuration is served", || data.get("/a").status == 404);
     assert!(is_ready(&data));
-    assert_eq!(route(&control, "b", &upstream, "?wait=all"), 200);
+    assert_eq!(route(&control, "b", &upstream, "?wait=all,60000"), 200);
     assert_eq!(data.get("/b").status, 200);
 }
 
@@ -143,7 +143,7 @@ fn kongs_data_plane_gets_what_a_control_plane_has() {
     let port = control.cluster().port().into();
     let data = Fake::data_plane(port, &identity, json!({ "labels": { "region": "eu" } }));
     data.event("applied");
-    assert_eq!(route(&control, "first", &upstream, "?wait=all"), 200, "a ping acknowledges it");
+    assert_eq!(route(&control, "first", &upstream, "?wait=all,60000"), 200, "a ping acknowledges it");
     let member = members(&control)[0].clone();
     assert_eq!((&member["sync_status"], &member["state"]), (&json!("normal"), &json!("connected")));
     assert_eq!((&member["labels"]["region"], &member["protocol"]), (&json!("eu"), &json!("v1")));

@@ -149,10 +149,10 @@ fn kongs_data_plane_gets_increments() {
         (&first["wipe"], kinds),
         (&json!(true), ["workspaces", "services", "routes"].map(Value::from).to_vec())
     );
-    assert_eq!(control.ask_admin("POST", "/consumers?wait=all", "{\"username\": \"ann\"}").status, 201);
+    assert_eq!(control.ask_admin("POST", "/consumers?wait=all,60000", "{\"username\": \"ann\"}").status, 201);
     let second = data.event("deltas");
     assert_eq!((&second["wipe"], &second["deltas"][0]["entity"]["username"]), (&json!(false), &json!("ann")));
-    assert_eq!(control.ask_admin("DELETE", "/consumers/ann?wait=all", "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", "/consumers/ann?wait=all,60000", "").status, 204);
     // The fake may have asked twice for what was there before.
     let mut deletion = data.event("deltas")["deltas"][0].clone();
     while !deletion["entity"].is_null() {
@@ -173,10 +173,10 @@ fn what_kong_lacks_is_named() {
     let control = with_rpc(control_plane(&identity)).start();
     let data = Fake::data_plane(control.cluster().port().into(), &identity, json!({ "rpc": true }));
     data.event("deltas");
-    assert_eq!(control.ask_admin("PUT", "/consumer_groups/gold?wait=all", "{}").status, 200);
+    assert_eq!(control.ask_admin("PUT", "/consumer_groups/gold?wait=all,60000", "{}").status, 200);
     let altered = || members(&control)[0]["altered"].to_string();
     eventually("it is named", || altered().contains("gold"));
-    assert_eq!(control.ask_admin("DELETE", "/consumer_groups/gold?wait=all", "").status, 204);
+    assert_eq!(control.ask_admin("DELETE", "/consumer_groups/gold?wait=all,60000", "").status, 204);
     eventually("it is not any more", || altered() == "[]");
 }
 
@@ -199,8 +199,9 @@ fn plugins_go_and_come_with_the_route_that_kong_lacks() {
     let control = with_rpc(control_plane(&identity)).start();
     assert_eq!(route(&control, "r", &upstream, ""), 200);
     let plugin = "/routes/r/plugins/00000000-0000-4000-8000-000000000001";
-    let write =
-        |path: &str, body: Value| control.ask_admin("PATCH", &format!("{path}?wait=all"), &body.to_string());
+    let write = |path: &str, body: Value| {
+        control.ask_admin("PATCH", &format!("{path}?wait=all,60000"), &body.to_string())
+    };
     assert_eq!(control.ask_admin("PUT", plugin, "{\"name\": \"key-auth\"}").status, 200);
     let data = Fake::data_plane(control.cluster().port().into(), &identity, json!({ "rpc": true }));
     data.event("deltas");
@@ -256,7 +257,7 @@ fn a_data_plane_of_kong_3_10_gets_texts() {
     let options = json!({ "rpc": true, "texts": true, "version": "3.10.0" });
     let mut data = Fake::data_plane(port, &identity, options);
     assert_eq!(data.event("deltas")["wipe"], true);
-    assert_eq!(control.ask_admin("POST", "/consumers?wait=all", "{\"username\": \"ann\"}").status, 201);
+    assert_eq!(control.ask_admin("POST", "/consumers?wait=all,60000", "{\"username\": \"ann\"}").status, 201);
     let deltas = data.event("deltas");
     let version = deltas["number"].as_str().unwrap();
     assert_eq!(
@@ -282,7 +283,7 @@ fn a_data_plane_may_have_several_connections() {
     other.event("deltas");
     one.command(&json!({ "drop": true }));
     one.event("dropped");
-    assert_eq!(control.ask_admin("POST", "/consumers?wait=all", "{\"username\": \"ann\"}").status, 201);
+    assert_eq!(control.ask_admin("POST", "/consumers?wait=all,60000", "{\"username\": \"ann\"}").status, 201);
     let members = members(&control);
     assert_eq!(
         (members.len(), &members[0]["id"], &members[0]["state"]),
@@ -308,7 +309,7 @@ fn without_sync_connections_are_kept_and_the_first_protocol_goes_on() {
     for _ in 0..2 {
         assert_eq!(second.event("error")["error"], json!({ "code": -32601, "message": "Method not found" }));
     }
-    assert_eq!(control.ask_admin("POST", "/consumers?wait=all", "{\"username\": \"ann\"}").status, 201);
+    assert_eq!(control.ask_admin("POST", "/consumers?wait=all,60000", "{\"username\": \"ann\"}").status, 201);
     let member = members(&control)[0].clone();
     assert_eq!((&member["protocol"], &member["state"]), (&json!("v1"), &json!("connected")));
     assert_eq!(member["rpc_capabilities"], json!(["kong.debug.v1"]));
@@ -351,7 +352,10 @@ fn frames_that_are_not_calls_end_the_connection_alone() {
         bad.event("dropped");
         eventually(why, || control.log().contains(why));
     }
-    assert_eq!(control.ask_admin("POST", "/consumers?wait=100%25", "{\"username\": \"ann\"}").status, 201);
+    assert_eq!(
+        control.ask_admin("POST", "/consumers?wait=100%25,60000", "{\"username\": \"ann\"}").status,
+        201
+    );
     assert_eq!(members(&control).iter().filter(|member| member["state"] == "connected").count(), 1);
 }
 

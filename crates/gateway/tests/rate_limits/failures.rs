@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Instant;
 
 fn node(server: &RedisServer, upstream: &Upstream, fault_tolerant: bool, sync_rate: f64) -> Gateway {
-    let redis = json!({ "host": "127.0.0.1", "port": server.port, "timeout": 1000 });
+    let redis = json!({ "host": "127.0.0.1", "port": server.port, "timeout": 5000 });
     let config = json!({
         "policy": "redis", "year": 100, "fault_tolerant": fault_tolerant, "sync_rate": sync_rate, "redis": redis,
     });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn config(server: &RedisServer, more: Value) -> Value {
     // However slow the machine is: whoever does not wait counts for itself.
-    let redis = json!({ "host": "127.0.0.1", "port": server.port, "timeout": 15_000 });
+    let redis = json!({ "host": "127.0.0.1", "port": server.port, "timeout": 60_000 });
     let mut config = json!({ "policy": "redis", "redis": redis });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config

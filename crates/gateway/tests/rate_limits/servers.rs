@@ -47,7 +47,7 @@ fn a_replica_is_asked_where_the_role_says_so() {
     let upstream = Upstream::answering(HELLO);
     for (role, is_on_master) in [("slave", false), ("any", true)] {
         let redis = json!({
-            "sentinel_master": "counts", "sentinel_role": role, "timeout": 15_000,
+            "sentinel_master": "counts", "sentinel_role": role, "timeout": 60_000,
             "sentinel_nodes": [{ "host": "127.0.0.1", "port": sentinel.port }],
         });
         let [node] = nodes(&upstream, &json!({ "policy": "redis", "year": 1_000_000, "redis": redis }));
@@ -65,7 +65,7 @@ fn a_cluster_is_asked_where_the_keys_are() {
     let known: Vec<_> = servers.iter().skip(1).map(|server| json!({ "port": server.port })).collect();
     let config = json!({
         "policy": "redis", "month": 23, "year": 500, "limit_by": "header", "header_name": "X-T",
-        "redis": { "cluster_nodes": known, "timeout": 15_000 },
+        "redis": { "cluster_nodes": known, "timeout": 60_000 },
     });
     let nodes: [Gateway; 3] = nodes(&upstream, &config);
     for tenant in 0..12 {
@@ -101,7 +101,7 @@ fn while_a_slot_is_moved_counting_goes_on_at_the_server_that_gets_it() {
     let known: Vec<_> = servers.iter().map(|server| json!({ "port": server.port })).collect();
     let config = json!({
         "policy": "redis", "year": 23, "limit_by": "header", "header_name": "X-T",
-        "redis": { "cluster_nodes": known, "timeout": 15_000 },
+        "redis": { "cluster_nodes": known, "timeout": 60_000 },
     });
     let nodes: [Gateway; 2] = nodes(&upstream, &config);
     assert_eq!(left(&nodes[0].get_with("/", "X-T: a\r\n")), 22);

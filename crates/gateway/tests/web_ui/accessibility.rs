@@ -65,7 +65,7 @@ fn the_pages_of_a_fleet_and_of_a_closed_node_are_accessible() {
     check(&control, &["/nodes"]);
     let (_, hash) = new_token(&[]);
     let closed = Gateway::empty().set("admin_gui_listen", "127.0.0.1:0").set("admin_auth", &hash).start();
-    check_page(&closed, "/", &["document.getElementById('token') === document.activeElement"]);
+    check_page(&closed, "/", &["wait:document.getElementById('token') === document.activeElement"]);
 }
 
 #[test]

@@ -35,34 +35,42 @@ async def main(address, expressions):
 
 async def drive(socket, address, expressions):
     ids, complaints, session = itertools.count(1), [], {}
+    # The documents whose loading has ended. The first blank page may end late, after the page was asked for.
+    loaded = set()
 
     async def receive():
-        message = json.loads(await asyncio.wait_for(socket.recv(), 60))
+        message = json.loads(await asyncio.wait_for(socket.recv(), 120))
         params = message.get("params", {})
         if message.get("method") == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             complaints.append(params["entry"]["text"])
         if message.get("method") == "Runtime.exceptionThrown":
             complaints.append(params["exceptionDetails"]["text"])
+        if message.get("method") == "Page.lifecycleEvent" and params["name"] == "load":
+            loaded.add(params["loaderId"])
         return message
 
-    async def call(method, loads=False, **params):
-        number, answer, loaded = next(ids), None, not loads
+    async def call(method, **params):
+        number = next(ids)
         await socket.send(json.dumps({"id": number, "method": method, "params": params, **session}))
-        while answer is None or not loaded:
-            message = await receive()
-            loaded = loaded or message.get("method") == "Page.loadEventFired"
-            answer = message if message.get("id") == number else answer
-        return answer["result"]
+        while (message := await receive()).get("id") != number:
+            pass
+        return message["result"]
 
     async def evaluate(expression, loads=False):
-        result = await call("Runtime.evaluate", loads=loads, expression=expression, returnByValue=True)
+        before = set(loaded)
+        result = await call("Runtime.evaluate", expression=expression, returnByValue=True)
+        while loads and loaded == before:
+            await receive()
         return result["result"].get("value")
 
     target = (await call("Target.createTarget", url="about:blank"))["targetId"]
     session["sessionId"] = (await call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
     for domain in ["Page", "Runtime", "Log"]:
         await call(f"{domain}.enable")
-    await call("Page.navigate", loads=True, url=address)
+    await call("Page.setLifecycleEventsEnabled", enabled=True)
+    document = (await call("Page.navigate", url=address))["loaderId"]
+    while document not in loaded:
+        await receive()
     values = []
     for expression in expressions:
         kind, _, rest = expression.partition(":")
@@ -79,10 +87,14 @@ async def drive(socket, address, expressions):
         loads, waits = kind == "go", kind == "wait"
         expression = rest if loads or waits else expression
         values.append(await evaluate(expression, loads))
-        async with asyncio.timeout(60):
-            while waits and not values[-1]:
-                await asyncio.sleep(0.05)
-                values[-1] = await evaluate(expression)
+        try:
+            async with asyncio.timeout(120):
+                while waits and not values[-1]:
+                    await asyncio.sleep(0.05)
+                    values[-1] = await evaluate(expression)
+        except TimeoutError:
+            page = await evaluate("document.body.innerText")
+            sys.exit(f"never true: {expression}, after {values} and {complaints}, in the page: {page}")
     return values + [complaints]
 
 
