@@ -87,6 +87,8 @@ fn a_browser_shows_requests_as_they_end() {
             &gateway,
             "/requests?class=5xx",
             &[
+                // The script of the list may be loaded after the page.
+                "wait:!document.querySelector('[data-tail]').hidden",
                 &format!("wait:{count} > 3"),
                 "document.querySelector('[data-pause]').click()",
                 &format!("window.before = {count}, true"),
@@ -105,6 +107,6 @@ fn a_browser_shows_requests_as_they_end() {
     let [true_, null] = [json!(true), json!(null)];
     let path = json!("/a/<b>1</b>");
     let expected =
-        [&true_, &null, &true_, &true_, &true_, &null, &true_, &path, &null, &json!(0), &json!([])];
+        [&true_, &true_, &null, &true_, &true_, &true_, &null, &true_, &path, &null, &json!(0), &json!([])];
     assert!(seen.iter().eq(expected), "{seen:?}");
 }
