@@ -116,15 +116,20 @@ impl Slot {
 
     /// The entities of a kind and their aggregates. Bytes of ours always decode.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (Entity, Aggregate)> + '_ {
+        self.of_kind_where(kind, |_| true)
+    }
+
+    /// Those entities of a kind that fulfil a condition, and their aggregates. No other is decoded.
+    pub(crate) fn of_kind_where<'s>(
+        &'s self,
+        kind: Kind,
+        condition: impl Fn(Entity) -> bool + 's,
+    ) -> impl Iterator<Item = (Entity, Aggregate)> + 's {
         let entries = self.entries().map_while(Result::ok);
         let entries = entries.skip_while(move |(entity, _)| entity.kind < kind);
         let entries = entries.take_while(move |(entity, _)| entity.kind == kind);
+        let entries = entries.filter(move |(entity, _)| condition(*entity));
         entries.filter_map(|(entity, bytes)| Some((entity, Aggregate::decode(bytes).ok()?)))
-    }
-
-    /// The rows of a table by kind. The whole is no row among the nodes of a fleet.
-    pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (Entity, Aggregate)> + '_ {
-        self.of_kind(kind).filter(|(entity, _)| *entity != Entity::NODE)
     }
 
     /// The aggregate of an entity.

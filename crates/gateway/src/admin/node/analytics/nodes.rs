@@ -5,9 +5,9 @@ use crate::analytics::Analytics;
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use weir_analytics::entities::Kind;
+use weir_analytics::entities::{Entity, Kind};
 use weir_analytics::inbox::Arrival;
-use weir_analytics::query::{self, Frame, Metric, Row};
+use weir_analytics::query::{self, Frame, Metric, Row, TopQuery};
 use weir_cluster::control_plane::{Member, State};
 
 /// The metrics of a data plane.
@@ -31,7 +31,9 @@ pub(super) fn nodes(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let (top, arrivals) = analytics
         .ask(|store| {
             let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
-            let top = query::top(&view, Kind::Node, Metric::Requests, frame, usize::MAX, store.entities());
+            let (by, within) = (Kind::Node, Entity::NODE);
+            let query = TopQuery { by, within, of: Metric::Requests, frame, limit: usize::MAX };
+            let top = query::top(&view, &query, store.entities());
             let arrivals = members.iter().map(|member| store.arrival(&member.id.to_string()));
             (top, arrivals.collect::<Vec<_>>())
         })
