@@ -315,7 +315,7 @@ mod tests {
             assert_ne!(entities.intern_pair(1, route), OTHERS);
         }
         assert_eq!((entities.intern_pair(2, 1), entities.intern_pair(1, 7)), (OTHERS, 7));
-        assert!(entities.heap_bytes() < 4 << 20, "{} bytes", entities.heap_bytes());
+        assert!(entities.heap_bytes() < 2 << 20, "{} bytes", entities.heap_bytes());
     }
 
     #[test]

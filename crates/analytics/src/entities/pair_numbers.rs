@@ -2,7 +2,7 @@
 use foldhash::HashMap;
 
 /// The most pairs. Further ones are others. A pair takes some 30 bytes, a name several times as much.
-pub(super) const MAX_PAIRS: usize = 1 << 16;
+pub(super) const MAX_PAIRS: usize = 1 << 15;
 
 /// Separates the names of a consumer and a route in the name of their pair. No consumer's name has it.
 const SEPARATOR: char = '/';
