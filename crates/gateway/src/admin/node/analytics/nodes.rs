@@ -39,10 +39,12 @@ pub(super) fn nodes(call: &ApiRequest, analytics: &Analytics) -> Answer {
         })
         .ok_or_else(super::not_recorded)?;
     let top = top.map_err(invalid)?;
+    // A rate is one of the time that is remembered.
+    let known = Frame { from: frame.from.max(top.precision.oldest.unwrap_or(0)), ..frame };
     let rows: HashMap<&str, &Row> = top.rows.iter().map(|row| (row.label.as_str(), row)).collect();
     let shown = members.iter().zip(&arrivals).map(|(member, arrival)| {
         let row = rows.get(member.id.to_string().as_str()).copied();
-        shown_node(member, row, arrival.as_ref(), frame)
+        shown_node(member, row, arrival.as_ref(), known)
     });
     Ok(with_precision(json!({ "data": shown.collect::<Vec<_>>() }), top.precision))
 }
