@@ -95,16 +95,16 @@ impl Dictionary {
     }
 
     /// Takes names. Of those that the reader does not know, so many at most get a number, and the rest are others.
-    /// Returns how many did.
+    /// Returns how many did; a pair counts as all names that it needs.
     pub(crate) fn add(&mut self, names: &[(Entity, &str)], entities: &Entities, room: usize) -> usize {
         let mut added = 0;
         for (entity, name) in names {
             let known = entities.find(entity.kind, name);
             let id = match known {
                 Some(id) => id,
-                None if added == room => OTHERS,
+                None if added + entity.kind.names_needed() > room => OTHERS,
                 None => {
-                    added += 1;
+                    added += entity.kind.names_needed();
                     entities.intern(entity.kind, name)
                 }
             };

@@ -1,6 +1,9 @@
 //! Entities by number: names are interned once, where a configuration is compiled, and records carry the number.
 use foldhash::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use pair_numbers::PairNumbers;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+mod pair_numbers;
 
 /// No entity, such as the consumer of an anonymous request.
 pub const NONE: u32 = 0;
@@ -33,11 +36,13 @@ pub enum Kind {
     Consumer,
     /// Plugins; they occur in causes.
     Plugin,
+    /// Pairs of a consumer and a route. The name of one is that of the consumer, a slash and that of the route.
+    Pair,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] =
-        [Self::Node, Self::Route, Self::Service, Self::Upstream, Self::Consumer, Self::Plugin];
+    pub(crate) const ALL: [Kind; 7] =
+        [Self::Node, Self::Route, Self::Service, Self::Upstream, Self::Consumer, Self::Plugin, Self::Pair];
 
     /// The name in queries and answers.
     pub fn name(self) -> &'static str {
@@ -48,14 +53,24 @@ impl Kind {
             Self::Upstream => "upstream",
             Self::Consumer => "consumer",
             Self::Plugin => "plugin",
+            Self::Pair => "pair",
         }
     }
 
     /// How many entities of the kind are counted one by one.
-    pub fn limit(self) -> usize {
+    pub const fn limit(self) -> usize {
         match self {
             Self::Consumer => 256,
+            Self::Pair => 1_024,
             _ => 4_096,
+        }
+    }
+
+    /// How many names a name needs at most: that of a pair needs those of its consumer and its route.
+    pub(crate) fn names_needed(self) -> usize {
+        match self {
+            Self::Pair => 3,
+            _ => 1,
         }
     }
 
@@ -133,6 +148,7 @@ struct Inner {
     names: [Names; Kind::ALL.len()],
     /// The service of each route, by the route's number.
     services: Vec<u32>,
+    pairs: PairNumbers,
 }
 
 /// The numbers of entities. Numbers are dense, begin at 1, and stay until the process ends.
@@ -147,6 +163,9 @@ pub struct Entities {
 impl Entities {
     /// The number of a name. [`NONE`] for an empty one, [`OTHERS`] if there are too many.
     pub fn intern(&self, kind: Kind, name: &str) -> u32 {
+        if kind == Kind::Pair {
+            return self.intern_named_pair(name);
+        }
         if name.is_empty() {
             return NONE;
         }
@@ -165,15 +184,60 @@ impl Entities {
         id
     }
 
+    /// The number of the pair of a consumer and a route. [`NONE`] without a consumer, [`OTHERS`] if there are too many, or
+    /// if one of the two has no number of its own.
+    pub fn intern_pair(&self, consumer: u32, route: u32) -> u32 {
+        if consumer == NONE {
+            return NONE;
+        }
+        if consumer == OTHERS || route == OTHERS {
+            return OTHERS;
+        }
+        let known = self.find_pair(consumer, route);
+        known.or_else(|| self.write().pairs.intern((consumer, route))).unwrap_or(OTHERS)
+    }
+
+    fn intern_named_pair(&self, name: &str) -> u32 {
+        let Some((consumer, route)) = pair_numbers::split(name) else { return NONE };
+        self.intern_pair(self.intern(Kind::Consumer, consumer), self.intern(Kind::Route, route))
+    }
+
     /// The name of an entity that has one.
     pub fn name(&self, entity: Entity) -> Option<Arc<str>> {
+        if entity.kind == Kind::Pair {
+            let (consumer, route) = self.read().pairs.get(entity.id)?;
+            let name = |kind, id| self.name(Entity::new(kind, id)).unwrap_or_default();
+            let name = pair_numbers::joined(&name(Kind::Consumer, consumer), &name(Kind::Route, route));
+            return Some(name.into());
+        }
         let place = (entity.id as usize).checked_sub(1)?;
         self.read().names[entity.kind as usize].names.get(place).map(Arc::clone)
     }
 
     /// The number of a name that is known.
     pub fn find(&self, kind: Kind, name: &str) -> Option<u32> {
+        if kind == Kind::Pair {
+            let (consumer, route) = pair_numbers::split(name)?;
+            let route = if route.is_empty() { NONE } else { self.find(Kind::Route, route)? };
+            return self.find_pair(self.find(Kind::Consumer, consumer)?, route);
+        }
         self.read().names[kind as usize].ids.get(name).copied()
+    }
+
+    /// The number of a pair that is known.
+    pub fn find_pair(&self, consumer: u32, route: u32) -> Option<u32> {
+        self.read().pairs.find((consumer, route))
+    }
+
+    /// The pairs that an entity is in, a consumer or a route: the number of each, and of the other entity.
+    pub(crate) fn pairs_of(&self, entity: Entity) -> HashMap<u32, u32> {
+        let inner = self.read();
+        let others = inner.pairs.iter().filter_map(|(id, (consumer, route))| match entity.kind {
+            Kind::Consumer if entity.id == consumer => Some((id, route)),
+            Kind::Route if entity.id == route => Some((id, consumer)),
+            _ => None,
+        });
+        others.collect()
     }
 
     /// The service of a route.
@@ -185,14 +249,14 @@ impl Entities {
     pub fn heap_bytes(&self) -> usize {
         let inner = self.read();
         let names: usize = inner.names.iter().map(Names::heap_bytes).sum();
-        names + inner.services.capacity() * size_of::<u32>()
+        names + inner.services.capacity() * size_of::<u32>() + inner.pairs.heap_bytes()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner> {
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,6 +284,38 @@ mod tests {
         let entities = Entities::default();
         let id = entities.intern(Kind::Upstream, &"é".repeat(1_000));
         assert_eq!(entities.name(Entity::new(Kind::Upstream, id)).map(|name| name.len()), Some(256));
+    }
+
+    #[test]
+    fn a_pair_is_named_after_its_consumer_and_its_route() {
+        let entities = Entities::default();
+        let (alice, route) = (entities.intern(Kind::Consumer, "alice"), entities.intern_route("r/1", 0));
+        let pair = entities.intern_pair(alice, route);
+        let name = entities.name(Entity::new(Kind::Pair, pair)).unwrap();
+        assert_eq!(&*name, "alice/r/1");
+        let elsewhere = Entities::default();
+        elsewhere.intern(Kind::Route, "another");
+        let copy = elsewhere.intern(Kind::Pair, &name);
+        assert_eq!(elsewhere.find(Kind::Pair, &name), Some(copy));
+        assert_eq!(elsewhere.name(Entity::new(Kind::Pair, copy)), Some(name));
+        let without_route = elsewhere.intern(Kind::Pair, "alice/");
+        assert_eq!(elsewhere.name(Entity::new(Kind::Pair, without_route)).as_deref(), Some("alice/"));
+        assert_eq!(elsewhere.pairs_of(Entity::new(Kind::Consumer, 1)).len(), 2);
+        assert_eq!(elsewhere.pairs_of(Entity::new(Kind::Route, 2)), [(copy, 1)].into_iter().collect());
+        for (consumer, route, expected) in [(NONE, 1, NONE), (OTHERS, 1, OTHERS), (1, OTHERS, OTHERS)] {
+            assert_eq!(entities.intern_pair(consumer, route), expected);
+        }
+        assert_eq!((entities.find(Kind::Pair, "bob/r/1"), entities.intern(Kind::Pair, "x")), (None, NONE));
+    }
+
+    #[test]
+    fn pairs_are_bounded() {
+        let entities = Entities::default();
+        for route in 1..=pair_numbers::MAX_PAIRS as u32 {
+            assert_ne!(entities.intern_pair(1, route), OTHERS);
+        }
+        assert_eq!((entities.intern_pair(2, 1), entities.intern_pair(1, 7)), (OTHERS, 7));
+        assert!(entities.heap_bytes() < 2 << 20, "{} bytes", entities.heap_bytes());
     }
 
     #[test]

@@ -116,15 +116,20 @@ impl Slot {
 
     /// The entities of a kind and their aggregates. Bytes of ours always decode.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (Entity, Aggregate)> + '_ {
+        self.of_kind_where(kind, |_| true)
+    }
+
+    /// Those entities of a kind that fulfil a condition, and their aggregates. No other is decoded.
+    pub(crate) fn of_kind_where<'s>(
+        &'s self,
+        kind: Kind,
+        condition: impl Fn(Entity) -> bool + 's,
+    ) -> impl Iterator<Item = (Entity, Aggregate)> + 's {
         let entries = self.entries().map_while(Result::ok);
         let entries = entries.skip_while(move |(entity, _)| entity.kind < kind);
         let entries = entries.take_while(move |(entity, _)| entity.kind == kind);
+        let entries = entries.filter(move |(entity, _)| condition(*entity));
         entries.filter_map(|(entity, bytes)| Some((entity, Aggregate::decode(bytes).ok()?)))
-    }
-
-    /// The rows of a table by kind. The whole is no row among the nodes of a fleet.
-    pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (Entity, Aggregate)> + '_ {
-        self.of_kind(kind).filter(|(entity, _)| *entity != Entity::NODE)
     }
 
     /// The aggregate of an entity.
@@ -180,8 +185,9 @@ impl Slot {
     pub(crate) fn fold(self) -> Slot {
         let mut excess = Vec::new();
         let mut others = SlotWriter::default();
-        for kind in Kind::ALL {
-            let Some(entities) = self.excess(kind) else { continue };
+        let counts = self.named_by_kind();
+        for kind in Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > kind.limit()) {
+            let entities = self.excess(kind);
             let mut sum = Aggregate::default();
             let is_excess = |entity: &Entity| entities.binary_search(entity).is_ok();
             let folded = self.of_kind(kind).filter(|(entity, _)| is_excess(entity));
@@ -196,18 +202,22 @@ impl Slot {
         kept.merge(&others.finish(self.start, 0)).unwrap_or(kept)
     }
 
-    /// The entities of a kind beyond its limit, sorted.
-    fn excess(&self, kind: Kind) -> Option<Vec<Entity>> {
-        let of_kind = |entry: &(Entity, &[u8])| entry.0.kind == kind && entry.0.is_named();
-        if self.entries().map_while(Result::ok).filter(of_kind).count() <= kind.limit() {
-            return None;
-        }
+    /// How many entities of each kind have a name.
+    fn named_by_kind(&self) -> [usize; Kind::ALL.len()] {
+        let mut counts = [0; Kind::ALL.len()];
+        let entities = self.entries().map_while(Result::ok).map(|(entity, _)| entity);
+        entities.filter(|entity| entity.is_named()).for_each(|entity| counts[entity.kind as usize] += 1);
+        counts
+    }
+
+    /// The entities of a kind beyond its limit, sorted. There are some.
+    fn excess(&self, kind: Kind) -> Vec<Entity> {
         let named = self.of_kind(kind).filter(|(entity, _)| entity.is_named());
         let mut sizes: Vec<_> = named.map(|(entity, aggregate)| (aggregate.requests(), entity)).collect();
-        let excess = sizes.len().checked_sub(kind.limit()).filter(|excess| *excess > 0)?;
+        let excess = sizes.len() - kind.limit();
         sizes.select_nth_unstable(excess - 1);
         let mut entities: Vec<_> = sizes[..excess].iter().map(|(_, entity)| *entity).collect();
         entities.sort_unstable();
-        Some(entities)
+        entities
     }
 }

@@ -81,6 +81,40 @@ fn every_request_is_counted_by_route_service_consumer_and_status() {
 }
 
 #[test]
+fn requests_are_counted_by_consumer_and_route() {
+    let upstream = Upstream::answering(HI);
+    let keyed = "plugins: [{name: key-auth}]";
+    let services = ["/a", "/b"].map(|path| service(path, upstream.address, "", keyed));
+    let gateway = Gateway::builder(&document(&services, CONSUMERS)).set("workers", "2").start();
+    for (times, path, key) in [(6, "/a", "a"), (4, "/b", "a"), (3, "/a", "b"), (2, "/a", "wrong")] {
+        ask(&gateway, times, path, &format!("apikey: {key}\r\n"));
+    }
+    counted(&gateway, 15.0);
+    let rows = |query: &str| {
+        let top = get(&gateway, &format!("/analytics/top?{query}"));
+        assert_eq!(top["missing"], 0, "{top}");
+        let row = |row: &Value| (row["name"].as_str().unwrap().to_owned(), row["requests"].as_f64().unwrap());
+        let rows: Vec<_> = top["data"].as_array().unwrap().iter().map(row).collect();
+        (rows, top["within"].clone())
+    };
+    let (routes, within) = rows("by=route&consumer=alice");
+    assert_eq!(
+        (routes, &within["consumer"]["name"]),
+        (columns(&[("r-a", 6.0), ("r-b", 4.0)]), &json!("alice"))
+    );
+    assert_eq!(rows("by=consumer&route=r-a").0, columns(&[("alice", 6.0), ("bob", 3.0)]));
+    assert_eq!(rows("by=route&consumer=bob").0, columns(&[("r-a", 3.0)]));
+    assert_eq!(sums(&gateway, "by=consumer&route=r-a"), columns(&[("alice", 6.0), ("bob", 3.0)]));
+    assert_eq!(sums(&gateway, "by=status&route=r-a&consumer=bob"), columns(&[("200", 3.0)]));
+    assert_eq!(sum(&gateway, "route=r-b&consumer=bob"), 0.0);
+    let pair = get(&gateway, "/analytics/series?route=r-b&consumer=alice");
+    assert_eq!(
+        (&pair["of"]["route"]["name"], &pair["of"]["consumer"]["name"]),
+        (&json!("r-b"), &json!("alice"))
+    );
+}
+
+#[test]
 fn every_protocol_is_counted() {
     let upstream = Upstream::answering(HI);
     let chat = Upstream::start(|peer, _| {
@@ -191,8 +225,15 @@ fn what_cannot_be_answered_names_the_argument_and_its_choices() {
         ("series?from=yesterday", 400, "from: `yesterday` is not a time; write seconds since 1970"),
         ("series?from=-10m&to=-20m", 400, "from, to: the frame is empty"),
         ("series?step=0", 400, "step: `0` is not a distance"),
-        ("series?route=r-a&service=s-a", 400, "route, service: requests are not counted by pairs"),
-        ("series?by=route&service=s-a", 400, "by, service: by=route divides"),
+        ("series?route=r-a&service=s-a", 400, "route, service: requests are counted by pairs of route"),
+        (
+            "series?route=r-a&consumer=none",
+            400,
+            "consumer, route: pairs are counted of a consumer and a route that",
+        ),
+        ("top?by=service&route=r-a", 400, "by, route: requests of one route are not counted by service"),
+        ("top?by=route&consumer=nobody", 404, "there is no consumer `nobody`"),
+        ("series?by=route&service=s-a", 400, "by, service: requests of one service are not counted by route"),
         ("series?rout=r-a", 400, "unknown argument `rout`; there are: metric"),
         ("series?route=r-b", 404, "there is no route `r-b`; did you mean `r-a`?"),
         (

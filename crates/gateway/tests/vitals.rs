@@ -17,8 +17,12 @@ fn ask(gateway: &Gateway, path: &str) -> Value {
 
 /// The counts of a report by status or class, over all of its time.
 fn counts(report: &Value) -> BTreeMap<String, u64> {
+    sums(&report["stats"]["cluster"])
+}
+
+fn sums(points: &Value) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    for point in report["stats"]["cluster"].as_object().unwrap().values() {
+    for point in points.as_object().unwrap().values() {
         for (status, count) in point.as_object().unwrap() {
             *sums.entry(status.clone()).or_default() += count.as_u64().unwrap();
         }
@@ -74,6 +78,14 @@ fn statuses_are_counted_by_service_route_consumer_and_class() {
         let consumer = id(&gateway, "/consumers/alice");
         let report = asked(&format!("/vitals/status_codes/by_consumer?consumer_id={consumer}&"));
         assert_eq!(counts(&report), expected(&[("200", 5)]));
+        let report = asked(&format!("/vitals/status_codes/by_consumer_and_route?consumer_id={consumer}&"));
+        let meta = &report["meta"];
+        assert_eq!((&meta["entity_type"], &meta["entity_id"]), (&json!("consumer_route"), &json!(consumer)));
+        assert_eq!(meta["stat_labels"], json!(["status_codes_per_consumer_route_total"]));
+        assert_eq!((&meta["level"], &meta["interval_width"]), (&json!("cluster"), &json!(width)));
+        let routes = report["stats"].as_object().unwrap();
+        assert_eq!(routes.keys().collect::<Vec<_>>(), [&id(&gateway, "/routes/r-a")]);
+        assert_eq!(sums(routes.values().next().unwrap()), expected(&[("200", 5)]));
         let report = asked(&format!("/vitals/consumers/{consumer}/cluster?"));
         let points = report["stats"]["cluster"].as_object().unwrap().values();
         assert_eq!(points.filter_map(Value::as_u64).sum::<u64>(), 5);
@@ -137,6 +149,12 @@ fn wrong_parameters_get_400_and_unknown_entities_404() {
         ),
         ("/vitals/status_codes/by_route?interval=days", 400, "Invalid query params: route_id is required"),
         ("/vitals/status_codes/by_route?interval=days&route_id=x", 404, "Not found"),
+        ("/vitals/status_codes/by_consumer_and_route?interval=days&consumer_id=x", 404, "Not found"),
+        (
+            "/vitals/status_codes/by_consumer_and_route?interval=days",
+            400,
+            "Invalid query params: consumer_id is required",
+        ),
         ("/vitals/nodes/8b0d7a2c-6b1c-4e0e-9d7a-1f7f4f6f9d52?interval=days", 404, "Not found"),
         ("/vitals/consumers/alice/cluster?interval=days", 404, "Not found"),
         ("/sales/vitals/status_code_classes?interval=days", 404, "Not found"),

@@ -402,6 +402,20 @@ fn other_sites_may_link_to_pages_and_not_fetch_them() {
 }
 
 #[test]
+fn a_page_elsewhere_opens_no_stream_of_requests() {
+    let gateway = with_ui();
+    let address = gateway.web_ui();
+    let tail = format!("GET /requests/tail HTTP/1.1\r\nHost: {address}\r\nAccept-Language: en\r\n");
+    for referrer in ["", "Referer: http://elsewhere.example/\r\n"] {
+        let refused = Peer::connect(address).send(format!("{tail}{referrer}\r\n")).response();
+        assert_eq!(refused.status, 403, "{referrer}: {}", refused.text());
+    }
+    let mut page = Peer::connect(address);
+    let head = page.send(format!("{tail}Referer: http://{address}/requests\r\n\r\n")).head().unwrap();
+    assert_eq!(head.field("content-type"), Some("text/event-stream"), "{}", head.start);
+}
+
+#[test]
 fn a_declarative_file_is_only_shown() {
     let configuration = "{_format_version: '3.0', services: [{name: orders, url: 'http://127.0.0.1:9'}]}";
     let gateway = Gateway::builder(configuration).set("admin_gui_listen", "127.0.0.1:0").start();

@@ -92,11 +92,13 @@ fn collect_fields(path: &str, value: &Value, found: &mut Vec<(String, String)>) 
 }
 
 impl Api {
-    /// For a request of a browser: its connection, its host and origin, and the token of its session. A link of another
+    /// For a request of a browser: its connection, its host and origin, what else says which page sent it, and the token of
+    /// its session. A link of another
     /// site may lead to a page, but nothing else of that site may ask for it.
     pub(crate) fn of(admin: &Router, asked: &Parts, token: Option<&str>) -> Api {
         let mut headers = HeaderMap::new();
-        for name in [header::HOST, header::ORIGIN, LAST_EVENT_ID, SEC_FETCH_SITE] {
+        let of_page = [header::ORIGIN, SEC_FETCH_SITE, header::ACCEPT_LANGUAGE, header::REFERER];
+        for name in of_page.into_iter().chain([header::HOST, LAST_EVENT_ID]) {
             if let Some(value) = asked.headers.get(&name) {
                 headers.insert(name, value.clone());
             }

@@ -24,6 +24,8 @@ pub(crate) struct Series {
     pub(crate) times: Vec<u64>,
     pub(crate) step: u64,
     pub(crate) columns: Vec<Column>,
+    /// The times of which nothing is known, each with its begin and its end; none if the source does not say.
+    pub(crate) gaps: Option<Vec<(u64, u64)>>,
     /// Where the history begins; 0 if it is that of a Prometheus server, which does not say.
     pub(crate) oldest: Option<u64>,
     /// How many requests are missing.
@@ -47,6 +49,8 @@ pub(crate) struct Top {
     pub(crate) rows: Vec<Value>,
     /// The number of all rows.
     pub(crate) total: usize,
+    /// At most so many requests of the entity that rows are about are in no row.
+    pub(crate) missing: u64,
     /// The part of the frame that the history covers, in seconds.
     pub(crate) seconds: f64,
     /// Why a Prometheus that remembers more did not answer.
@@ -98,20 +102,33 @@ impl History<'_> {
         let (kind, entity) = of.unwrap_or(("route", ""));
         let members = [("metric", metric), ("by", by), ("step", &*step), (kind, entity)];
         match self.ask("series", &members).await {
-            Ok(answer) => Ok(Series::of(&answer)),
+            Ok(answer) => Ok(Series::of(&answer).until(self.frame.now / 1_000)),
             // Nothing has been recorded of this entity.
             Err(error) if error.status == StatusCode::NOT_FOUND && !is_off(&error) => Ok(Series::default()),
             Err(error) => Err(error),
         }
     }
 
-    /// The rows of a table, those with the most of a metric first.
-    pub(crate) async fn top(&self, by: &str, of: &str, limit: usize) -> Result<Top, ApiError> {
+    /// The rows of a table, those with the most of a metric first: of one entity, or of the node.
+    pub(crate) async fn top(
+        &self,
+        by: &str,
+        of: &str,
+        limit: usize,
+        within: Of<'_>,
+    ) -> Result<Top, ApiError> {
         let limit = limit.to_string();
-        let mut answer = self.ask("top", &[("by", by), ("of", of), ("limit", &*limit)]).await?;
-        let total = answer["total"].as_u64().unwrap_or_default() as usize;
+        let (kind, entity) = within.unwrap_or(("route", ""));
+        let members = [("by", by), ("of", of), ("limit", &*limit), (kind, entity)];
+        let mut answer = match self.ask("top", &members).await {
+            // Nothing has been recorded of this entity.
+            Err(error) if error.status == StatusCode::NOT_FOUND && !is_off(&error) => Value::Null,
+            answer => answer?,
+        };
+        let count = |name: &str| answer[name].as_u64().unwrap_or_default();
+        let (total, missing) = (count("total") as usize, count("missing"));
         let seconds = self.frame.seconds_since(answer["oldest"].as_u64());
-        Ok(Top { source_error: source_error(&answer), rows: rows(&mut answer), total, seconds })
+        Ok(Top { source_error: source_error(&answer), rows: rows(&mut answer), total, missing, seconds })
     }
 
     /// Groups of errors, the largest first; of one route unless it is empty, and all unless there is a limit.
@@ -145,8 +162,8 @@ fn source_error(answer: &Value) -> Option<String> {
 }
 
 fn rows(answer: &mut Value) -> Vec<Value> {
-    match answer["data"].take() {
-        Value::Array(rows) => rows,
+    match answer.get_mut("data").map(Value::take) {
+        Some(Value::Array(rows)) => rows,
         _ => Vec::new(),
     }
 }
@@ -170,10 +187,25 @@ impl Series {
             times: items(&answer["times"]).iter().filter_map(Value::as_u64).collect(),
             step: answer["step"].as_u64().unwrap_or(1).max(1),
             columns: items(&answer["columns"]).iter().map(Column::of).collect(),
+            gaps: answer["gaps"].as_array().map(|gaps| gaps.iter().filter_map(pair).collect()),
             oldest: answer["oldest"].as_u64().or(is_unbounded.then_some(0)),
             dropped: answer["dropped"].as_u64().unwrap_or_default(),
             source_error: source_error(answer),
         }
+    }
+
+    /// The same without gaps in the future, of which nobody knows anything.
+    fn until(mut self, now: u64) -> Series {
+        if let Some(gaps) = &mut self.gaps {
+            gaps.retain(|(from, _)| *from < now);
+            gaps.iter_mut().for_each(|(_, to)| *to = now.min(*to));
+        }
+        self
+    }
+
+    /// Whether nothing is known of a point, as far as the source says it.
+    pub(crate) fn is_gap(&self, start: u64) -> bool {
+        self.gaps.iter().flatten().any(|(from, to)| (*from..*to).contains(&start))
     }
 
     /// The metric for the whole frame of all columns together.
@@ -197,6 +229,10 @@ impl Series {
         }
         self
     }
+}
+
+fn pair(value: &Value) -> Option<(u64, u64)> {
+    Some((value[0].as_u64()?, value[1].as_u64()?))
 }
 
 impl Column {

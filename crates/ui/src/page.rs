@@ -143,6 +143,7 @@ fn document(visit: &Visit, page: &Page) -> Markup {
                     h1 { (page.title) }
                     @for note in &page.notes { p.note role="status" { (note) } }
                     (page.content)
+                    p.printed { "/" (visit.address) }
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! What has been counted since the last slot was made.
 //!
-//! A request is counted of its route, its upstream and its consumer. For each of these that is a few additions to arrays,
+//! A request is counted of its route, its upstream, its consumer and the pair of consumer and route. For each of these that is a few additions to arrays,
 //! which are kept from slot to slot. What they mean is worked out when a slot is made: of everything after ten seconds, of
 //! the node and the busiest routes each second.
 use crate::aggregate::Keep;
-use crate::entities::{Entities, Entity, Kind};
+use crate::entities::{Entities, Entity, Kind, NONE};
 use crate::record::Packed;
 use crate::slot::{Slot, SlotWriter};
 use classes::Classes;
@@ -26,6 +26,7 @@ pub(crate) struct Live {
     services: Table,
     upstreams: Table,
     consumers: Table,
+    pairs: Table,
 }
 
 impl Live {
@@ -37,6 +38,7 @@ impl Live {
             services: Table::new(Kind::Service),
             upstreams: Table::new(Kind::Upstream),
             consumers: Table::new(Kind::Consumer),
+            pairs: Table::new(Kind::Pair),
         }
     }
 
@@ -49,6 +51,10 @@ impl Live {
         }
         self.upstreams.record(record.upstream(), &request, Keep::Upstream);
         self.consumers.record(record.consumer(), &request, Keep::Total);
+        if record.consumer() != NONE {
+            let pair = entities.intern_pair(record.consumer(), record.route());
+            self.pairs.record(pair, &request, Keep::Total);
+        }
     }
 
     /// Whether nothing has been counted.
@@ -95,12 +101,13 @@ impl Live {
 
     /// The memory of the tables, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let tables = [&self.routes, &self.services, &self.upstreams, &self.consumers];
+        let tables = [&self.routes, &self.services, &self.upstreams, &self.consumers, &self.pairs];
         self.seconds.heap_bytes() + tables.iter().map(|table| table.heap_bytes()).sum::<usize>()
     }
 
     /// The tables in the order in which a slot has their entities.
     fn tables(&mut self) -> impl Iterator<Item = &mut Table> {
-        [&mut self.routes, &mut self.services, &mut self.upstreams, &mut self.consumers].into_iter()
+        let Live { routes, services, upstreams, consumers, pairs, .. } = self;
+        [routes, services, upstreams, consumers, pairs].into_iter()
     }
 }

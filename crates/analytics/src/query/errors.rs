@@ -1,5 +1,6 @@
 //! Errors by route, status and cause.
-use super::{Frame, Precision, QueryError, SPARKLINE_POINTS};
+use super::sparkline::{Parts, Sparkline};
+use super::{Frame, Precision, QueryError};
 use crate::entities::{Entities, Entity, Kind};
 use crate::samples::{ERRORS_PER_GROUP, Group, Sample, Samples};
 use crate::tiers::View;
@@ -23,7 +24,7 @@ pub struct ErrorGroup {
     /// The start of the last one.
     pub last: u64,
     /// Errors over the frame.
-    pub sparkline: Vec<u64>,
+    pub sparkline: Sparkline,
     /// Samples, newest first.
     pub samples: Vec<Arc<Sample>>,
 }
@@ -73,16 +74,16 @@ pub fn errors(
     if frame.from >= frame.to {
         return Err(QueryError::EmptyFrame);
     }
+    let parts = Parts::new(view, frame);
     let mut groups: HashMap<Group, ErrorGroup> = HashMap::new();
     for slot in &view.slots {
         for (entity, aggregate) in slot.of_kind(scope.kind()).filter(|(entity, _)| scope.has(*entity)) {
             for (outcome, count) in aggregate.outcomes().filter(|(outcome, _)| outcome.is_error()) {
                 let key = Group { route: entity.id, outcome };
-                let group = groups.entry(key).or_insert_with(|| empty(key, slot.start, entities));
+                let group = groups.entry(key).or_insert_with(|| empty(key, slot.start, &parts, entities));
                 group.count = group.count.saturating_add(count);
                 group.last = slot.start;
-                let point = &mut group.sparkline[frame.sparkline_point(slot.start)];
-                *point = point.saturating_add(count);
+                parts.add(&mut group.sparkline, slot.start, count);
             }
         }
     }
@@ -99,7 +100,7 @@ pub fn errors(
     Ok(Errors { groups, precision: Precision::of(view) })
 }
 
-fn empty(group: Group, first: u64, entities: &Entities) -> ErrorGroup {
+fn empty(group: Group, first: u64, parts: &Parts, entities: &Entities) -> ErrorGroup {
     ErrorGroup {
         group,
         route: super::top::label(Entity::new(Kind::Route, group.route), entities),
@@ -107,7 +108,7 @@ fn empty(group: Group, first: u64, entities: &Entities) -> ErrorGroup {
         count: 0,
         first,
         last: first,
-        sparkline: vec![0; SPARKLINE_POINTS as usize],
+        sparkline: parts.empty(),
         samples: Vec::new(),
     }
 }

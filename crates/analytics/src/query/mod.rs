@@ -1,4 +1,5 @@
 //! Questions to the history, as pure functions of a [`View`]. The caller decides on the text of an answer.
+use crate::entities::Kind;
 use crate::tiers::View;
 use std::fmt;
 
@@ -6,17 +7,17 @@ mod errors;
 mod metric;
 mod points;
 mod requests;
+mod rows;
 mod series;
+mod sparkline;
 mod top;
 pub use errors::{ErrorGroup, ErrorScope, Errors, errors};
 pub use metric::{By, Metric};
-pub use points::{Points, points};
+pub use points::{Points, points, points_by};
 pub use requests::{Arrivals, CauseFilter, Page, RequestFilter, arrivals, requests};
 pub use series::{Column, Series, SeriesQuery, cause_label, series};
-pub use top::{Row, Top, top};
-
-/// Points of a sparkline.
-const SPARKLINE_POINTS: u64 = 30;
+pub use sparkline::Sparkline;
+pub use top::{Row, Top, TopQuery, top};
 
 /// Why a question cannot be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum QueryError {
     By(String),
     /// The metric cannot be divided by this dimension.
     Indivisible(Metric, By),
+    /// The requests of an entity of the second kind cannot be divided by the first.
+    NotPaired(Kind, Kind),
     /// The frame of time is empty or the step is 0.
     EmptyFrame,
 }
@@ -38,6 +41,14 @@ impl fmt::Display for QueryError {
             Self::By(name) => write!(f, "by: there is no '{name}'; use one of {}", metric::DIMENSIONS),
             Self::Indivisible(metric, by) => {
                 write!(f, "by: '{metric}' cannot be divided by {by}; use metric=requests, or by=route")
+            }
+            Self::NotPaired(kind, of) => {
+                let (kind, of) = (kind.name(), of.name());
+                write!(
+                    f,
+                    "by, {of}: requests of one {of} are not counted by {kind}; there are: by=route of one consumer, and "
+                )?;
+                f.write_str("by=consumer of one route")
             }
             Self::EmptyFrame => f.write_str("from, to, step: the frame is empty; 'to' must be after 'from'"),
         }
@@ -75,13 +86,6 @@ impl Precision {
     /// Whether every request of the frame was counted; else the answer is a sample.
     pub fn is_exact(&self) -> bool {
         self.dropped == 0
-    }
-}
-
-impl Frame {
-    fn sparkline_point(self, start: u64) -> usize {
-        let offset = start.saturating_sub(self.from).min(self.to - self.from - 1);
-        (u128::from(offset) * u128::from(SPARKLINE_POINTS) / u128::from(self.to - self.from)) as usize
     }
 }
 

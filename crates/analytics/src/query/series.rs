@@ -1,4 +1,5 @@
 //! A metric over time: columns, ready for a chart.
+use super::rows::Rows;
 use super::{By, Frame, Metric, Precision, QueryError, points};
 use crate::aggregate::{Aggregate, Latency};
 use crate::bucket;
@@ -20,7 +21,7 @@ pub struct SeriesQuery {
     pub metric: Metric,
     /// What the columns are.
     pub by: By,
-    /// Of which entity; the node if none is named.
+    /// Of which entity; the node if none is named. Columns by route may be of one consumer, and the other way round.
     pub of: Entity,
     /// The frame.
     pub frame: Frame,
@@ -48,6 +49,8 @@ pub struct Series {
     pub step: u64,
     /// The lines.
     pub columns: Vec<Column>,
+    /// Of each point whether anything is known of its time.
+    pub known: Vec<bool>,
     /// How far it can be relied on.
     pub precision: Precision,
 }
@@ -65,7 +68,10 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
     let times: Vec<u64> = (from / step * step..to).step_by(step as usize).collect();
     let place = |slot: &Slot| (slot.start.max(from) / step - from / step) as usize;
     let mut columns = match query.by {
-        By::Entity(kind) => by_entity(view, query.metric, kind, times.len(), place, entities),
+        By::Entity(kind) => {
+            let rows = Rows::new(kind, query.of, entities)?;
+            by_entity(view, query.metric, (kind, &rows), times.len(), place, entities)
+        }
         By::Nothing => vec![one(view, query, step)?],
         by => divided(view, by, query.of, times.len(), place, entities),
     };
@@ -74,7 +80,7 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
         let values = column.values.iter_mut().zip(&known);
         values.filter(|(_, known)| !**known).for_each(|(value, _)| *value = None);
     }
-    Ok(Series { times, step, columns, precision: Precision::of(view) })
+    Ok(Series { times, step, columns, known, precision: Precision::of(view) })
 }
 
 fn column(label: String, metric: Metric, points: &[Aggregate]) -> Column {
@@ -93,15 +99,15 @@ fn one(view: &View, query: &SeriesQuery, step: u64) -> Result<Column, QueryError
 fn by_entity(
     view: &View,
     metric: Metric,
-    kind: Kind,
+    (kind, rows): (Kind, &Rows),
     length: usize,
     place: impl Fn(&Slot) -> usize,
     entities: &Entities,
 ) -> Vec<Column> {
-    let busiest = busiest(view, kind);
+    let busiest = busiest(view, rows);
     let mut columns: BTreeMap<u32, Vec<Aggregate>> = BTreeMap::new();
     for slot in &view.slots {
-        for (entity, aggregate) in slot.rows(kind) {
+        for (entity, aggregate) in rows.of(slot) {
             let id = if busiest.contains(&entity.id) { entity.id } else { OTHERS };
             let points = columns.entry(id).or_insert_with(|| vec![Aggregate::default(); length]);
             if let Some(point) = points.get_mut(place(slot)) {
@@ -115,9 +121,9 @@ fn by_entity(
     known.map(|(id, points)| column(label(id), metric, &points)).collect()
 }
 
-fn busiest(view: &View, kind: Kind) -> Vec<u32> {
+fn busiest(view: &View, rows: &Rows) -> Vec<u32> {
     let mut requests: BTreeMap<u32, u64> = BTreeMap::new();
-    for (entity, aggregate) in view.slots.iter().flat_map(|slot| slot.rows(kind)) {
+    for (entity, aggregate) in view.slots.iter().flat_map(|slot| rows.of(slot)) {
         if entity.id != OTHERS {
             *requests.entry(entity.id).or_default() += aggregate.requests();
         }

@@ -41,6 +41,10 @@ fn chart(store: &Store, metric: &str, by: &str, of: Entity, step: u64) -> Result
     series(&view, &SeriesQuery { metric: metric.parse()?, by, of, frame: FRAME, step }, store.entities())
 }
 
+fn table_of(by: Kind, within: Entity, of: &str, limit: usize) -> TopQuery {
+    TopQuery { by, within, of: of.parse().unwrap(), frame: FRAME, limit }
+}
+
 /// The labels and the sums of the columns.
 fn sums(series: &Series) -> Vec<(&str, f64)> {
     series.columns.iter().map(|c| (c.label.as_str(), c.values.iter().flatten().sum())).collect()
@@ -124,13 +128,97 @@ fn a_chart_is_never_too_long() {
 fn tables() {
     let store = store();
     let view = store.view(FRAME.from, FRAME.to, 2, None);
-    let table = |of: &str| top(&view, Kind::Route, of.parse().unwrap(), FRAME, 10, store.entities()).unwrap();
+    let ask = |of: &str, limit| top(&view, &table_of(Kind::Route, Entity::NODE, of, limit), store.entities());
+    let table = |of: &str| ask(of, 10).unwrap();
     let labels = |table: &Top| table.rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
     assert_eq!(labels(&table("requests")), ["fast", "slow"]);
     assert_eq!(labels(&table("p99")), ["slow", "fast"]);
-    assert_eq!(table("requests").rows[0].sparkline.iter().sum::<u64>(), 600);
-    let first = top(&view, Kind::Route, Metric::Requests, FRAME, 1, store.entities()).unwrap();
+    assert_eq!(table("requests").rows[0].sparkline.iter().flatten().sum::<u64>(), 600);
+    let first = ask("requests", 1).unwrap();
     assert_eq!((first.rows.len(), first.total), (1, 2));
+}
+
+/// A minute in which "alice" asks for "orders" twice and for "items" once a second, and "bob" for "orders" once.
+fn store_of_consumers() -> Store {
+    let mut store = Store::new(Arc::<Entities>::default(), Budget::default(), START * 1_000);
+    let worker = store.add_worker();
+    let entities = Arc::clone(store.entities());
+    let [orders, items] = ["orders", "items"].map(|route| entities.intern_route(route, 0));
+    let [alice, bob] = ["alice", "bob"].map(|consumer| entities.intern(Kind::Consumer, consumer));
+    for second in 0..60 {
+        let time = Tick::at((START + second) * 1_000);
+        for (route, consumer) in
+            [(orders, alice), (orders, alice), (items, alice), (orders, bob), (orders, 0)]
+        {
+            worker.push(&Record { time, consumer, ..record(route) });
+        }
+        store.drain((START + second) * 1_000 + 500);
+    }
+    store.drain((START + 62) * 1_000);
+    store
+}
+
+#[test]
+fn requests_of_a_consumer_by_route_and_of_a_route_by_consumer() {
+    let store = store_of_consumers();
+    let (view, entities) = (store.view(FRAME.from, FRAME.to, 2, None), store.entities());
+    let found = |kind, name| Entity::new(kind, entities.find(kind, name).unwrap());
+    let rows = |by, within| {
+        let table = top(&view, &table_of(by, within, "requests", 10), entities).unwrap();
+        assert_eq!(table.missing, 0);
+        table.rows.iter().map(|row| (row.label.clone(), row.aggregate.requests())).collect::<Vec<_>>()
+    };
+    let (alice, orders) = (found(Kind::Consumer, "alice"), found(Kind::Route, "orders"));
+    assert_eq!(rows(Kind::Route, alice), [("orders".to_owned(), 120), ("items".to_owned(), 60)]);
+    assert_eq!(rows(Kind::Consumer, orders), [("alice".to_owned(), 120), ("bob".to_owned(), 60)]);
+    let chart = |by, of| chart(&store, "requests", by, of, 10).unwrap();
+    assert_eq!(sums(&chart("route", alice)), [("orders", 120.0), ("items", 60.0)]);
+    let pair = Entity::new(Kind::Pair, entities.find_pair(alice.id, orders.id).unwrap());
+    assert_eq!(sums(&chart("status", pair)), [("200", 120.0)]);
+    assert_eq!(sums(&chart("", Entity::new(Kind::Pair, 0))), [("", 0.0)]);
+    for (by, within) in [(Kind::Service, alice), (Kind::Route, Entity::new(Kind::Consumer, 0))] {
+        let refused = top(&view, &table_of(by, within, "requests", 10), entities);
+        assert_eq!(refused, Err(QueryError::NotPaired(by, Kind::Consumer)));
+    }
+}
+
+#[test]
+fn pairs_beyond_the_limit_are_missing_and_the_answer_says_how_many_may_be() {
+    let mut store = Store::new(Arc::<Entities>::default(), Budget::default(), START * 1_000);
+    let worker = store.add_worker();
+    let entities = Arc::clone(store.entities());
+    let [busy, rare] = ["busy", "rare"].map(|consumer| entities.intern(Kind::Consumer, consumer));
+    let routes = Kind::Pair.limit() as u32 + 10;
+    for route in 0..routes {
+        let route = entities.intern_route(&route.to_string(), 0);
+        worker.push(&Record { time: Tick::at(START * 1_000), consumer: busy, ..record(route) });
+    }
+    worker.push(&Record { time: Tick::at(START * 1_000), consumer: rare, ..record(1) });
+    store.drain((START + 20) * 1_000);
+    let view = store.view(FRAME.from, FRAME.to, 2, None);
+    let table = |by, kind, id| {
+        top(&view, &table_of(by, Entity::new(kind, id), "requests", 9_999), &entities).unwrap()
+    };
+    let of_busy = table(Kind::Route, Kind::Consumer, busy);
+    assert_eq!((of_busy.rows.len(), of_busy.missing), (Kind::Pair.limit(), 10));
+    let of_rare = table(Kind::Route, Kind::Consumer, rare);
+    assert_eq!((of_rare.rows.len(), of_rare.missing), (0, 1), "at most its own requests are missing");
+    assert_eq!(table(Kind::Consumer, Kind::Route, 1).missing, 1);
+    assert_eq!(table(Kind::Route, Kind::Node, 0).missing, 0);
+}
+
+#[test]
+fn a_sparkline_tells_no_requests_from_no_knowledge() {
+    let store = store();
+    let frame = Frame { from: START - 60, to: START + 120 };
+    let view = store.view(frame.from, frame.to, 6, None);
+    let query = TopQuery { frame, ..table_of(Kind::Route, Entity::NODE, "requests", 1) };
+    let table = top(&view, &query, store.entities()).unwrap();
+    let sparkline = &table.rows[0].sparkline;
+    assert_eq!(sparkline[..10], [None; 10], "the node did not run");
+    assert!(sparkline[10..20].iter().all(Option::is_some), "{sparkline:?}");
+    assert_eq!(sparkline[21..], [None; 9], "that is in the future");
+    assert_eq!(sparkline.iter().flatten().sum::<u64>(), 600);
 }
 
 #[test]
@@ -141,7 +229,7 @@ fn errors_have_a_group_and_samples() {
     let [group] = &errors.groups[..] else { panic!("{:?}", errors.groups.len()) };
     assert_eq!((group.route.as_str(), group.cause.as_str(), group.count), ("slow", "plugin key-auth", 60));
     assert_eq!((group.first, group.last), (START, START + 50));
-    assert_eq!((group.samples.len(), group.sparkline.iter().sum::<u64>()), (16, 60));
+    assert_eq!((group.samples.len(), group.sparkline.iter().flatten().sum::<u64>()), (16, 60));
 }
 
 /// The requests to /orders that a plugin refused.

@@ -97,7 +97,7 @@ impl AuthError {
             }
             AuthError::WebPage => message(
                 StatusCode::FORBIDDEN,
-                "Refused: a web page elsewhere may have sent this, for its Origin, Sec-Fetch-Site or Host says so; call the \
+                "Refused: a web page elsewhere may have sent this, for its Origin, Sec-Fetch-Site, Referer or Host says so; call the \
                  Admin API by its address or as localhost, or set admin_auth and send the token; for Kong Manager, \
                  set admin_gui_url to its address",
             ),
@@ -126,7 +126,9 @@ fn admit(guard: &Guard, client: &Client, request: &Request) -> Result<Caller, Au
         return Ok(Caller { name: Some(known.name.clone()), role: known.role });
     }
     let host = host(request.uri(), headers);
-    let is_foreign = is_foreign_origin(headers, host) || is_of_another_site(headers);
+    let is_foreign = is_foreign_origin(headers, host)
+        || is_of_another_site(headers)
+        || is_unexplained_stream(request.uri().path(), headers, host);
     let is_foreign = is_foreign && guard.pages.of_request(headers).is_none();
     if is_foreign || client.address.ip().to_canonical().is_loopback() && !is_local(host) {
         return Err(AuthError::WebPage);
@@ -161,6 +163,24 @@ fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
 /// have no `Origin`.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
+}
+
+/// The path of the events that stay open, of which a node has only a few.
+const STREAM: &str = "/analytics/requests/tail";
+
+/// Whether a browser opens a stream, and does not say that a page of this host asked for it. Over plain HTTP to another
+/// machine, an image of another site's page comes without `Origin` and without `Sec-Fetch-Site`. Only a `Referer` is left
+/// then.
+fn is_unexplained_stream(path: &str, headers: &HeaderMap, host: &str) -> bool {
+    let is_browser = headers.contains_key(header::ACCEPT_LANGUAGE);
+    let is_explained = headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
+    path == STREAM && is_browser && !is_explained && !is_referred_by(headers, host)
+}
+
+fn is_referred_by(headers: &HeaderMap, host: &str) -> bool {
+    let referrer =
+        headers.get(header::REFERER).and_then(|referrer| referrer.to_str().ok()?.parse::<Uri>().ok());
+    referrer.is_some_and(|page| page.authority().is_some_and(|page| page.as_str() == host))
 }
 
 /// Whether a host cannot be a name that an attacker's DNS resolves to this machine (DNS rebinding).
@@ -278,6 +298,30 @@ mod tests {
             ),
         ] {
             assert_eq!(admitted(address, headers), answered, "{address} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_browser_says_which_page_opened_a_stream() {
+        let browser = ("accept-language", "en");
+        let host = ("host", "10.0.0.1:8001");
+        for (path, headers, answered) in [
+            (STREAM, &[host] as &[_], true),
+            (STREAM, &[host, browser], false),
+            (STREAM, &[host, browser, ("referer", "http://10.0.0.1:8001/ui/requests?q=1")], true),
+            (STREAM, &[host, browser, ("referer", "http://10.0.0.1/requests")], false),
+            (STREAM, &[host, browser, ("referer", "http://elsewhere.example/10.0.0.1:8001")], false),
+            (STREAM, &[host, browser, ("referer", "http://10.0.0.1:8001@elsewhere.example/")], false),
+            (STREAM, &[host, browser, ("referer", "nonsense")], false),
+            (STREAM, &[host, browser, ("origin", "http://10.0.0.1:8001")], true),
+            (STREAM, &[host, browser, ("sec-fetch-site", "same-origin")], true),
+            ("/services", &[host, browser], true),
+        ] {
+            let mut request = request(headers);
+            *request.uri_mut() = path.parse().unwrap();
+            let client = Client { address: "10.0.0.9:5".parse().unwrap(), certificate: None };
+            let admitted = admit(&guard(AdminAuth::default()), &client, &request).is_ok();
+            assert_eq!(admitted, answered, "{path} {headers:?}");
         }
     }
 

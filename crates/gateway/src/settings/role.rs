@@ -134,7 +134,19 @@ pub(super) fn without_effect(settings: &Settings, given: &Given) -> Vec<String> 
         let origin = given.origin(name);
         format!("{origin}: {name} has no effect when role = \"{}\": leave it out", settings.role)
     };
-    listeners.into_iter().filter(is_idle).map(warning).collect()
+    listeners.into_iter().filter(is_idle).map(warning).chain(metrics_twice(settings, given)).collect()
+}
+
+/// A control plane sends no metrics of its fleet.
+fn metrics_twice(settings: &Settings, given: &Given) -> Option<String> {
+    let is_idle = settings.role == Role::ControlPlane && settings.analytics_otlp_endpoint.is_some();
+    is_idle.then(|| {
+        format!(
+            "{}: analytics_otlp_endpoint has no effect when role = \"control_plane\", because a collector would get each \
+             request twice: set it on the data planes, which send their own",
+            given.origin("analytics_otlp_endpoint")
+        )
+    })
 }
 
 /// Takes away what a node of this role does not have: a control plane does not proxy, and a data plane has neither an

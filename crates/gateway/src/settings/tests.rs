@@ -368,3 +368,14 @@ fn roles_take_listeners_away() {
     assert_eq!((data.proxy_listen.0.len(), data.database), (2, Some(Database::Off)));
     assert!(settings("traditional").cluster_listen.0.is_empty());
 }
+
+#[test]
+fn a_control_plane_says_that_its_data_planes_send_metrics() {
+    let endpoint = ("analytics_otlp_endpoint", "http://127.0.0.1:4318/v1/metrics");
+    let pair = [("cluster_cert", "/a.crt"), ("cluster_cert_key", "/a.key")];
+    let warnings = |role| good("", &[], &[&[("role", role), endpoint], &pair[..]].concat()).warnings.concat();
+    let expected = "analytics_otlp_endpoint has no effect when role = \"control_plane\"";
+    assert!(warnings("control_plane").contains(expected), "{}", warnings("control_plane"));
+    let alone = good("", &[], &[endpoint]).warnings;
+    assert!(alone.is_empty(), "{alone:?}");
+}

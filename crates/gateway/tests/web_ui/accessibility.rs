@@ -1,5 +1,6 @@
 //! Every page can be used without a mouse, read by weak eyes and heard, on a wide screen and on a phone, light and dark.
 use super::access::new_token;
+use super::analytics::sent;
 use super::{fill, in_chromium, with_ui};
 use crate::fleet::{control_plane, data_plane, shared, state};
 use crate::harness::{Gateway, eventually};
@@ -31,10 +32,15 @@ const SCREENS: [&str; 4] = ["screen:1280 light", "screen:1280 dark", "screen:390
 /// Checks these pages of a gateway on each screen.
 #[track_caller]
 fn check(gateway: &Gateway, pages: &[&str]) {
+    check_on(gateway, &SCREENS, pages);
+}
+
+#[track_caller]
+fn check_on(gateway: &Gateway, screens: &[&str], pages: &[&str]) {
     let loads: Vec<_> = pages.iter().map(|page| format!("go:location.assign('{page}')")).collect();
-    for screen in SCREENS {
+    for screen in screens {
         let steps = loads.iter().flat_map(|load| [load, CHECK]);
-        let mut seen = in_chromium(gateway, "/node", &[screen].into_iter().chain(steps).collect::<Vec<_>>());
+        let mut seen = in_chromium(gateway, "/node", &[*screen].into_iter().chain(steps).collect::<Vec<_>>());
         assert_eq!(seen.pop(), Some(json!([])), "{screen}: what the browser complains of");
         for (page, values) in pages.iter().zip(seen[1..].chunks(2)) {
             assert_eq!(values[1], json!([]), "{page}, {screen}");
@@ -51,6 +57,49 @@ fn every_page_is_accessible() {
         gateway.get("/nowhere");
     }
     check(&gateway, &PAGES);
+    check_on(
+        &gateway,
+        &["screen:1280 light forced", "screen:390 dark forced"],
+        &["/", "/traffic", "/routes/orders"],
+    );
+}
+
+#[test]
+fn forced_colours_and_paper_show_what_colours_and_controls_say() {
+    let sent = sent();
+    let counted = "wait:document.querySelectorAll('#charts path.area').length > 1";
+    let marked = "(() => {
+        const [here, other] = ['[aria-current]', ':not([aria-current])'].map((which) =>
+            getComputedStyle(document.querySelector(`nav.sections a${which}`)).backgroundColor);
+        return here !== other;
+    })()";
+    let areas = "new Set([...document.querySelectorAll('#charts path.area')].map((area) => {
+        const { fill, fillOpacity } = getComputedStyle(area);
+        return `${fill} ${fillOpacity}`;
+    })).size > 1";
+    let shown = |selector: &str| format!("document.querySelector('{selector}').checkVisibility()");
+    let (nav, frames, address) = (shown("nav.sections"), shown("nav.frames"), shown(".printed"));
+    let steps = [
+        "screen:1280 light forced",
+        counted,
+        marked,
+        areas,
+        &address,
+        "screen:800 dark print",
+        "document.documentElement.dataset.theme = 'dark', dispatchEvent(new Event('beforeprint'))",
+        "document.querySelector('.printed').textContent === location.href",
+        &nav,
+        &frames,
+        &address,
+        "getComputedStyle(document.body).backgroundColor",
+        "getComputedStyle(document.querySelector('h1')).color",
+    ];
+    let mut seen = in_chromium(&sent.gateway, "/?from=-1h", &steps);
+    let dark_text = seen.remove(12).as_str().unwrap().to_owned();
+    assert_eq!(dark_text, "rgb(27, 34, 43)", "{seen:?}");
+    let (yes, no, white) = (json!(true), json!(false), json!("rgb(255, 255, 255)"));
+    assert_eq!(seen[1..5], [yes.clone(), yes.clone(), yes.clone(), no.clone()], "{seen:?}");
+    assert_eq!(seen[6..], [yes.clone(), yes.clone(), no.clone(), no, yes, white, json!([])], "{seen:?}");
 }
 
 #[test]

@@ -10,15 +10,15 @@ const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 /// A gateway to which these were sent: 7 with 200, 5 with 404 and 4 with 503 of an upstream, 3 without a route, 2 that no
 /// upstream took, 1 that a plugin refused, and 1 of a consumer.
-struct Sent {
-    gateway: Gateway,
+pub(super) struct Sent {
+    pub(super) gateway: Gateway,
     fine: Upstream,
     _others: [Upstream; 2],
 }
 
 const SENT: u64 = 23;
 
-fn sent() -> Sent {
+pub(super) fn sent() -> Sent {
     let [fine, missing, broken] = [HI, MISSING, BROKEN].map(Upstream::answering);
     let services = [
         service("/fine", fine.address, "", ""),
@@ -258,6 +258,93 @@ fn a_drag_over_a_chart_is_a_frame_of_its_own() {
     let seconds = seen[3].as_f64().unwrap();
     assert!((100.0..200.0).contains(&seconds), "{seen:?}");
     assert_eq!((&seen[4], &seen[7], &seen[8]), (&json!(1), &json!(""), &json!([])), "{seen:?}");
+}
+
+#[test]
+fn a_reading_is_pinned_by_a_click_or_a_key_until_escape() {
+    let sent = sent();
+    let chart = "document.querySelector('#charts svg[data-plot]')";
+    let pointer = |share: f64, kinds: &str| {
+        format!(
+            "(() => {{
+                const box = {chart}.getBoundingClientRect();
+                const at = {{ bubbles: true, button: 0, clientX: box.left + box.width * {share}, clientY: box.top + 50 }};
+                for (const kind of [{kinds}]) {chart}.dispatchEvent(new PointerEvent(kind, at));
+                return 1;
+            }})()"
+        )
+    };
+    let key = |key: &str| {
+        format!(
+            "(document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}', bubbles: true }})), 1)"
+        )
+    };
+    let click = pointer(0.9, "'pointermove', 'pointerdown', 'pointerup'");
+    let (away, focus) =
+        (pointer(0.5, "'pointermove'"), format!("({chart}.focus(), window.shown = {chart}, 1)"));
+    let text = "document.querySelector('.tip.pinned:not([hidden])')?.textContent ?? ''";
+    let (pinned, differs) = (
+        format!("({text}).includes('UTC2xx')"),
+        "document.querySelector('.tip').textContent !== window.pinned",
+    );
+    let keep = format!(
+        "(window.pinned = {text}, window.shown = {chart}, window.asked = 0, window.real = window.fetch, window.fetch = (...all) => {{ asked += 1; return real(...all); }}, 1)"
+    );
+    let same = format!("({text}) === window.pinned && window.shown === {chart}");
+    let [escape, enter, left, end] = ["Escape", "Enter", "ArrowLeft", "End"].map(key);
+    let reading = "!document.querySelector('.tip:not(.pinned)').hidden";
+    let replaced = format!("wait:window.shown !== {chart}");
+    let steps = [
+        "wait:!!document.querySelector('.tip.pinned')",
+        &click,
+        &pinned,
+        &keep,
+        "wait:asked > 2",
+        &same,
+        &away,
+        differs,
+        &same,
+        &escape,
+        text,
+        &replaced,
+        &focus,
+        &left,
+        &left,
+        reading,
+        &enter,
+        &pinned,
+        &escape,
+        text,
+        &end,
+        reading,
+        &escape,
+        reading,
+        "location.search",
+    ];
+    let seen = in_chromium(&sent.gateway, "/", &steps);
+    let (yes, no, one, none) = (json!(true), json!(false), json!(1), json!(""));
+    let by_pointer = [&yes, &one, &yes, &one, &yes, &yes, &one, &yes, &yes, &one, &none, &yes];
+    let by_keys = [&one, &one, &one, &yes, &one, &yes, &one, &none, &one, &yes, &one, &no, &none, &json!([])];
+    assert_eq!(seen.iter().collect::<Vec<_>>(), [&by_pointer[..], &by_keys[..]].concat());
+}
+
+#[test]
+fn pages_of_a_consumer_and_a_route_have_their_pairs() {
+    let sent = sent();
+    let gateway = &sent.gateway;
+    let of_route = Browser::of(gateway).page("/routes/r-key");
+    let (_, pairs) = of_route.split_once("Consumers of this route").expect(&of_route);
+    assert!(pairs.contains("<bdi>&lt;img src=x onerror=alert(1)&gt;</bdi>"), "{pairs}");
+    let consumer = link(pairs, "../consumers/").trim_start_matches("..").replace("&amp;", "&");
+    let of_consumer = Browser::of(gateway).page(consumer.split('#').next().unwrap());
+    let (_, pairs) = of_consumer.split_once("Routes of this consumer").expect(&of_consumer);
+    let requests = link(pairs, "../requests?").replace("&amp;", "&");
+    assert!(requests.contains("&consumer=") && requests.contains("?route="), "{requests}");
+    assert!(pairs.contains("<bdi>r-key</bdi>") && !pairs.contains("r-fine"), "{pairs}");
+    let file = link(pairs, "../csv/top?").trim_start_matches("..").replace("&amp;", "&");
+    let file = Browser::of(gateway).get(&file);
+    assert!(file.text().contains(",r-key,1,"), "{}", file.text());
+    assert!(!Browser::of(gateway).page("/routes/r-fine").contains("Consumers of this route"));
 }
 
 /// The first address of a page that begins so.

@@ -3,7 +3,8 @@
 Takes the address of the first page, and then expressions. An expression that begins with `go:` is one after which the
 browser loads another page; one that begins with `wait:` is repeated until its value is true. After `get:` stands an
 address that is asked for beside the browser; its value is the status. After `screen:` stand the width of the window from
-then on, in pixels, and its colours, as in `390 dark`. Prints a JSON list: the value of each, and what the
+then on, in pixels, and its colours, as in `390 dark`; after these may stand `print` or `forced`, for a page on paper or in
+the colours of a person. Prints a JSON list: the value of each, and what the
 browser complained of.
 """
 import asyncio
@@ -78,11 +79,13 @@ async def drive(socket, address, expressions):
             values.append(urllib.request.urlopen(rest).status)
             continue
         if kind == "screen":
-            width, scheme = rest.split()
+            width, scheme, *kind = rest.split()
             size = {"width": int(width), "height": 900, "deviceScaleFactor": 1, "mobile": False}
             await call("Emulation.setDeviceMetricsOverride", **size)
             colours = [{"name": "prefers-color-scheme", "value": scheme}]
-            values.append(await call("Emulation.setEmulatedMedia", features=colours))
+            colours += [{"name": "forced-colors", "value": "active" if "forced" in kind else "none"}]
+            media = "print" if "print" in kind else ""
+            values.append(await call("Emulation.setEmulatedMedia", media=media, features=colours))
             continue
         loads, waits = kind == "go", kind == "wait"
         expression = rest if loads or waits else expression

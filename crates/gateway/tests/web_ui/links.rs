@@ -56,3 +56,38 @@ fn every_link_works_below_a_path() {
     fill(&below);
     assert!(follow_links("/weir", &|path| Browser::of(&below).get(path)) > 40, "admin_gui_path");
 }
+
+/// The names in the rows of a list.
+fn rows(page: &str) -> Vec<String> {
+    let Some((_, body)) = page.split_once("<tbody>") else { return Vec::new() };
+    let rows = body.split("<th scope=\"row\">").skip(1);
+    rows.map(|row| row.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_long_list_is_read_by_pages_and_can_be_entered_at_any() {
+    let services: Vec<_> =
+        (0..25).map(|n| service(&format!("/{n}"), "127.0.0.1:9", "tags: [all]", "")).collect();
+    let gateway = Gateway::builder(&document(&services, "")).set("admin_gui_listen", "127.0.0.1:0").start();
+    let mut browser = Browser::of(&gateway);
+    let all = rows(&browser.page("/services?size=1000"));
+    assert_eq!(all.len(), 25);
+    let mut address = "/services?size=10&tags=all".to_owned();
+    for (page, count) in [(1, 10), (2, 10), (3, 5)] {
+        let text = browser.page(&address);
+        let expected = &all[(page - 1) * 10..][..count];
+        assert_eq!(rows(&text), expected, "{address}");
+        let entered = browser.page(&format!("/services?size=10&tags=all&page={page}"));
+        assert_eq!(rows(&entered), expected, "page {page}");
+        assert!(entered.contains(&format!("name=\"page\" min=\"1\" value=\"{page}\"")), "{entered}");
+        let next = text.split("rel=\"next\" href=\"").nth(1);
+        assert_eq!((next.is_some(), text.contains("rel=\"prev\"")), (page < 3, page > 1), "page {page}");
+        address = format!("/{}", unescaped(next.unwrap_or_default().split('"').next().unwrap()));
+    }
+    for nonsense in ["4", "0", "-1", "x", "99999999999999999999"] {
+        let text = browser.page(&format!("/services?size=10&page={nonsense}"));
+        assert_eq!(rows(&text), all[..10], "page {nonsense}");
+        assert!(text.contains("is not understood"), "page {nonsense}");
+    }
+    assert!(!browser.page("/services").contains("name=\"page\""));
+}

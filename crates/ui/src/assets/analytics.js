@@ -1,4 +1,5 @@
-// Charts that show what the pointer is on and choose a frame by a drag, and pages that refresh themselves.
+// Charts that show what the pointer or a key is on, keep it in view, and choose a frame by a drag; pages that refresh
+// themselves.
 
 import { fill, texts } from "./app.js";
 
@@ -20,7 +21,7 @@ function plot(svg) {
   return known.get(svg);
 }
 
-// The place of the pointer in the chart's units, within its sides, and the time there.
+// The place of the pointer across the chart in its units, within its sides, and the time there.
 function under(svg, event) {
   const { sides: [left, right], from, to } = plot(svg);
   const x = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse()).x;
@@ -28,37 +29,99 @@ function under(svg, event) {
   return { x: within, time: from + ((within - left) / (right - left)) * (to - from) };
 }
 
-const tip = document.createElement("div");
-tip.className = "tip";
-tip.hidden = true;
-document.body.append(tip);
-const cursor = make("path", { class: "cursor" });
+// What a chart shows at a time: a box of text, and a line in the chart.
+class Reading {
+  constructor(kind) {
+    this.box = document.createElement("div");
+    this.box.className = kind;
+    this.box.hidden = true;
+    this.line = make("path", { class: "cursor" });
+    this.svg = null;
+    document.body.append(this.box);
+  }
 
-function point(svg, event) {
-  const { sides: [, , top, bottom], start, step, names, values } = plot(svg);
-  const { x, time } = under(svg, event);
-  const index = Math.floor((time - start) / step);
-  const at = new Date((start + index * step) * 1000).toISOString();
-  const lines = names.map((name, line) => {
-    const row = document.createElement("div");
-    const value = document.createElement("strong");
-    value.textContent = values[line][index] || texts.no_data;
-    row.append(`${name} `, value);
-    return row;
-  });
-  tip.replaceChildren(`${at.slice(0, 10)} ${at.slice(11, 19)} UTC`, ...lines);
-  tip.hidden = false;
-  const beside = event.clientX + 16 + tip.offsetWidth > innerWidth ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16;
-  tip.style.left = `${Math.max(beside, 0)}px`;
-  tip.style.top = `${Math.min(event.clientY + 16, innerHeight - tip.offsetHeight)}px`;
-  cursor.setAttribute("d", `M${x} ${top}V${bottom}`);
-  svg.append(cursor);
+  // Fills the box, and shows it beside a place in the window.
+  show(svg, time, { clientX, clientY }, hint = []) {
+    const { sides: [left, right, top, bottom], from, to, start, step, names, values } = plot(svg);
+    this.svg = svg;
+    this.index = Math.min(Math.max(Math.floor((time - start) / step), 0), (values[0]?.length ?? 1) - 1);
+    const at = new Date((start + this.index * step) * 1000).toISOString();
+    const lines = names.map((name, line) => {
+      const row = document.createElement("div");
+      const value = document.createElement("strong");
+      value.textContent = values[line][this.index] || texts.no_data;
+      row.append(`${name} `, value);
+      return row;
+    });
+    this.box.replaceChildren(`${at.slice(0, 10)} ${at.slice(11, 19)} UTC`, ...lines, ...hint);
+    this.box.hidden = false;
+    const beside = clientX + 16 + this.box.offsetWidth > innerWidth ? clientX - 16 - this.box.offsetWidth : clientX + 16;
+    const [across, down] = this.box.matches(".pinned") ? [scrollX, scrollY] : [0, 0];
+    this.box.style.left = `${Math.max(beside, 0) + across}px`;
+    this.box.style.top = `${Math.min(clientY + 16, innerHeight - this.box.offsetHeight) + down}px`;
+    const x = left + ((time - from) / (to - from)) * (right - left);
+    this.line.setAttribute("d", `M${Math.min(Math.max(x, left), right)} ${top}V${bottom}`);
+    svg.append(this.line);
+  }
+
+  hide() {
+    this.svg = null;
+    this.box.hidden = true;
+    this.line.remove();
+  }
 }
+
+const hover = new Reading("tip");
+const pinned = new Reading("tip");
+pinned.box.classList.add("pinned");
+pinned.box.setAttribute("role", "status");
+// Whether the reading moves by keys.
+let isByKeys = false;
 
 function leave() {
-  tip.hidden = true;
-  cursor.remove();
+  isByKeys = false;
+  hover.hide();
 }
+
+// Keeps a reading in view; the same one again ends that.
+function pin(svg, time, place) {
+  const { svg: before, index } = pinned;
+  const help = document.createElement("div");
+  help.className = "help";
+  help.textContent = texts.unpin;
+  pinned.show(svg, time, place, [help]);
+  if (before === svg && index === pinned.index) pinned.hide();
+}
+
+// The middle of a point in time, and where in the window the chart has it.
+function place(svg, index) {
+  const { sides: [left, right, top], from, to, start, step } = plot(svg);
+  const time = Math.min(Math.max(start + (index + 0.5) * step, from), to - 1);
+  const x = left + ((time - from) / (to - from)) * (right - left);
+  const at = new DOMPoint(x, top).matrixTransform(svg.getScreenCTM());
+  return [time, { clientX: at.x, clientY: at.y }];
+}
+
+// Reads the chart that has the focus by keys. Returns whether the key was for it.
+function readByKey(svg, key) {
+  const last = (plot(svg).values[0]?.length ?? 0) - 1;
+  const at = isByKeys && hover.svg === svg ? hover.index : last;
+  const to = { ArrowLeft: isByKeys ? at - 1 : at, ArrowRight: at + 1, Home: 0, End: last, Enter: at, " ": at }[key];
+  if (to === undefined || last < 0) return false;
+  const index = Math.min(Math.max(to, 0), last);
+  hover.box.setAttribute("aria-live", "polite");
+  hover.show(svg, ...place(svg, index));
+  isByKeys = true;
+  if (key === "Enter" || key === " ") pin(svg, ...place(svg, index));
+  return true;
+}
+
+// Charts can have the focus, because keys read them.
+function makeReadable(page) {
+  for (const svg of page.querySelectorAll("svg[data-plot]")) svg.setAttribute("tabindex", "0");
+  return page;
+}
+makeReadable(document);
 
 let drag = null;
 
@@ -93,8 +156,13 @@ function back() {
 document.addEventListener("pointermove", (event) => {
   if (drag) return select(event);
   const svg = plotOf(event.target);
-  if (svg) point(svg, event); else leave();
+  if (!svg) return isByKeys || leave();
+  isByKeys = false;
+  hover.box.setAttribute("aria-live", "off");
+  hover.show(svg, under(svg, event).time, event);
 });
+document.addEventListener("focusout", (event) => { if (isByKeys && event.target === hover.svg) leave(); });
+addEventListener("resize", () => pinned.hide());
 document.addEventListener("pointerdown", (event) => {
   const svg = plotOf(event.target);
   if (!svg || event.button !== 0 || event.target.closest("a")) return;
@@ -106,17 +174,20 @@ document.addEventListener("pointerdown", (event) => {
 });
 document.addEventListener("pointerup", (event) => {
   if (!drag) return;
-  const { x, time } = under(drag.svg, event);
+  const { svg } = drag;
+  const { x, time } = under(svg, event);
   const times = [time, drag.time].sort((a, b) => a - b);
   const isFrame = Math.abs(x - drag.x) > 8;
   cancel();
-  if (isFrame) show(...times);
+  if (isFrame) show(...times); else pin(svg, time, event);
 });
 document.addEventListener("pointercancel", cancel);
 document.addEventListener("dblclick", (event) => { if (plotOf(event.target)) back(); });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || document.querySelector("dialog[open]") || event.target.matches("input, select, textarea")) return;
-  if (drag) cancel(); else back();
+  if (document.querySelector("dialog[open]") || event.target.matches("input, select, textarea")) return;
+  if (event.target.matches("svg[data-plot]") && readByKey(event.target, event.key)) return event.preventDefault();
+  if (event.key !== "Escape") return;
+  if (drag) cancel(); else if (pinned.svg) pinned.hide(); else if (isByKeys) leave(); else back();
 });
 
 // --- refresh
@@ -139,11 +210,12 @@ function lost() {
   live().classList.add("stale");
 }
 
-// Nothing moves under the pointer, or while something is selected.
+// Nothing moves under the pointer, or while something is selected, pinned or read by keys.
 const isInUse = (part) => {
   const selection = getSelection();
   const isSelected = !selection.isCollapsed && part.contains(selection.anchorNode);
-  return isSelected || (drag && part.contains(drag.svg)) || part.querySelector("tbody tr:hover, a.mark:hover") !== null;
+  const read = [drag?.svg, pinned.svg, isByKeys ? hover.svg : null];
+  return isSelected || read.some((svg) => svg && part.contains(svg)) || part.querySelector("tbody tr:hover, a.mark:hover") !== null;
 };
 
 function replace(part, fresh) {
@@ -176,7 +248,7 @@ async function ask() {
     if (!response.ok) return null;
     // Elsewhere is the page to log in.
     if (response.redirected) return location.reload();
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const page = makeReadable(new DOMParser().parseFromString(await response.text(), "text/html"));
     return page.getElementById("live") ?? location.reload();
   } catch {
     return null;

@@ -21,6 +21,7 @@ const keys = [
   [fill(texts.key_g, { keys: "s, r, c, u, p, n, t" }), texts.key_sections],
   ["t", texts.key_frame],
   ["p", texts.key_pause],
+  ["← →, Home, End, Enter", texts.key_read],
   ["Escape", texts.key_escape],
   ["?", texts.key_help],
 ];
@@ -89,6 +90,9 @@ for (const block of document.querySelectorAll("pre.copyable")) {
   });
   block.prepend(button);
 }
+
+// A printed page says where it is from.
+addEventListener("beforeprint", () => { document.querySelector(".printed").textContent = location.href; });
 
 // Leaving a form that was changed asks first.
 for (const form of document.querySelectorAll("form.entity")) {

@@ -1,8 +1,8 @@
 //! How latencies are spread over time: a cell for each interval and range of latency, the darker the more requests.
 use super::scale::{self, Scale};
 use super::{
-    BOTTOM, HEIGHT, LEFT, Mark, RIGHT, TOP, Unit, WIDTH, data, marks, nothing, table, time_axis, unknown,
-    value_tick,
+    BOTTOM, HEIGHT, LEFT, Mark, RIGHT, TOP, Unit, WIDTH, all_shaded, data, marks, nothing, table, time_axis,
+    unknown, value_tick,
 };
 use crate::format::{NONE, count, time};
 use crate::history::Series;
@@ -65,6 +65,7 @@ impl HeatMap<'_> {
                 @for tick in scale::log_ticks(self.range()) { (value_tick(latency, tick, &Unit::Seconds.text(tick))) }
                 (time_axis(&time, self.frame))
                 (unknown(&time, self.frame.0, self.series.oldest))
+                (all_shaded(&time, (self.frame, self.series.oldest), self.series.gaps.as_deref().unwrap_or_default()))
                 @for shade in 0..SHADES {
                     @let path = self.shade_path(&time, cells, shade, most);
                     @if !path.is_empty() { path class={ "heat h" (shade + 1) } d=(path) {} }

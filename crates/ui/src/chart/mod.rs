@@ -57,6 +57,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) step: u64,
     /// Where the history begins; before it nothing is known.
     pub(crate) oldest: Option<u64>,
+    /// The times of which nothing is known; none if that has to be told from the lines.
+    pub(crate) gaps: Option<&'a [(u64, u64)]>,
     pub(crate) lines: Vec<Line>,
     pub(crate) marks: &'a [Mark],
 }
@@ -106,7 +108,10 @@ impl Chart<'_> {
                 @for tick in ticks.iter().copied() { (value_tick(&value, tick, &self.tick(tick))) }
                 (time_axis(&time, self.frame))
                 (unknown(&time, self.frame.0, self.oldest))
-                @for gap in lines::gaps(self) { (shaded(&time, gap)) }
+                @match self.gaps {
+                    Some(gaps) => (all_shaded(&time, (self.frame, self.oldest), gaps)),
+                    None => @for gap in lines::gaps(self) { (shaded(&time, gap)) },
+                }
                 @match self.shape {
                     Shape::Lines => (lines::drawn(self, &time, &value)),
                     Shape::Stacked => (lines::stacked(self, &time, &value)),
@@ -266,6 +271,13 @@ fn unknown(scale: &Scale, from: u64, oldest: Option<u64>) -> Markup {
 fn shaded(scale: &Scale, (from, to): (u64, u64)) -> Markup {
     let (left, right) = (scale.place(from as f64), scale.place(to as f64));
     html! { rect.unknown x=(left) y=(TOP) width=(format!("{:.1}", right - left)) height=(BOTTOM - TOP) {} }
+}
+
+/// The parts of the frame of which nothing is known, since the history begins.
+fn all_shaded(scale: &Scale, ((from, to), oldest): ((u64, u64), Option<u64>), gaps: &[(u64, u64)]) -> Markup {
+    let begin = from.max(oldest.unwrap_or(u64::MAX));
+    let within = gaps.iter().map(|gap| (gap.0.max(begin), gap.1.min(to)));
+    html! { @for gap in within.filter(|(from, to)| from < to) { (shaded(scale, gap)) } }
 }
 
 fn nothing() -> Markup {

@@ -8,9 +8,19 @@ fn line(name: &str, values: &[Option<f64>]) -> Line {
 }
 
 fn drawn(shape: Shape, oldest: Option<u64>, lines: Vec<Line>, marks: &[Mark]) -> String {
+    with_gaps(shape, oldest, None, lines, marks)
+}
+
+fn with_gaps(
+    shape: Shape,
+    oldest: Option<u64>,
+    gaps: Option<&[(u64, u64)]>,
+    lines: Vec<Line>,
+    marks: &[Mark],
+) -> String {
     let times: Vec<_> = (0..6).map(|index| FROM + index * 10).collect();
     let (id, title, unit, frame) = ("id", "Requests", Unit::PerSecond, (FROM, FROM + 60));
-    let chart = Chart { id, title, unit, shape, frame, times: &times, step: 10, oldest, lines, marks };
+    let chart = Chart { id, title, unit, shape, frame, times: &times, step: 10, oldest, gaps, lines, marks };
     chart.draw().into_string()
 }
 
@@ -54,6 +64,20 @@ fn what_is_unknown_between_what_is_known_is_shaded_and_a_zero_is_not() {
         assert_eq!(shaded.len(), 1, "{svg}");
         assert!(shaded[0].starts_with("x=\"123.7\" y=\"14\" width=\"123.3\""), "{}", shaded[0]);
     }
+}
+
+#[test]
+fn what_the_source_says_is_unknown_is_shaded_since_the_history_begins() {
+    let gaps = [(FROM - 60, FROM + 20), (FROM + 40, FROM + 90)];
+    let lines = || vec![line("a", &[None, None, Some(0.0), Some(0.0), None, None])];
+    let svg = with_gaps(Shape::Stacked, Some(FROM + 10), Some(&gaps), lines(), &[]);
+    let shaded: Vec<_> = svg.split("<rect class=\"unknown\" ").skip(1).collect();
+    assert_eq!(shaded.len(), 3, "{svg}");
+    for (shape, expected) in shaded.iter().zip(["x=\"62\"", "x=\"123.7\"", "x=\"308.7\""]) {
+        assert!(shape.starts_with(expected), "{shape}");
+    }
+    let known = with_gaps(Shape::Stacked, Some(FROM), Some(&[]), lines(), &[]);
+    assert!(!known.contains("unknown"), "{known}");
 }
 
 #[test]
@@ -103,4 +127,13 @@ fn a_sparkline_shows_every_part_that_has_any() {
     assert!(svg.contains("errors over the frame in 3 parts: most 1\u{202f}000, last 1\u{202f}000"), "{svg}");
     assert_eq!(paths(&svg, "bars")[0].matches('z').count(), 2);
     assert!(sparkline(&serde_json::Value::Null, "errors").into_string().contains("most 0"));
+}
+
+#[test]
+fn a_sparkline_tells_what_is_not_known_from_nothing() {
+    let svg = sparkline(&serde_json::json!([null, null, 0, 2, null, 0]), "requests").into_string();
+    assert!(svg.contains("most 2, last 0, of which 3 are not known"), "{svg}");
+    assert_eq!(paths(&svg, "unknown"), ["M0.0 0H30.0V22H0.0zM60.0 0H75.0V22H60.0z"]);
+    let known = sparkline(&serde_json::json!([0, 0]), "requests").into_string();
+    assert!(!known.contains("unknown") && !known.contains("not known"), "{known}");
 }

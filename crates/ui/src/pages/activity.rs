@@ -1,6 +1,6 @@
 //! What was measured of one route, service, consumer or upstream's address: a part of its page.
 use super::charts::{Charts, missing, off};
-use super::{Shown, costs, errors, health};
+use super::{Shown, costs, errors, health, pairs};
 use crate::api::ApiError;
 use crate::chart::{HeatMap, Unit, share};
 use crate::form::Pairs;
@@ -75,7 +75,7 @@ pub(super) async fn address(visit: &Visit, name: &str, asked: &Pairs) -> Shown {
 async fn within(
     visit: &Visit,
     frame: &Frame,
-    (kind, id): (&str, &str),
+    (kind, id): (&'static str, &str),
     notes: &mut Vec<String>,
 ) -> Result<Markup, ApiError> {
     let (charts, _) = match Charts::of(visit, frame).await {
@@ -96,6 +96,7 @@ async fn within(
             @if kind != "upstream" { (heat_map(&charts, of).await?) }
             @if matches!(kind, "route" | "service") { (charts.parts(of).await?) }
         }
+        (pairs::section(visit, &charts.history, (kind, id)).await?)
         @if kind == "route" { (of_route(visit, &charts, id).await?) }
     })
 }

@@ -65,6 +65,7 @@ impl<'v> Charts<'v> {
             times: &series.times,
             step: series.step,
             oldest: series.oldest,
+            gaps: series.gaps.as_deref(),
             lines: Vec::new(),
             marks: &self.marks,
         }
@@ -82,7 +83,8 @@ impl<'v> Charts<'v> {
         chart.shape = Shape::Stacked;
         chart.lines = rates.columns.iter().map(|column| line((&column.label, &column.values))).collect();
         if chart.lines.is_empty() {
-            chart.lines = vec![line(("none", &vec![Some(0.0); rates.times.len()]))];
+            let none = |start: &u64| (!rates.is_gap(*start)).then_some(0.0);
+            chart.lines = vec![line(("none", &rates.times.iter().map(none).collect()))];
         }
         chart.draw()
     }

@@ -92,7 +92,7 @@ fn since(address: &Value) -> Markup {
 pub(super) async fn addresses(visit: &Visit, frame: &Frame, path: &str) -> Result<Markup, ApiError> {
     let found = visit.api.get(&format!("{path}/health")).await?.body;
     let history = History { api: &visit.api, frame };
-    let measured = match history.top("upstream", "requests", MAX_ADDRESSES).await {
+    let measured = match history.top("upstream", "requests", MAX_ADDRESSES, None).await {
         Err(error) if is_off(&error) => return Ok(super::charts::off()),
         found => found?,
     };

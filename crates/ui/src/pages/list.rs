@@ -8,6 +8,7 @@ use crate::page::{Page, Visit};
 use crate::texts;
 use crate::url::{query, segment};
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,26 +18,94 @@ const DEFAULT_SIZE: usize = 100;
 /// The most rows of a page.
 const MAX_SIZE: usize = 1_000;
 
-pub(super) async fn page(visit: &Visit, kind: &Kind, asked: &Pairs) -> Shown {
-    let (size, notes) = size(asked);
-    let (offset, tags) = (first(asked, "offset"), first(asked, "tags"));
-    let rows = size.to_string();
-    let path =
-        format!("/{}{}", kind.collection, query([("size", &*rows), ("offset", offset), ("tags", tags)]));
-    let mut found = match visit.api.get(&path).await {
-        // An offset of another time or place: begin anew.
-        Err(error) if error.status == 400 && !offset.is_empty() => {
-            let path = format!("/{}{}", kind.collection, query([("size", &*rows), ("tags", tags)]));
-            let note = texts::overlooked("offset", offset);
-            let mut found = visit.api.get(&path).await?.body;
-            references::add_names(visit, rows_of(&mut found)).await;
-            return Ok(render(visit, kind, asked, (&found, None), vec![note]));
+/// The most entities that the Admin API lists at once.
+const MAX_LISTED: usize = 1_000;
+
+/// Which part of a collection the address asks for.
+struct Asked<'a> {
+    size: usize,
+    /// The number of the page, as far as it is known.
+    page: Option<usize>,
+    /// Where the page before left off.
+    offset: &'a str,
+    tags: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn read(asked: &'a Pairs, notes: &mut Vec<String>) -> Asked<'a> {
+        let [size, page] = ["size", "page"].map(|name| first(asked, name));
+        let number = |name, given: &str, most| match given.parse() {
+            Ok(number) if (1..=most).contains(&number) => (Some(number), None),
+            _ => (None, Some(texts::overlooked(name, given)).filter(|_| !given.is_empty())),
+        };
+        let ((size, of_size), (page, of_page)) =
+            (number("size", size, MAX_SIZE), number("page", page, usize::MAX / MAX_SIZE));
+        notes.extend(of_size.into_iter().chain(of_page));
+        let (offset, tags) = (first(asked, "offset"), first(asked, "tags"));
+        let page = page.or(offset.is_empty().then_some(1));
+        Asked { size: size.unwrap_or(DEFAULT_SIZE), page, offset, tags }
+    }
+
+    /// The address of a page of the list.
+    fn address(&self, kind: &Kind, (page, offset): (Option<usize>, &str)) -> String {
+        let page = page.filter(|page| *page > 1).map(|page| page.to_string()).unwrap_or_default();
+        let size = Some(self.size).filter(|size| *size != DEFAULT_SIZE).map(|size| size.to_string());
+        let size = size.unwrap_or_default();
+        let members = [("size", &*size), ("tags", self.tags), ("page", &*page), ("offset", offset)];
+        format!("{}{}", kind.collection, query(members))
+    }
+
+    /// What the Admin API has from an offset on.
+    fn question(&self, kind: &Kind, size: usize, offset: &str) -> String {
+        let size = size.to_string();
+        format!("/{}{}", kind.collection, query([("size", &*size), ("offset", offset), ("tags", self.tags)]))
+    }
+
+    /// Where the page begins; none if the list ends before.
+    async fn begin(&self, visit: &Visit, kind: &Kind) -> Result<Option<String>, ApiError> {
+        let mut offset = self.offset.to_owned();
+        let pages = self.page.filter(|_| offset.is_empty()).map_or(0, |page| page - 1);
+        let mut left = pages * self.size;
+        while left > 0 {
+            let size = left.min(MAX_LISTED);
+            let text = visit.api.get_text(&self.question(kind, size, &offset)).await?;
+            let Some(next) = next_offset(&text) else { return Ok(None) };
+            (offset, left) = (next, left - size);
         }
-        found => found?.body,
+        Ok(Some(offset))
+    }
+}
+
+/// Where a page of a collection leaves off, if more follows; to read the rest of it takes longer.
+pub(super) fn next_offset(page: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Next {
+        offset: Option<String>,
+    }
+    serde_json::from_str::<Next>(page).ok()?.offset
+}
+
+pub(super) async fn page(visit: &Visit, kind: &Kind, given: &Pairs) -> Shown {
+    let mut notes = Vec::new();
+    let mut asked = Asked::read(given, &mut notes);
+    let begin = asked.begin(visit, kind).await?.unwrap_or_else(|| {
+        notes.push(texts::overlooked("page", first(given, "page")));
+        asked.page = Some(1);
+        String::new()
+    });
+    let found = match visit.api.get(&asked.question(kind, asked.size, &begin)).await {
+        // An offset of another time or place: begin anew.
+        Err(error) if error.status == 400 && !asked.offset.is_empty() => {
+            notes.push(texts::overlooked("offset", asked.offset));
+            (asked.page, asked.offset) = (Some(1), "");
+            visit.api.get(&asked.question(kind, asked.size, "")).await
+        }
+        found => found,
     };
+    let mut found = found?.body;
     references::add_names(visit, rows_of(&mut found)).await;
     let command = first_command(visit, kind, &found).await?;
-    Ok(render(visit, kind, asked, (&found, command), notes))
+    Ok(render(visit, kind, &asked, (&found, command), notes))
 }
 
 /// The command that makes the first entity of a kind, where the list is empty and the person may make one.
@@ -56,13 +125,11 @@ fn rows_of(answer: &mut Value) -> impl Iterator<Item = &mut Value> {
 fn render(
     visit: &Visit,
     kind: &Kind,
-    asked: &Pairs,
+    asked: &Asked<'_>,
     (found, command): (&Value, Option<String>),
     notes: Vec<String>,
 ) -> Page {
     let rows = found["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let (size, tags) = (first(asked, "size"), first(asked, "tags"));
-    let next = found["offset"].as_str();
     let content = html! {
         p.about { (kind.about()) }
         div.bar {
@@ -71,28 +138,40 @@ fn render(
             }
             form.filter action=(visit.at(kind.collection)) {
                 label for="tags" { (texts::of("list.tags")) }
-                input id="tags" name="tags" value=(tags) placeholder=(texts::of("list.ab_or_a_b"));
+                input id="tags" name="tags" value=(asked.tags) placeholder=(texts::of("list.ab_or_a_b"));
                 button { (texts::of("words.filter")) }
             }
         }
         @match rows.is_empty() {
-            true => (empty(visit, kind, tags, command)),
+            true => (empty(visit, kind, asked.tags, command)),
             false => (table(visit, kind, rows)),
         }
-        @if let Some(next) = next {
-            a.button rel="next" href=(format!("{}{}", visit.at(kind.collection), query([("size", size), ("tags", tags), ("offset", next)]))) { (texts::of("list.next_page")) }
-        }
+        (pages(visit, kind, asked, found["offset"].as_str()))
     };
     Page::new(kind.collection, kind.many(), content).notes(notes)
 }
 
-fn size(asked: &Pairs) -> (usize, Vec<String>) {
-    match first(asked, "size") {
-        "" => (DEFAULT_SIZE, Vec::new()),
-        given => match given.parse() {
-            Ok(size @ 1..=MAX_SIZE) => (size, Vec::new()),
-            _ => (DEFAULT_SIZE, vec![texts::overlooked("size", given)]),
-        },
+/// The way to other pages of a list that has any.
+fn pages(visit: &Visit, kind: &Kind, asked: &Asked<'_>, next: Option<&str>) -> Markup {
+    let link = |page, offset: &str| visit.at(&asked.address(kind, (page, offset)));
+    let before = asked.page.filter(|page| *page > 1).map(|page| page - 1);
+    html! {
+        @if next.is_some() || asked.page != Some(1) {
+            nav.bar aria-label=(texts::of("traffic.pages")) {
+                @if let Some(before) = before { a.button rel="prev" href=(link(Some(before), "")) { (texts::of("list.previous_page")) } }
+                form.jump action=(visit.at(kind.collection)) {
+                    @for (name, value) in [("size", asked.size.to_string()), ("tags", asked.tags.to_owned())] {
+                        input type="hidden" name=(name) value=(value);
+                    }
+                    label for="page" { (texts::of("list.page")) }
+                    input id="page" type="number" name="page" min="1" value=[asked.page];
+                    button { (texts::of("list.go")) }
+                }
+                @if let Some(next) = next {
+                    a.button rel="next" href=(link(asked.page.map(|page| page + 1), next)) { (texts::of("list.next_page")) }
+                }
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod login;
 mod nodes;
 mod now;
 mod overview;
+mod pairs;
 mod references;
 mod remove;
 mod request;

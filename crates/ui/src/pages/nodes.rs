@@ -10,6 +10,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 use std::collections::HashMap;
 
+/// The part of an id that tells nodes of one host apart.
+const SHORT_ID: usize = 8;
+
 /// The columns, and whether they hold numbers.
 const COLUMNS: [(&str, bool); 11] = [
     ("words.host", false),
@@ -105,10 +108,11 @@ fn line(row: &Value, measured: &Value) -> Markup {
         .map_or(String::new(), |seconds| texts::filled("nodes.for", &[("duration", &duration(seconds))]));
     let expires = row["cert_details"]["expiry_timestamp"].as_i64().map_or(NONE.to_owned(), time);
     let day = expires.split(' ').next().unwrap_or_default();
+    let id = plain(&row["id"]);
     let figure = |name: &str, text: fn(f64) -> String| measured[name].as_f64().map_or(NONE.to_owned(), text);
     html! {
         tr {
-            th scope="row" title=(plain(&row["id"])) { (plain(&row["hostname"])) }
+            th scope="row" { (plain(&row["hostname"])) div.help title=(id) { (id.chars().take(SHORT_ID).collect::<String>()) } }
             td { span class={ "state " (plain(&row["state"])) } { (plain(&row["state"])) } (since) (wrong(row)) }
             td.number { (figure("requests_per_second", |rate| format!("{rate:.1}"))) }
             td { @if measured.is_null() { (NONE) } @else { (sparkline(&measured["sparkline"], texts::of("chart.requests"))) } }

@@ -38,7 +38,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     };
     let ((figures, drawn), routes, health) = tokio::try_join!(
         measured(visit, &charts),
-        charts.history.top("route", "requests", MAX_ROUTES),
+        charts.history.top("route", "requests", MAX_ROUTES, None),
         health::table(visit)
     )?;
     notes.extend(missing(&figures.classes));

@@ -6,7 +6,6 @@ use crate::kinds::{IN_NAVIGATION, KINDS, Kind};
 use crate::page::{Page, Visit};
 use crate::texts;
 use maud::html;
-use serde::Deserialize;
 use serde_json::Value;
 
 /// How many are shown of a kind.
@@ -70,17 +69,11 @@ async fn matching(visit: &Visit, kind: &Kind, wanted: &str) -> Result<Vec<Value>
         if text.to_lowercase().contains(&written) {
             rows.extend(entities(&text).into_iter().filter(|entity| is_match(entity, wanted)));
         }
-        match serde_json::from_str(&text) {
-            Ok(Next { offset: Some(next) }) if rows.len() <= MAX_SHOWN => offset = next,
+        match list::next_offset(&text) {
+            Some(next) if rows.len() <= MAX_SHOWN => offset = next,
             _ => return Ok(rows),
         }
     }
-}
-
-/// Where a page of a collection leaves off; to read the rest of it takes longer than to look for a text in it.
-#[derive(Deserialize)]
-struct Next {
-    offset: Option<String>,
 }
 
 fn entities(text: &str) -> Vec<Value> {

@@ -17,10 +17,11 @@ const MAX_ROWS: usize = 1_000;
 /// The rows of a page.
 const PAGE: usize = 100;
 
-/// A kind of row: how questions name it, the collection of its pages, and what people call many of them.
+/// A kind of row: how questions name it, the collection of its pages, and what people call one and many of them.
 struct By {
     name: &'static str,
     collection: &'static str,
+    one: &'static str,
     many: &'static str,
     /// What the row is called that counts requests of none of them.
     none: &'static str,
@@ -72,11 +73,13 @@ const OF_ADDRESSES: &[Column] = &[
     SENT,
 ];
 const IN_SHORT: &[Column] = &[RATE, CLIENT_ERRORS, SERVER_ERRORS, P99];
+const OF_PAIRS: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99];
 
 const BY: [By; 4] = [
     By {
         name: "route",
         collection: "routes",
+        one: "words.route",
         many: "traffic.routes",
         none: "traffic.no_route",
         columns: ALL,
@@ -84,6 +87,7 @@ const BY: [By; 4] = [
     By {
         name: "service",
         collection: "services",
+        one: "words.service",
         many: "traffic.services",
         none: "traffic.no_service",
         columns: ALL,
@@ -91,6 +95,7 @@ const BY: [By; 4] = [
     By {
         name: "consumer",
         collection: "consumers",
+        one: "words.consumer",
         many: "traffic.consumers",
         none: "traffic.no_consumer",
         columns: OF_CONSUMERS,
@@ -98,6 +103,7 @@ const BY: [By; 4] = [
     By {
         name: "upstream",
         collection: "addresses",
+        one: "words.address",
         many: "traffic.upstreams_addresses",
         none: "traffic.no_upstream",
         columns: OF_ADDRESSES,
@@ -143,7 +149,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
     let asked = Asked::read(given, &mut notes);
     let history = History { api: &visit.api, frame: &frame };
     let of = if matches!(asked.sort, "rate" | "name") { "requests" } else { asked.sort };
-    let mut top = match history.top(asked.by.name, of, MAX_ROWS).await {
+    let mut top = match history.top(asked.by.name, of, MAX_ROWS, None).await {
         Err(error) if is_off(&error) => return Ok(Page::new("traffic", texts::of("words.traffic"), off())),
         found => found?,
     };
@@ -240,6 +246,7 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
     let is_sorted = |metric: &str, order| (metric == asked.sort).then_some(order);
     let pages = rows.len().div_ceil(PAGE);
     let page = asked.page.min(pages.max(1));
+    let lines = Lines { by: asked.by, columns: asked.by.columns, frame, seconds: top.seconds, within: None };
     html! {
         div.scroll #rows tabindex="0" role="region" aria-label=(texts::of(asked.by.many)) {
             table.dense {
@@ -251,7 +258,7 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
                     }
                     th scope="col" { (texts::of("words.over_time")) }
                 } }
-                tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (line(visit, (asked.by, asked.by.columns), frame, top.seconds, row)) } }
+                tbody { @for row in rows.iter().skip((page - 1) * PAGE).take(PAGE) { (lines.line(visit, row)) } }
             }
         }
         @if pages > 1 {
@@ -264,37 +271,66 @@ fn shown(visit: &Visit, asked: &Asked<'_>, frame: &Frame, top: &Top) -> Markup {
     }
 }
 
-fn line(visit: &Visit, (by, columns): (&By, &[Column]), frame: &Frame, seconds: f64, row: &Value) -> Markup {
-    html! {
-        tr {
-            th.name scope="row" { (link(visit, by, frame, row)) }
-            @for column in columns {
-                td.number {
-                    @let text = column.text(row, seconds);
-                    @match behind(by, column, frame, row) {
-                        Some(address) => a href=(visit.at(&address.to_string())) { (text) },
-                        None => (text),
-                    }
-                }
-            }
-            td { (sparkline(&row["sparkline"], texts::of("chart.requests"))) }
-        }
-    }
+/// How the rows of a table are shown.
+pub(super) struct Lines<'a> {
+    by: &'static By,
+    columns: &'static [Column],
+    frame: &'a Frame,
+    seconds: f64,
+    /// The entity whose requests all rows count, by kind and id.
+    within: Option<(&'static str, &'a str)>,
 }
 
-/// The address of what a number counts: groups of errors of a route, or else requests that were kept.
-fn behind(by: &By, column: &Column, frame: &Frame, row: &Value) -> Option<Address> {
-    let [id, name] = ["id", "name"].map(|member| plain(&row[member]));
-    let of = Some(if id.is_empty() { name } else { id })
-        .filter(|of| !of.is_empty() && column.number(row) > 0.0)?;
-    let requests = || frame.in_seconds(Address::new("requests").with(by.name, &of));
-    match column.shown {
-        Number::Share if by.name == "route" => {
-            Some(frame.carried(Address::new("errors").with("route", &of).with("status", column.metric)))
+impl<'a> Lines<'a> {
+    /// Rows that count requests of one entity alone, in short; none if there are no such rows.
+    pub(super) fn within(
+        by: &str,
+        frame: &'a Frame,
+        top: &Top,
+        within: (&'static str, &'a str),
+    ) -> Option<Lines<'a>> {
+        let by = BY.iter().find(|known| known.name == by)?;
+        Some(Lines { by, columns: OF_PAIRS, frame, seconds: top.seconds, within: Some(within) })
+    }
+
+    fn line(&self, visit: &Visit, row: &Value) -> Markup {
+        html! {
+            tr {
+                th.name scope="row" { (link(visit, self.by, self.frame, row)) }
+                @for column in self.columns {
+                    td.number {
+                        @let text = column.text(row, self.seconds);
+                        @match self.behind(column, row) {
+                            Some(address) => a href=(visit.at(&address.to_string())) { (text) },
+                            None => (text),
+                        }
+                    }
+                }
+                td { (sparkline(&row["sparkline"], texts::of("chart.requests"))) }
+            }
         }
-        Number::Share => Some(requests().with("class", column.metric)),
-        Number::Count => Some(requests()),
-        _ => None,
+    }
+
+    /// The address of what a number counts: groups of errors of a route, or else requests that were kept.
+    fn behind(&self, column: &Column, row: &Value) -> Option<Address> {
+        let by = self.by.name;
+        let [id, name] = ["id", "name"].map(|member| plain(&row[member]));
+        let of = Some(if id.is_empty() { name } else { id })
+            .filter(|of| !of.is_empty() && column.number(row) > 0.0)?;
+        let requests = || {
+            let address = Address::new("requests").with(by, &of);
+            let address = self.within.iter().fold(address, |address, (kind, id)| address.with(kind, id));
+            self.frame.in_seconds(address)
+        };
+        match column.shown {
+            Number::Share if by == "route" && self.within.is_none() => {
+                let errors = Address::new("errors").with("route", &of).with("status", column.metric);
+                Some(self.frame.carried(errors))
+            }
+            Number::Share => Some(requests().with("class", column.metric)),
+            Number::Count => Some(requests()),
+            _ => None,
+        }
     }
 }
 
@@ -325,24 +361,38 @@ fn name(row: &Value) -> String {
     if name.is_empty() { plain(&row["id"]) } else { name }
 }
 
-/// The first rows, in short.
+/// The busiest routes.
 pub(super) fn busiest(visit: &Visit, frame: &Frame, top: &Top) -> Markup {
     let to = frame.carried(Address::new("traffic")).to_string();
+    let title = texts::of("traffic.busiest_routes");
+    let lines = Lines { by: &BY[0], columns: IN_SHORT, frame, seconds: top.seconds, within: None };
     html! {
         section {
-            h2 { a href=(visit.at(&to)) { (texts::of("traffic.busiest_routes")) } }
-            @if top.rows.is_empty() { p.help { (texts::of("messages.nothing_measured")) } } @else {
-                div.scroll #busiest tabindex="0" role="region" aria-label=(texts::of("traffic.busiest_routes")) {
-                    table.dense {
-                        caption.unseen { (texts::filled("traffic.busiest_in_frame", &[("frame", &frame.words())])) }
-                        thead { tr {
-                            th scope="col" { (texts::of("words.route")) }
-                            @for column in IN_SHORT { th.number scope="col" { (texts::of(column.title)) } }
-                            th scope="col" { (texts::of("words.over_time")) }
-                        } }
-                        tbody { @for row in &top.rows { (line(visit, (&BY[0], IN_SHORT), frame, top.seconds, row)) } }
-                    }
-                }
+            h2 { a href=(visit.at(&to)) { (title) } }
+            @if top.rows.is_empty() { p.help { (texts::of("messages.nothing_measured")) } }
+            @else { (short_table(visit, &lines, ("busiest", title), &top.rows)) }
+        }
+    }
+}
+
+/// A table of a few rows.
+pub(super) fn short_table(
+    visit: &Visit,
+    lines: &Lines<'_>,
+    (id, title): (&str, &str),
+    rows: &[Value],
+) -> Markup {
+    let values: [(&str, &dyn std::fmt::Display); 2] = [("rows", &title), ("frame", &lines.frame.words())];
+    html! {
+        div.scroll id=(id) tabindex="0" role="region" aria-label=(title) {
+            table.dense {
+                caption.unseen { (texts::filled("traffic.in_frame", &values)) }
+                thead { tr {
+                    th scope="col" { (texts::of(lines.by.one)) }
+                    @for column in lines.columns { th.number scope="col" { (texts::of(column.title)) } }
+                    th scope="col" { (texts::of("words.over_time")) }
+                } }
+                tbody { @for row in rows { (lines.line(visit, row)) } }
             }
         }
     }

@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weir_analytics::entities::Kind;
-use weir_analytics::query::{By, Frame, Metric};
+use weir_analytics::query::{By, Frame, Metric, Sparkline};
 use weir_model::schema::quoted;
 
 /// Points are at least as far apart, so that each has several scrapes.
@@ -82,9 +82,8 @@ pub(super) async fn series(call: &ApiRequest, prometheus: Questions<'_>) -> Answ
     let step = parameters::step(call, frame)?.max(MIN_STEP).max((frame.to - frame.from).div_ceil(MAX_POINTS));
     let configuration = configuration(call);
     let names = Names::new(&configuration.document, &[]);
-    let named = parameters::entity(call)?;
-    let label = named.map(|(kind, asked)| called(&names, kind, asked)).transpose()?;
-    let question = Question::new(by, label.as_ref().map(|(kind, name)| (*kind, name.as_str())))?;
+    let named = named(call, &names)?;
+    let question = Question::new(by, &named)?;
     let expression = question.expression(metric, step)?;
     let of_frame = question.expression(metric, frame.to - frame.from)?;
     let times: Vec<u64> = (frame.from..frame.to).step_by(step as usize).collect();
@@ -104,10 +103,20 @@ pub(super) async fn series(call: &ApiRequest, prometheus: Questions<'_>) -> Answ
         column
     };
     let columns: Vec<_> = found.iter().map(column).collect();
-    let of = label.map(|(kind, name)| json!({ kind.name(): { "name": name } }));
-    let answer =
-        json!({ "metric": metric.to_string(), "of": of, "step": step, "times": times, "columns": columns });
+    let (metric, of) = (metric.to_string(), shown_entities(&named));
+    let answer = json!({ "metric": metric, "of": of, "step": step, "times": times, "columns": columns });
     Ok(with_precision(answer, step))
+}
+
+/// The entities that a question is about, and what the metrics call them.
+fn named(call: &ApiRequest, names: &Names<'_>) -> Result<Vec<(Kind, String)>, (StatusCode, String)> {
+    let asked = parameters::entities(call)?;
+    asked.into_iter().map(|(kind, asked)| called(names, kind, asked)).collect()
+}
+
+fn shown_entities(named: &[(Kind, String)]) -> Value {
+    let shown = |(kind, name): &(Kind, String)| (kind.name().to_owned(), json!({ "name": name }));
+    if named.is_empty() { Value::Null } else { named.iter().map(shown).collect::<Map<_, _>>().into() }
 }
 
 /// An entity, and what the metrics call it.
@@ -132,15 +141,19 @@ pub(super) async fn top(call: &ApiRequest, prometheus: Questions<'_>) -> Answer 
     let kind = parameters::kind(call)?;
     let of: Metric = call.argument("of").unwrap_or("requests").parse().map_err(invalid)?;
     let limit = parameters::rows(call)?;
-    let question = Question::new(By::Entity(kind), None)?;
+    let configuration = configuration(call);
+    let names = Names::new(&configuration.document, &[]);
+    let named = named(call, &names)?;
+    let question = Question::new(By::Entity(kind), &named)?;
     let mut rows = rows(prometheus, &question, frame, of).await?;
     let rank = |row: &Row| row.metrics.get(&of.to_string()).copied().unwrap_or(-1.0);
     rows.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)));
     let total = rows.len();
-    let configuration = configuration(call);
-    let names = Names::new(&configuration.document, &[]);
     let rows: Vec<_> = rows.into_iter().take(limit).map(|row| row.shown(kind, &names)).collect();
-    let answer = json!({ "by": kind.name(), "of": of.to_string(), "total": total, "data": rows });
+    let mut answer = json!({ "by": kind.name(), "of": of.to_string(), "total": total, "data": rows });
+    if !named.is_empty() {
+        answer["within"] = shown_entities(&named);
+    }
     Ok(with_precision(answer, sparkline_step(frame).max(MIN_STEP)))
 }
 
@@ -149,7 +162,7 @@ pub(super) async fn top(call: &ApiRequest, prometheus: Questions<'_>) -> Answer 
 struct Row {
     name: String,
     metrics: BTreeMap<String, f64>,
-    sparkline: Vec<u64>,
+    sparkline: Sparkline,
 }
 
 /// The rows of all entities. Metrics that Prometheus does not have of this kind are left out, unless it is the one that
@@ -184,7 +197,9 @@ async fn rows(
     }
     for samples in sparklines {
         if let Some(row) = rows.get_mut(samples.label(question.label())) {
-            row.sparkline = samples.points().map(|(_, value)| value.round() as u64).collect();
+            let values: BTreeMap<u64, f64> = samples.points().collect();
+            let ends = (frame.from + step..=frame.to).step_by(step as usize);
+            row.sparkline = ends.map(|end| values.get(&end).map(|value| value.round() as u64)).collect();
         }
     }
     Ok(rows.into_values().collect())

@@ -29,8 +29,10 @@ use parameters::check_arguments;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
-use weir_analytics::entities::Entity;
-use weir_analytics::query::{self, By, Column, Frame, Metric, Precision, QueryError, Row, SeriesQuery};
+use weir_analytics::entities::{Entities, Entity};
+use weir_analytics::query::{
+    self, By, Column, Frame, Metric, Precision, QueryError, Row, Series, SeriesQuery, TopQuery,
+};
 
 /// Points of a sparkline.
 const SPARKLINE_POINTS: u64 = 30;
@@ -55,8 +57,11 @@ const ROW_METRICS: [&str; 14] = [
     "p99_upstream",
 ];
 
-/// A question that can be answered, or the status and message that say why not.
-type Answer = Result<Value, (StatusCode, String)>;
+/// The status and message that say why a question is not answered.
+type Refused = (StatusCode, String);
+
+/// A question that can be answered, or why not.
+type Answer = Result<Value, Refused>;
 
 /// A question: how it is answered, the arguments that it takes, and the answer as a table.
 struct Question {
@@ -78,7 +83,7 @@ const SERIES: Question = Question {
 };
 const TOP: Question = Question {
     name: "top",
-    arguments: &[&["by", "of", "from", "to", "limit", "source", "format"]],
+    arguments: &[&["by", "of", "from", "to", "limit", "route", "consumer", "source", "format"]],
     answer: top,
     table: Some(Table::Rows(TOP_COLUMNS)),
 };
@@ -199,7 +204,7 @@ async fn ask_instead(
 }
 
 /// An answer as JSON, or as a table in CSV if that is asked for.
-fn shown(call: &ApiRequest, question: Question, answer: &Value) -> Result<Response, (StatusCode, String)> {
+fn shown(call: &ApiRequest, question: Question, answer: &Value) -> Result<Response, Refused> {
     let wants_table = csv::is_asked(call)?;
     Ok(match question.table.filter(|_| wants_table) {
         Some(table) => csv::response(question.name, answer, table),
@@ -217,7 +222,7 @@ async fn watch(call: ApiRequest) -> Result<Response, ApiError> {
 }
 
 /// The response of work that has ended.
-fn answered(outcome: std::io::Result<Result<Response, (StatusCode, String)>>) -> Response {
+fn answered(outcome: std::io::Result<Result<Response, Refused>>) -> Response {
     match outcome {
         Ok(Ok(response)) => response,
         Ok(Err((status, text))) => message(status, &text),
@@ -246,22 +251,15 @@ fn series(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let step = parameters::step(call, frame)?;
     let (configuration, members) = (configuration(call), nodes::members(call));
     let names = Names::new(&configuration.document, &members);
-    let named = parameters::entity(call)?;
-    if let (By::Entity(_), Some((kind, _))) = (by, named) {
-        let text = "divides the requests of the whole node; leave one of them out";
-        return Err(invalid(format!("by, {}: by={by} {text}", kind.name())));
-    }
+    let asked = parameters::entities(call)?;
     let (found, label) = analytics
         .ask(|store| {
             let entities = store.entities();
-            let of = match named {
-                Some((kind, asked)) => names.find(kind, asked, entities)?,
-                None => Entity::NODE,
-            };
+            let (of, named) = names.wanted(&asked, entities)?;
             let needed = (!matches!(by, By::Entity(_))).then_some(of);
             let view = store.view(frame.from, frame.to, step, needed);
             let query = SeriesQuery { metric, by, of, frame, step };
-            let label = named.map(|(kind, _)| json!({ kind.name(): names.of(of, entities) }));
+            let label = shown_entities(&named, &names, entities);
             query::series(&view, &query, entities).map(|found| (found, label)).map_err(invalid)
         })
         .ok_or_else(not_recorded)??;
@@ -273,9 +271,29 @@ fn series(call: &ApiRequest, analytics: &Analytics) -> Answer {
             "step": found.step,
             "times": found.times,
             "columns": columns,
+            "gaps": gaps(&found),
         }),
         found.precision,
     ))
+}
+
+/// The entities that a question is about; null for the whole node.
+fn shown_entities(named: &[Entity], names: &Names<'_>, entities: &Entities) -> Value {
+    let shown = |of: &Entity| (of.kind.name().to_owned(), names.of(*of, entities).into());
+    if named.is_empty() { Value::Null } else { named.iter().map(shown).collect::<Map<_, _>>().into() }
+}
+
+/// The times of which nothing is known, each with its begin and its end.
+fn gaps(series: &Series) -> Vec<(u64, u64)> {
+    let points = series.times.iter().zip(&series.known);
+    let unknown = points.filter(|(_, known)| !**known).map(|(time, _)| (*time, time + series.step));
+    unknown.fold(Vec::new(), |mut gaps: Vec<(u64, u64)>, (from, to)| {
+        match gaps.last_mut() {
+            Some((_, end)) if *end == from => *end = to,
+            _ => gaps.push((from, to)),
+        }
+        gaps
+    })
 }
 
 fn shown_column(column: &Column, by: By, names: &Names<'_>) -> Value {
@@ -302,17 +320,24 @@ fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let limit = parameters::rows(call)?;
     let (configuration, members) = (configuration(call), nodes::members(call));
     let names = Names::new(&configuration.document, &members);
-    let (top, rows) = analytics
+    let asked = parameters::entities(call)?;
+    let (top, rows, label) = analytics
         .ask(|store| {
             let entities = store.entities();
+            let (within, named) = names.wanted(&asked, entities)?;
             let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
-            let top = query::top(&view, kind, of, frame, limit, entities).map_err(invalid)?;
+            let query = TopQuery { by: kind, within, of, frame, limit };
+            let top = query::top(&view, &query, entities).map_err(invalid)?;
             let rows: Vec<_> =
                 top.rows.iter().map(|row| shown_row(row, of, names.of(row.entity, entities))).collect();
-            Ok((top, rows))
+            Ok((top, rows, shown_entities(&named, &names, entities)))
         })
         .ok_or_else(not_recorded)??;
-    let answer = json!({ "by": kind.name(), "of": of.to_string(), "total": top.total, "data": rows });
+    let mut answer = json!({ "by": kind.name(), "of": of.to_string(), "total": top.total, "data": rows });
+    if !asked.is_empty() {
+        answer["within"] = label;
+        answer["missing"] = top.missing.into();
+    }
     Ok(with_precision(answer, top.precision))
 }
 

@@ -1,5 +1,5 @@
 //! Between the names that people give to entities and those that analytics know: ids and addresses.
-use super::StatusCode;
+use super::{StatusCode, invalid};
 use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -119,9 +119,35 @@ impl<'d> Names<'d> {
         number.map(|number| Entity::new(kind, number)).ok_or_else(|| self.unknown(kind, asked))
     }
 
+    /// What is counted of the entities of a question: the node without any, and the pair of two. Then these entities.
+    pub(super) fn wanted(
+        &self,
+        asked: &[(Kind, &str)],
+        entities: &Entities,
+    ) -> Result<(Entity, Vec<Entity>), (StatusCode, String)> {
+        let find = |(kind, asked): &(Kind, &str)| self.find(*kind, asked, entities);
+        let found = asked.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let counted = match found[..] {
+            [] => Entity::NODE,
+            [one] => one,
+            [route, consumer, ..] => pair(consumer, route, entities)?,
+        };
+        Ok((counted, found))
+    }
+
     fn unknown(&self, kind: Kind, asked: &str) -> (StatusCode, String) {
         let known = self.by_id(kind).into_iter().flatten();
         let hint = did_you_mean(asked, known.filter_map(|(_, name)| *name));
         (StatusCode::NOT_FOUND, format!("there is no {} `{}`{hint}", kind.name(), quoted(asked)))
     }
+}
+
+/// The pair of a consumer and a route. Without a request, it is that of no consumer, of which nothing is counted.
+fn pair(consumer: Entity, route: Entity, entities: &Entities) -> Result<Entity, (StatusCode, String)> {
+    if matches!(consumer.id, NONE | OTHERS) || route.id == OTHERS {
+        return Err(invalid(
+            "consumer, route: pairs are counted of a consumer and a route that have names; ask for one of the two",
+        ));
+    }
+    Ok(Entity::new(Kind::Pair, entities.find_pair(consumer.id, route.id).unwrap_or(NONE)))
 }

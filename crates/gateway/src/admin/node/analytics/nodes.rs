@@ -5,9 +5,9 @@ use crate::analytics::Analytics;
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use weir_analytics::entities::Kind;
+use weir_analytics::entities::{Entity, Kind};
 use weir_analytics::inbox::Arrival;
-use weir_analytics::query::{self, Frame, Metric, Row};
+use weir_analytics::query::{self, Frame, Metric, Row, TopQuery};
 use weir_cluster::control_plane::{Member, State};
 
 /// The metrics of a data plane.
@@ -31,16 +31,20 @@ pub(super) fn nodes(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let (top, arrivals) = analytics
         .ask(|store| {
             let view = store.view(frame.from, frame.to, sparkline_step(frame), None);
-            let top = query::top(&view, Kind::Node, Metric::Requests, frame, usize::MAX, store.entities());
+            let (by, within) = (Kind::Node, Entity::NODE);
+            let query = TopQuery { by, within, of: Metric::Requests, frame, limit: usize::MAX };
+            let top = query::top(&view, &query, store.entities());
             let arrivals = members.iter().map(|member| store.arrival(&member.id.to_string()));
             (top, arrivals.collect::<Vec<_>>())
         })
         .ok_or_else(super::not_recorded)?;
     let top = top.map_err(invalid)?;
+    // A rate is one of the time that is remembered.
+    let known = Frame { from: frame.from.max(top.precision.oldest.unwrap_or(0)), ..frame };
     let rows: HashMap<&str, &Row> = top.rows.iter().map(|row| (row.label.as_str(), row)).collect();
     let shown = members.iter().zip(&arrivals).map(|(member, arrival)| {
         let row = rows.get(member.id.to_string().as_str()).copied();
-        shown_node(member, row, arrival.as_ref(), frame)
+        shown_node(member, row, arrival.as_ref(), known)
     });
     Ok(with_precision(json!({ "data": shown.collect::<Vec<_>>() }), top.precision))
 }

@@ -132,16 +132,16 @@ pub(super) fn kind(call: &ApiRequest) -> Parsed<Kind> {
     })
 }
 
-/// The entity that is asked for by its kind, as in `route=orders`.
-pub(super) fn entity(call: &ApiRequest) -> Parsed<Option<(Kind, &str)>> {
-    let mut named = KINDS.into_iter().filter_map(|kind| Some((kind, call.argument(kind.name())?)));
-    let first = named.next();
-    match (first, named.next()) {
-        (Some((first, _)), Some((second, _))) => {
-            let (first, second) = (first.name(), second.name());
-            Err(invalid(format!("{first}, {second}: requests are not counted by pairs; ask for one of them")))
+/// The entities that are asked for by their kinds, as in `route=orders`: none, one, or a route and a consumer, in this order.
+pub(super) fn entities(call: &ApiRequest) -> Parsed<Vec<(Kind, &str)>> {
+    let named: Vec<_> =
+        KINDS.into_iter().filter_map(|kind| Some((kind, call.argument(kind.name())?))).collect();
+    match named[..] {
+        [] | [_] | [(Kind::Route, _), (Kind::Consumer, _)] => Ok(named),
+        _ => {
+            let names = named.iter().map(|(kind, _)| kind.name()).collect::<Vec<_>>().join(", ");
+            Err(invalid(format!("{names}: requests are counted by pairs of route and consumer alone")))
         }
-        _ => Ok(first),
     }
 }
 

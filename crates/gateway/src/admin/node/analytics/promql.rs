@@ -25,18 +25,18 @@ impl Question {
         }
     }
 
-    /// Requests of an entity that is known by its name, or of all.
-    pub(super) fn new(by: By, of: Option<(Kind, &str)>) -> Result<Question, (StatusCode, String)> {
+    /// Requests of entities that are known by their names, or of all.
+    pub(super) fn new(by: By, of: &[(Kind, String)]) -> Result<Question, (StatusCode, String)> {
         match by {
             By::Nothing | By::Status | By::Class => {}
             By::Entity(kind) if is_known(kind) => {}
             by => return Err(missing("by", &format!("requests by {by}"))),
         }
-        let matcher = |(kind, name): (Kind, &str)| {
+        let matcher = |(kind, name): &(Kind, String)| {
             format!("{}=\"{}\",", kind.name(), name.replace('\\', "\\\\").replace('"', "\\\""))
         };
-        let of_consumer = of.is_some_and(|(kind, _)| kind == Kind::Consumer);
-        Ok(Question { by, matchers: of.map(matcher).unwrap_or_default(), of_consumer })
+        let of_consumer = of.iter().any(|(kind, _)| *kind == Kind::Consumer);
+        Ok(Question { by, matchers: of.iter().map(matcher).collect(), of_consumer })
     }
 
     /// The label that divides the answer.
@@ -129,32 +129,39 @@ fn missing(argument: &str, what: &str) -> (StatusCode, String) {
 mod tests {
     use super::*;
 
-    fn expression(metric: &str, by: &str, of: Option<(Kind, &str)>) -> String {
-        let question = Question::new(by.parse().unwrap(), of);
+    fn expression(metric: &str, by: &str, of: &[(Kind, &str)]) -> String {
+        let of: Vec<_> = of.iter().map(|(kind, name)| (*kind, (*name).to_owned())).collect();
+        let question = Question::new(by.parse().unwrap(), &of);
         question.and_then(|it| it.expression(metric.parse().unwrap(), 60)).unwrap_or_else(|(_, why)| why)
     }
 
     #[test]
     fn questions_are_expressions() {
         for (metric, by, of, expected) in [
-            ("requests", "", None, "sum by () (increase(kong_http_requests_total{}[60s]))"),
+            ("requests", "", &[][..], "sum by () (increase(kong_http_requests_total{}[60s]))"),
             (
                 "requests",
                 "class",
-                Some((Kind::Route, "a\"b")),
+                &[(Kind::Route, "a\"b")],
                 "sum by (class) (label_replace(increase(kong_http_requests_total{route=\"a\\\"b\",}[60s]), \"class\", \
                  \"${1}xx\", \"code\", \"(.).*\"))",
             ),
             (
+                "requests",
+                "consumer",
+                &[(Kind::Route, "r"), (Kind::Consumer, "a")],
+                "sum by (consumer) (increase(kong_http_requests_total{route=\"r\",consumer=\"a\",}[60s]))",
+            ),
+            (
                 "bytes_out",
                 "service",
-                None,
+                &[][..],
                 "sum by (service) (increase(kong_bandwidth_bytes{direction=\"egress\",}[60s]))",
             ),
             (
                 "p99_upstream",
                 "route",
-                None,
+                &[][..],
                 "histogram_quantile(0.99, sum by (route) (increase(weir_request_duration_seconds{phase=\"upstream\",}\
                  [60s]))) >= 0 or histogram_quantile(0.99, sum by (route, le) \
                  (increase(weir_request_duration_microseconds_bucket{phase=\"upstream\",}[60s]))) / 1e6",
@@ -162,19 +169,19 @@ mod tests {
             (
                 "p99",
                 "",
-                Some((Kind::Consumer, "alice")),
+                &[(Kind::Consumer, "alice")],
                 "metric: Prometheus does not have latencies by status or consumer; leave it out, or ask with source=node",
             ),
             (
                 "requests",
                 "cause",
-                None,
+                &[][..],
                 "by: Prometheus does not have requests by cause; leave it out, or ask with source=node",
             ),
             (
                 "cached",
                 "",
-                None,
+                &[][..],
                 "metric: Prometheus does not have cached; leave it out, or ask with source=node",
             ),
         ] {

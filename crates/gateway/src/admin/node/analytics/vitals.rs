@@ -3,7 +3,7 @@ mod reports;
 
 use super::names::Names;
 use super::nodes::members;
-use super::{Analytics, Answer, ApiRequest, configuration, invalid, not_recorded};
+use super::{Analytics, Answer, ApiRequest, Refused, configuration, invalid, not_recorded};
 use crate::admin::response::{ApiError, json_response};
 use crate::analytics::now;
 use crate::cluster::Cluster;
@@ -14,11 +14,13 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use reports::{CLASSES, CONSUMER, HEALTH, Report, STATUSES};
+use reports::{CLASSES, CONSUMER, HEALTH, PAIRS, Report, STATUSES};
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
-use weir_analytics::entities::{Entity, Kind};
+use weir_analytics::entities::{Entities, Entity, Kind};
 use weir_analytics::query::{self, Frame, Points, Precision};
+use weir_analytics::store::Store;
 use weir_analytics::tiers::{SPECS, Spec};
 use weir_model::schema::quoted;
 
@@ -48,6 +50,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
             .route(&at("/status_codes/by_service"), get(|call| ask(call, by_service)))
             .route(&at("/status_codes/by_route"), get(|call| ask(call, by_route)))
             .route(&at("/status_codes/by_consumer"), get(|call| ask(call, by_consumer)))
+            .route(&at("/status_codes/by_consumer_and_route"), get(|call| ask(call, by_consumer_and_route)))
             .route(&at("/consumers/{id}/cluster"), get(|call| ask(call, requests_of_consumer)))
     };
     PREFIXES.into_iter().fold(Router::new(), under)
@@ -71,7 +74,7 @@ async fn index(_: ApiRequest) -> Response {
         |(name, spec): &(&str, &Spec)| ((*name).to_owned(), json!({ "retention_period_seconds": spec.keep }));
     let intervals = json!({ "intervals": INTERVALS.iter().map(kept).collect::<Map<_, _>>() });
     let levels = json!({ "levels": { "cluster": intervals, "nodes": intervals } });
-    let labels = HEALTH.labels.iter().chain(CONSUMER.labels);
+    let labels = HEALTH.labels.iter().chain(CONSUMER.labels).chain(PAIRS.labels);
     let stats: Map<_, _> = labels.map(|label| ((*label).to_owned(), levels.clone())).collect();
     json_response(StatusCode::OK, &json!({ "stats": stats }))
 }
@@ -85,49 +88,42 @@ fn of_node(call: &ApiRequest, analytics: &Analytics, report: &Report) -> Answer 
 
 /// The health of each node: of this one, or of the data planes that hand in what they count.
 fn nodes(call: &ApiRequest, analytics: &Analytics) -> Answer {
-    let mut nodes = known_nodes(call, analytics)?;
+    let asked = Asked::of(call)?;
+    let mut nodes = known_nodes(call, analytics, &asked)?;
     if let Some(id) = call.ids.first() {
         nodes.retain(|node| node.id == *id);
         if nodes.is_empty() {
-            return Err((StatusCode::NOT_FOUND, "Not found".to_owned()));
+            return Err(not_found());
         }
     }
-    let asked = Asked::of(call)?;
     let mut answer = asked.answer("node", call.control.node_id(), &HEALTH, &asked.no_points());
     (answer["stats"], answer["meta"]["nodes"]) = (json!({}), json!({}));
-    for Node { id, hostname, entity } in nodes {
-        let points = asked.points(analytics, entity)?;
-        for (member, time) in [("earliest_ts", points.times.first()), ("latest_ts", points.times.last())] {
-            answer["meta"][member] = json!(time.unwrap_or(&asked.frame.from));
-        }
-        answer["meta"]["interval_width"] = points.step.into();
+    for Node { id, hostname, points } in nodes {
+        asked.describe(&points, &mut answer);
         answer["meta"]["nodes"][&id] = json!({ "hostname": hostname });
         answer["stats"][&id] = stats(&HEALTH, &points).into();
     }
     Ok(answer)
 }
-
 /// A node that is reported on.
 struct Node {
     id: String,
     hostname: String,
-    entity: Entity,
+    points: Points,
 }
 
-fn known_nodes(call: &ApiRequest, analytics: &Analytics) -> Result<Vec<Node>, (StatusCode, String)> {
+fn known_nodes(call: &ApiRequest, analytics: &Analytics, asked: &Asked) -> Result<Vec<Node>, Refused> {
     if !matches!(call.control.cluster(), Cluster::ControlPlane(_)) {
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        return Ok(vec![Node { id: call.control.node_id().to_owned(), hostname, entity: Entity::NODE }]);
+        let points = asked.points(analytics, Entity::NODE)?;
+        return Ok(vec![Node { id: call.control.node_id().to_owned(), hostname, points }]);
     }
-    let number = |id: &str| analytics.ask(|store| store.entities().find(Kind::Node, id));
-    let mut nodes = Vec::new();
-    for member in members(call) {
-        let id = member.id.to_string();
-        if let Some(number) = number(&id).ok_or_else(not_recorded)? {
-            nodes.push(Node { id, hostname: member.hostname, entity: Entity::new(Kind::Node, number) });
-        }
-    }
-    Ok(nodes)
+    let members = members(call).into_iter().map(|member| (member.id.to_string(), member.hostname));
+    let hostnames: HashMap<_, _> = members.collect();
+    let found = asked.points_by(analytics, Kind::Node, |_| Some(Entity::NODE))?;
+    let node =
+        |(id, points): (String, Points)| Some(Node { hostname: hostnames.get(&id)?.clone(), id, points });
+    Ok(found.into_iter().filter_map(node).collect())
 }
 
 fn by_service(call: &ApiRequest, analytics: &Analytics) -> Answer {
@@ -142,25 +138,38 @@ fn by_consumer(call: &ApiRequest, analytics: &Analytics) -> Answer {
     of_entity(call, analytics, Kind::Consumer, argument(call, "consumer_id")?, &STATUSES[2])
 }
 
+/// The requests of a consumer by route.
+fn by_consumer_and_route(call: &ApiRequest, analytics: &Analytics) -> Answer {
+    let asked = Asked::of(call)?;
+    let id = known_id(call, analytics, Kind::Consumer, argument(call, "consumer_id")?)?;
+    let consumer = |entities: &Entities| entities.find(Kind::Consumer, &id);
+    let within = |entities: &Entities| Some(Entity::new(Kind::Consumer, consumer(entities)?));
+    let routes = asked.points_by(analytics, Kind::Route, within)?;
+    let mut answer = asked.answer("cluster", "cluster", &PAIRS, &asked.no_points());
+    let stats = routes.iter().map(|(route, points)| (route.clone(), stats(&PAIRS, points).into()));
+    answer["stats"] = stats.collect::<Map<_, _>>().into();
+    if let Some((_, points)) = routes.first() {
+        asked.describe(points, &mut answer);
+    }
+    answer["meta"]["entity_type"] = "consumer_route".into();
+    answer["meta"]["entity_id"] = id.into();
+    Ok(answer)
+}
+
 fn requests_of_consumer(call: &ApiRequest, analytics: &Analytics) -> Answer {
     let consumer = call.ids.first().map(String::as_str).unwrap_or_default();
     of_entity(call, analytics, Kind::Consumer, consumer, &CONSUMER)
 }
 
-fn argument<'c>(call: &'c ApiRequest, name: &str) -> Result<&'c str, (StatusCode, String)> {
+fn argument<'c>(call: &'c ApiRequest, name: &str) -> Result<&'c str, Refused> {
     call.argument(name).ok_or_else(|| invalid(format!("Invalid query params: {name} is required")))
 }
 
 /// A report on an entity that is configured, or was when something was counted of it.
 fn of_entity(call: &ApiRequest, analytics: &Analytics, kind: Kind, named: &str, report: &Report) -> Answer {
     let asked = Asked::of(call)?;
-    let configuration = configuration(call);
-    let configured = Names::new(&configuration.document, &[]).configured(kind, named);
-    let id = configured.map_or_else(|| named.to_owned(), |id| id.to_string());
+    let id = known_id(call, analytics, kind, named)?;
     let number = analytics.ask(|store| store.entities().find(kind, &id)).ok_or_else(not_recorded)?;
-    if number.is_none() && configured.is_none() {
-        return Err((StatusCode::NOT_FOUND, "Not found".to_owned()));
-    }
     let points = match number {
         Some(number) => asked.points(analytics, Entity::new(kind, number))?,
         None => asked.no_points(),
@@ -171,6 +180,21 @@ fn of_entity(call: &ApiRequest, analytics: &Analytics, kind: Kind, named: &str, 
     Ok(answer)
 }
 
+/// The id of an entity that is configured, or was when something was counted of it.
+fn known_id(call: &ApiRequest, analytics: &Analytics, kind: Kind, named: &str) -> Result<String, Refused> {
+    let configuration = configuration(call);
+    let configured = Names::new(&configuration.document, &[]).configured(kind, named);
+    if let Some(id) = configured {
+        return Ok(id.to_string());
+    }
+    let number = analytics.ask(|store| store.entities().find(kind, named)).ok_or_else(not_recorded)?;
+    number.map(|_| named.to_owned()).ok_or_else(not_found)
+}
+
+fn not_found() -> Refused {
+    (StatusCode::NOT_FOUND, "Not found".to_owned())
+}
+
 /// The interval and the frame of a request.
 struct Asked {
     interval: &'static str,
@@ -179,7 +203,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(call: &ApiRequest) -> Result<Asked, (StatusCode, String)> {
+    fn of(call: &ApiRequest) -> Result<Asked, Refused> {
         let name = call.argument("interval").unwrap_or_default();
         let known = INTERVALS.into_iter().find(|(known, _)| *known == name);
         let (interval, spec) = known.ok_or_else(|| {
@@ -212,34 +236,61 @@ impl Asked {
     }
 
     /// What was counted of an entity, from where the history begins.
-    fn points(&self, analytics: &Analytics, of: Entity) -> Result<Points, (StatusCode, String)> {
+    fn points(&self, analytics: &Analytics, of: Entity) -> Result<Points, Refused> {
         let (frame, width) = (self.frame, self.spec.width);
-        let points = analytics.ask(|store| {
-            let view = store.view(frame.from, frame.to, width, Some(of));
-            query::points(&view, of, frame, width)
+        let view = analytics.ask(|store| store.view(frame.from, frame.to, width, Some(of)));
+        let points = query::points(&view.ok_or_else(not_recorded)?, of, frame, width).map_err(invalid)?;
+        Ok(from_the_begin(points))
+    }
+
+    /// The same of each entity of a kind by name; nothing where there is nothing within which they are counted. All are
+    /// read from one view, and without the store.
+    fn points_by(
+        &self,
+        analytics: &Analytics,
+        by: Kind,
+        within: impl FnOnce(&Entities) -> Option<Entity>,
+    ) -> Result<Vec<(String, Points)>, Refused> {
+        let (frame, width) = (self.frame, self.spec.width);
+        let view = |store: &Store| {
+            let view = store.view(frame.from, frame.to, width, None);
+            (view, store.entities().clone())
+        };
+        let (view, entities) = analytics.ask(view).ok_or_else(not_recorded)?;
+        let Some(within) = within(&entities) else { return Ok(Vec::new()) };
+        let found = query::points_by(&view, (by, within), frame, width, &entities).map_err(invalid)?;
+        let named = found.filter_map(|(entity, points)| {
+            Some((entities.name(entity)?.to_string(), from_the_begin(points)))
         });
-        let mut points = points.ok_or_else(not_recorded)?.map_err(invalid)?;
-        let oldest = points.precision.oldest.unwrap_or(u64::MAX);
-        let before = points.times.partition_point(|time| time + points.step <= oldest);
-        points.times.drain(..before);
-        points.aggregates.drain(..before);
-        points.known.drain(..before);
-        Ok(points)
+        Ok(named.collect())
     }
 
     fn answer(&self, level: &str, of: &str, report: &Report, points: &Points) -> Value {
-        json!({
-            "meta": {
-                "level": level,
-                "interval": self.interval,
-                "interval_width": points.step,
-                "earliest_ts": points.times.first().unwrap_or(&self.frame.from),
-                "latest_ts": points.times.last().unwrap_or(&self.frame.from),
-                "stat_labels": report.labels,
-            },
+        let mut answer = json!({
+            "meta": { "level": level, "interval": self.interval, "stat_labels": report.labels },
             "stats": { of: stats(report, points) },
-        })
+        });
+        self.describe(points, &mut answer);
+        answer
     }
+
+    /// Says how far apart points are, and which are the first and the last.
+    fn describe(&self, points: &Points, answer: &mut Value) {
+        answer["meta"]["interval_width"] = points.step.into();
+        for (member, time) in [("earliest_ts", points.times.first()), ("latest_ts", points.times.last())] {
+            answer["meta"][member] = json!(time.unwrap_or(&self.frame.from));
+        }
+    }
+}
+
+/// Points from where the history begins.
+fn from_the_begin(mut points: Points) -> Points {
+    let oldest = points.precision.oldest.unwrap_or(u64::MAX);
+    let before = points.times.partition_point(|time| time + points.step <= oldest);
+    points.times.drain(..before);
+    points.aggregates.drain(..before);
+    points.known.drain(..before);
+    points
 }
 
 /// What is reported of each point of which anything is known.
@@ -250,7 +301,7 @@ fn stats(report: &Report, points: &Points) -> Map<String, Value> {
 }
 
 /// An argument that is a time in seconds since 1970.
-fn time(call: &ApiRequest, name: &str) -> Result<Option<u64>, (StatusCode, String)> {
+fn time(call: &ApiRequest, name: &str) -> Result<Option<u64>, Refused> {
     let Some(text) = call.argument(name) else { return Ok(None) };
     let time = text.parse().ok().filter(|time| *time <= u64::from(u32::MAX));
     time.map(Some).ok_or_else(|| {

@@ -62,6 +62,12 @@ const ASKED: &[Row] = &[
         "get-vitals-by-consumer",
         "Responses to a consumer by status",
     ),
+    (
+        "/vitals/status_codes/by_consumer_and_route",
+        "get",
+        "get-vitals-by-consumer-and-route",
+        "Responses to a consumer by route and status",
+    ),
     ("/vitals/status_codes/by_route", "get", "get-vitals-by-route", "Responses of a route by status"),
     ("/vitals/status_codes/by_service", "get", "get-vitals-by-service", "Responses of a service by status"),
 ];

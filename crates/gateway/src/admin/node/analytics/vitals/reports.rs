@@ -39,6 +39,9 @@ pub(super) const STATUSES: [Report; 3] = [
     statuses(&["status_codes_per_consumer_total"]),
 ];
 
+/// Responses by status of a consumer and a route.
+pub(super) const PAIRS: Report = statuses(&["status_codes_per_consumer_route_total"]);
+
 /// The requests of a consumer.
 pub(super) const CONSUMER: Report = Report {
     labels: &["requests_consumer_total"],
