@@ -39,6 +39,7 @@ pub mod site;
 pub mod stats;
 mod subprocess;
 pub mod target;
+pub mod telemetry;
 pub mod upstream;
 pub mod version;
 pub mod waterfall;

@@ -3,7 +3,7 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, site,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, observe, power, report, reproduce, run, site,
     upstream, waterfall,
 };
 use weirlab::host;
@@ -34,6 +34,8 @@ enum Command {
     Waterfall(waterfall::Args),
     /// Write the report of a run again from its data.
     Report(report::Args),
+    /// Open what Prometheus kept of a run, in Prometheus and Grafana.
+    Observe(observe::Args),
     /// Make a run again from what its folder keeps.
     Reproduce(reproduce::Args),
     /// Write a static site of a series of runs: the trend of each case.
@@ -88,6 +90,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Flame(args) => flame::run(args),
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
+        Command::Observe(args) => observe::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Site(args) => site::run(args),
         Command::Load(args) => load::run(args),

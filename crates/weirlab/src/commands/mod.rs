@@ -9,6 +9,7 @@ pub mod gate;
 pub mod list;
 pub mod load;
 pub mod measuring;
+pub mod observe;
 pub mod power;
 pub mod report;
 pub mod reproduce;

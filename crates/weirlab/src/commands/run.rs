@@ -47,6 +47,9 @@ pub struct Args {
     /// Leave targets running between their blocks instead of starting them anew
     #[arg(long)]
     pub keep_running: bool,
+    /// Have a Prometheus of this machine scrape targets and generator meanwhile; `weirlab observe` shows what it kept
+    #[arg(long)]
+    pub observe: bool,
     /// What all commands that measure have in common
     #[command(flatten)]
     pub common: Common,
@@ -61,6 +64,9 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let assignment = assignment(&args)?;
     let rounds = assignment.profile.rounds;
     let mut session = Session::open(assignment, rounds, &stop).map_err(|error| error.to_string())?;
+    if args.observe {
+        session.observe().map_err(|error| error.to_string())?;
+    }
     let mut done = 0;
     while done < rounds && !session.stopped() {
         session.rounds(rounds - done).map_err(|error| error.to_string())?;

@@ -22,6 +22,7 @@ mod run;
 mod setup;
 mod slices;
 mod target_runner;
+mod telemetry;
 mod watched;
 
 pub use assignment::{Assignment, Entry, SessionError};

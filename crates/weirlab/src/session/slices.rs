@@ -94,6 +94,7 @@ impl Session<'_> {
             // The same requests for every target of a round.
             seed: u64::from(up.place.round * slices + slice) + 1,
             pace: None,
+            recording: self.recording(up.place),
             stop: self.stop,
         };
         let at_s = self.begun.elapsed().as_secs_f64();

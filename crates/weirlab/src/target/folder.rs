@@ -93,6 +93,12 @@ impl Target {
         self.file.costs.as_deref()
     }
 
+    /// The path of metrics for Prometheus on its status listener, if it has them.
+    #[must_use]
+    pub fn metrics(&self) -> Option<&str> {
+        self.file.metrics.as_deref()
+    }
+
     /// Its container image, for the Docker driver, if it names one.
     #[must_use]
     pub fn image(&self) -> Option<&str> {
