@@ -3,8 +3,8 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, observe, power, report, reproduce, run, site,
-    upstream, waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, list, load, observe, power, report, reproduce, run,
+    site, upstream, waterfall,
 };
 use weirlab::host;
 

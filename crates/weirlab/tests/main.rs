@@ -36,5 +36,6 @@ mod stats_candidates;
 mod stats_coverage;
 mod stats_gate;
 mod stats_search;
+mod telemetry;
 mod version_build;
 mod waterfall;

@@ -7,7 +7,7 @@ use crate::driver::process::Process;
 use crate::host::{Site, ssh};
 use crate::report::format::{self, Format};
 use crate::report::{self, text};
-use crate::result::{Axis, Run, Status};
+use crate::result::{Axis, Run, Status, store};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
 use crate::session::contenders::{self, Named};
 use crate::session::{Assignment, Contender, Entry, Profile};
@@ -199,10 +199,18 @@ pub fn conclude(run: &Run, folder: &Path, common: &Common) -> Result<(), String>
         true => writeln!(out, "\n{}", page.display()),
         false => writeln!(io::stderr(), "{}", page.display()),
     };
-    common.remote_write.as_deref().map_or(Ok(()), |url| write_remotely(run, url)).map_err(|error| {
+    common.remote_write.as_deref().map_or(Ok(()), |url| write_kept(folder, url)).map_err(|error| {
         let folder = folder.display();
-        format!("{error}\nThe run is in {folder}; `weirlab report {folder} --remote-write URL` writes it again")
+        format!(
+            "{error}\nThe run is in {folder}; `weirlab report {folder} --remote-write URL` writes it again"
+        )
     })
+}
+
+/// Writes the figures as they were kept, so that they are the same to the last bit when they are written again from there.
+fn write_kept(folder: &Path, url: &str) -> Result<(), String> {
+    let run = store::read(folder).map_err(|error| error.to_string())?;
+    write_remotely(&run, url)
 }
 
 /// Writes the figures of a run to a Prometheus, and says how many.
@@ -210,7 +218,8 @@ pub fn conclude(run: &Run, folder: &Path, common: &Common) -> Result<(), String>
 /// # Errors
 /// When it cannot be reached, or refuses them.
 pub fn write_remotely(run: &Run, url: &str) -> Result<(), String> {
-    let written = Endpoint::parse(url).and_then(|endpoint| telemetry::write(&endpoint, &telemetry::of_run(run)));
+    let written =
+        Endpoint::parse(url).and_then(|endpoint| telemetry::write(&endpoint, &telemetry::of_run(run)));
     let count = written.map_err(|error| error.to_string())?;
     // Not among figures that a program reads.
     let _ = writeln!(io::stderr(), "{count} samples written, named weirlab_block_…{{run=\"{}\"}}", run.id);

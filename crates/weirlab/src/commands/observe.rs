@@ -89,10 +89,17 @@ fn said(run: &Run, prometheus: &Prometheus, grafana: Option<&Grafana>, no_grafan
 }
 
 /// Waits for the user, or for a server that ends by itself.
-fn wait(stop: &AtomicBool, prometheus: &mut Prometheus, mut grafana: Option<&mut Grafana>) -> Result<(), String> {
+fn wait(
+    stop: &AtomicBool,
+    prometheus: &mut Prometheus,
+    mut grafana: Option<&mut Grafana>,
+) -> Result<(), String> {
     while !stop.load(Ordering::Relaxed) {
         if !prometheus.alive() {
-            return Err(format!("prometheus ended by itself{}", crate::driver::last_lines(&prometheus.log())));
+            return Err(format!(
+                "prometheus ended by itself{}",
+                crate::driver::last_lines(&prometheus.log())
+            ));
         }
         if grafana.as_mut().is_some_and(|grafana| !grafana.alive()) {
             return Err("grafana ended by itself".to_owned());

@@ -39,13 +39,16 @@ impl fmt::Display for TelemetryError {
             TelemetryError::Listen(error) => {
                 write!(formatter, "the generator's metrics cannot be served on loopback: {error}")
             }
-            TelemetryError::Address(url, why) => write!(
-                formatter,
-                "--remote-write {url}: {why}; write it as http://HOST:9090/api/v1/write"
-            ),
+            TelemetryError::Address(url, why) => {
+                write!(formatter, "--remote-write {url}: {why}; write it as http://HOST:9090/api/v1/write")
+            }
             TelemetryError::Unreachable(url, why) => write!(formatter, "--remote-write {url}: {why}"),
             TelemetryError::Refused(url, status, body) => {
-                write!(formatter, "--remote-write {url}: refused with status {status}: {body}{}", hint(*status, body))
+                write!(
+                    formatter,
+                    "--remote-write {url}: refused with status {status}: {body}{}",
+                    hint(*status, body)
+                )
             }
         }
     }
@@ -54,7 +57,9 @@ impl fmt::Display for TelemetryError {
 /// What to do about a refusal.
 fn hint(status: u16, body: &str) -> &'static str {
     match status {
-        404 if body.contains("remote write receiver") => "; start Prometheus with --web.enable-remote-write-receiver",
+        404 if body.contains("remote write receiver") => {
+            "; start Prometheus with --web.enable-remote-write-receiver"
+        }
         404 => "; the path of Prometheus is /api/v1/write, and it needs --web.enable-remote-write-receiver",
         400 if body.contains("out of") || body.contains("too old") => {
             "; the run is older than what the receiver still takes: raise storage.tsdb.out_of_order_time_window there"

@@ -1,7 +1,7 @@
 //! What Prometheus scrapes: `/metrics` of the laboratory, and below `/targets/` those of the targets. A target listens on
 //! another port in each block, so its metrics are passed on from an address that stays.
-use super::recorder::Recorder;
 use super::TelemetryError;
+use super::recorder::Recorder;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Grafana, where it is installed, with the data of a run and dashboards for it.
-use super::prometheus::address;
 use super::TelemetryError;
+use super::prometheus::address;
 use crate::driver::process::Process;
 use crate::driver::{Driver, Running};
 use crate::target::{Launch, Listeners, Ready, locate};

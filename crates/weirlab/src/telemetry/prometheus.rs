@@ -131,7 +131,7 @@ fn scrapes(exporter: SocketAddr, targets: &[String]) -> String {
     let config = json!({
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
         "scrape_configs": [
-            {"job_name": "weirlab", "honor_labels": true, "static_configs": [generator]},
+            {"job_name": "weirlab", "static_configs": [generator]},
             {"job_name": "targets", "static_configs": targets},
         ],
     });

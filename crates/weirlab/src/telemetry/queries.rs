@@ -33,7 +33,10 @@ pub fn queries() -> &'static [Query] {
             title: "resident memory of the gateways",
             expression: "max by (target) (weirlab_resident_memory_bytes{part=\"gateway\"})",
         },
-        Query { title: "which targets had metrics of their own, and when", expression: "up{job=\"targets\"}" },
+        Query {
+            title: "which targets had metrics of their own, and when",
+            expression: "up{job=\"targets\"}",
+        },
     ]
 }
 
@@ -50,7 +53,10 @@ impl Span {
     pub fn of(run: &Run) -> Option<Span> {
         let moment = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
         let around = Duration::seconds(10);
-        Some(Span { from: moment(&run.manifest.started)? - around, to: moment(&run.manifest.ended)? + around })
+        Some(Span {
+            from: moment(&run.manifest.started)? - around,
+            to: moment(&run.manifest.ended)? + around,
+        })
     }
 
     /// The address of Prometheus' page with a query over the run.
@@ -79,7 +85,9 @@ fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte))
+            }
             byte => escaped.push_str(&format!("%{byte:02X}")),
         }
     }

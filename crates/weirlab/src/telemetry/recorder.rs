@@ -164,10 +164,18 @@ fn requests(all: &AllTotals, text: &mut Exposition) {
     for ((case, target), totals) in all {
         text.sample("weirlab_requests_total", &[("case", case), ("target", target)], totals.now().answers);
     }
-    text.family("weirlab_errors_total", "counter", "What went wrong with requests and connections, by class.");
+    text.family(
+        "weirlab_errors_total",
+        "counter",
+        "What went wrong with requests and connections, by class.",
+    );
     for ((case, target), totals) in all {
         for (class, count) in totals.now().errors {
-            text.sample("weirlab_errors_total", &[("case", case), ("target", target), ("class", &class)], count);
+            text.sample(
+                "weirlab_errors_total",
+                &[("case", case), ("target", target), ("class", &class)],
+                count,
+            );
         }
     }
 }

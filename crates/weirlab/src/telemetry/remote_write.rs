@@ -67,7 +67,8 @@ impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, TelemetryError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let (authority, path) = rest.find('/').map_or((rest, ""), |start| rest.split_at(start));
-        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+        let (user, host) =
+            authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let url = format!("{scheme}://{host}{path}");
         let wrong = |why: &str| TelemetryError::Address(format!("{scheme}://{host}{path}"), why.to_owned());
         if !matches!(scheme, "http" | "https") {

@@ -21,7 +21,8 @@ pub struct Series {
 /// The figures of a run. Those of a block have the moment of its end.
 #[must_use]
 pub fn of_run(run: &Run) -> Vec<Series> {
-    let started = OffsetDateTime::parse(&run.manifest.started, &Rfc3339).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let started =
+        OffsetDateTime::parse(&run.manifest.started, &Rfc3339).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let started_ms = started.unix_timestamp() * 1000;
     let mut all = Vec::new();
     for cell in &run.cells {
@@ -77,7 +78,11 @@ fn figures(block: &Block) -> Vec<Figure> {
     let plain = |(name, value): (&'static str, f64)| Figure { name, label: None, value };
     let named = |name, label, of: &str, value| Figure { name, label: Some((label, of.to_owned())), value };
     if let Some(probe) = &block.probe {
-        return vec![Figure { name: "probe", label: Some(("probe", format!("{} ({})", probe.name, probe.unit))), value: probe.value }];
+        return vec![Figure {
+            name: "probe",
+            label: Some(("probe", format!("{} ({})", probe.name, probe.unit))),
+            value: probe.value,
+        }];
     }
     let mut all: Vec<Figure> = counts(block).into_iter().map(plain).collect();
     if block.good > 0 && block.measured_s > 0.0 {
@@ -85,7 +90,9 @@ fn figures(block: &Block) -> Vec<Figure> {
     }
     for q in QUANTILES {
         let value = block.latencies.shown().quantile(q);
-        all.extend(value.map(|value| named("latency_seconds", "quantile", &q.to_string(), value.as_secs_f64())));
+        all.extend(
+            value.map(|value| named("latency_seconds", "quantile", &q.to_string(), value.as_secs_f64())),
+        );
     }
     all.extend(block.errors.iter().map(|(class, count)| named("errors", "class", class, *count as f64)));
     for part in &block.parts {
