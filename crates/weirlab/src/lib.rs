@@ -27,6 +27,7 @@ pub mod front;
 pub mod gate;
 pub mod generator;
 pub mod host;
+pub mod join;
 pub mod load;
 pub mod manifest;
 pub mod observe;

@@ -21,6 +21,7 @@ mod driver_process;
 mod floor;
 mod generators;
 mod hosts;
+mod join;
 mod load;
 mod power;
 mod probe;

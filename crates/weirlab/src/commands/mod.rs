@@ -6,6 +6,7 @@ pub mod fleet;
 pub mod floor;
 pub mod front;
 pub mod gate;
+pub mod join;
 pub mod list;
 pub mod load;
 pub mod measuring;
