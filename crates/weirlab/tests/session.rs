@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -267,6 +268,29 @@ fn mistakes_are_named_with_the_fix() {
 }
 
 #[test]
+fn a_binary_is_labelled_by_its_version_and_builds_of_one_version_by_their_hash() {
+    let out = tempfile::tempdir().unwrap();
+    let program = |name: &str, version: &str| {
+        let path = out.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n# {name}\necho weir {version}\nexit 1\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let versions = [program("one", "0.2.0"), program("two", "0.2.0"), program("three", "0.3.0")].join(",");
+    let arguments = ["run", "kong/plain-1", "--no-control", "--rounds", "1", "--versions", &versions];
+    run(&arguments, &out.path().join("runs"));
+    let data = data(&out.path().join("runs"));
+    let labels: Vec<&str> =
+        data["cells"].as_array().unwrap().iter().map(|cell| cell["target"].as_str().unwrap()).collect();
+    assert_eq!(labels[2], "weir@0.3.0");
+    for label in &labels[..2] {
+        let hash = label.strip_prefix("weir@0.2.0+").unwrap_or_else(|| panic!("{labels:?}"));
+        assert!(hash.len() == 8 && hash.chars().all(|digit| digit.is_ascii_hexdigit()), "{labels:?}");
+    }
+    assert_ne!(labels[0], labels[1]);
+}
+
+#[test]
 fn a_gate_of_a_binary_with_itself_is_no_regression() {
     let out = tempfile::tempdir().unwrap();
     let weir = weir();
@@ -274,7 +298,9 @@ fn a_gate_of_a_binary_with_itself_is_no_regression() {
     let output = run(&["gate", weir, weir, "--effect", "40%", "--limit", "20s", "--seed", "3"], out.path());
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 2)), "{printed}");
-    assert!(printed.contains("CPU per request"), "{printed}");
+    // On a machine that is busy otherwise, no block may count; then it says so.
+    let undecided = output.status.code() == Some(2) && printed.contains("no pair of blocks counts");
+    assert!(printed.contains("CPU per request") || undecided, "{printed}");
 }
 
 /// The gateway, built beside the laboratory.
