@@ -268,6 +268,35 @@ fn mistakes_are_named_with_the_fix() {
 }
 
 #[test]
+fn a_report_shows_each_second_as_the_gateway_counted_it() {
+    let out = tempfile::tempdir().unwrap();
+    let weir = weir();
+    let usual =
+        ["run", "kong/plain-1", "kong/rate-limiting-1", "--scheme", "http", "--targets", "weir,nginx"];
+    let short = ["--no-control", "--rounds", "1", "--duration", "3s", "--keep-running", "--weir"];
+    let output = run(&[&usual[..], &short, &[weir.to_str().unwrap()]].concat(), out.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let data = data(out.path());
+    for cell in data["cells"].as_array().unwrap() {
+        for block in cell["blocks"].as_array().unwrap() {
+            let seconds = block["seconds"].as_array().cloned().unwrap_or_default();
+            // nginx counts nothing of this kind.
+            assert_eq!(seconds.is_empty(), cell["target"] == "nginx", "{}: {seconds:?}", cell["target"]);
+            for second in seconds {
+                assert!(second["requests_per_second"].as_f64().unwrap() > 0.0, "{second}");
+                assert!(second["at_s"].as_f64().unwrap() > -2.0, "{second}");
+            }
+        }
+    }
+    let page = fs::read_to_string(folder(out.path()).join("report.html")).unwrap();
+    assert!(page.contains("<h2>Each second</h2>"), "{page}");
+    let chart = fs::read_to_string(folder(out.path()).join("charts/seconds-rps-weir.svg")).unwrap();
+    for scenario in ["kong/plain-1", "kong/rate-limiting-1"] {
+        assert!(chart.contains(scenario), "{scenario}");
+    }
+}
+
+#[test]
 fn a_binary_is_labelled_by_its_version_and_builds_of_one_version_by_their_hash() {
     let out = tempfile::tempdir().unwrap();
     let program = |name: &str, version: &str| {

@@ -55,6 +55,7 @@ impl Session<'_> {
         };
         let at_s = self.begun.elapsed().as_secs_f64();
         let measured = block::measure(&self.setting(place), &open);
+        let seconds = self.seconds(place, &open, at_s);
         // The next probe would find this target warm.
         let probed = self.entries[place.case].case.measure != Measure::Load;
         if self.profile.restart || probed || measured.is_err() {
@@ -64,7 +65,7 @@ impl Session<'_> {
         }
         match measured {
             Ok(block) if self.cut(place, &block) => Err(Status::Failed("it was cut short".to_owned())),
-            Ok(block) => Ok(Block { round: place.round, at_s, ..block }),
+            Ok(block) => Ok(Block { round: place.round, at_s, seconds, ..block }),
             Err(why) => Err(Status::Failed(why)),
         }
     }

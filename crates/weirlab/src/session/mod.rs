@@ -19,6 +19,7 @@ mod probe;
 mod profile;
 mod progress;
 mod run;
+mod seconds;
 mod setup;
 mod slices;
 mod target_runner;

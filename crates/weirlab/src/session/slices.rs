@@ -114,7 +114,10 @@ impl Session<'_> {
     }
 
     /// Ends a target, and hands over its block if it is whole.
-    fn down(&mut self, up: SlicedTarget) -> Option<(usize, Block)> {
+    fn down(&mut self, mut up: SlicedTarget) -> Option<(usize, Block)> {
+        if let Some(block) = &mut up.block {
+            block.seconds = self.seconds(up.place, &up.open, block.at_s);
+        }
         self.end(up.cell, up.open);
         if self.stopped() {
             return None;
