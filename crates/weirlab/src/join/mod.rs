@@ -119,7 +119,7 @@ impl Join {
         join
     }
 
-    /// Whether there are several targets, which then have to be told apart.
+    /// Whether there are several targets, which then have to be distinguished.
     #[must_use]
     pub fn has_several_targets(&self) -> bool {
         let mut targets = self.cases.iter().flat_map(|case| &case.cells).map(|cell| &cell.target);

@@ -64,7 +64,7 @@ fn bucket_of(nanoseconds: u64) -> usize {
     BOUNDS.partition_point(|bound| *bound < nanoseconds)
 }
 
-/// The counters of a load that is under way, within its measured window.
+/// The counters of a load in progress, within its measured window.
 #[derive(Debug)]
 pub struct LiveCounters {
     threads: Vec<ThreadCounters>,

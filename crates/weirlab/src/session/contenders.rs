@@ -53,7 +53,7 @@ fn tell_apart(list: &mut [Contender]) {
     }
 }
 
-/// What a program says of its version, such as `0.1.0`: that tells a reader more than its path. The name of its file, where
+/// What a program says of its version, such as `0.1.0`: that says more than its path. The name of its file, where
 /// it says nothing.
 fn version_of(target: &Target, program: &Path) -> String {
     let command = target.version_command(program).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a session tells those who watch it: which targets are up, where their metrics are, and what their loads count.
+//! What a session shows those who watch it: which targets are up, where their metrics are, and what their loads count.
 use super::order::BlockPosition;
 use super::run::Session;
 use super::target_runner::RunningTarget;

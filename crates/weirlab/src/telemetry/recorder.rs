@@ -29,7 +29,7 @@ struct State {
 struct Totals {
     /// Of blocks that are over.
     settled: LiveSnapshot,
-    /// Of the one that is under way.
+    /// Of the one in progress.
     live: Option<Arc<LiveCounters>>,
     round: u32,
 }
@@ -108,7 +108,7 @@ impl Recorder {
     }
 }
 
-/// A block under way. Dropping it keeps what was counted.
+/// A block in progress. Dropping it keeps what was counted.
 pub struct LiveBlock<'a> {
     recorder: &'a Recorder,
     cell: (String, String),

@@ -57,7 +57,7 @@ fn labels(run: &Run, case: Option<&Case>, cell: &Cell, block: &Block) -> Vec<(St
     all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// A figure, with what tells it from others of its name.
+/// A figure, with what distinguishes it from others of its name.
 struct Figure {
     name: &'static str,
     label: Option<(&'static str, String)>,
