@@ -3,8 +3,8 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, list, load, power, report, reproduce, run, site,
-    upstream, waterfall,
+    capacity, compare, flame, fleet, floor, front, gate, join, list, load, observe, power, report, reproduce,
+    run, site, upstream, waterfall,
 };
 use weirlab::host;
 
@@ -22,6 +22,8 @@ enum Command {
     Run(run::Args),
     /// Put two runs beside each other.
     Compare(compare::Args),
+    /// Put runs of several machines into one report: rate, latency, scale-out and cost.
+    Join(join::Args),
     /// Say whether a version is slower than another: exit 0 pass, 1 regression, 2 cannot tell.
     Gate(gate::Args),
     /// Say how many pairs of blocks an effect takes to show, by the noise that runs recorded.
@@ -34,6 +36,8 @@ enum Command {
     Waterfall(waterfall::Args),
     /// Write the report of a run again from its data.
     Report(report::Args),
+    /// Open what Prometheus kept of a run, in Prometheus and Grafana.
+    Observe(observe::Args),
     /// Make a run again from what its folder keeps.
     Reproduce(reproduce::Args),
     /// Write a static site of a series of runs: the trend of each case.
@@ -82,12 +86,14 @@ fn perform(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Join(args) => join::run(args),
         Command::Gate(args) => gate::run(args),
         Command::Power(args) => power::run(args),
         Command::Capacity(args) => capacity::run(args),
         Command::Flame(args) => flame::run(args),
         Command::Waterfall(args) => waterfall::run(args),
         Command::Report(args) => report::run(args),
+        Command::Observe(args) => observe::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Site(args) => site::run(args),
         Command::Load(args) => load::run(args),

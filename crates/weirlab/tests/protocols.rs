@@ -58,6 +58,7 @@ fn plan(case: &CasePlan, address: SocketAddr) -> Plan {
         timeout: Duration::from_secs(10),
         requests: case.load.requests.clone(),
         seed: 1,
+        live: None,
     }
 }
 

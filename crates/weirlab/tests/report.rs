@@ -89,6 +89,31 @@ fn a_disturbed_run_says_so_first_and_in_its_title() {
     drop(folder);
 }
 
+/// Why a run is disturbed in whose blocks tasks waited for a CPU for 40 % of the time, and others used a share of the CPUs.
+fn waiting(cpu_sharing: bool, others: f64) -> Vec<String> {
+    let mut run = single();
+    run.manifest.cpu_sharing = cpu_sharing;
+    for block in run.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.machine.pressure = Some(0.4);
+        let own = block.target.cpu_us + block.generator_cpu_us + block.upstream_cpu_us;
+        block.machine.busy_us = Some(own + others * block.measured_s * 1e6 * f64::from(run.manifest.cpus));
+    }
+    Analysis::of(&run).conditions.disturbances
+}
+
+#[test]
+fn tasks_that_waited_for_a_cpu_while_it_was_measured_disturb_a_run() {
+    let own_cpus = waiting(false, 0.0);
+    assert!(
+        own_cpus.iter().any(|why| why.contains("waited for a CPU 40 % of the time, although")),
+        "{own_cpus:?}"
+    );
+    let shared = waiting(true, 0.1);
+    assert!(shared.iter().any(|why| why.contains("for other processes too")), "{shared:?}");
+    let for_each_other = waiting(true, 0.0);
+    assert!(for_each_other.is_empty(), "parts that share CPUs wait for each other: {for_each_other:?}");
+}
+
 #[test]
 fn every_figure_has_an_interval_that_says_what_it_is() {
     let run = single();

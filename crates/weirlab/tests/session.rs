@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -267,6 +268,58 @@ fn mistakes_are_named_with_the_fix() {
 }
 
 #[test]
+fn a_report_shows_each_second_as_the_gateway_counted_it() {
+    let out = tempfile::tempdir().unwrap();
+    let weir = weir();
+    let usual =
+        ["run", "kong/plain-1", "kong/rate-limiting-1", "--scheme", "http", "--targets", "weir,nginx"];
+    let short = ["--no-control", "--rounds", "1", "--duration", "3s", "--keep-running", "--weir"];
+    let output = run(&[&usual[..], &short, &[weir.to_str().unwrap()]].concat(), out.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let data = data(out.path());
+    for cell in data["cells"].as_array().unwrap() {
+        for block in cell["blocks"].as_array().unwrap() {
+            let seconds = block["seconds"].as_array().cloned().unwrap_or_default();
+            // nginx counts nothing of this kind.
+            assert_eq!(seconds.is_empty(), cell["target"] == "nginx", "{}: {seconds:?}", cell["target"]);
+            for second in seconds {
+                assert!(second["requests_per_second"].as_f64().unwrap() > 0.0, "{second}");
+                assert!(second["at_s"].as_f64().unwrap() > -2.0, "{second}");
+            }
+        }
+    }
+    let page = fs::read_to_string(folder(out.path()).join("report.html")).unwrap();
+    assert!(page.contains("<h2>Each second</h2>"), "{page}");
+    let chart = fs::read_to_string(folder(out.path()).join("charts/seconds-rps-weir.svg")).unwrap();
+    for scenario in ["kong/plain-1", "kong/rate-limiting-1"] {
+        assert!(chart.contains(scenario), "{scenario}");
+    }
+}
+
+#[test]
+fn a_binary_is_labelled_by_its_version_and_builds_of_one_version_by_their_hash() {
+    let out = tempfile::tempdir().unwrap();
+    let program = |name: &str, version: &str| {
+        let path = out.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n# {name}\necho weir {version}\nexit 1\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let versions = [program("one", "0.2.0"), program("two", "0.2.0"), program("three", "0.3.0")].join(",");
+    let arguments = ["run", "kong/plain-1", "--no-control", "--rounds", "1", "--versions", &versions];
+    run(&arguments, &out.path().join("runs"));
+    let data = data(&out.path().join("runs"));
+    let labels: Vec<&str> =
+        data["cells"].as_array().unwrap().iter().map(|cell| cell["target"].as_str().unwrap()).collect();
+    assert_eq!(labels[2], "weir@0.3.0");
+    for label in &labels[..2] {
+        let hash = label.strip_prefix("weir@0.2.0+").unwrap_or_else(|| panic!("{labels:?}"));
+        assert!(hash.len() == 8 && hash.chars().all(|digit| digit.is_ascii_hexdigit()), "{labels:?}");
+    }
+    assert_ne!(labels[0], labels[1]);
+}
+
+#[test]
 fn a_gate_of_a_binary_with_itself_is_no_regression() {
     let out = tempfile::tempdir().unwrap();
     let weir = weir();
@@ -274,7 +327,9 @@ fn a_gate_of_a_binary_with_itself_is_no_regression() {
     let output = run(&["gate", weir, weir, "--effect", "40%", "--limit", "20s", "--seed", "3"], out.path());
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 2)), "{printed}");
-    assert!(printed.contains("CPU per request"), "{printed}");
+    // On a machine that is busy otherwise, no block may count; then it says so.
+    let undecided = output.status.code() == Some(2) && printed.contains("no pair of blocks counts");
+    assert!(printed.contains("CPU per request") || undecided, "{printed}");
 }
 
 /// The gateway, built beside the laboratory.

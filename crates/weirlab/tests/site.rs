@@ -4,7 +4,7 @@ use roxmltree::Document;
 use std::fs;
 use std::path::Path;
 use weirlab::result::Run;
-use weirlab::site;
+use weirlab::site::{self, Reports};
 
 /// A run of `weir` and `nginx` on a day, with this version of `weir`.
 fn run(day: u32, version: &str, cost: f64) -> Run {
@@ -20,7 +20,7 @@ fn run(day: u32, version: &str, cost: f64) -> Run {
 
 fn written(runs: Vec<Run>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    site::write(runs, folder.path()).unwrap();
+    site::write(runs, Reports::Without, folder.path()).unwrap();
     folder
 }
 
@@ -99,4 +99,21 @@ fn a_run_without_samples_is_listed_alone() {
     let folder = written(vec![empty]);
     assert!(text(folder.path(), "index.html").contains("2026-11-20T10-00-00Z"));
     assert_eq!(fs::read_dir(folder.path().join("charts")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_reports_of_runs_are_there_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut odd = run(21, "weir 0.2.0", 14.0);
+    odd.id = "../odd".to_owned();
+    site::write(vec![run(20, "weir 0.1.0", 15.0), odd], Reports::With, folder.path()).unwrap();
+    let [html, markdown] = ["index.html", "index.md"].map(|page| text(folder.path(), page));
+    for report in ["runs/2026-11-20T10-00-00Z/report.html", "runs/___odd/report.html"] {
+        assert!(
+            html.contains(&format!("href=\"{report}\"")) && markdown.contains(report),
+            "{report}: {markdown}"
+        );
+        assert!(folder.path().join(report).exists(), "{report}");
+    }
+    assert!(!text(written(vec![run(20, "weir 0.1.0", 15.0)]).path(), "index.html").contains("report.html"));
 }

@@ -8,6 +8,9 @@ use serde::Serialize;
 const MAX_PRESSURE_BEFORE: f64 = 0.10;
 const MAX_STEAL: f64 = 0.02;
 const MAX_OTHERS: f64 = 0.25;
+const MAX_PRESSURE: f64 = 0.10;
+/// Where the laboratory's own parts share CPUs, they wait for each other. From this use by others on, also for those.
+const MAX_OTHERS_WHILE_WAITING: f64 = 0.05;
 const MAX_VOID: f64 = 0.10;
 const MAX_FLOOR: f64 = 0.10;
 
@@ -110,6 +113,15 @@ impl Conditions {
             .map(|share| format!("the hypervisor gave {share} of the CPU time to others"));
         let others = beyond(median(self.others), MAX_OTHERS)
             .map(|share| format!("other processes used {share} of the CPUs"));
+        let apart_from_own = !manifest.cpu_sharing || median(self.others) > Some(MAX_OTHERS_WHILE_WAITING);
+        let during = beyond(median(self.pressure), MAX_PRESSURE).filter(|_| apart_from_own).map(|share| match manifest
+            .cpu_sharing
+        {
+            true => format!("while it was measured, tasks waited for a CPU {share} of the time, for other processes too"),
+            false => format!(
+                "while it was measured, tasks waited for a CPU {share} of the time, although each part has CPUs of its own"
+            ),
+        });
         let void = beyond(Some(self.void as f64 / self.blocks.max(1) as f64), MAX_VOID)
             .map(|share| format!("{share} of the blocks are void"));
         let floor = beyond(noisiest, MAX_FLOOR)
@@ -117,7 +129,7 @@ impl Conditions {
         let apart = self.controls - self.agreeing;
         let control = (chance_of(apart, self.controls) < CHANCE)
             .then(|| format!("the A/A control disagrees in {apart} of {} cases", self.controls));
-        [another, before, steal, others, void, floor, control].into_iter().flatten().collect()
+        [another, before, during, steal, others, void, floor, control].into_iter().flatten().collect()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Lines {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Whose.
+    /// Whose; empty for one that continues another of its colour.
     pub label: String,
     /// Its colour.
     pub colour: usize,
@@ -58,7 +58,8 @@ pub struct Level {
 impl Lines {
     /// Draws it.
     pub fn draw(&self) -> Chart {
-        let legend: Vec<_> = self.lines.iter().map(|line| (line.colour, line.label.clone())).collect();
+        let named = self.lines.iter().filter(|line| !line.label.is_empty());
+        let legend: Vec<_> = named.map(|line| (line.colour, line.label.clone())).collect();
         let top = legend_height(&legend) + LINE + 2.0;
         let bottom = top + PLOT;
         let mut canvas = Canvas::new(bottom + 40.0);
@@ -97,7 +98,8 @@ impl Lines {
                 canvas.line((x - 4.0, low), (x + 4.0, low), &class);
                 canvas.line((x - 4.0, high), (x + 4.0, high), &class);
             }
-            let hint = format!("{}, {}: {}", line.label, point.at, point.y.said(self.write));
+            let whose = if line.label.is_empty() { String::new() } else { format!("{}, ", line.label) };
+            let hint = format!("{whose}{}: {}", point.at, point.y.said(self.write));
             canvas.point(x, y, line.colour, &hint);
         }
     }

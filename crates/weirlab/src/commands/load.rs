@@ -188,6 +188,7 @@ fn plan(args: &Options) -> Result<Plan, String> {
         timeout: args.timeout,
         requests: requests(args)?,
         seed: args.seed,
+        live: None,
     })
 }
 

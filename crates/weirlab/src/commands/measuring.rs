@@ -7,10 +7,11 @@ use crate::driver::process::Process;
 use crate::host::{Site, ssh};
 use crate::report::format::{self, Format};
 use crate::report::{self, text};
-use crate::result::{Axis, Run, Status};
+use crate::result::{Axis, Run, Status, store};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
 use crate::session::contenders::{self, Named};
 use crate::session::{Assignment, Contender, Entry, Profile};
+use crate::telemetry::{self, Endpoint};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +48,9 @@ pub struct Common {
     /// How the figures are printed: text, csv, json or markdown
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// Write each figure of each block to a Prometheus, such as http://localhost:9090/api/v1/write
+    #[arg(long, value_name = "URL")]
+    pub remote_write: Option<String>,
 }
 
 impl Common {
@@ -106,6 +110,8 @@ impl Common {
         entries: Vec<Entry>,
         profile: Profile,
     ) -> Result<Assignment, String> {
+        // An address that is wrong is not to be found out after the measurement.
+        self.remote_write.as_deref().map(Endpoint::parse).transpose().map_err(|error| error.to_string())?;
         let site = self.site()?;
         contenders.iter_mut().try_for_each(|contender| settle(contender, &site))?;
         Ok(Assignment {
@@ -193,6 +199,30 @@ pub fn conclude(run: &Run, folder: &Path, common: &Common) -> Result<(), String>
         true => writeln!(out, "\n{}", page.display()),
         false => writeln!(io::stderr(), "{}", page.display()),
     };
+    common.remote_write.as_deref().map_or(Ok(()), |url| write_kept(folder, url)).map_err(|error| {
+        let folder = folder.display();
+        format!(
+            "{error}\nThe run is in {folder}; `weirlab report {folder} --remote-write URL` writes it again"
+        )
+    })
+}
+
+/// Writes the figures as they were kept, so that they are the same to the last bit when they are written again from there.
+fn write_kept(folder: &Path, url: &str) -> Result<(), String> {
+    let run = store::read(folder).map_err(|error| error.to_string())?;
+    write_remotely(&run, url)
+}
+
+/// Writes the figures of a run to a Prometheus, and says how many.
+///
+/// # Errors
+/// When it cannot be reached, or refuses them.
+pub fn write_remotely(run: &Run, url: &str) -> Result<(), String> {
+    let written =
+        Endpoint::parse(url).and_then(|endpoint| telemetry::write(&endpoint, &telemetry::of_run(run)));
+    let count = written.map_err(|error| error.to_string())?;
+    // Not among figures that a program reads.
+    let _ = writeln!(io::stderr(), "{count} samples written, named weirlab_block_…{{run=\"{}\"}}", run.id);
     Ok(())
 }
 

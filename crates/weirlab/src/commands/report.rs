@@ -1,4 +1,5 @@
 //! `weirlab report`.
+use super::measuring::write_remotely;
 use crate::analysis::Analysis;
 use crate::report::format::{self, Format};
 use crate::report::write;
@@ -22,6 +23,9 @@ pub struct Args {
     /// Print the figures, too: text, csv, json or markdown.
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Write each figure of each block to a Prometheus, such as http://localhost:9090/api/v1/write.
+    #[arg(long, value_name = "URL")]
+    remote_write: Option<String>,
 }
 
 /// Writes the report of a run again from its data, and says where it is or prints the figures.
@@ -44,6 +48,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         }
     };
     writeln!(io::stdout(), "{}", said.trim_end()).map_err(|error| error.to_string())?;
+    args.remote_write.as_deref().map_or(Ok(()), |url| write_remotely(&run, url))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,10 +1,13 @@
 //! `weirlab run`.
+use super::join;
 use super::measuring::{Common, conclude, exit_code, expand, interruptible, scaled, schemes, under_load};
 use crate::generator::{Generator, Kind, Script};
+use crate::result::Run;
 use crate::scenario::{self, CasePlan};
 use crate::session::{Assignment, Contender, Entry, Profile, Session, contenders};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The command line.
@@ -47,6 +50,15 @@ pub struct Args {
     /// Leave targets running between their blocks instead of starting them anew
     #[arg(long)]
     pub keep_running: bool,
+    /// Have a Prometheus of this machine scrape targets and generator meanwhile; `weirlab observe` shows what it kept
+    #[arg(long)]
+    pub observe: bool,
+    /// Make a run on each of several machines, each a file of `--hosts`, such as c7g=c7g.toml,c6i=c6i.toml, and join them
+    #[arg(long, value_name = "NAME=FILE", value_delimiter = ',', value_parser = join::named, conflicts_with_all = ["hosts", "driver"])]
+    pub machines: Vec<(String, PathBuf)>,
+    /// What each machine costs for an hour: the joined report has the cost of a million requests
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub prices: Option<PathBuf>,
     /// What all commands that measure have in common
     #[command(flatten)]
     pub common: Common,
@@ -58,17 +70,50 @@ pub struct Args {
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = interruptible()?;
-    let assignment = assignment(&args)?;
+    if !args.machines.is_empty() {
+        return on_machines(&args, &stop);
+    }
+    let (run, folder) = measure(&args, &stop)?;
+    conclude(&run, &folder, &args.common)?;
+    exit_code(&run)
+}
+
+/// Makes a run on each machine, and one report of all.
+fn on_machines(args: &Args, stop: &AtomicBool) -> Result<ExitCode, String> {
+    let names: Vec<&str> = args.machines.iter().map(|(name, _)| name.as_str()).collect();
+    join::check_names(&names)?;
+    // What is wrong with the prices is not to be found out after the measurement.
+    join::prices(args.prices.as_deref(), &names)?;
+    let mut runs = Vec::new();
+    for (name, hosts) in &args.machines {
+        let mut args = args.clone();
+        args.common.hosts = Some(hosts.clone());
+        let (run, folder) = measure(&args, stop)?;
+        conclude(&run, &folder, &args.common)?;
+        if run.interrupted {
+            return exit_code(&run);
+        }
+        runs.push((name.clone(), run));
+    }
+    let out = args.common.out.join(format!("{}-machines", runs[0].1.id));
+    join::report(&runs, args.prices.as_deref(), &out)?;
+    exit_code(&runs[0].1)
+}
+
+/// Makes one run.
+fn measure(args: &Args, stop: &AtomicBool) -> Result<(Run, PathBuf), String> {
+    let assignment = assignment(args)?;
     let rounds = assignment.profile.rounds;
-    let mut session = Session::open(assignment, rounds, &stop).map_err(|error| error.to_string())?;
+    let mut session = Session::open(assignment, rounds, stop).map_err(|error| error.to_string())?;
+    if args.observe {
+        session.observe().map_err(|error| error.to_string())?;
+    }
     let mut done = 0;
     while done < rounds && !session.stopped() {
         session.rounds(rounds - done).map_err(|error| error.to_string())?;
         done += 2;
     }
-    let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    conclude(&run, &folder, &args.common)?;
-    exit_code(&run)
+    session.close().map_err(|error| error.to_string())
 }
 
 fn assignment(args: &Args) -> Result<Assignment, String> {

@@ -185,7 +185,7 @@ impl Pair<'_> {
 }
 
 /// The quotient of two independent estimates: the distances to the ends add up as errors do, in squares.
-fn quotient(above: Estimate, below: Estimate) -> Estimate {
+pub(crate) fn quotient(above: Estimate, below: Estimate) -> Estimate {
     let value = above.value.ln() - below.value.ln();
     let down = (above.value / above.low).ln().hypot((below.high / below.value).ln());
     let up = (above.high / above.value).ln().hypot((below.value / below.low).ln());

@@ -206,7 +206,7 @@ impl Generator {
 
 /// Warms the target up by our own generator, because few others leave a warm-up out of what they count.
 fn warm_up(plan: &Plan, stop: &AtomicBool) -> Result<(), GeneratorError> {
-    let brief = Plan { pace: Pace::Closed, duration: Duration::from_millis(1), ..plan.clone() };
+    let brief = Plan { pace: Pace::Closed, duration: Duration::from_millis(1), live: None, ..plan.clone() };
     load::run(&brief, &mut |_| (), stop).map(|_| ()).map_err(GeneratorError::Load)
 }
 

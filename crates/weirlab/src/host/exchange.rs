@@ -58,6 +58,7 @@ impl ClientRequest {
             timeout: RESPONSE_TIMEOUT,
             requests: Requests { templates: vec![template], variables: Vec::new() },
             seed: 1,
+            live: None,
         };
         let got = load::send_one(&plan).map_err(|error| format!("{} {}: {error}", self.method, self.path))?;
         let load::Response { status, headers, body, grpc_status } = got;

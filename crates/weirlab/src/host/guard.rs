@@ -30,6 +30,8 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             "docker" => Box::new(Docker::from_environment().map_err(|error| error.to_string())?),
             _ => Box::new(Process),
         };
+        // Prometheus is a process of this machine whatever starts targets.
+        Process.end_below(&args.folder).map_err(|error| error.to_string())?;
         working_folder::clear(&args.folder, &*driver).map_err(|error| error.to_string())?;
     }
     Ok(ExitCode::SUCCESS)

@@ -24,7 +24,7 @@ pub struct Site {
     /// What the user should know before the measurement.
     pub warnings: Vec<String>,
     pub(super) elsewhere: Option<Elsewhere>,
-    pub(super) _working_folder: WorkingFolder,
+    pub(super) working_folder: WorkingFolder,
     /// Declared after the working folder, because that must be removed first.
     pub(super) _guard: Guard,
 }
@@ -60,7 +60,7 @@ impl Site {
             other_session_running: working_folder.other_session_running,
             warnings: Vec::new(),
             elsewhere: None,
-            _working_folder: working_folder,
+            working_folder,
             _guard: guard,
         })
     }
@@ -78,6 +78,12 @@ impl Site {
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         self.elsewhere.is_some()
+    }
+
+    /// A folder of this machine, wherever targets run. What is started in it ends with the session, also if that is killed.
+    #[must_use]
+    pub fn working_folder(&self) -> &Path {
+        self.working_folder.path()
     }
 
     /// Where a target's program is on the machine that it runs on: what this project has built, or what was named, is

@@ -20,7 +20,7 @@ pub(super) enum Class {
 }
 
 /// In the order of [`Class`].
-const CLASSES: [&str; 10] =
+pub(super) const CLASSES: [&str; 10] =
     ["connect", "tls", "read", "write", "closed", "timeout", "malformed", "status", "body", "stuck"];
 
 /// The length of one element of a series, in nanoseconds.

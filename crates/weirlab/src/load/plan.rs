@@ -1,8 +1,10 @@
 //! What a load consists of, and what is known when it is over.
+use super::LiveCounters;
 use crate::result::{Histogram, Latencies};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A load to generate.
@@ -36,6 +38,9 @@ pub struct Plan {
     pub requests: Requests,
     /// The seed of every random choice.
     pub seed: u64,
+    /// Where it counts for others while it runs; on this machine alone.
+    #[serde(skip)]
+    pub live: Option<Arc<LiveCounters>>,
 }
 
 /// The protocol.

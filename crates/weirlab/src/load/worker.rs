@@ -6,6 +6,7 @@ mod opening;
 mod streams;
 use super::arrivals::Arrivals;
 use super::counters::{LoadCounters, thread_cpu};
+use super::live::ThreadCounters;
 use super::request::{Requests, Stream};
 use super::shared::{Phase, Shared};
 use super::slot::{Link, Slot};
@@ -61,6 +62,8 @@ pub(super) struct Worker<'a> {
     cpu_at_begin: Duration,
     answers: u64,
     tally: LoadCounters,
+    /// What others read meanwhile.
+    live: Option<&'a ThreadCounters>,
 }
 
 impl<'a> Worker<'a> {
@@ -103,6 +106,7 @@ impl<'a> Worker<'a> {
             cpu_at_begin: Duration::ZERO,
             answers: 0,
             tally: LoadCounters::new(plan.duration),
+            live: plan.live.as_ref().and_then(|live| live.thread(thread)),
             slots: (0..links.len() * streams).map(|_| Slot::new()).collect(),
             streams,
             links,

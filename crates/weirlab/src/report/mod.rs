@@ -12,6 +12,7 @@ mod probes;
 mod provenance;
 mod published;
 mod rates;
+mod seconds;
 mod series;
 pub mod text;
 mod words;

@@ -9,6 +9,7 @@ use super::probes::{self, ProbeRow};
 use super::provenance::{Provenance, provenance};
 use super::published::{self, Compared};
 use super::rates;
+use super::seconds;
 use super::series::{self, CapacityRow};
 use super::words::Colours;
 use crate::analysis::Analysis;
@@ -43,6 +44,7 @@ struct Page {
     capacities: Vec<CapacityRow>,
     knees: Vec<Picture>,
     versions: Vec<Picture>,
+    seconds: Vec<Picture>,
     flames: Vec<Flame>,
     published: Vec<Compared>,
     provenance: Provenance,
@@ -128,6 +130,7 @@ fn assemble(
             .collect(),
         ),
         versions: pictures(series::versions(analysis)),
+        seconds: pictures(seconds::charts(run)),
         flames: run
             .flames
             .iter()

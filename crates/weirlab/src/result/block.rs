@@ -64,8 +64,22 @@ pub struct Block {
     pub parts: Vec<Part>,
     /// What periodic actions measured.
     pub actions: Vec<ActionSample>,
+    /// What the gateway's own analytics saw, second by second, of the load with its warm-up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seconds: Vec<Second>,
     /// The figure itself, where it is not one of requests under load.
     pub probe: Option<Probe>,
+}
+
+/// A second that the gateway's analytics saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Second {
+    /// Its start, in seconds since the run began.
+    pub at_s: f64,
+    /// Requests per second; the first and the last second of a block are not whole ones.
+    pub requests_per_second: f64,
+    /// The 99th percentile of their latencies in milliseconds.
+    pub p99_ms: Option<f64>,
 }
 
 /// A figure that is not one of requests under load. Less is better.

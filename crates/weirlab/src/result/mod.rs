@@ -3,7 +3,7 @@ mod block;
 mod histogram;
 pub mod store;
 
-pub use block::{ActionSample, Block, Machine, Part, Probe, Usage};
+pub use block::{ActionSample, Block, Machine, Part, Probe, Second, Usage};
 pub use histogram::{Histogram, Latencies};
 
 use schemars::JsonSchema;

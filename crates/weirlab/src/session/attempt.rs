@@ -55,6 +55,7 @@ impl Session<'_> {
         };
         let at_s = self.begun.elapsed().as_secs_f64();
         let measured = block::measure(&self.setting(place), &open);
+        let seconds = self.seconds(place, &open, at_s);
         // The next probe would find this target warm.
         let probed = self.entries[place.case].case.measure != Measure::Load;
         if self.profile.restart || probed || measured.is_err() {
@@ -64,7 +65,7 @@ impl Session<'_> {
         }
         match measured {
             Ok(block) if self.cut(place, &block) => Err(Status::Failed("it was cut short".to_owned())),
-            Ok(block) => Ok(Block { round: place.round, at_s, ..block }),
+            Ok(block) => Ok(Block { round: place.round, at_s, seconds, ..block }),
             Err(why) => Err(Status::Failed(why)),
         }
     }
@@ -90,6 +91,7 @@ impl Session<'_> {
         if let Err(error) = kept::keep_rendered(&self.run, self.folder.path(), cell, &entry.case, &open) {
             self.progress.line(&format!("the configuration of {} is not kept: {error}", contender.label));
         }
+        self.note_up(place, cell, &open);
         if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {
             return Ok(open);
         }
@@ -116,12 +118,14 @@ impl Session<'_> {
             // The same requests for every target of a round.
             seed: u64::from(place.round) + 1,
             pace: self.pace,
+            recording: self.recording(place),
             stop: self.stop,
         }
     }
 
     /// Stops a target and keeps its log.
     pub(super) fn end(&mut self, cell: usize, open: RunningTarget) {
+        self.note_down(cell);
         let (log, outcome) = open.close();
         if let Err(error) = setup::append_log(self.folder.path(), &self.run.cells[cell], &log) {
             self.progress.line(&format!("the log of {}: {error}", self.run.cells[cell].target));

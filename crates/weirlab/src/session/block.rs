@@ -4,12 +4,14 @@ use super::parts::{self, Observed};
 use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
+use super::telemetry::{self, Recording};
 use crate::generator::Generator;
 use crate::host::{HostError, Trees};
 use crate::load::{Edge, Outcome, Pace, Plan};
 use crate::observe::{self, Layout, MachineSample, Sample};
 use crate::result::{ActionSample, Block, Machine, Part, Usage};
 use crate::scenario::{CasePlan, Measure};
+use crate::telemetry::LiveBlock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -24,6 +26,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) seed: u64,
     /// Instead of the case's.
     pub(crate) pace: Option<Pace>,
+    /// Where the load counts for those who watch it.
+    pub(crate) recording: Option<Recording<'a>>,
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -85,7 +89,9 @@ impl Observers {
 
 /// Loads the cell and observes it.
 fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
-    let plan = plan(setting, open);
+    let mut plan = plan(setting, open);
+    let live = setting.recording.map(|recording| recording.begin(plan.threads));
+    plan.live = live.as_ref().map(LiveBlock::counters);
     let pids = open.pids()?;
     let mut observers = Observers::new(open, &pids)?;
     let mut samples = Vec::with_capacity(2);
@@ -124,6 +130,7 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     }
     block.actions = observed.actions;
     block.connections_per_worker = observed.connections;
+    telemetry::finish(live, &block);
     Ok(block)
 }
 
@@ -192,6 +199,7 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
         timeout: load.timeout,
         requests: load.requests.clone(),
         seed: setting.seed,
+        live: None,
     }
 }
 

@@ -38,7 +38,30 @@ pub fn contenders(named: &Named<'_>, say: &mut dyn FnMut(&str)) -> Result<Vec<Co
             None => installed(named, name)?,
         });
     }
+    tell_apart(&mut list);
     Ok(list)
+}
+
+/// Adds the hash of its program to each label that several have: builds of one version.
+fn tell_apart(list: &mut [Contender]) {
+    let labels: Vec<String> = list.iter().map(|contender| contender.label.clone()).collect();
+    let is_shared = |label: &String| labels.iter().filter(|other| *other == label).count() > 1;
+    for contender in list.iter_mut().filter(|contender| is_shared(&contender.label)) {
+        // A program that cannot be read fails when it is started.
+        let hash = manifest::sha256_of(&contender.binary).unwrap_or_default();
+        contender.label.extend(["+", hash.get(..8).unwrap_or_default()]);
+    }
+}
+
+/// What a program says of its version, such as `0.1.0`: that says more than its path. The name of its file, where
+/// it says nothing.
+fn version_of(target: &Target, program: &Path) -> String {
+    let command = target.version_command(program).unwrap_or_default();
+    let said = manifest::target_version(&command).unwrap_or_default();
+    let number = said.split_whitespace().find(|word| word.contains(|letter: char| letter.is_ascii_digit()));
+    let number = number.map(|word| word.rsplit('/').next().unwrap_or(word).to_owned());
+    let name = || program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    number.filter(|number| !number.is_empty()).unwrap_or_else(name)
 }
 
 /// The same program as the baseline once more, to show what difference no difference makes.
@@ -101,7 +124,11 @@ fn versioned(
     let built = version::resolve(&spec, &repository, &cache, say).map_err(|error| error.to_string())?;
     let manifest =
         TargetManifest { commit: built.commit.clone(), dirty: built.dirty, ..TargetManifest::default() };
-    let label = format!("{}@{}", target.name, manifest::shortened(&built.label));
+    let version = match spec {
+        VersionSpec::Binary(_) => version_of(&target, &built.binary),
+        _ => built.label.clone(),
+    };
+    let label = format!("{}@{version}", target.name);
     Ok(Contender {
         label,
         named: None,

@@ -19,9 +19,11 @@ mod probe;
 mod profile;
 mod progress;
 mod run;
+mod seconds;
 mod setup;
 mod slices;
 mod target_runner;
+mod telemetry;
 mod watched;
 
 pub use assignment::{Assignment, Entry, SessionError};

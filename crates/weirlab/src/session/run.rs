@@ -7,6 +7,7 @@ use super::profile::Profile;
 use super::progress::Progress;
 use super::setup;
 use super::target_runner::{Contender, RunningTarget, TargetRunner};
+use super::telemetry::Telemetry;
 use crate::load::Pace;
 use crate::manifest;
 use crate::observe::Layout;
@@ -29,6 +30,8 @@ pub struct Session<'a> {
     pub(super) layouts: Vec<Layout>,
     /// Cells that stay up between blocks, where targets are not restarted.
     pub(super) kept: HashMap<usize, RunningTarget>,
+    /// Declared before the runner, because its Prometheus runs in the folder of the site.
+    pub(super) telemetry: Option<Telemetry>,
     pub(super) runner: TargetRunner,
     pub(super) folder: RunFolder,
     pub(super) run: Run,
@@ -68,6 +71,7 @@ impl<'a> Session<'a> {
         setup::note_site(&assignment.site, &mut run, &progress);
         let Assignment { entries, contenders, profile, seed, site, workers, .. } = assignment;
         Ok(Session {
+            telemetry: None,
             runner: TargetRunner { upstreams: HashMap::new(), certificate, site, notes: Vec::new() },
             random: fastrand::Rng::with_seed(seed),
             entries,
@@ -222,6 +226,7 @@ impl<'a> Session<'a> {
         for (cell, open) in std::mem::take(&mut self.kept) {
             self.end(cell, open);
         }
+        self.end_telemetry();
         self.save()?;
         self.progress.end();
         Ok((self.run, self.folder.path().to_owned()))

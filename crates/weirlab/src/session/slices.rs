@@ -94,6 +94,7 @@ impl Session<'_> {
             // The same requests for every target of a round.
             seed: u64::from(up.place.round * slices + slice) + 1,
             pace: None,
+            recording: self.recording(up.place),
             stop: self.stop,
         };
         let at_s = self.begun.elapsed().as_secs_f64();
@@ -113,7 +114,10 @@ impl Session<'_> {
     }
 
     /// Ends a target, and hands over its block if it is whole.
-    fn down(&mut self, up: SlicedTarget) -> Option<(usize, Block)> {
+    fn down(&mut self, mut up: SlicedTarget) -> Option<(usize, Block)> {
+        if let Some(block) = &mut up.block {
+            block.seconds = self.seconds(up.place, &up.open, block.at_s);
+        }
         self.end(up.cell, up.open);
         if self.stopped() {
             return None;

@@ -1,10 +1,11 @@
 //! A static site of a series of runs: a trend for each case and machine, with releases marked. `index.html` is
-//! self-contained; `index.md` shows the same charts from SVG files, for hosts that render Markdown.
+//! self-contained; `index.md` shows the same charts from SVG files, for hosts that render Markdown. On request each run's
+//! report lies below `runs/`.
 mod trend;
 
 use crate::analysis::Analysis;
 use crate::chart::{COLOUR_VARIABLES, STYLE};
-use crate::report::ReportError;
+use crate::report::{self, ReportError};
 use crate::result::store::RunFolder;
 use crate::result::{Run, TargetManifest};
 use minijinja::syntax::SyntaxConfig;
@@ -30,13 +31,24 @@ struct Row {
     machine: String,
     versions: String,
     disturbed: String,
+    /// Where its report is; empty without one.
+    report: String,
+}
+
+/// Whether a site has the reports of its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// The trends alone.
+    Without,
+    /// Each run's page, too.
+    With,
 }
 
 /// Writes the site into a folder.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write(mut runs: Vec<Run>, out: &Path) -> Result<(), ReportError> {
+pub fn write(mut runs: Vec<Run>, reports: Reports, out: &Path) -> Result<(), ReportError> {
     runs.sort_by(|a, b| a.manifest.started.cmp(&b.manifest.started));
     let entries: Vec<Entry> = runs.into_iter().map(Entry::of).collect();
     let trends = trend::all(&entries);
@@ -44,7 +56,12 @@ pub fn write(mut runs: Vec<Run>, out: &Path) -> Result<(), ReportError> {
     for chart in trends.iter().flat_map(|trend| &trend.charts) {
         charts.write(&format!("{}.svg", chart.name), chart.standalone.as_bytes())?;
     }
-    let rows: Vec<Row> = entries.iter().map(Row::of).collect();
+    if reports == Reports::With {
+        for entry in &entries {
+            report::write(&entry.run, &out.join(folder_of(&entry.run)), None)?;
+        }
+    }
+    let rows: Vec<Row> = entries.iter().map(|entry| Row::of(entry, reports)).collect();
     let folder = RunFolder::create(out, "")?;
     for (name, text) in
         [("index.html", include_str!("index.html")), ("index.md", include_str!("index.md.j2"))]
@@ -52,6 +69,12 @@ pub fn write(mut runs: Vec<Run>, out: &Path) -> Result<(), ReportError> {
         folder.write(name, render(name, text, &rows, &trends)?.as_bytes())?;
     }
     Ok(())
+}
+
+/// The folder of a run's report. An id is the name of a folder, but data may come from anywhere.
+fn folder_of(run: &Run) -> String {
+    let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    format!("runs/{}", run.id.chars().map(safe).collect::<String>())
 }
 
 fn render(name: &str, text: &str, rows: &[Row], trends: &[Trend]) -> Result<String, minijinja::Error> {
@@ -70,7 +93,7 @@ impl Entry {
 }
 
 impl Row {
-    fn of(entry: &Entry) -> Row {
+    fn of(entry: &Entry, reports: Reports) -> Row {
         let Entry { run, analysis, .. } = entry;
         let targets = run.manifest.targets.iter().filter(|(label, _)| !label.ends_with(" (again)"));
         let versions = targets.map(|(label, target)| match version(target) {
@@ -84,6 +107,10 @@ impl Row {
             machine: machine(run),
             versions: versions.join("; "),
             disturbed: analysis.conditions.disturbances.join("; "),
+            report: match reports {
+                Reports::With => format!("{}/{}", folder_of(run), report::PAGE),
+                Reports::Without => String::new(),
+            },
         }
     }
 }

@@ -44,6 +44,10 @@ pub(super) struct TargetFile {
     #[serde(default)]
     pub(super) error_logs: Vec<String>,
     pub(super) costs: Option<String>,
+    /// Where its Admin API has each metric over time.
+    pub(super) analytics: Option<String>,
+    /// Where its status listener has metrics for Prometheus.
+    pub(super) metrics: Option<String>,
     pub(super) docker: Option<DockerFile>,
     pub(super) unmeasured: Option<String>,
 }

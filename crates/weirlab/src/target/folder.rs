@@ -93,6 +93,18 @@ impl Target {
         self.file.costs.as_deref()
     }
 
+    /// The path where its Admin API answers for each second, in the form of Weir's analytics, if it does.
+    #[must_use]
+    pub fn analytics(&self) -> Option<&str> {
+        self.file.analytics.as_deref()
+    }
+
+    /// The path of metrics for Prometheus on its status listener, if it has them.
+    #[must_use]
+    pub fn metrics(&self) -> Option<&str> {
+        self.file.metrics.as_deref()
+    }
+
     /// Its container image, for the Docker driver, if it names one.
     #[must_use]
     pub fn image(&self) -> Option<&str> {

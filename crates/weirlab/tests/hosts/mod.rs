@@ -97,6 +97,37 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before);
 }
 
+#[test]
+fn runs_on_two_machines_are_joined() {
+    let network = network();
+    let first = network.hosts(&MACHINES, "");
+    let second = first.with_file_name("second.toml");
+    fs::copy(&first, &second).unwrap();
+    fs::write(
+        network.path("prices.toml"),
+        "currency = \"USD\"\nmachines.a.per_hour = 1\nmachines.b.per_hour = 2\n",
+    )
+    .unwrap();
+    let machines = format!("a={},b={}", first.display(), second.display());
+    let mut command = network.command("here", env!("CARGO_BIN_EXE_weirlab"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).env("TMPDIR", network.folder.path());
+    command.args(["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"]);
+    command.args(["--targets", "nginx", "--rounds", "2", "--machines", &machines, "--prices"]);
+    command.arg(network.path("prices.toml")).arg("--out").arg(network.path("output")).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let folders = fs::read_dir(network.path("output")).unwrap();
+    let joined: Vec<PathBuf> = folders.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(joined.len(), 3, "two runs and what joins them: {joined:?}");
+    let joined = joined.iter().find(|path| path.to_string_lossy().ends_with("-machines")).unwrap();
+    let text = fs::read_to_string(joined.join("join.json")).unwrap();
+    let join: Value = serde_json::from_str(&text).unwrap();
+    let cells = join["cases"][0]["cells"].as_array().unwrap();
+    assert_eq!((&cells[0]["machine"], &cells[1]["machine"]), (&"a".into(), &"b".into()));
+    assert!(said(&output).contains("USD per million requests"), "{}", said(&output));
+    await_clean(&network);
+}
+
 /// A run that must fail before anything is measured: its text has all of `wanted`.
 #[track_caller]
 fn check_refused(network: &Network, hosts: &Path, arguments: &[&str], wanted: &[&str]) {

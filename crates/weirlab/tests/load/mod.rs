@@ -30,6 +30,7 @@ fn plan(server: &Server) -> Plan {
         timeout: Duration::from_secs(5),
         requests: Requests { templates: vec![get("/")], variables: Vec::new() },
         seed: 1,
+        live: None,
     }
 }
 

@@ -93,6 +93,7 @@ pub fn block(round: u32, sequence: u32, cpu_us: f64) -> Block {
         machine: machine(cpu_us),
         parts: Vec::new(),
         actions: Vec::new(),
+        seconds: Vec::new(),
         probe: None,
     }
 }

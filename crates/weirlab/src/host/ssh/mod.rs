@@ -69,7 +69,7 @@ pub fn open(file: &Path, workers: usize) -> Result<Site, HostError> {
             machines: opened.iter().map(machine).collect(),
             target: Programs::new(Arc::clone(&target.connection)),
         }),
-        _working_folder: working_folder,
+        working_folder,
         _guard: guard,
     })
 }

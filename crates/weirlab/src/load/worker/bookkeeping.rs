@@ -12,20 +12,42 @@ impl Worker<'_> {
         }
         let slot = &self.slots[index];
         self.tally.answer(slot.answer.status(), now.saturating_sub(self.begin));
+        if let Some(live) = self.live {
+            live.answer();
+        }
         let expect = &self.requests.template(slot.template).expect;
         match slot.answer.difference(expect) {
-            Some(Difference::Status) => self.tally.error(Class::Status),
-            Some(Difference::Body) => self.tally.error(Class::Body),
+            Some(Difference::Status) => self.note_error(Class::Status),
+            Some(Difference::Body) => self.note_error(Class::Body),
             None => {
                 self.tally.good += 1;
-                let service = now - slot.since;
-                if !self.is_open_loop() {
-                    self.tally.latencies.service.record_nanos(service);
-                } else if slot.scheduled >= self.begin {
-                    self.tally.latencies.service.record_nanos(service);
-                    self.tally.latencies.response.record_nanos(now - slot.scheduled);
-                }
+                self.record_duration(now, (slot.since, slot.scheduled));
             }
+        }
+    }
+
+    /// Records how long a right response took, since it was sent and since it was due.
+    fn record_duration(&mut self, now: u64, (since, scheduled): (u64, u64)) {
+        let mut shown = now - since;
+        if !self.is_open_loop() {
+            self.tally.latencies.service.record_nanos(shown);
+        } else if scheduled >= self.begin {
+            self.tally.latencies.service.record_nanos(shown);
+            shown = now - scheduled;
+            self.tally.latencies.response.record_nanos(shown);
+        } else {
+            return;
+        }
+        if let Some(live) = self.live {
+            live.duration(shown);
+        }
+    }
+
+    /// Counts an error within the window.
+    pub(super) fn note_error(&mut self, class: Class) {
+        self.tally.error(class);
+        if let Some(live) = self.live {
+            live.error(class);
         }
     }
 
@@ -60,7 +82,7 @@ impl Worker<'_> {
             return;
         }
         for _ in 0..self.stuck(begin) {
-            self.tally.error(Class::Stuck);
+            self.note_error(Class::Stuck);
         }
     }
 

@@ -158,7 +158,7 @@ impl Worker<'_> {
         self.observe();
         if self.within() {
             let busy = self.slots_of(link).filter(|index| self.slots[*index].stage == Stage::Busy).count();
-            (0..busy.max(1)).for_each(|_| self.tally.error(class));
+            (0..busy.max(1)).for_each(|_| self.note_error(class));
         }
         self.replace(link, self.shared.now());
     }

@@ -88,7 +88,7 @@ impl Worker<'_> {
         let now = self.shared.now();
         self.observe();
         if self.within() {
-            self.tally.error(class);
+            self.note_error(class);
         }
         if self.links[self.link_of(index)].hung_up {
             self.leave(index, now);
