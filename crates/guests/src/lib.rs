@@ -1,0 +1,3 @@
+//! Plugins written in Lua, hosted behind the contract of [`weir_plugin`].
+
+pub mod modules;
