@@ -1,7 +1,6 @@
 //! What the node's settings say of Lua.
 
 use std::time::Duration;
-use weir_plugin::Json;
 
 /// Whether code of a configuration runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,8 +27,6 @@ pub struct LuaSettings {
     pub timeout: Duration,
     /// How many bytes one VM may take.
     pub memory: usize,
-    /// The settings as `kong.configuration` shows them, without secrets.
-    pub configuration: Json,
 }
 
 impl Default for LuaSettings {
@@ -40,7 +37,6 @@ impl Default for LuaSettings {
             sandbox_environment: Vec::new(),
             timeout: Duration::from_millis(50),
             memory: 64 << 20,
-            configuration: Json::Object(Default::default()),
         }
     }
 }
