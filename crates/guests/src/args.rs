@@ -36,7 +36,13 @@ pub(crate) fn string(lua: &Lua, function: &str, position: usize, value: &Value) 
 }
 
 /// A whole number, or the default if there is none. Fractions are cut off.
-pub(crate) fn integer(lua: &Lua, function: &str, position: usize, value: &Value, default: i64) -> Checked<i64> {
+pub(crate) fn integer(
+    lua: &Lua,
+    function: &str,
+    position: usize,
+    value: &Value,
+    default: i64,
+) -> Checked<i64> {
     match value {
         Value::Nil => Ok(default),
         Value::Integer(number) => Ok(*number),

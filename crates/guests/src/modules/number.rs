@@ -3,7 +3,11 @@
 /// Appends a finite number with this many significant digits.
 pub(crate) fn format(out: &mut Vec<u8>, value: f64, precision: usize) {
     if value.fract() == 0.0 && value.abs() < 1e14 && value.abs() < 10_f64.powi(precision as i32) {
-        let text = if value == 0.0 && value.is_sign_negative() { "-0".to_owned() } else { (value as i64).to_string() };
+        let text = if value == 0.0 && value.is_sign_negative() {
+            "-0".to_owned()
+        } else {
+            (value as i64).to_string()
+        };
         return out.extend_from_slice(text.as_bytes());
     }
     let scientific = format!("{value:.*e}", precision - 1);
@@ -34,7 +38,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<(f64, usize)> {
 }
 
 fn special(text: &[u8]) -> Option<(f64, usize)> {
-    let begins = |word: &str| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word.as_bytes());
+    let begins =
+        |word: &str| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word.as_bytes());
     [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)]
         .into_iter()
         .find(|(word, _)| begins(word))
@@ -44,9 +49,9 @@ fn special(text: &[u8]) -> Option<(f64, usize)> {
 fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
     let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let value = digits[..len].iter().fold(0.0, |value, byte| {
-        value * 16.0 + f64::from(char::from(*byte).to_digit(16).unwrap_or(0))
-    });
+    let value = digits[..len]
+        .iter()
+        .fold(0.0, |value, byte| value * 16.0 + f64::from(char::from(*byte).to_digit(16).unwrap_or(0)));
     (len > 0).then_some((value, len + 2))
 }
 

@@ -84,7 +84,9 @@ fn scan(lua: &Lua, steps: Steps) -> mlua::Result<Function> {
         };
         match outcome {
             Ok(values) => Ok(values),
-            Err(Raised::Text(text)) => Ok(MultiValue::from_vec(vec![Value::Boolean(false), text.into_lua(lua)?])),
+            Err(Raised::Text(text)) => {
+                Ok(MultiValue::from_vec(vec![Value::Boolean(false), text.into_lua(lua)?]))
+            }
             Err(Raised::Vm(error)) => Err(error),
         }
     })

@@ -78,10 +78,12 @@ impl<'a> Matcher<'a> {
                     Some(next) => (s, next),
                     None => return Ok(None),
                 },
-                (Some(b'%'), Some(digit)) if digit.is_ascii_digit() => match self.repeat_capture(s, *digit)? {
-                    Some(end) => (end, p + 2),
-                    None => return Ok(None),
-                },
+                (Some(b'%'), Some(digit)) if digit.is_ascii_digit() => {
+                    match self.repeat_capture(s, *digit)? {
+                        Some(end) => (end, p + 2),
+                        None => return Ok(None),
+                    }
+                }
                 (Some(b'$'), None) => return Ok((s == self.subject.len()).then_some(s)),
                 _ => match self.single(s, p)? {
                     Next::Continue(s, p) => (s, p),

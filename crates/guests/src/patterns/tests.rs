@@ -33,10 +33,10 @@ end
 
 /// Parts of patterns, whole and broken.
 const PARTS: &[&str] = &[
-    "a", "b", "c", ".", "%a", "%d", "%s", "%w", "%u", "%l", "%x", "%p", "%c", "%g", "%z", "%A", "%S", "%W", "[ab]",
-    "[^a]", "[a-c]", "[%a_]", "[]]", "[^]]", "[a-]", "[%]-]", "[+-%%]", "[%", "[a", "(", ")", "()", "(a", "b)", "%1",
-    "%2", "%0", "%bab", "%b()", "%b", "%f[a]", "%f[%A]", "%f", "^", "$", "%", "%%", "*", "+", "-", "?", "a*", "b+",
-    "c-", ".-", ".*", "a?", "%a+", "(a*)", "(.-)", "(%a)", "\0", "-", "é",
+    "a", "b", "c", ".", "%a", "%d", "%s", "%w", "%u", "%l", "%x", "%p", "%c", "%g", "%z", "%A", "%S", "%W",
+    "[ab]", "[^a]", "[a-c]", "[%a_]", "[]]", "[^]]", "[a-]", "[%]-]", "[+-%%]", "[%", "[a", "(", ")", "()",
+    "(a", "b)", "%1", "%2", "%0", "%bab", "%b()", "%b", "%f[a]", "%f[%A]", "%f", "^", "$", "%", "%%", "*",
+    "+", "-", "?", "a*", "b+", "c-", ".-", ".*", "a?", "%a+", "(a*)", "(.-)", "(%a)", "\0", "-", "é",
 ];
 const SUBJECTS: &[&str] =
     &["a", "b", "c", "ab", "A", "0", "1", " ", "_", "(", ")", "%", "-", "]", "+", ".", "\0", "\n", "é"];
@@ -77,7 +77,8 @@ fn a_pattern_ends_when_its_steps_are_used_up() {
     let steps = Steps::of(&lua);
     for call in ["find(s, p)", "match(s, p)", "gsub(s, p, '')", "gsub(s, p, print)", "gmatch(s, p)()"] {
         steps.refill();
-        let script = format!("local s, p = ('a'):rep(30) .. 'b', ('a*'):rep(25) .. 'c'; return string.{call}");
+        let script =
+            format!("local s, p = ('a'):rep(30) .. 'b', ('a*'):rep(25) .. 'c'; return string.{call}");
         let error = lua.load(script).exec().expect_err("out of steps");
         assert!(error.chain().any(|cause| cause.is::<OutOfSteps>()), "{call}: {error}");
         // What is used up stays so until the host grants more.
@@ -101,7 +102,9 @@ fn errors_are_strings_with_the_position_of_the_caller() {
         ("string.find({}, 'a')", "test:1: bad argument #1 to 'find' (string expected, got table)"),
         ("string.gsub('a', 'a', true)", "test:1: bad argument #3 to 'gsub' (string/function/table expected)"),
     ] {
-        let script = format!("local ok, e = pcall(function() local x = {call} end) return type(e) == 'table' and e[1] or e");
+        let script = format!(
+            "local ok, e = pcall(function() local x = {call} end) return type(e) == 'table' and e[1] or e"
+        );
         let error: String = lua.load(script).set_name("=test").eval().expect("a string");
         assert_eq!(error, expected, "{call}");
     }

@@ -74,7 +74,13 @@ pub(super) fn setters(lua: &Lua, module: &Table, shared: &Shared) -> mlua::Resul
 
 type Field<T> = fn(&mut Config) -> &mut T;
 
-fn switch(lua: &Lua, module: &Table, shared: &Shared, name: &'static str, field: Field<bool>) -> mlua::Result<()> {
+fn switch(
+    lua: &Lua,
+    module: &Table,
+    shared: &Shared,
+    name: &'static str,
+    field: Field<bool>,
+) -> mlua::Result<()> {
     let shared = shared.clone();
     let function = raise::function(lua, move |lua, given: MultiValue| {
         let [value] = exactly(name, given)?;
@@ -167,7 +173,14 @@ fn on_or_off(lua: &Lua, function: &str, value: &Value) -> Checked<Option<bool>> 
 }
 
 /// A whole number within bounds; none for `nil`.
-fn whole(lua: &Lua, function: &str, position: usize, value: &Value, min: i64, max: i64) -> Checked<Option<i64>> {
+fn whole(
+    lua: &Lua,
+    function: &str,
+    position: usize,
+    value: &Value,
+    min: i64,
+    max: i64,
+) -> Checked<Option<i64>> {
     if value.is_nil() {
         return Ok(None);
     }

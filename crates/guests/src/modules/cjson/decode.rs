@@ -1,6 +1,8 @@
 //! JSON to Lua values, with lua-cjson's errors: what was expected, what was found, at which character.
+//!
+//! Nested values are kept on a stack of their own, so that no depth that a script sets exhausts the thread's.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 
 use super::Metatables;
 use super::config::Config;
@@ -13,6 +15,14 @@ pub(super) struct Decoder<'a> {
     pub(super) config: &'a Config,
     pub(super) metatables: &'a Metatables,
     pub(super) tokens: Tokens<'a>,
+    /// The tables that are being filled, the innermost last.
+    pub(super) open: Vec<Open>,
+}
+
+/// A table that is being filled, and the key of its next value.
+pub(super) enum Open {
+    Array(Table, usize),
+    Object(Table, LuaString),
 }
 
 impl Decoder<'_> {
@@ -23,83 +33,125 @@ impl Decoder<'_> {
         {
             return Err("JSON parser does not support UTF-16 or UTF-32".into());
         }
-        let token = self.tokens.next();
-        let value = self.value(token, 0)?;
-        match self.tokens.next() {
-            Token::End => Ok(value),
-            other => Err(self.expected("the end", &other)),
+        let mut token = self.tokens.next();
+        loop {
+            let complete = match token {
+                Token::ObjectBegin => self.object()?,
+                Token::ArrayBegin => self.array()?,
+                token => Some(self.scalar(token)?),
+            };
+            token = match complete {
+                None => self.tokens.next(),
+                Some(value) => match self.close(value)? {
+                    Some(document) => return Ok(document),
+                    None => self.tokens.next(),
+                },
+            };
         }
     }
 
-    fn value(&mut self, token: Token, depth: usize) -> Checked<Value> {
+    fn scalar(&self, token: Token) -> Checked<Value> {
         Ok(match token {
             Token::String(text) => Value::String(self.lua.create_string(text)?),
             Token::Number(number) => Value::Number(number),
             Token::Boolean(value) => Value::Boolean(value),
             Token::Null => Value::NULL,
-            Token::ObjectBegin => Value::Table(self.object(self.deeper(depth)?)?),
-            Token::ArrayBegin => Value::Table(self.array(self.deeper(depth)?)?),
             other => return Err(self.expected("value", &other)),
         })
     }
 
-    fn deeper(&self, depth: usize) -> Checked<usize> {
-        if depth < self.config.decode_max_depth {
-            return Ok(depth + 1);
-        }
-        Err(Raised::Text(format!(
-            "Found too many nested data structures ({}) at character {}",
-            depth + 1,
-            self.tokens.position()
-        )))
-    }
-
-    fn object(&mut self, depth: usize) -> Checked<Table> {
+    /// Begins an object and reads its first key. One without a key is complete.
+    fn object(&mut self) -> Checked<Option<Value>> {
+        self.check_depth()?;
         let table = self.lua.create_table()?;
-        let mut token = self.tokens.next();
-        if matches!(token, Token::ObjectEnd) {
-            return Ok(table);
-        }
-        loop {
-            let Token::String(key) = token else {
-                return Err(self.expected("object key string", &token));
-            };
-            let key = self.lua.create_string(key)?;
-            match self.tokens.next() {
-                Token::Colon => {}
-                other => return Err(self.expected("colon", &other)),
-            }
-            token = self.tokens.next();
-            table.raw_set(key, self.value(token, depth)?)?;
-            match self.tokens.next() {
-                Token::ObjectEnd => return Ok(table),
-                Token::Comma => token = self.tokens.next(),
-                other => return Err(self.expected("comma or object end", &other)),
+        match self.tokens.next() {
+            Token::ObjectEnd => Ok(Some(Value::Table(table))),
+            token => {
+                let key = self.key(token)?;
+                self.open.push(Open::Object(table, key));
+                Ok(None)
             }
         }
     }
 
-    fn array(&mut self, depth: usize) -> Checked<Table> {
+    /// Begins an array. One without a value is complete.
+    fn array(&mut self) -> Checked<Option<Value>> {
+        self.check_depth()?;
         let table = self.lua.create_table()?;
         if self.config.array_with_mt {
             table.set_metatable(Some(self.metatables.array.clone()))?;
         }
-        let mut token = self.tokens.next();
-        if matches!(token, Token::ArrayEnd) {
-            return Ok(table);
+        if self.tokens.take_array_end() {
+            return Ok(Some(Value::Table(table)));
         }
-        for index in 1_usize.. {
-            table.raw_set(index, self.value(token, depth)?)?;
-            match self.tokens.next() {
-                Token::ArrayEnd => break,
-                Token::Comma => token = self.tokens.next(),
-                other => return Err(self.expected("comma or array end", &other)),
-            }
+        self.open.push(Open::Array(table, 1));
+        Ok(None)
+    }
+
+    /// Adds a complete value to the innermost table, and closes those that end after it. The document is complete if
+    /// none is left.
+    fn close(&mut self, mut value: Value) -> Checked<Option<Value>> {
+        loop {
+            let Some(innermost) = self.open.pop() else {
+                return match self.tokens.next() {
+                    Token::End => Ok(Some(value)),
+                    other => Err(self.expected("the end", &other)),
+                };
+            };
+            value = match innermost {
+                Open::Array(table, index) => {
+                    table.raw_set(index, value)?;
+                    match self.tokens.next() {
+                        Token::ArrayEnd => Value::Table(table),
+                        Token::Comma => {
+                            self.open.push(Open::Array(table, index + 1));
+                            return Ok(None);
+                        }
+                        other => return Err(self.expected("comma or array end", &other)),
+                    }
+                }
+                Open::Object(table, key) => {
+                    table.raw_set(key, value)?;
+                    match self.tokens.next() {
+                        Token::ObjectEnd => Value::Table(table),
+                        Token::Comma => {
+                            let token = self.tokens.next();
+                            let key = self.key(token)?;
+                            self.open.push(Open::Object(table, key));
+                            return Ok(None);
+                        }
+                        other => return Err(self.expected("comma or object end", &other)),
+                    }
+                }
+            };
         }
-        Ok(table)
+    }
+
+    /// A key and the colon after it.
+    fn key(&mut self, token: Token) -> Checked<LuaString> {
+        let Token::String(key) = token else {
+            return Err(self.expected("object key string", &token));
+        };
+        match self.tokens.next() {
+            Token::Colon => Ok(self.lua.create_string(key)?),
+            other => Err(self.expected("colon", &other)),
+        }
+    }
+
+    fn check_depth(&self) -> Checked<()> {
+        let depth = self.open.len() + 1;
+        if depth <= self.config.decode_max_depth {
+            return Ok(());
+        }
+        let position = self.tokens.position();
+        Err(format!("Found too many nested data structures ({depth}) at character {position}").into())
     }
 
     fn expected(&self, what: &str, found: &Token) -> Raised {
-        Raised::Text(format!("Expected {what} but found {} at character {}", found.name(), self.tokens.position()))
+        Raised::Text(format!(
+            "Expected {what} but found {} at character {}",
+            found.name(),
+            self.tokens.position()
+        ))
     }
 }

@@ -77,12 +77,13 @@ fn instance(lua: &Lua, errors: Errors, name: &'static str) -> mlua::Result<Table
 
 fn encode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> mlua::Result<Function> {
     let steps = Steps::of(lua);
+    let next: Function = lua.globals().get("next")?;
     raise::function(lua, move |lua, given: MultiValue| {
         let value = single("encode", &given)?;
         let config = shared.borrow();
-        let mut encoder = Encoder { config: &config, metatables: &metatables, steps: &steps, out: Vec::new() };
-        let outcome = encoder.value(value, 0);
-        finish(lua, errors, outcome.and_then(|()| Ok(lua.create_string(&encoder.out)?)))
+        let encoder = Encoder::new(&config, &metatables, &next, &steps);
+        let outcome = encoder.document(value).and_then(|text| Ok(lua.create_string(text)?));
+        finish(lua, errors, outcome)
     })
 }
 
@@ -92,7 +93,7 @@ fn decode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> 
         let text = text.as_bytes();
         let config: Config = shared.borrow().clone();
         let tokens = Tokens::new(&text, config.decode_invalid_numbers);
-        let mut decoder = Decoder { lua, config: &config, metatables: &metatables, tokens };
+        let mut decoder = Decoder { lua, config: &config, metatables: &metatables, tokens, open: Vec::new() };
         let outcome = decoder.document();
         finish(lua, errors, outcome)
     })

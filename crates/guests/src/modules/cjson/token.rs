@@ -64,9 +64,7 @@ impl<'a> Tokens<'a> {
     }
 
     pub(super) fn next(&mut self) -> Token {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
+        self.skip_space();
         self.start = self.at;
         let token = match self.text.get(self.at) {
             None | Some(0) => return Token::End,
@@ -82,6 +80,20 @@ impl<'a> Tokens<'a> {
         };
         self.at += 1;
         token
+    }
+
+    /// Reads the end of an array, if it comes next.
+    pub(super) fn take_array_end(&mut self) -> bool {
+        self.skip_space();
+        let ends = self.text.get(self.at) == Some(&b']');
+        self.at += usize::from(ends);
+        ends
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
     }
 
     fn word(&mut self) -> Token {
