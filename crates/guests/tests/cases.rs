@@ -27,7 +27,8 @@ fn vm() -> mlua::Result<Lua> {
         module => Ok(module),
     })?;
     lua.globals().set("require", require)?;
-    let ngx = lua.create_table()?;
+    let ngx = modules::encodings(&lua)?;
+    ngx.set("re", modules::regex(&lua)?)?;
     lua.globals().set("ngx", ngx)?;
     Ok(lua)
 }
