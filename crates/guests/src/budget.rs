@@ -3,6 +3,7 @@
 //! The VM calls a hook after every so many instructions. The first of them in a call asks the clock of the thread, and later
 //! ones compare. So a short call costs nothing, and what other threads do does not count.
 
+use crate::steps::Steps;
 use mlua::{HookTriggers, Lua, VmState};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -15,6 +16,8 @@ const INSTRUCTIONS: u32 = 10_000;
 /// What is left of the time of the running call.
 pub(crate) struct Budget {
     limit: Duration,
+    /// What functions in Rust may do, which the hook cannot interrupt.
+    steps: Steps,
     /// The CPU time of the thread at which the call ends, once the hook has run.
     deadline: Cell<Option<Duration>>,
     is_exceeded: Cell<bool>,
@@ -22,14 +25,20 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// So much for each call.
-    pub(crate) fn new(limit: Duration) -> Rc<Self> {
-        Rc::new(Self { limit, deadline: Cell::new(None), is_exceeded: Cell::new(false) })
+    pub(crate) fn new(lua: &Lua, limit: Duration) -> Rc<Self> {
+        Rc::new(Self {
+            limit,
+            steps: Steps::of(lua),
+            deadline: Cell::new(None),
+            is_exceeded: Cell::new(false),
+        })
     }
 
     /// A call begins.
     pub(crate) fn restart(&self) {
         self.deadline.set(None);
         self.is_exceeded.set(false);
+        self.steps.refill();
     }
 
     /// Whether the running call has taken too long, so that it must end.
@@ -37,9 +46,9 @@ impl Budget {
         self.is_exceeded.get()
     }
 
-    /// How much a call may take.
-    pub(crate) fn limit(&self) -> Duration {
-        self.limit
+    /// A function in Rust took too long.
+    pub(crate) fn exceed(&self) {
+        self.is_exceeded.set(true);
     }
 
     /// Has every call of the VM that takes too long raise an error, again and again until it ends.
@@ -67,6 +76,7 @@ impl Budget {
             None => self.deadline.set(Some(now + self.limit)),
             Some(deadline) => self.is_exceeded.set(now > deadline),
         }
+        self.steps.refill();
         !self.is_exceeded.get()
     }
 }

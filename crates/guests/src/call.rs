@@ -4,10 +4,12 @@
 //! is lent to the VM only while the coroutine runs.
 
 use crate::host::{Host, Operation, Origin, Outcome};
+use crate::pending::Printed;
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
 use crate::source;
-use crate::vm::{Script, Vm};
+use crate::steps::OutOfSteps;
+use crate::vm::{Node, Script, Vm};
 use mlua::{Error, MultiValue, Thread};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +28,7 @@ pub(crate) struct Guest {
     plugin: &'static str,
     id: Box<str>,
     settings: Arc<LuaSettings>,
+    node: Node,
     load: Box<Load>,
     alive: Arc<()>,
 }
@@ -43,6 +46,7 @@ impl Guest {
             plugin,
             id: build.entity.id.to_string().into(),
             settings: build.retained.get(),
+            node: Node { id: build.node_id().to_string().into(), hostname: build.hostname().into() },
             load: Box::new(load),
             alive: Arc::default(),
         }
@@ -69,7 +73,7 @@ impl Guest {
     }
 
     fn script(&self) -> mlua::Result<(Rc<Vm>, Rc<Script>)> {
-        let vm = Vm::of_thread(&self.settings)?;
+        let vm = Vm::of_thread(&self.settings, &self.node)?;
         let script = vm.script(self)?;
         Ok((vm, script))
     }
@@ -106,7 +110,7 @@ impl Guest {
 
     /// The VM of the thread, for what a body filter leaves in it.
     pub(crate) fn host(&self) -> Option<Rc<Host>> {
-        Vm::of_thread(&self.settings).ok().map(|vm| vm.host.clone())
+        Vm::of_thread(&self.settings, &self.node).ok().map(|vm| vm.host.clone())
     }
 }
 
@@ -139,6 +143,9 @@ impl Call {
         if let Some(answer) = host.answer.take().filter(|_| ran.is_ok() || host.unwinds.get()) {
             return Flow::Respond(answer);
         }
+        if host.leaves.get() {
+            return Flow::Continue;
+        }
         if let Err(error) = ended(&self.vm, ran) {
             log_failure(&self.script.origin, self.phase, &error);
             return failed();
@@ -148,7 +155,8 @@ impl Call {
             Some(operation) => Flow::Wait(Box::pin(self.wait(operation))),
             None => {
                 self.vm.put_back(self.thread);
-                Flow::Continue
+                // What code has written is the response.
+                Printed::take(exchange).map_or(Flow::Continue, printed)
             }
         }
     }
@@ -165,6 +173,9 @@ fn ended(vm: &Vm, ran: mlua::Result<()>) -> mlua::Result<()> {
     vm.host.operation.take();
     if is_of_memory(&error) {
         vm.out_of_memory();
+    }
+    if error.downcast_ref::<OutOfSteps>().is_some() {
+        vm.host.budget.exceed();
     }
     if vm.host.budget.is_exceeded() {
         let place = source::message(&error);
@@ -190,6 +201,10 @@ fn log_failure(origin: &Origin, phase: Phase, error: &Error) {
         phase = phase.name(),
         "Lua failed: {message}"
     );
+}
+
+fn printed(text: Vec<u8>) -> Flow {
+    Flow::Respond(LocalResponse::raw(200, Some("text/plain; charset=UTF-8"), text))
 }
 
 fn failed() -> Flow {

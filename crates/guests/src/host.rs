@@ -49,8 +49,8 @@ pub(crate) struct Host {
     pub(crate) body: RefCell<BodyPart>,
     /// The call must end, although it cannot yield.
     pub(crate) unwinds: Cell<bool>,
-    /// What the call wrote by `ngx.say` and `ngx.print`.
-    pub(crate) printed: RefCell<Vec<u8>>,
+    /// The call ends, and the request goes on.
+    pub(crate) leaves: Cell<bool>,
     pub(crate) budget: Rc<Budget>,
 }
 
@@ -64,7 +64,7 @@ impl Host {
             operation: RefCell::default(),
             body: RefCell::default(),
             unwinds: Cell::new(false),
-            printed: RefCell::default(),
+            leaves: Cell::new(false),
             budget,
         })
     }
@@ -88,6 +88,7 @@ impl Host {
             *self.origin.borrow_mut() = origin.clone();
         }
         self.unwinds.set(false);
+        self.leaves.set(false);
         self.budget.restart();
     }
 
@@ -117,7 +118,7 @@ impl Host {
 
     /// Whether the call has asked for something that the host does.
     pub(crate) fn is_asked(&self) -> bool {
-        self.answer.borrow().is_some() || self.operation.borrow().is_some()
+        self.leaves.get() || self.answer.borrow().is_some() || self.operation.borrow().is_some()
     }
 
     /// Whether errors must reach the host: no code of Lua may catch them.

@@ -4,22 +4,27 @@
 //! the [`host`] lends to the VM meanwhile. [`pdk`] is what Lua sees as `kong`, [`ngx`] what it sees as `ngx`. The plugins
 //! `pre-function` and `post-function` ([`functions`]) run code of a configuration in a [`sandbox`].
 
+mod args;
 mod budget;
 mod call;
+mod contexts;
 mod filter;
 mod functions;
 mod host;
 mod json;
 pub mod modules;
 mod ngx;
+pub mod patterns;
 mod pdk;
 mod pending;
 mod phase;
 mod post_function;
 mod pre_function;
+mod raise;
 mod sandbox;
 mod settings;
 mod source;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 mod vm;

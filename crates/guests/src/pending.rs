@@ -3,6 +3,25 @@
 use crate::pdk::wire_name;
 use weir_plugin::{Exchange, HeadersOf, LocalResponse};
 
+/// What code has written by `ngx.say` and `ngx.print`.
+#[derive(Default)]
+pub(crate) struct Printed(pub(crate) Vec<u8>);
+
+impl Printed {
+    /// Adds to it.
+    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) {
+        match exchange.extensions.get_mut::<Self>() {
+            Some(printed) => printed.0.extend_from_slice(text),
+            None => exchange.extensions.insert(Self(text.to_vec())),
+        }
+    }
+
+    /// Takes it, if there is any.
+    pub(crate) fn take(exchange: &mut Exchange) -> Option<Vec<u8>> {
+        exchange.extensions.remove::<Self>().map(|printed| printed.0)
+    }
+}
+
 /// Headers that a response will get, whichever it is.
 #[derive(Default)]
 pub(crate) struct PendingHeaders(Vec<(String, Vec<u8>)>);

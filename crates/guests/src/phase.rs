@@ -19,8 +19,6 @@ pub(crate) enum Phase {
     BodyFilter,
     /// The last byte was sent.
     Log,
-    /// A timer has fired.
-    Timer,
 }
 
 /// A set of phases.
@@ -55,7 +53,6 @@ impl Phase {
             Self::Response => 1 << 6,
             Self::HeaderFilter => 1 << 7,
             Self::BodyFilter => 1 << 8,
-            Self::Timer => 1 << 9,
             Self::Log => 1 << 10,
         }
     }
@@ -67,7 +64,7 @@ impl Phase {
 
     /// Whether Lua may wait in it, and answer.
     pub(crate) fn waits(self) -> bool {
-        matches!(self, Self::Rewrite | Self::Access | Self::Response | Self::Certificate | Self::Timer)
+        matches!(self, Self::Rewrite | Self::Access | Self::Response | Self::Certificate)
     }
 }
 
@@ -112,10 +109,9 @@ impl Phases {
     pub(crate) const TARGET: Self = Self(REWRITE | ACCESS | BALANCER | PREREAD);
     /// In the access phase alone.
     pub(crate) const ACCESS: Self = Self(ACCESS);
-    /// In the access phase, and streams.
-    pub(crate) const ACCESS_STREAM: Self = Self(ACCESS | PREREAD);
     /// The log phase alone.
-    pub(crate) const LOG: Self = Self(LOG);
+    #[cfg(test)]
+    const LOG: Self = Self(LOG);
     /// Those that know the client.
     pub(crate) const CLIENT: Self = Self(Phase::Certificate.bit() | 1 << 2 | PREREAD | Self::REQUEST.0);
     /// From the beginning of a request to its log.

@@ -32,11 +32,8 @@ fn place(traceback: &str) -> Option<&str> {
         let (_, number) = line[..at].rsplit_once(':')?;
         number.bytes().all(|byte| byte.is_ascii_digit()).then_some(at)
     };
-    traceback
-        .lines()
-        .map(str::trim_start)
-        .filter(|text| !text.starts_with('='))
-        .find_map(|text| Some(&text[..line(text)?]))
+    let is_lua = |text: &&str| !text.starts_with('=') && !text.starts_with("[host]");
+    traceback.lines().map(str::trim_start).filter(is_lua).find_map(|text| Some(&text[..line(text)?]))
 }
 
 /// The value of an error, as code of Lua sees it: a string where Rust made it.
@@ -53,7 +50,8 @@ pub(crate) fn caller(lua: &Lua) -> Option<String> {
         lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let line = debug.current_line()?;
-            Some(format!("{}:{line}", source.short_src?))
+            let file = source.short_src.filter(|file| *file != "[host]")?;
+            Some(format!("{file}:{line}"))
         })
         .flatten()
     })

@@ -2,6 +2,7 @@
 
 mod escapes;
 mod limits;
+mod pdk;
 mod sandbox;
 
 use crate::{LuaSettings, PLUGINS, UntrustedLua};

@@ -8,7 +8,8 @@ use crate::call::Guest;
 use crate::host::{Host, Origin};
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
-use crate::{modules, ngx, pdk, sandbox, source};
+use crate::steps::OutOfSteps;
+use crate::{modules, ngx, patterns, pdk, sandbox, source};
 use foldhash::HashMap;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Table, Thread, Value};
@@ -32,12 +33,19 @@ pub(crate) struct Vm {
     pub(crate) lua: Lua,
     pub(crate) host: Rc<Host>,
     pub(crate) settings: Arc<LuaSettings>,
-    /// Tells it from others of the process.
-    pub(crate) number: u64,
     pub(crate) sequence: Function,
     pub(crate) sandbox: sandbox::Sandbox,
     threads: RefCell<Vec<Thread>>,
     scripts: RefCell<HashMap<u64, Rc<Script>>>,
+}
+
+/// What code learns of the node.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    /// Its id.
+    pub(crate) id: Arc<str>,
+    /// The name of its machine.
+    pub(crate) hostname: Arc<str>,
 }
 
 /// The functions of one plugin entity in one VM.
@@ -60,25 +68,26 @@ impl Script {
 
 impl Vm {
     /// The VM of this thread, made if there is none for these settings.
-    pub(crate) fn of_thread(settings: &Arc<LuaSettings>) -> mlua::Result<Rc<Self>> {
+    pub(crate) fn of_thread(settings: &Arc<LuaSettings>, node: &Node) -> mlua::Result<Rc<Self>> {
         let known = VM.with_borrow(|vm| vm.clone());
         if let Some(vm) = known.filter(|vm| Arc::ptr_eq(&vm.settings, settings)) {
             return Ok(vm);
         }
-        let vm = Rc::new(Self::new(settings.clone())?);
+        let vm = Rc::new(Self::new(settings.clone(), node)?);
         VM.set(Some(vm.clone()));
         Ok(vm)
     }
 
-    fn new(settings: Arc<LuaSettings>) -> mlua::Result<Self> {
+    fn new(settings: Arc<LuaSettings>, node: &Node) -> mlua::Result<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let lua = safety::safe_lua()?;
-        let budget = Budget::new(settings.timeout);
+        patterns::install(&lua)?;
+        let budget = Budget::new(&lua, settings.timeout);
         let host = Host::new(budget.clone());
         let prelude = prelude(&lua, &host)?;
         require::install(&lua)?;
-        let kong = pdk::table(&lua, &host, &prelude, (&settings, number))?;
+        let kong = pdk::table(&lua, &host, &prelude, (node, number))?;
         let ngx = ngx::table(&lua, &host, &prelude, number)?;
         lua.globals().set("kong", &kong)?;
         lua.globals().set("ngx", &ngx)?;
@@ -87,7 +96,7 @@ impl Vm {
         budget.watch(&lua)?;
         let sequence = prelude.get("sequence")?;
         let (threads, scripts) = Default::default();
-        Ok(Self { lua, host, settings, number, sequence, sandbox, threads, scripts })
+        Ok(Self { lua, host, settings, sequence, sandbox, threads, scripts })
     }
 
     /// What the VM has of a plugin entity, loaded if it is new here.
@@ -134,14 +143,23 @@ pub(crate) fn compile(lua: &Lua, code: &str, name: &str, env: Table) -> mlua::Re
     lua.load(code).set_name(name).set_mode(ChunkMode::Text).set_environment(env).into_function()
 }
 
+fn is_out_of_steps(error: &Value) -> bool {
+    error.as_error().is_some_and(|error| error.downcast_ref::<OutOfSteps>().is_some())
+}
+
 fn prelude(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let of_plain = host.clone();
     table.set(
         "plain",
-        lua.create_function(move |lua, error: Value| match of_plain.must_end() {
-            true => Err(mlua::Error::runtime("the call ends")),
-            false => source::plain(lua, error),
+        lua.create_function(move |lua, error: Value| {
+            if is_out_of_steps(&error) {
+                of_plain.budget.exceed();
+            }
+            match of_plain.must_end() {
+                true => Err(mlua::Error::runtime("the call ends")),
+                false => source::plain(lua, error),
+            }
         })?,
     )?;
     let of_unwind = host.clone();

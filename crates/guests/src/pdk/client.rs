@@ -5,6 +5,7 @@ use crate::contexts::Contexts;
 use crate::json;
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
+use weir_plugin::schema::Choice;
 use weir_plugin::{Consumer, Exchange};
 
 const ANY: Phases = Phases::CLIENT;
@@ -14,17 +15,20 @@ const ROUTED: Phases = Phases::ROUTED;
 pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
     let table = make.table()?;
     table.set("get_ip", make.exchange(ANY, |_, exchange, ()| Ok(exchange.peer.ip().to_string()))?)?;
-    table.set("get_forwarded_ip", make.exchange(ANY, |_, exchange, ()| Ok(exchange.client_ip.to_string()))?)?;
+    table
+        .set("get_forwarded_ip", make.exchange(ANY, |_, exchange, ()| Ok(exchange.client_ip.to_string()))?)?;
     table.set("get_port", make.exchange(ANY, |_, exchange, ()| Ok(exchange.peer.port()))?)?;
     table.set("get_forwarded_port", make.exchange(ANY, |_, exchange, ()| Ok(exchange.client_port()))?)?;
-    let get_consumer =
-        |lua: &Lua, exchange: &mut Exchange, ()| exchange.consumer().map(|it| entity(lua, it.json())).transpose();
+    let get_consumer = |lua: &Lua, exchange: &mut Exchange, ()| {
+        exchange.consumer().map(|it| entity(lua, it.json())).transpose()
+    };
     table.set("get_consumer", make.exchange(ROUTED, get_consumer)?)?;
     let get_credential = move |lua: &Lua, exchange: &mut Exchange, ()| credential(lua, exchange, vm);
     table.set("get_credential", make.exchange(ROUTED, get_credential)?)?;
     table.set("load_consumer", make.exchange(ROUTED, load_consumer)?)?;
     table.set("get_protocol", make.exchange(ROUTED, protocol)?)?;
-    let authenticate = move |lua: &Lua, exchange: &mut Exchange, given| authenticate(lua, exchange, vm, given);
+    let authenticate =
+        move |lua: &Lua, exchange: &mut Exchange, given| authenticate(lua, exchange, vm, given);
     table.set("authenticate", make.exchange(Phases::ACCESS, authenticate)?)?;
     Ok(table)
 }
@@ -91,7 +95,8 @@ fn authenticate(
     if consumer.is_none() && credential.is_none() {
         return refused("either credential or consumer must be provided");
     }
-    let text = |table: &Option<Table>| table.as_ref().and_then(|it| it.get::<Option<String>>("id").ok().flatten());
+    let text =
+        |table: &Option<Table>| table.as_ref().and_then(|it| it.get::<Option<String>>("id").ok().flatten());
     let index = text(&consumer).and_then(|id| exchange.find_consumer(id.parse().ok()?));
     exchange.set_authenticated(index, text(&credential).as_deref());
     Contexts::of(exchange, lua, vm)?.credential = credential;

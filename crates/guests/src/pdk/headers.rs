@@ -86,10 +86,7 @@ pub(crate) type Field = (String, Vec<Vec<u8>>);
 pub(crate) fn field(name: &Value, value: &Value) -> mlua::Result<Field> {
     let Value::String(text) = name else {
         let shown = name.to_string()?;
-        return refused(format!(
-            "invalid header name \"{shown}\": got {}, expected string",
-            name.type_name()
-        ));
+        return refused(format!("invalid header name \"{shown}\": got {}, expected string", type_of(name)));
     };
     let text = text.to_string_lossy();
     let values = match value {
@@ -99,7 +96,7 @@ pub(crate) fn field(name: &Value, value: &Value) -> mlua::Result<Field> {
             None => {
                 return refused(format!(
                     "invalid header value for \"{text}\": got {}, expected array of string, string, number or boolean",
-                    value.type_name()
+                    type_of(value)
                 ));
             }
         },
@@ -115,13 +112,22 @@ fn array(name: &str, values: &Table) -> mlua::Result<Vec<Vec<u8>>> {
             || {
                 refused(format!(
                     "invalid header value in array \"{name}\": got {}, expected string",
-                    value.type_name()
+                    type_of(&value)
                 ))
             },
             Ok,
         )
     });
     values.collect()
+}
+
+/// The type of a value, by its name in Lua.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) | Value::Number(_) => "number",
+        Value::LightUserData(_) | Value::Error(_) => "userdata",
+        other => other.type_name(),
+    }
 }
 
 /// A string, number or boolean as text.

@@ -17,14 +17,16 @@ pub(super) fn fill(make: &Namespace<'_>, kong: &Table, node: &Node) -> mlua::Res
     add("table", tables(make)?)?;
     add("nginx", nginx(make)?)?;
     let plugin = make.table()?;
-    plugin.set("get_id", make.host(Phases::ROUTED, |_, host: &Host, ()| Ok(host.origin().id.to_string()))?)?;
+    plugin
+        .set("get_id", make.host(Phases::ROUTED, |_, host: &Host, ()| Ok(host.origin().id.to_string()))?)?;
     add("plugin", plugin)
 }
 
 fn router(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
-    let route =
-        |lua: &Lua, exchange: &mut Exchange, ()| exchange.route().map(|it| entity(lua, it.json())).transpose();
+    let route = |lua: &Lua, exchange: &mut Exchange, ()| {
+        exchange.route().map(|it| entity(lua, it.json())).transpose()
+    };
     table.set("get_route", make.exchange(Phases::ROUTED, route)?)?;
     let service = |lua: &Lua, exchange: &mut Exchange, ()| {
         let service = exchange.route().and_then(|route| route.service.as_ref());

@@ -4,7 +4,7 @@ use super::headers;
 use super::namespace::{Namespace, refused};
 use crate::json;
 use crate::phase::Phases;
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
 use weir_plugin::{Exchange, Version, form};
 
@@ -113,15 +113,14 @@ pub(crate) fn args<'a>(lua: &Lua, pairs: impl Iterator<Item = form::Pair<'a>>) -
     Ok(table)
 }
 
-type RawBody = (Option<LuaString>, Option<&'static str>);
-
-/// The request's body, or why there is none.
-pub(crate) fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<RawBody> {
-    match exchange.body() {
-        Some(body) => Ok((Some(lua.create_string(body)?), None)),
-        None if exchange.has_body() => Ok((None, Some(TOO_LONG))),
-        None => Ok((Some(lua.create_string("")?), None)),
-    }
+/// The request's body, or nil and why there is none.
+fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<MultiValue> {
+    let body = match exchange.body() {
+        Some(body) => body,
+        None if exchange.has_body() => return (Value::Nil, TOO_LONG).into_lua_multi(lua),
+        None => &[],
+    };
+    lua.create_string(body)?.into_lua_multi(lua)
 }
 
 /// A body as a table, what is wrong with it, and its type.

@@ -188,7 +188,7 @@ fn error(_: &Lua, host: &Host, (code, message, given): (Value, Value, Value)) ->
 }
 
 /// Kong's messages for statuses.
-fn reason(status: u16) -> &'static str {
+pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad request",
         401 => "Unauthorized",

@@ -53,7 +53,9 @@ fn set_timeouts(_: &Lua, exchange: &mut Exchange, given: (Value, Value, Value)) 
     let timeout = |name: &str, value: &Value| {
         let timeout = integer(name, value)?;
         if !(1.0..=MAX_TIMEOUT).contains(&timeout) {
-            return refused(format!("{name} must be an integer between 1 and {MAX_TIMEOUT}: given {timeout}"));
+            return refused(format!(
+                "{name} must be an integer between 1 and {MAX_TIMEOUT}: given {timeout}"
+            ));
         }
         Ok(timeout as u32)
     };

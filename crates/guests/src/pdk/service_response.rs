@@ -26,7 +26,8 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
         headers::table(lua, service_headers(exchange).unwrap_or(&Headers::new()), max)
     };
     table.set("get_headers", make.exchange(READ, get_headers)?)?;
-    let no_body = |_: &Lua, _: &mut Exchange, _: mlua::MultiValue| -> mlua::Result<()> { refused(NOT_BUFFERED) };
+    let no_body =
+        |_: &Lua, _: &mut Exchange, _: mlua::MultiValue| -> mlua::Result<()> { refused(NOT_BUFFERED) };
     table.set("get_raw_body", make.exchange(READ, no_body)?)?;
     table.set("get_body", make.exchange(READ, no_body)?)?;
     Ok(table)

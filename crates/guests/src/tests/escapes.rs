@@ -18,6 +18,15 @@ fn there_is_no_ffi() {
     closed("return tostring(2LL + 3)", "5LL");
     closed("return getmetatable(1LL)", "ffi");
     closed("return (1LL).anything", "error");
+    // What the arithmetic needs outlives collections.
+    closed(
+        "for _ = 1, 3 do collectgarbage() end local t = {} for i = 1, 1e4 do t[i] = {} end return tostring(2LL + 3)",
+        "5LL",
+    );
+    closed(
+        "for _ = 1, 3 do collectgarbage() end local t = {} for i = 1, 1e4 do t[i] = {} end return 1LL .. ''",
+        "error",
+    );
 }
 
 #[test]

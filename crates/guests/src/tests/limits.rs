@@ -23,6 +23,9 @@ fn a_loop_without_end_is_ended() {
         "setmetatable({}, { __index = function() while true do end end }).x = nil local _ = setmetatable({}, { __index = function() while true do end end }).x",
         "local function f() return f() end f()",
         "for _ in function() return 1 end do end",
+        "('a'):rep(30):find(('a*'):rep(25) .. 'c')",
+        "while true do pcall(function() ('a'):rep(30):find(('a*'):rep(25) .. 'c') end) end",
+        "('aaa'):gsub('a', function() while true do end end)",
     ] {
         let outcome = run(brief(), code, "GET /");
         assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);

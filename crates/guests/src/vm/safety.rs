@@ -31,10 +31,12 @@ fn switch_jit_off(lua: &Lua) -> mlua::Result<()> {
     Ok(())
 }
 
-/// LuaJIT opens the FFI when it first reads a literal such as `1LL`. It does so once.
+/// LuaJIT opens the FFI when it first reads a literal such as `1LL`. It does so once. Arithmetic with such literals uses a
+/// table that only the library refers to, so that is kept where no code finds it: collected, it would be used all the same.
 fn forget_ffi(lua: &Lua) -> mlua::Result<()> {
     lua.load("return 1LL").set_mode(ChunkMode::Text).eval::<Value>()?;
-    Ok(())
+    let loaded: Table = lua.globals().get::<Table>("package")?.get("loaded")?;
+    lua.set_named_registry_value("weir.ffi", loaded.get::<Value>("ffi")?)
 }
 
 /// Modules that are loaded, or can be, beside the libraries of Lua.
