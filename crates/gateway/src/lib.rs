@@ -38,7 +38,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugin::Definition;
-use weir_plugins::PLUGINS;
 
 /// The whole program, as `weir` and every gateway with plugins of its own run it.
 pub struct Gateway {
@@ -48,7 +47,7 @@ pub struct Gateway {
 impl Gateway {
     /// With the bundled plugins.
     pub fn new() -> Gateway {
-        Gateway { plugins: PLUGINS.to_vec() }
+        Gateway { plugins: plugins::of_every_gateway() }
     }
 
     /// Adds a plugin. One of a name that is there already takes its place. Plugins that do not go together, because two have

@@ -6,6 +6,11 @@ use weir_plugin::Definition;
 /// Every plugin of this program, bundled or added; the list lasts as long as the process.
 pub(crate) type Definitions = &'static [Definition];
 
+/// The plugins that every gateway has: those in Rust, and those that run Lua.
+pub(crate) fn of_every_gateway() -> Vec<Definition> {
+    [weir_plugins::PLUGINS, weir_guests::PLUGINS].concat()
+}
+
 /// The schemas of all plugins, switched off unless the setting `plugins` allows them, and a warning for each name in the
 /// setting that no plugin has.
 pub(crate) fn schemas(definitions: Definitions, names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
@@ -39,7 +44,7 @@ pub(crate) fn find(definitions: Definitions, name: &str) -> Option<&'static Defi
 /// The schemas of the bundled plugins, all of them allowed.
 #[cfg(test)]
 pub(crate) fn bundled() -> Vec<PluginSchema> {
-    schemas(weir_plugins::PLUGINS, &["bundled".to_owned()]).0
+    schemas(of_every_gateway().leak(), &["bundled".to_owned()]).0
 }
 
 #[cfg(test)]

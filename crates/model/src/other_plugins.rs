@@ -13,8 +13,6 @@ const OF_KONG: &[(&str, &str)] = &[
     ("ldap-auth", "`forward-auth` comes nearest, with a service that asks the directory"),
     ("loggly", "`http-log` or `syslog` comes nearest"),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
-    ("post-function", "`response-transformer` comes nearest"),
-    ("pre-function", "`request-transformer` comes nearest, with templates"),
     ("session", ""),
     ("standard-webhooks", "`hmac-auth` comes nearest"),
 ];
@@ -70,9 +68,6 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("websocket-validator", ""),
     ("xml-threat-protection", "`request-size-limiting` comes nearest"),
 ];
-
-/// A plugin of Kong that is not here and that widely used files have: they are served without it.
-pub(crate) const IGNORED_PLUGIN: &str = "post-function";
 
 /// The message for a plugin that no configuration may use. `is_early`: it may take time to look for a misspelt name.
 pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {

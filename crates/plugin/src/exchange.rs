@@ -10,6 +10,7 @@ mod query;
 mod service_override;
 mod service_response;
 pub(super) mod upstream_replacement;
+mod vacant;
 
 use super::body_memory::BufferedBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};

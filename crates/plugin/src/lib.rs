@@ -175,7 +175,7 @@ pub trait Hooks: Any + Send + Sync {
         body
     }
     /// After the last byte.
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         exchange.has_no_hook();
     }
     /// A client's TLS handshake has begun. Runs for global plugin entities alone. Over QUIC it runs when the

@@ -129,7 +129,7 @@ impl Hooks for ApiBreaker {
         )
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let failed = || exchange.failed_tries().last().map(|failed| failed.code);
         let Some(status) = exchange.service_status().or_else(failed) else { return };
         self.change(exchange, |state, now| state.record(&self.config, status, now));

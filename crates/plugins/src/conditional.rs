@@ -109,7 +109,7 @@ impl Hooks for Conditional {
         if self.runs(exchange) { self.inner.response_body(exchange, body) } else { body }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         if self.decided(exchange).unwrap_or_else(|| self.condition.is_met(exchange)) {
             self.inner.log(exchange);
         }

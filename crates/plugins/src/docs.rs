@@ -5,11 +5,19 @@
 //! `WEIR_BLESS=1 cargo test -p weir-plugins docs::` writes them again.
 
 use super::PLUGINS;
+use std::cmp::Reverse;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use weir_plugin::entity::{EntityKind, VAULTS, VaultSchema};
 use weir_plugin::schema::{Kind, RecordSchema, markdown};
 use weir_plugin::{Definition, EntityKinds};
+
+/// Every plugin, those that run Lua too, in the order in which they run.
+fn plugins() -> Vec<Definition> {
+    let mut plugins = [PLUGINS, weir_guests::PLUGINS].concat();
+    plugins.sort_by_key(|definition| Reverse(definition.priority));
+    plugins
+}
 
 #[test]
 fn plugins_docs() {
@@ -18,7 +26,7 @@ fn plugins_docs() {
     let mut index = String::from(
         "# Plugins\n\nIn the order in which they run.\n\n| plugin | priority | |\n|---|---|---|\n",
     );
-    for definition in PLUGINS {
+    for definition in &plugins() {
         let (name, priority) = (definition.schema.name, definition.priority);
         let text = documentation(crate_root, name);
         let summary = text.split("\n\n").next().unwrap().replace('\n', " ");
@@ -41,7 +49,7 @@ This page is generated from the declarations in `crates/model/src/entity`, and f
 
 #[test]
 fn entities_page() {
-    let schemas: Vec<_> = PLUGINS.iter().map(|definition| definition.schema).collect();
+    let schemas: Vec<_> = plugins().iter().map(|definition| definition.schema).collect();
     let mut page = ENTITIES.to_owned();
     for kind in EntityKinds::of(&schemas).iter() {
         let schema = kind.schema();
@@ -56,7 +64,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 26] = [
+const OF_KONG: [&str; 28] = [
     "acl",
     "basic-auth",
     "bot-detection",
@@ -69,6 +77,8 @@ const OF_KONG: [&str; 26] = [
     "jwt",
     "key-auth",
     "opentelemetry",
+    "post-function",
+    "pre-function",
     "prometheus",
     "proxy-cache",
     "rate-limiting",
@@ -87,7 +97,7 @@ const OF_KONG: [&str; 26] = [
 
 #[test]
 fn plugins_that_kong_lacks_are_extensions() {
-    for schema in PLUGINS.iter().map(|definition| definition.schema) {
+    for schema in plugins().iter().map(|definition| definition.schema) {
         assert_eq!(schema.extension, !OF_KONG.contains(&schema.name), "{}", schema.name);
     }
 }
@@ -109,9 +119,9 @@ fn check(file: &PathBuf, expected: &str) {
 
 /// The `//!` lines of a plugin's file.
 fn documentation(crate_root: &Path, name: &str) -> String {
-    let stem = crate_root.join("src").join(name.replace('-', "_"));
-    let files = [stem.with_extension("rs"), stem.join("mod.rs")];
-    let source = files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap();
+    let stems = ["src", "../guests/src"].map(|folder| crate_root.join(folder).join(name.replace('-', "_")));
+    let mut files = stems.iter().flat_map(|stem| [stem.with_extension("rs"), stem.join("mod.rs")]);
+    let source = files.find_map(|file| std::fs::read_to_string(file).ok()).unwrap();
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     let text = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n");
     assert!(text.contains("```yaml"), "{name}: an example is missing");

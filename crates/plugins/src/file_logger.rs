@@ -65,7 +65,7 @@ impl Hooks for FileLogger {
         Phases::LOG
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         if self.record.wants(exchange) {
             self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
         }

@@ -135,7 +135,7 @@ impl Hooks for HttpLog {
         Phases::LOG | Phases::LOG_STREAM
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         self.push(self.record.of(exchange));
     }
 

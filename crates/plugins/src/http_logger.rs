@@ -78,7 +78,7 @@ impl Hooks for HttpLogger {
         Phases::LOG
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let mut record = Vec::with_capacity(1024);
         self.record.write(&mut record, exchange);
         let bytes = record.len();

@@ -145,7 +145,7 @@ impl Hooks for LimitConn {
         }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let since = if let Some(guard) = exchange.extensions.get::<InFlightGuard>() {
             guard.leave();
             guard.since

@@ -112,7 +112,7 @@ impl Hooks for Syslog {
         Phases::LOG | Phases::LOG_STREAM
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         self.tell(exchange.worker, exchange.response.status, |out| self.record.write(out, exchange));
     }
 

@@ -88,7 +88,7 @@ impl Hooks for TcpLog {
         Phases::LOG | Phases::LOG_STREAM
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
     }
 

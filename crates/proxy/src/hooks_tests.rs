@@ -53,7 +53,7 @@ impl Hooks for Scripted {
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
         (self.body)(exchange, body)
     }
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         if let Some(reports) = &*self.reports.lock().unwrap() {
             let _ = reports.send((self.log)(exchange));
         }

@@ -95,6 +95,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         instrumentations: settings.tracing_instrumentations.0,
         sampling_rate: settings.tracing_sampling_rate.0,
     });
+    retained.provide(options::lua(settings));
     provide_counters(&retained, settings)?;
     configure_vaults(&retained.get(), settings);
     Ok(Compiler {
@@ -173,6 +174,7 @@ pub(crate) fn compiled(
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
+    retained.provide(options::lua(settings));
     provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
     configure_vaults(&retained.get(), settings);
     let client_certificate = None;

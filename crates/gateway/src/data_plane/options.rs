@@ -8,6 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use weir_guests::{LuaSettings, UntrustedLua};
 use weir_net::resolve::{Lookup, ResolverOptions};
 use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
@@ -32,6 +33,21 @@ const FILES_OF_WORKER: usize = 4;
 
 /// The approximate size of a session in nginx's TLS session cache, because the setting counts bytes of that.
 const SESSION_BYTES: u64 = 256;
+
+/// What plugins that run Lua get of the settings.
+pub(crate) fn lua(settings: &Settings) -> LuaSettings {
+    LuaSettings {
+        untrusted: match settings.untrusted_lua {
+            settings::UntrustedLua::Off => UntrustedLua::Off,
+            settings::UntrustedLua::Sandbox => UntrustedLua::Sandbox,
+            settings::UntrustedLua::On => UntrustedLua::On,
+        },
+        sandbox_requires: settings.untrusted_lua_sandbox_requires.clone(),
+        sandbox_environment: settings.untrusted_lua_sandbox_environment.clone(),
+        timeout: settings.lua_timeout,
+        memory: usize::try_from(settings.lua_memory.0).unwrap_or(usize::MAX),
+    }
+}
 
 /// The data plane's options.
 pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Options {

@@ -474,6 +474,18 @@ settings! {
     /// certificate from one of `lua_ssl_trusted_certificate`. With `off` any certificate is accepted, as in Kong, so
     /// that an attacker on the network can read the logs and the tokens in their headers.
     log_tls_verify: bool = "on";
+    /// Whether [Lua](lua.md) that stands in the configuration runs, as in pre-function and post-function: in a sandbox
+    /// (`sandbox`), with all that plugins may do (`on`), or not at all (`off`).
+    untrusted_lua: UntrustedLua = "sandbox";
+    /// With `untrusted_lua=sandbox`: the modules that such code may `require`, as in `cjson, resty.http`.
+    untrusted_lua_sandbox_requires: Vec<String> = "";
+    /// With `untrusted_lua=sandbox`: further globals that such code sees, as in `os.getenv, setmetatable`.
+    untrusted_lua_sandbox_environment: Vec<String> = "";
+    /// How much CPU time one call of Lua code may take. One that takes longer is ended: in rewrite and access the request
+    /// gets 500, in other phases the code is skipped.
+    lua_timeout: Duration = "50ms";
+    /// How much memory the Lua code on each worker may take.
+    lua_memory: Bytes = "64m";
     /// Which spans tracing plugins such as opentelemetry send: `request`, `balancer`, `router`, `dns_query`,
     /// `plugin_rewrite`, `plugin_access`, `plugin_header_filter`, or `all`. With `off` they send those of `request` and
     /// `balancer`. `http_client` and `db_query` have no spans.

@@ -99,6 +99,8 @@ words! {
     TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }
     /// Which requests analytics keep in full.
     SampledRequests: "`off`, `errors` or `all`" { Off = "off", Errors = "errors", All = "all" }
+    /// Whether Lua of a configuration runs.
+    UntrustedLua: "`sandbox`, `on` or `off`" { Sandbox = "sandbox", On = "on", Off = "off" }
     /// The shape of an access log's lines.
     AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
     /// The cipher suites offered to clients.

@@ -112,7 +112,7 @@ impl Hooks for Facilities {
         }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         self.queue.push(exchange.path().to_owned(), exchange.path().len());
     }
 }

@@ -7,7 +7,6 @@ use crate::entity::*;
 use crate::entity_error::EntityError;
 use crate::entity_reader::{COMMENT_FIELDS, EntityReader, RawEntity};
 use crate::node::{Node, Position, Value};
-use crate::other_plugins::IGNORED_PLUGIN;
 use crate::plugin_schema::{EntityKinds, PluginSchema, custom_hint, find_plugin};
 use crate::schema::{
     Choice, ConfigError, Reader, Record, RecordContext, path_text, quoted, read_record, readable,
@@ -150,9 +149,6 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
 
     /// Reads one entity.
     fn entity(&mut self, item: &Item<'_, '_>) -> Option<Entity> {
-        if self.leaves_out(item) {
-            return None;
-        }
         let given = self.items.given(item);
         let written = RawEntity { kind: item.kind, node: item.node, given: &given };
         self.entities.entity(written)
@@ -175,22 +171,6 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
                 message: format!("deprecated: write `{path}`"),
             });
         }
-    }
-
-    /// Whether it is a plugin that files are served without.
-    fn leaves_out(&mut self, item: &Item<'_, '_>) -> bool {
-        let named = item.node.get("name").filter(|name| name.as_str() == Some(IGNORED_PLUGIN));
-        let Some(name) = named.filter(|_| item.kind == EntityKind::Plugins) else { return false };
-        let is_missing = find_plugin(self.entities.plugins, IGNORED_PLUGIN).is_none();
-        if is_missing {
-            self.entities.ignored_fields.push(ConfigError {
-                at: name.at,
-                path: self.entities.reader.path_of("name"),
-                message: "without effect in this version: Lua does not run yet, and requests pass without it"
-                    .to_owned(),
-            });
-        }
-        is_missing
     }
 }
 

@@ -144,7 +144,7 @@ impl Hooks for KafkaLogger {
         }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let text = self.text(exchange);
         let bytes = text.len() + size_of::<Entry>();
         self.queue.push(Entry::new(text), bytes);

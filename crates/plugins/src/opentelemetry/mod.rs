@@ -221,7 +221,7 @@ impl Hooks for OpenTelemetry {
         }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let Some(queue) = &self.queue else { return };
         // A request that was answered before the access hook ran has none yet.
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));

@@ -134,7 +134,7 @@ impl Hooks for Prometheus {
         Phases::LOG | Phases::LOG_STREAM
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let Some(route) = exchange.route() else { return };
         let consumer =
             exchange.consumer().filter(|_| self.config.per_consumer).map(|consumer| consumer.entity.id);

@@ -24,7 +24,7 @@ fn log(
     exchange.timing.end = after(microseconds);
     (exchange.response.status, exchange.bytes_in, exchange.bytes_out) = (status, 100, 1_000);
     change(&mut exchange);
-    plugin.log(&exchange);
+    plugin.log(&mut exchange);
 }
 
 fn all_flags() -> Json {

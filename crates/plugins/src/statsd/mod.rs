@@ -207,7 +207,7 @@ impl Hooks for Statsd {
         Phases::LOG
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let status = u32::from(exchange.response.status);
         let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&status);
         if self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is_in)) {

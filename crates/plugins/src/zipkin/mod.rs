@@ -238,7 +238,7 @@ impl Hooks for Zipkin {
         }
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         let Some(queue) = &self.queue else { return };
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin_late(exchange));
         if trace.sampled {

@@ -101,7 +101,7 @@ impl Hooks for Probe {
         exchange.response.headers.append("X-Answered", self.act.as_bytes());
     }
 
-    fn log(&self, exchange: &Exchange) {
+    fn log(&self, exchange: &mut Exchange) {
         self.events.push(format!("{} logs {}", self.act, exchange.response.status));
     }
 }
@@ -131,7 +131,7 @@ impl Hooks for Faulty {
         Flow::Continue
     }
 
-    fn log(&self, _: &Exchange) {}
+    fn log(&self, _: &mut Exchange) {}
 }
 
 /// A gateway with two services: the requests of version 2 go to `/two`, others to `/one`.

@@ -32,7 +32,7 @@ pub(super) struct GivenSetting {
 /// What the setting `plugins` names and Weir does not have.
 fn unknown_plugins(value: &str) -> Vec<String> {
     let names: Vec<_> = value.split(',').map(|name| name.trim().to_owned()).collect();
-    plugins::schemas(weir_plugins::PLUGINS, &names).1
+    plugins::schemas(plugins::of_every_gateway().leak(), &names).1
 }
 
 /// How often a difference occurs, and where first.

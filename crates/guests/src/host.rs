@@ -1,0 +1,152 @@
+//! What a VM knows of the call that runs: the exchange that is lent to it, the phase, and what the call asks of the host.
+
+use crate::budget::Budget;
+use crate::phase::{Phase, Phases};
+use mlua::{Lua, MultiValue};
+use std::cell::{Cell, RefCell, RefMut};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use weir_plugin::{Exchange, LocalResponse};
+
+/// Whose code runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The plugin's name.
+    pub(crate) plugin: Box<str>,
+    /// The id of its entity.
+    pub(crate) id: Box<str>,
+}
+
+/// What a call waits for, and how its outcome becomes values of Lua.
+pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// What a call that waited goes on with: `true` and values, or `false` and an error.
+pub(crate) type Outcome = Box<dyn FnOnce(&Lua) -> mlua::Result<MultiValue>>;
+
+/// The part of a response's body that passes.
+#[derive(Debug, Default)]
+pub(crate) struct BodyPart {
+    /// What is sent of it.
+    pub(crate) data: Vec<u8>,
+    /// Whether it is the last.
+    pub(crate) is_last: bool,
+    /// What was withheld of the parts before.
+    pub(crate) collected: Vec<u8>,
+}
+
+/// What a VM knows of the call that runs.
+pub(crate) struct Host {
+    /// The exchange while a call runs, else a vacant one.
+    exchange: RefCell<Exchange>,
+    phase: Cell<Phase>,
+    origin: RefCell<Rc<Origin>>,
+    /// What the call answers.
+    pub(crate) answer: RefCell<Option<LocalResponse>>,
+    /// What the call waits for.
+    pub(crate) operation: RefCell<Option<Operation>>,
+    /// The part of the body that the call filters.
+    pub(crate) body: RefCell<BodyPart>,
+    /// The call must end, although it cannot yield.
+    pub(crate) unwinds: Cell<bool>,
+    /// The call ends, and the request goes on.
+    pub(crate) leaves: Cell<bool>,
+    pub(crate) budget: Rc<Budget>,
+}
+
+impl Host {
+    pub(crate) fn new(budget: Rc<Budget>) -> Rc<Self> {
+        Rc::new(Self {
+            exchange: RefCell::new(Exchange::vacant()),
+            phase: Cell::new(Phase::InitWorker),
+            origin: RefCell::new(Rc::new(Origin { plugin: "".into(), id: "".into() })),
+            answer: RefCell::default(),
+            operation: RefCell::default(),
+            body: RefCell::default(),
+            unwinds: Cell::new(false),
+            leaves: Cell::new(false),
+            budget,
+        })
+    }
+
+    /// Lends an exchange to the VM for as long as the function takes.
+    pub(crate) fn lend<R>(
+        &self,
+        exchange: &mut Exchange,
+        (phase, origin): (Phase, &Rc<Origin>),
+        run: impl FnOnce() -> R,
+    ) -> R {
+        self.begin(phase, origin);
+        let _loan = Loan::of(self, exchange);
+        run()
+    }
+
+    /// A call without an exchange begins.
+    pub(crate) fn begin(&self, phase: Phase, origin: &Rc<Origin>) {
+        self.phase.set(phase);
+        if !Rc::ptr_eq(&self.origin.borrow(), origin) {
+            *self.origin.borrow_mut() = origin.clone();
+        }
+        self.unwinds.set(false);
+        self.leaves.set(false);
+        self.budget.restart();
+    }
+
+    /// The exchange, in these phases. The error is Kong's text.
+    pub(crate) fn exchange(&self, phases: Phases) -> mlua::Result<RefMut<'_, Exchange>> {
+        self.check(phases)?;
+        self.exchange
+            .try_borrow_mut()
+            .map_err(|_| mlua::Error::runtime("the request is in use by another function"))
+    }
+
+    /// Whether a function may be called in the phase.
+    pub(crate) fn check(&self, phases: Phases) -> mlua::Result<()> {
+        let phase = self.phase.get();
+        if phases.has(phase) { Ok(()) } else { Err(mlua::Error::runtime(phases.refusal(phase))) }
+    }
+
+    /// The phase.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Whose code runs.
+    pub(crate) fn origin(&self) -> Rc<Origin> {
+        self.origin.borrow().clone()
+    }
+
+    /// Whether the call has asked for something that the host does.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.leaves.get() || self.answer.borrow().is_some() || self.operation.borrow().is_some()
+    }
+
+    /// Whether errors must reach the host: no code of Lua may catch them.
+    pub(crate) fn must_end(&self) -> bool {
+        self.unwinds.get() || self.budget.is_exceeded()
+    }
+}
+
+/// An exchange that is in the VM. It comes back when this is dropped.
+struct Loan<'a> {
+    host: &'a Host,
+    lender: &'a mut Exchange,
+}
+
+impl<'a> Loan<'a> {
+    fn of(host: &'a Host, lender: &'a mut Exchange) -> Self {
+        let mut loan = Self { host, lender };
+        loan.swap();
+        loan
+    }
+
+    fn swap(&mut self) {
+        std::mem::swap(&mut *self.host.exchange.borrow_mut(), self.lender);
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.swap();
+    }
+}

@@ -1,0 +1,119 @@
+//! `cjson` and `cjson.safe`: OpenResty's lua-cjson, with its settings, its errors and its ways to mark arrays.
+
+mod config;
+mod decode;
+mod encode;
+mod token;
+
+use std::ffi::c_void;
+use std::rc::Rc;
+
+use mlua::{Function, IntoLua, LightUserData, Lua, MultiValue, Table, Value};
+
+use self::config::{Config, Shared};
+use self::decode::Decoder;
+use self::encode::Encoder;
+use self::token::Tokens;
+use crate::args;
+use crate::raise::{self, Checked, Raised};
+use crate::steps::Steps;
+
+/// `cjson.empty_array`. The address is a mark only.
+pub(super) const EMPTY_ARRAY: LightUserData = LightUserData(std::ptr::without_provenance_mut::<c_void>(8));
+
+/// Metatables that mark a table as an array. All instances of a VM share them.
+#[derive(Clone)]
+pub(super) struct Metatables {
+    /// Always an array.
+    pub(super) array: Table,
+    /// An array if it is empty.
+    pub(super) empty_array: Table,
+}
+
+impl Metatables {
+    fn of(lua: &Lua) -> mlua::Result<Self> {
+        if let Some(present) = lua.app_data_ref::<Self>() {
+            return Ok(present.clone());
+        }
+        let made = Self { array: lua.create_table()?, empty_array: lua.create_table()? };
+        lua.set_app_data(made.clone());
+        Ok(made)
+    }
+}
+
+/// Whether errors are raised or returned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Errors {
+    Raise,
+    Return,
+}
+
+/// `cjson`.
+pub(super) fn raising(lua: &Lua) -> mlua::Result<Value> {
+    instance(lua, Errors::Raise, "cjson").map(Value::Table)
+}
+
+/// `cjson.safe`.
+pub(super) fn safe(lua: &Lua) -> mlua::Result<Value> {
+    instance(lua, Errors::Return, "cjson").map(Value::Table)
+}
+
+fn instance(lua: &Lua, errors: Errors, name: &'static str) -> mlua::Result<Table> {
+    let shared: Shared = Rc::default();
+    let metatables = Metatables::of(lua)?;
+    let module = lua.create_table()?;
+    config::setters(lua, &module, &shared)?;
+    module.raw_set("encode", encode(lua, errors, shared.clone(), metatables.clone())?)?;
+    module.raw_set("decode", decode(lua, errors, shared, metatables.clone())?)?;
+    module.raw_set("new", lua.create_function(move |lua, ()| instance(lua, errors, name))?)?;
+    module.raw_set("null", Value::NULL)?;
+    module.raw_set("empty_array", Value::LightUserData(EMPTY_ARRAY))?;
+    module.raw_set("array_mt", metatables.array)?;
+    module.raw_set("empty_array_mt", metatables.empty_array)?;
+    module.raw_set("_NAME", name)?;
+    module.raw_set("_VERSION", "2.1.0.14")?;
+    Ok(module)
+}
+
+fn encode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> mlua::Result<Function> {
+    let steps = Steps::of(lua);
+    let next: Function = lua.globals().get("next")?;
+    raise::function(lua, move |lua, given: MultiValue| {
+        let value = single("encode", &given)?;
+        let config = shared.borrow();
+        let encoder = Encoder::new(&config, &metatables, &next, &steps);
+        let outcome = encoder.document(value).and_then(|text| Ok(lua.create_string(text)?));
+        finish(lua, errors, outcome)
+    })
+}
+
+fn decode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> mlua::Result<Function> {
+    raise::function(lua, move |lua, given: MultiValue| {
+        let text = args::string(lua, "decode", 1, single("decode", &given)?)?;
+        let text = text.as_bytes();
+        let config: Config = shared.borrow().clone();
+        let tokens = Tokens::new(&text, config.decode_invalid_numbers);
+        let mut decoder = Decoder { lua, config: &config, metatables: &metatables, tokens, open: Vec::new() };
+        let outcome = decoder.document();
+        finish(lua, errors, outcome)
+    })
+}
+
+/// The only argument.
+fn single<'a>(function: &str, given: &'a MultiValue) -> Checked<&'a Value> {
+    match given.len() {
+        1 => Ok(&given[0]),
+        _ => Err(args::bad(function, 1, "expected 1 argument")),
+    }
+}
+
+/// The result, or `nil` and the message where errors are returned.
+fn finish<T: IntoLua>(lua: &Lua, errors: Errors, outcome: Checked<T>) -> Checked<MultiValue> {
+    match outcome {
+        Ok(value) => Ok(MultiValue::from_vec(vec![value.into_lua(lua)?])),
+        Err(Raised::Text(text)) if errors == Errors::Return => {
+            Ok(MultiValue::from_vec(vec![Value::Nil, text.into_lua(lua)?]))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,80 @@
+//! Numbers as C's `%.14g` writes them and `strtod` reads them.
+
+/// Appends a finite number with this many significant digits.
+pub(crate) fn format(out: &mut Vec<u8>, value: f64, precision: usize) {
+    if value.fract() == 0.0 && value.abs() < 1e14 && value.abs() < 10_f64.powi(precision as i32) {
+        let text = if value == 0.0 && value.is_sign_negative() {
+            "-0".to_owned()
+        } else {
+            (value as i64).to_string()
+        };
+        return out.extend_from_slice(text.as_bytes());
+    }
+    let scientific = format!("{value:.*e}", precision - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let text = if (-4..precision as i32).contains(&exponent) {
+        let decimals = usize::try_from(precision as i32 - 1 - exponent).unwrap_or(0);
+        trimmed(&format!("{value:.decimals$}")).to_owned()
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A decimal without the zeros at its end.
+fn trimmed(decimal: &str) -> &str {
+    if decimal.contains('.') { decimal.trim_end_matches('0').trim_end_matches('.') } else { decimal }
+}
+
+/// The number at the beginning of a text, and its length: decimal, hexadecimal, infinity or NaN, as `strtod` reads it.
+pub(crate) fn parse(text: &[u8]) -> Option<(f64, usize)> {
+    let sign = usize::from(matches!(text.first(), Some(b'+' | b'-')));
+    let negative = text.first() == Some(&b'-');
+    let body = &text[sign..];
+    let (value, len) = special(body).or_else(|| hexadecimal(body)).or_else(|| decimal(body))?;
+    Some((if negative { -value } else { value }, sign + len))
+}
+
+fn special(text: &[u8]) -> Option<(f64, usize)> {
+    let begins =
+        |word: &str| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word.as_bytes());
+    [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)]
+        .into_iter()
+        .find(|(word, _)| begins(word))
+        .map(|(word, value)| (value, word.len()))
+}
+
+fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
+    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
+    let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let value = digits[..len]
+        .iter()
+        .fold(0.0, |value, byte| value * 16.0 + f64::from(char::from(*byte).to_digit(16).unwrap_or(0)));
+    (len > 0).then_some((value, len + 2))
+}
+
+fn decimal(text: &[u8]) -> Option<(f64, usize)> {
+    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(0);
+    let mut end = whole;
+    let mut any = whole > 0;
+    if text.get(end) == Some(&b'.') {
+        let fraction = digits(end + 1);
+        any |= fraction > 0;
+        end += 1 + fraction;
+    }
+    if !any {
+        return None;
+    }
+    if matches!(text.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
+        let exponent = if end + 1 + sign <= text.len() { digits(end + 1 + sign) } else { 0 };
+        if exponent > 0 {
+            end += 1 + sign + exponent;
+        }
+    }
+    let value = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
+    Some((value, end))
+}

@@ -1,0 +1,127 @@
+//! What Lua sees as `ngx`: the part of OpenResty's API that plugins use.
+
+mod constants;
+mod output;
+mod req;
+mod time;
+mod var;
+
+use crate::contexts::Contexts;
+use crate::host::Host;
+use crate::modules;
+use crate::pdk::headers;
+use crate::pdk::log;
+use crate::pdk::namespace::{Namespace, refused};
+use crate::phase::Phases;
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+use std::rc::Rc;
+
+/// Makes `ngx`.
+pub(crate) fn table(lua: &Lua, host: &Rc<Host>, prelude: &Table, vm: u64) -> mlua::Result<Table> {
+    let make = Namespace { lua, host, prelude };
+    let ngx = lua.create_table()?;
+    constants::fill(&ngx)?;
+    time::fill(&make, &ngx)?;
+    modules::encodings(lua)?.for_each(|name: Value, function: Value| ngx.raw_set(name, function))?;
+    ngx.set("re", modules::regex(lua)?)?;
+    ngx.set("var", var::table(&make)?)?;
+    ngx.set("req", req::table(&make)?)?;
+    ngx.set("header", output::header(&make)?)?;
+    ngx.set("resp", output::resp(&make)?)?;
+    ngx.set("arg", output::arg(&make)?)?;
+    output::fill(&make, &ngx)?;
+    ngx.set("get_phase", make.host(Phases::ANY, |_, host: &Host, ()| Ok(host.phase().name()))?)?;
+    ngx.set("is_subrequest", false)?;
+    ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
+    ngx.set("location", location(&make)?)?;
+    ngx.set_metatable(Some(dynamic(&make, vm)?))?;
+    Ok(ngx)
+}
+
+/// `ngx.log(ngx.ERR, …)`
+fn write(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<()> {
+    let Some(Value::Integer(level)) = values.pop_front().map(integral) else {
+        return refused("bad argument #1 to 'log' (number expected)");
+    };
+    let level = match level {
+        ..=4 => tracing::Level::ERROR,
+        5 => tracing::Level::WARN,
+        6 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    log::write(lua, host, level, values)
+}
+
+fn integral(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::Integer(number as mlua::Integer),
+        other => other,
+    }
+}
+
+fn location(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
+    let capture = |_: &Lua, _: &Host, _: MultiValue| -> mlua::Result<()> {
+        refused("ngx.location.capture is not available: use resty.http")
+    };
+    table.set("capture", make.host(Phases::ANY, capture)?)?;
+    Ok(table)
+}
+
+/// `ngx.ctx`, `ngx.status` and `ngx.headers_sent`, which are of the request.
+fn dynamic(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
+    let get = move |lua: &Lua, host: &Host, (_, key): (Value, LuaString)| {
+        Ok(match &*key.to_string_lossy() {
+            "ctx" => Value::Table(Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.ngx()),
+            "status" => Value::Integer(host.exchange(Phases::REQUEST)?.response.status.into()),
+            "headers_sent" => Value::Boolean(!Phases::RESPONSE_WRITE.has(host.phase())),
+            _ => Value::Nil,
+        })
+    };
+    let set = move |lua: &Lua, host: &Host, (ngx, key, value): (Table, Value, Value)| {
+        let name = key.as_string().map(|key| key.to_string_lossy()).unwrap_or_default();
+        match (name.as_str(), value) {
+            ("ctx", Value::Table(value)) => {
+                Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.set_ngx(value);
+                Ok(())
+            }
+            ("status", value) => {
+                let status = lua.coerce_integer(value)?.and_then(|status| u16::try_from(status).ok());
+                host.exchange(Phases::RESPONSE_WRITE)?.response.status = status.unwrap_or(500);
+                Ok(())
+            }
+            (_, value) => ngx.raw_set(key, value),
+        }
+    };
+    let meta = make.table()?;
+    meta.set("__index", make.host(Phases::ANY, get)?)?;
+    meta.set("__newindex", make.host(Phases::ANY, set)?)?;
+    meta.set("__metatable", false)?;
+    Ok(meta)
+}
+
+/// A table whose members are looked up and set by functions.
+fn virtual_table(make: &Namespace<'_>, get: Function, set: Function) -> mlua::Result<Table> {
+    let (table, meta) = (make.table()?, make.table()?);
+    meta.set("__index", get)?;
+    meta.set("__newindex", set)?;
+    meta.set("__metatable", false)?;
+    table.set_metatable(Some(meta))?;
+    Ok(table)
+}
+
+/// A header that code gives: no value, a text, or several.
+fn field(name: &str, value: &Value) -> mlua::Result<headers::Field> {
+    let values = match value {
+        Value::Nil => Some(Vec::new()),
+        Value::Table(table) => {
+            let values = table.sequence_values::<Value>().map(|value| Ok(headers::scalar(&value?)));
+            values.collect::<mlua::Result<Option<Vec<_>>>>()?
+        }
+        value => headers::scalar(value).map(|value| vec![value]),
+    };
+    match values {
+        Some(values) => Ok((name.to_owned(), values)),
+        None => refused(format!("bad value of the header \"{name}\": {}", value.type_name())),
+    }
+}

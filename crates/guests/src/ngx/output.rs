@@ -1,0 +1,124 @@
+//! What goes to the client: `ngx.header`, `ngx.say`, `ngx.exit`, `ngx.arg` and their like.
+
+use super::{field, virtual_table};
+use crate::host::Host;
+use crate::pdk::headers;
+use crate::pdk::namespace::{Namespace, refused};
+use crate::pdk::response::{Content, finish, set};
+use crate::pending::Printed;
+use crate::phase::Phases;
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use weir_plugin::Exchange;
+
+/// `ngx.header`
+pub(super) fn header(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let get = |lua: &Lua, exchange: &mut Exchange, (_, name): (Value, LuaString)| {
+        headers::first(lua, &exchange.response.headers, &name)
+    };
+    let write = |_: &Lua, host: &Host, (_, name, value): (Value, LuaString, Value)| {
+        set(host, &field(&name.to_string_lossy(), &value)?)
+    };
+    virtual_table(make, make.exchange(Phases::REQUEST, get)?, make.host(Phases::RESPONSE_WRITE, write)?)
+}
+
+/// `ngx.resp`
+pub(super) fn resp(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
+    let get_headers = |lua: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        headers::table(lua, &exchange.response.headers, usize::MAX)
+    };
+    table.set("get_headers", make.exchange(Phases::REQUEST, get_headers)?)?;
+    Ok(table)
+}
+
+/// `ngx.arg`, in body filters: the part of the body, and whether it is the last.
+pub(super) fn arg(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let get = |lua: &Lua, host: &Host, (_, index): (Value, i64)| {
+        let part = host.body.borrow();
+        Ok(match index {
+            1 => Value::String(lua.create_string(&part.data)?),
+            2 => Value::Boolean(part.is_last),
+            _ => Value::Nil,
+        })
+    };
+    let write = |_: &Lua, host: &Host, (_, index, value): (Value, i64, Value)| {
+        let mut part = host.body.borrow_mut();
+        match (index, value) {
+            (1, Value::Nil) => part.data.clear(),
+            (1, Value::Table(pieces)) => {
+                let pieces = pieces.sequence_values::<LuaString>();
+                let pieces = pieces.map(|piece| Ok(piece?.as_bytes().to_vec()));
+                part.data = pieces.collect::<mlua::Result<Vec<_>>>()?.concat();
+            }
+            (1, value) => match headers::scalar(&value) {
+                Some(data) => part.data = data,
+                None => return refused(format!("bad chunk data type: {}", value.type_name())),
+            },
+            (2, value) => part.is_last = !matches!(value, Value::Nil | Value::Boolean(false)),
+            _ => {}
+        }
+        Ok(())
+    };
+    virtual_table(make, make.host(Phases::BODY, get)?, make.host(Phases::BODY, write)?)
+}
+
+/// Adds the functions that answer.
+pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
+    for (name, end) in [("print", &b""[..]), ("say", b"\n")] {
+        let print = move |_: &Lua, exchange: &mut Exchange, values: MultiValue| {
+            let mut text = Vec::new();
+            for value in &values {
+                append(&mut text, value)?;
+            }
+            text.extend_from_slice(end);
+            Printed::append(exchange, &text);
+            Ok(1)
+        };
+        ngx.set(name, make.exchange(Phases::BEFORE, print)?)?;
+    }
+    for name in ["flush", "eof", "send_headers"] {
+        ngx.set(name, make.host(Phases::BEFORE, |_, _: &Host, _: MultiValue| Ok(1))?)?;
+    }
+    ngx.set("exit", make.ending(make.host(Phases::EXIT, exit)?)?)?;
+    ngx.set("redirect", make.ending(make.host(Phases::BEFORE, redirect)?)?)
+}
+
+fn append(printed: &mut Vec<u8>, value: &Value) -> mlua::Result<()> {
+    match value {
+        Value::Nil => printed.extend_from_slice(b"nil"),
+        Value::Table(pieces) => {
+            return pieces.sequence_values::<Value>().try_for_each(|piece| append(printed, &piece?));
+        }
+        value => match headers::scalar(value) {
+            Some(text) => printed.extend_from_slice(&text),
+            None => return refused(format!("bad argument to print: {} not supported", value.type_name())),
+        },
+    }
+    Ok(())
+}
+
+/// `ngx.exit`: below 200 the phase ends, else the request does.
+fn exit(_: &Lua, host: &Host, status: i64) -> mlua::Result<bool> {
+    if status < 200 {
+        host.leaves.set(host.phase().waits());
+        return Ok(host.phase().waits());
+    }
+    let status = u16::try_from(status).unwrap_or(500);
+    let printed = Printed::take(&mut *host.exchange(Phases::ANY)?).unwrap_or_default();
+    let content = match printed.is_empty() && status >= 400 {
+        true => Content::Message(crate::pdk::response::reason(status).to_owned()),
+        false => Content::Raw(None, printed),
+    };
+    finish(host, status, content, &[])
+}
+
+fn redirect(_: &Lua, host: &Host, (uri, status): (LuaString, Option<i64>)) -> mlua::Result<bool> {
+    let status = status.unwrap_or(302);
+    if ![301, 302, 303, 307, 308].contains(&status) {
+        return refused(
+            "only ngx.HTTP_MOVED_TEMPORARILY, ngx.HTTP_MOVED_PERMANENTLY, ngx.HTTP_PERMANENT_REDIRECT, ngx.HTTP_SEE_OTHER, and ngx.HTTP_TEMPORARY_REDIRECT are allowed",
+        );
+    }
+    let location = ("Location".to_owned(), vec![uri.as_bytes().to_vec()]);
+    finish(host, status as u16, Content::Raw(None, Vec::new()), &[location])
+}

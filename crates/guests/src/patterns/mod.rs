@@ -1,0 +1,21 @@
+//! Lua's patterns, matched with a bounded number of steps.
+//!
+//! LuaJIT's own functions cannot be interrupted: a pattern such as `a*a*a*a*b` takes them minutes. The functions here
+//! give the same results, and end with an error when their [`Steps`] are used up. `string.rep`, `string.format` and
+//! concatenation stay as they are: the memory limit of the VM bounds them.
+
+mod class;
+mod error;
+mod functions;
+mod matcher;
+#[cfg(test)]
+mod tests;
+
+use mlua::{Lua, Table};
+
+use crate::steps::Steps;
+
+/// Replaces `find`, `match`, `gmatch` and `gsub` of the table `string`.
+pub fn install(lua: &Lua) -> mlua::Result<()> {
+    functions::install(lua, &lua.globals().get::<Table>("string")?, &Steps::of(lua))
+}

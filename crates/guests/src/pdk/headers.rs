@@ -1,0 +1,164 @@
+//! Header names and values, as the PDK takes and shows them. The messages are Kong's.
+
+use super::namespace::refused;
+use mlua::{Lua, LuaString, Table, Value};
+use std::borrow::Cow;
+use weir_plugin::Headers;
+use weir_plugin::{Exchange, HeadersOf};
+
+/// Where the metatable of tables of headers is kept.
+const METATABLE: &str = "weir.headers";
+
+/// What a header is called on the wire: `_` stands for `-`.
+pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
+    if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
+}
+
+/// The first value of a header.
+pub(crate) fn first(lua: &Lua, headers: &Headers, name: &LuaString) -> mlua::Result<Option<LuaString>> {
+    let bytes = name.as_bytes();
+    let Ok(name) = std::str::from_utf8(&bytes) else { return Ok(None) };
+    headers.get(&wire_name(name)).map(|value| lua.create_string(value)).transpose()
+}
+
+/// A name that code gives.
+pub(crate) fn name(value: &Value) -> mlua::Result<LuaString> {
+    match value {
+        Value::String(name) => Ok(name.clone()),
+        _ => refused("header name must be a string"),
+    }
+}
+
+/// How many headers or arguments code asks for.
+pub(crate) fn limit(what: &str, value: &Value) -> mlua::Result<usize> {
+    let number = match value {
+        Value::Nil => return Ok(100),
+        Value::Integer(number) => *number as f64,
+        Value::Number(number) => *number,
+        _ => return refused(format!("{what} must be a number")),
+    };
+    match number {
+        number if number < 1.0 => refused(format!("{what} must be >= 1")),
+        number if number > 1000.0 => refused(format!("{what} must be <= 1000")),
+        number => Ok(number as usize),
+    }
+}
+
+/// Headers as a table, with keys in small letters. Those that repeat are arrays.
+pub(crate) fn table(lua: &Lua, headers: &Headers, max: usize) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for field in headers.iter().take(max) {
+        add(lua, &table, &field.name.to_ascii_lowercase(), Value::String(lua.create_string(field.value)?))?;
+    }
+    table.set_metatable(Some(metatable(lua)?))?;
+    Ok(table)
+}
+
+/// Adds a value to those of a key.
+pub(crate) fn add(lua: &Lua, table: &Table, key: &[u8], value: Value) -> mlua::Result<()> {
+    let key = lua.create_string(key)?;
+    match table.raw_get(&key)? {
+        Value::Nil => table.raw_set(key, value),
+        Value::Table(values) => values.raw_push(value),
+        single => table.raw_set(key, lua.create_sequence_from([single, value])?),
+    }
+}
+
+/// Finds a header by its name in any case, and with `_` for `-`.
+fn metatable(lua: &Lua) -> mlua::Result<Table> {
+    if let Some(known) = lua.named_registry_value::<Option<Table>>(METATABLE)? {
+        return Ok(known);
+    }
+    let meta = lua.create_table()?;
+    let index = lua.create_function(|_, (headers, key): (Table, Value)| {
+        let Value::String(name) = key else { return Ok(Value::Nil) };
+        headers.raw_get::<Value>(wire_name(&name.to_string_lossy()).to_ascii_lowercase())
+    })?;
+    meta.set("__index", index)?;
+    lua.set_named_registry_value(METATABLE, &meta)?;
+    Ok(meta)
+}
+
+/// A header that code sets: its name and values.
+pub(crate) type Field = (String, Vec<Vec<u8>>);
+
+/// A header to set.
+pub(crate) fn field(name: &Value, value: &Value) -> mlua::Result<Field> {
+    let Value::String(text) = name else {
+        let shown = name.to_string()?;
+        return refused(format!("invalid header name \"{shown}\": got {}, expected string", type_of(name)));
+    };
+    let text = text.to_string_lossy();
+    let values = match value {
+        Value::Table(values) => array(&text, values)?,
+        value => match scalar(value) {
+            Some(value) => vec![value],
+            None => {
+                return refused(format!(
+                    "invalid header value for \"{text}\": got {}, expected array of string, string, number or boolean",
+                    type_of(value)
+                ));
+            }
+        },
+    };
+    Ok((text, values))
+}
+
+fn array(name: &str, values: &Table) -> mlua::Result<Vec<Vec<u8>>> {
+    let values = values.sequence_values::<Value>().map(|value| {
+        let value = value?;
+        let text = scalar(&value).filter(|_| !matches!(value, Value::Boolean(_)));
+        text.map_or_else(
+            || {
+                refused(format!(
+                    "invalid header value in array \"{name}\": got {}, expected string",
+                    type_of(&value)
+                ))
+            },
+            Ok,
+        )
+    });
+    values.collect()
+}
+
+/// The type of a value, by its name in Lua.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) | Value::Number(_) => "number",
+        Value::LightUserData(_) | Value::Error(_) => "userdata",
+        other => other.type_name(),
+    }
+}
+
+/// A string, number or boolean as text.
+pub(crate) fn scalar(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Integer(number) => Some(number.to_string().into_bytes()),
+        Value::Number(_) | Value::Boolean(_) => value.to_string().ok().map(String::into_bytes),
+        _ => None,
+    }
+}
+
+/// Headers that code sets, in the order of their names; all are checked before one is set.
+pub(crate) fn fields(headers: &Value) -> mlua::Result<Vec<Field>> {
+    let Value::Table(headers) = headers else { return refused("headers must be a table") };
+    let fields = headers.pairs::<Value, Value>().map(|pair| {
+        let (name, value) = pair?;
+        field(&name, &value)
+    });
+    let mut fields = fields.collect::<mlua::Result<Vec<_>>>()?;
+    fields.sort();
+    Ok(fields)
+}
+
+/// Sets a header of the exchange, in the place of those of its name.
+pub(crate) fn set(exchange: &mut Exchange, of: HeadersOf, (name, values): &Field) -> mlua::Result<()> {
+    let name = wire_name(name);
+    let mut values = values.iter();
+    match values.next() {
+        Some(first) => exchange.set_header(of, &name, first).map_err(mlua::Error::runtime)?,
+        None => exchange.clear_header(of, &name).map_err(mlua::Error::runtime)?,
+    }
+    values.try_for_each(|value| exchange.add_header(of, &name, value).map_err(mlua::Error::runtime))
+}

@@ -1,0 +1,78 @@
+//! How functions of the PDK are declared.
+
+use crate::host::Host;
+use crate::phase::Phases;
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
+use std::rc::Rc;
+use weir_plugin::Exchange;
+
+/// What makes the functions of a namespace.
+pub(crate) struct Namespace<'a> {
+    pub(crate) lua: &'a Lua,
+    pub(crate) host: &'a Rc<Host>,
+    pub(crate) prelude: &'a Table,
+}
+
+impl Namespace<'_> {
+    /// A table for functions.
+    pub(crate) fn table(&self) -> mlua::Result<Table> {
+        self.lua.create_table()
+    }
+
+    /// A function of the exchange, in these phases.
+    pub(crate) fn exchange<A, R>(
+        &self,
+        phases: Phases,
+        function: impl Fn(&Lua, &mut Exchange, A) -> mlua::Result<R> + 'static,
+    ) -> mlua::Result<Function>
+    where
+        A: FromLuaMulti,
+        R: IntoLuaMulti,
+    {
+        let host = self.host.clone();
+        self.lua.create_function(move |lua, args: A| {
+            let mut exchange = host.exchange(phases)?;
+            function(lua, &mut exchange, args)
+        })
+    }
+
+    /// A function of the host, in these phases.
+    pub(crate) fn host<A, R>(
+        &self,
+        phases: Phases,
+        function: impl Fn(&Lua, &Host, A) -> mlua::Result<R> + 'static,
+    ) -> mlua::Result<Function>
+    where
+        A: FromLuaMulti,
+        R: IntoLuaMulti,
+    {
+        let host = self.host.clone();
+        self.lua.create_function(move |lua, args: A| {
+            host.check(phases)?;
+            function(lua, &host, args)
+        })
+    }
+
+    /// A function that ends the call where it returns true.
+    pub(crate) fn ending(&self, prepare: Function) -> mlua::Result<Function> {
+        self.prelude.get::<Function>("ending")?.call(prepare)
+    }
+}
+
+/// An error that the code sees.
+pub(crate) fn refused<T>(message: impl Into<String>) -> mlua::Result<T> {
+    Err(mlua::Error::RuntimeError(message.into()))
+}
+
+/// A table that shows the members of another, and takes none.
+pub(crate) fn read_only(lua: &Lua, members: Table) -> mlua::Result<Table> {
+    let (shown, meta) = (lua.create_table()?, lua.create_table()?);
+    meta.set("__index", members)?;
+    let refuse = |_: &Lua, (_, key): (Value, Value)| -> mlua::Result<()> {
+        refused(format!("cannot set {:?}: the PDK is read-only", key.to_string().unwrap_or_default()))
+    };
+    meta.set("__newindex", lua.create_function(refuse)?)?;
+    meta.set("__metatable", false)?;
+    shown.set_metatable(Some(meta))?;
+    Ok(shown)
+}

@@ -1,0 +1,172 @@
+//! `kong.request`: the client's request.
+
+use super::headers;
+use super::namespace::{Namespace, refused};
+use crate::json;
+use crate::phase::Phases;
+use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use std::time::UNIX_EPOCH;
+use weir_plugin::{Exchange, Version, form};
+
+const ANY: Phases = Phases::REQUEST;
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+const MULTIPART: &str = "multipart/form-data";
+
+/// Kong's message about a body that is not in memory.
+const TOO_LONG: &str =
+    "request body did not fit into client body buffer, consider raising 'client_body_buffer_size'";
+
+/// Makes the namespace.
+pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
+    forwarded(make, &table)?;
+    line(make, &table)?;
+    query(make, &table)?;
+    let get_header = |lua: &Lua, exchange: &mut Exchange, name: Value| {
+        headers::first(lua, &exchange.request.headers, &headers::name(&name)?)
+    };
+    table.set("get_header", make.exchange(ANY, get_header)?)?;
+    let get_headers = |lua: &Lua, exchange: &mut Exchange, max: Value| {
+        headers::table(lua, &exchange.request.headers, headers::limit("max_headers", &max)?)
+    };
+    table.set("get_headers", make.exchange(ANY, get_headers)?)?;
+    table.set("get_raw_body", make.exchange(Phases::REQUEST_BODY, raw_body)?)?;
+    table.set("get_body", make.exchange(Phases::REQUEST_BODY, body)?)?;
+    table.set("get_uri_captures", make.exchange(ANY, captures)?)?;
+    table.set("get_start_time", make.exchange(ANY, |_, exchange, ()| Ok(start_time(exchange)))?)?;
+    Ok(table)
+}
+
+fn forwarded(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    table
+        .set("get_forwarded_scheme", make.exchange(ANY, |lua, it, ()| text(lua, &it.forwarded_scheme()))?)?;
+    table.set("get_forwarded_host", make.exchange(ANY, |lua, it, ()| text(lua, &it.forwarded_host()))?)?;
+    table.set("get_forwarded_port", make.exchange(ANY, |_, it, ()| Ok(it.forwarded_port()))?)?;
+    table.set("get_forwarded_path", make.exchange(ANY, |lua, it, ()| text(lua, it.forwarded_path()))?)?;
+    let prefix = |lua: &Lua, it: &mut Exchange, ()| it.forwarded_prefix().map(|it| text(lua, it)).transpose();
+    table.set("get_forwarded_prefix", make.exchange(ANY, prefix)?)
+}
+
+fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    table.set("get_scheme", make.exchange(ANY, |_, it, ()| Ok(it.scheme()))?)?;
+    table.set("get_host", make.exchange(ANY, |lua, it, ()| text(lua, &it.host()))?)?;
+    table.set("get_port", make.exchange(ANY, |_, it, ()| Ok(it.local().port()))?)?;
+    table.set("get_http_version", make.exchange(ANY, |_, it, ()| Ok(version(it.request.version)))?)?;
+    table.set("get_method", make.exchange(ANY, |lua, it, ()| text(lua, it.request.method_str()))?)?;
+    table.set("get_path", make.exchange(ANY, |lua, it, ()| text(lua, it.path()))?)?;
+    table.set("get_raw_path", make.exchange(ANY, |lua, it, ()| text(lua, it.raw_path()))?)?;
+    table.set("get_path_with_query", make.exchange(ANY, |lua, it, ()| text(lua, it.path_with_query()))?)
+}
+
+fn query(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    table
+        .set("get_raw_query", make.exchange(ANY, |lua, it, ()| text(lua, it.query().unwrap_or_default()))?)?;
+    table.set("get_query_arg", make.exchange(ANY, query_arg)?)?;
+    let get_query = |lua: &Lua, exchange: &mut Exchange, max: Value| {
+        args(lua, exchange.query_args(headers::limit("max_args", &max)?))
+    };
+    table.set("get_query", make.exchange(ANY, get_query)?)
+}
+
+fn text(lua: &Lua, text: &str) -> mlua::Result<LuaString> {
+    lua.create_string(text)
+}
+
+/// The HTTP version as a number.
+pub(crate) fn version(version: Version) -> f64 {
+    match version {
+        Version::Http10 => 1.0,
+        Version::Http11 => 1.1,
+        Version::Http2 => 2.0,
+        Version::Http3 => 3.0,
+    }
+}
+
+fn start_time(exchange: &Exchange) -> f64 {
+    let since = exchange.started_at().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as f64
+}
+
+fn query_arg(lua: &Lua, exchange: &mut Exchange, name: Value) -> mlua::Result<Value> {
+    let Value::String(name) = name else { return refused("query argument name must be a string") };
+    match exchange.query_arg(&name.to_string_lossy()) {
+        Some(pair) => argument(lua, pair.value.as_deref()),
+        None => Ok(Value::Nil),
+    }
+}
+
+/// The value of an argument; `true` where it has none.
+fn argument(lua: &Lua, value: Option<&[u8]>) -> mlua::Result<Value> {
+    match value {
+        Some(value) => Ok(Value::String(lua.create_string(value)?)),
+        None => Ok(Value::Boolean(true)),
+    }
+}
+
+/// Arguments as a table. Those that repeat are arrays.
+pub(crate) fn args<'a>(lua: &Lua, pairs: impl Iterator<Item = form::Pair<'a>>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for pair in pairs {
+        headers::add(lua, &table, &pair.name, argument(lua, pair.value.as_deref())?)?;
+    }
+    Ok(table)
+}
+
+/// The request's body, or nil and why there is none.
+fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<MultiValue> {
+    let body = match exchange.body() {
+        Some(body) => body,
+        None if exchange.has_body() => return (Value::Nil, TOO_LONG).into_lua_multi(lua),
+        None => &[],
+    };
+    lua.create_string(body)?.into_lua_multi(lua)
+}
+
+/// A body as a table, what is wrong with it, and its type.
+type ParsedBody = (Option<Value>, Option<String>, Option<String>);
+
+fn body(
+    lua: &Lua,
+    exchange: &mut Exchange,
+    (mime, max, _): (Option<LuaString>, Value, Value),
+) -> mlua::Result<ParsedBody> {
+    let own =
+        || exchange.request.headers.get("Content-Type").map(|it| String::from_utf8_lossy(it).into_owned());
+    let Some(content_type) = mime.map(|it| it.to_string_lossy()).or_else(own) else {
+        return Ok((None, Some("missing content type".to_owned()), None));
+    };
+    let lower = content_type.to_ascii_lowercase();
+    let mime = lower.split(';').next().unwrap_or_default();
+    let Some(known) = [FORM, JSON, MULTIPART].into_iter().find(|known| mime.starts_with(known)) else {
+        return Ok((None, Some(format!("unsupported content type '{content_type}'")), Some(mime.to_owned())));
+    };
+    let max = headers::limit("max_args", &max)?;
+    let wrong = |message: &str| Ok((None, Some(message.to_owned()), Some(known.to_owned())));
+    let Some(body) = exchange.body().or((!exchange.has_body()).then_some(&[])) else {
+        return wrong(TOO_LONG);
+    };
+    let parsed = match known {
+        FORM => Value::Table(args(lua, form::pairs(&form::text(body)).take(max))?),
+        JSON => match serde_json::from_slice::<serde_json::Value>(body) {
+            Ok(parsed) if parsed.is_object() || parsed.is_array() => json::to_lua(lua, &parsed)?,
+            _ => return wrong("invalid json body"),
+        },
+        _ => return wrong("unable to decode multipart body"),
+    };
+    Ok((Some(parsed), None, Some(known.to_owned())))
+}
+
+fn captures(lua: &Lua, exchange: &mut Exchange, (): ()) -> mlua::Result<Table> {
+    let (named, unnamed) = (lua.create_table()?, lua.create_table()?);
+    if let Some(captures) = exchange.uri_captures() {
+        for (number, (name, text)) in captures.iter().enumerate() {
+            let Some(text) = text else { continue };
+            unnamed.raw_set(number, text)?;
+            if let Some(name) = name {
+                named.raw_set(name, text)?;
+            }
+        }
+    }
+    lua.create_table_from([("named", named), ("unnamed", unnamed)])
+}

@@ -1,0 +1,71 @@
+//! Headers of the response that code sets before there is a response.
+
+use crate::pdk::wire_name;
+use weir_plugin::{Exchange, HeadersOf, LocalResponse};
+
+/// What code has written by `ngx.say` and `ngx.print`.
+#[derive(Default)]
+pub(crate) struct Printed(pub(crate) Vec<u8>);
+
+impl Printed {
+    /// Adds to it.
+    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) {
+        match exchange.extensions.get_mut::<Self>() {
+            Some(printed) => printed.0.extend_from_slice(text),
+            None => exchange.extensions.insert(Self(text.to_vec())),
+        }
+    }
+
+    /// Takes it, if there is any.
+    pub(crate) fn take(exchange: &mut Exchange) -> Option<Vec<u8>> {
+        exchange.extensions.remove::<Self>().map(|printed| printed.0)
+    }
+}
+
+/// Headers that a response will get, whichever it is.
+#[derive(Default)]
+pub(crate) struct PendingHeaders(Vec<(String, Vec<u8>)>);
+
+impl PendingHeaders {
+    /// Those of an exchange.
+    pub(crate) fn of(exchange: &mut Exchange) -> &mut Self {
+        if exchange.extensions.get::<Self>().is_none() {
+            exchange.extensions.insert(Self::default());
+        }
+        // It was just inserted.
+        exchange.extensions.get_mut::<Self>().unwrap_or_else(|| unreachable!())
+    }
+
+    /// Takes those of an exchange.
+    pub(crate) fn take(exchange: &mut Exchange) -> Self {
+        exchange.extensions.remove().unwrap_or_default()
+    }
+
+    /// Sets a header, in the place of those of its name.
+    pub(crate) fn set(&mut self, (name, values): &(String, Vec<Vec<u8>>)) {
+        let name = wire_name(name);
+        self.0.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
+        self.0.extend(values.iter().map(|value| (name.to_string(), value.clone())));
+    }
+
+    /// Adds a header to those of its name.
+    pub(crate) fn add(&mut self, (name, values): &(String, Vec<Vec<u8>>)) {
+        let name = wire_name(name);
+        self.0.extend(values.iter().map(|value| (name.to_string(), value.clone())));
+    }
+
+    /// Puts them onto a response of the gateway's own.
+    pub(crate) fn onto(self, answer: LocalResponse) -> LocalResponse {
+        self.0.into_iter().fold(answer, |answer, (name, value)| answer.header(name, value))
+    }
+
+    /// Puts those of an exchange onto its response, which has come.
+    pub(crate) fn apply(exchange: &mut Exchange) {
+        let Some(Self(fields)) = exchange.extensions.remove::<Self>() else { return };
+        for (name, value) in fields {
+            if let Err(error) = exchange.add_header(HeadersOf::Response, &name, &value) {
+                tracing::warn!(header = name, "a header that Lua has set was left out: {error}");
+            }
+        }
+    }
+}

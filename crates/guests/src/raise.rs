@@ -1,0 +1,93 @@
+//! Functions for Lua whose errors are strings.
+//!
+//! An `Err` of an `mlua` function reaches Lua as a userdata, so that `pcall` returns no text which a plugin could
+//! concatenate or search. The functions made here raise what a C function would: a string, after the position of the
+//! caller.
+
+use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, Table, Value};
+
+use crate::steps::OutOfSteps;
+
+/// Why a function raises.
+#[derive(Debug)]
+pub(crate) enum Raised {
+    /// A message for the caller.
+    Text(String),
+    /// An error of the VM, which passes as it is.
+    Vm(mlua::Error),
+}
+
+/// The result of a function that raises strings.
+pub(crate) type Checked<T> = Result<T, Raised>;
+
+impl From<mlua::Error> for Raised {
+    fn from(error: mlua::Error) -> Self {
+        Self::Vm(error)
+    }
+}
+
+impl From<OutOfSteps> for Raised {
+    fn from(error: OutOfSteps) -> Self {
+        Self::Vm(mlua::Error::external(error))
+    }
+}
+
+impl From<String> for Raised {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Raised {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// Where the VM keeps the function below and its marker.
+const WRAP: &str = "weir.raise.wrap";
+const MARKER: &str = "weir.raise.marker";
+
+/// Turns a result that begins with the marker into an error. `settle` is called by a tail call, so that level 2 is the
+/// code that called the function.
+const SOURCE: &str = r#"
+local marker = ...
+local error, rawequal = error, rawequal
+local function settle(first, ...)
+  if rawequal(first, marker) then error(..., 2) end
+  return first, ...
+end
+return function(body)
+  return function(...) return settle(body(...)) end
+end
+"#;
+
+/// Makes a Lua function of `body`, which raises `Raised::Text` as a string.
+pub(crate) fn function<A, R, F>(lua: &Lua, body: F) -> mlua::Result<Function>
+where
+    A: FromLuaMulti,
+    R: IntoLuaMulti,
+    F: Fn(&Lua, A) -> Checked<R> + 'static,
+{
+    let (wrap, marker) = wrapper(lua)?;
+    let raw = lua.create_function(move |lua, args: A| match body(lua, args) {
+        Ok(values) => values.into_lua_multi(lua),
+        Err(Raised::Text(text)) => {
+            Ok(MultiValue::from_vec(vec![Value::Table(marker.clone()), text.into_lua(lua)?]))
+        }
+        Err(Raised::Vm(error)) => Err(error),
+    })?;
+    wrap.call(raw)
+}
+
+/// The wrapper of this VM, made at the first use.
+fn wrapper(lua: &Lua) -> mlua::Result<(Function, Table)> {
+    if let Some(wrap) = lua.named_registry_value::<Option<Function>>(WRAP)? {
+        return Ok((wrap, lua.named_registry_value(MARKER)?));
+    }
+    let marker = lua.create_table()?;
+    let wrap: Function = lua.load(SOURCE).set_name("=[weir]").call(&marker)?;
+    lua.set_named_registry_value(WRAP, &wrap)?;
+    lua.set_named_registry_value(MARKER, &marker)?;
+    Ok((wrap, marker))
+}

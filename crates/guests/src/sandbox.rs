@@ -1,0 +1,63 @@
+//! The globals of code that stands in a configuration.
+
+use crate::settings::{LuaSettings, UntrustedLua};
+use crate::vm::compile;
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, Table};
+
+/// What such code is refused with if the node does not run it: Kong's text.
+pub(crate) const SWITCHED_OFF: &str =
+    "loading of untrusted Lua code disabled because 'untrusted_lua' config option is set to 'off'";
+
+/// Makes the globals of chunks.
+pub(crate) struct Sandbox {
+    make: Option<Function>,
+    mode: UntrustedLua,
+}
+
+impl Sandbox {
+    pub(crate) fn new(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Self> {
+        let mode = settings.untrusted;
+        let make = (mode == UntrustedLua::Sandbox).then(|| sandboxed(lua, settings)).transpose()?;
+        Ok(Self { make, mode })
+    }
+
+    /// Compiles a chunk, with globals of its own.
+    pub(crate) fn compile(&self, lua: &Lua, code: &str, name: &str) -> mlua::Result<Function> {
+        let env = match (&self.make, self.mode) {
+            (Some(make), _) => make.call(())?,
+            (None, UntrustedLua::On) => over_globals(lua)?,
+            (None, _) => return Err(mlua::Error::runtime(SWITCHED_OFF)),
+        };
+        compile(lua, code, name, env)
+    }
+}
+
+fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
+    let globals = lua.globals();
+    let (kong, ngx): (Table, Table) = (globals.get("kong")?, globals.get("ngx")?);
+    let requires = lua.create_sequence_from(settings.sandbox_requires.iter().map(String::as_str))?;
+    let environment = lua.create_sequence_from(settings.sandbox_environment.iter().map(String::as_str))?;
+    let chunk = lua.load(include_str!("sandbox.lua")).set_name("=[sandbox]").set_mode(ChunkMode::Text);
+    chunk.call((globals, kong, ngx, requires, environment))
+}
+
+/// Globals of its own over those of all.
+fn over_globals(lua: &Lua) -> mlua::Result<Table> {
+    let (env, meta) = (lua.create_table()?, lua.create_table()?);
+    meta.set("__index", lua.globals())?;
+    env.set_metatable(Some(meta))?;
+    Ok(env)
+}
+
+thread_local! {
+    static READER: Lua = Lua::new();
+}
+
+/// What is wrong with the syntax of a chunk.
+pub(crate) fn syntax_error(code: &str) -> Option<String> {
+    READER.with(|lua| {
+        let read = lua.load(code).set_name(code).set_mode(ChunkMode::Text).into_function();
+        read.err().map(|error| crate::source::message(&error))
+    })
+}

@@ -1,0 +1,85 @@
+//! Places in source code, and messages of errors.
+
+use mlua::{Error, Lua, Value};
+
+/// What an error says, without the trace of calls.
+pub(crate) fn message(error: &Error) -> String {
+    match error {
+        Error::SyntaxError { message, .. } => message.clone(),
+        Error::RuntimeError(message) | Error::MemoryError(message) => without_trace(message).to_owned(),
+        Error::CallbackError { traceback, cause } => {
+            let text = message(cause);
+            match place(traceback)
+                .filter(|_| matches!(**cause, Error::RuntimeError(_) | Error::BadArgument { .. }))
+            {
+                Some(place) => format!("{place}: {text}"),
+                None => text,
+            }
+        }
+        Error::WithContext { context, cause } => format!("{context}: {}", message(cause)),
+        other => other.to_string(),
+    }
+}
+
+fn without_trace(message: &str) -> &str {
+    message.split_once("\nstack traceback:").map_or(message, |(message, _)| message)
+}
+
+/// The first line of Lua in a trace of calls: `file:12`.
+fn place(traceback: &str) -> Option<&str> {
+    let line = |line: &'_ str| -> Option<usize> {
+        let (at, _) = line.match_indices(": in ").next()?;
+        let (_, number) = line[..at].rsplit_once(':')?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then_some(at)
+    };
+    let is_lua = |text: &&str| !text.starts_with('=') && !text.starts_with("[host]");
+    traceback.lines().map(str::trim_start).filter(is_lua).find_map(|text| Some(&text[..line(text)?]))
+}
+
+/// The value of an error, as code of Lua sees it: a string where Rust made it.
+pub(crate) fn plain(lua: &Lua, error: Value) -> mlua::Result<Value> {
+    match error {
+        Value::Error(error) => Ok(Value::String(lua.create_string(message(&error))?)),
+        other => Ok(other),
+    }
+}
+
+/// Where the calling code is: `file:12`.
+pub(crate) fn caller(lua: &Lua) -> Option<String> {
+    (0..8).find_map(|level| {
+        lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let line = debug.current_line()?;
+            let file = source.short_src.filter(|file| *file != "[host]")?;
+            Some(format!("{file}:{line}"))
+        })
+        .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::message;
+    use mlua::Lua;
+
+    #[test]
+    fn messages_have_a_place_and_no_trace() {
+        let lua = Lua::new();
+        let fails =
+            lua.create_function(|_, ()| -> mlua::Result<()> { Err(mlua::Error::runtime("no")) }).unwrap();
+        lua.globals().set("fails", fails).unwrap();
+        for (code, expected) in [
+            ("\nfails()", "mine:2: no"),
+            ("local x\nreturn x.y", "mine:2: attempt to index local 'x' (a nil value)"),
+            ("x =", "mine:1: unexpected symbol near '<eof>'"),
+            ("error({})", "mine"),
+        ] {
+            let error = lua.load(code).set_name("=mine").exec().unwrap_err();
+            assert!(
+                message(&error).starts_with(expected) || expected == "mine",
+                "{code}: {}",
+                message(&error)
+            );
+        }
+    }
+}

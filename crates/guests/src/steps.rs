@@ -1,0 +1,69 @@
+//! How much work functions written in Rust may do until the host grants them more.
+//!
+//! The hook that counts instructions cannot interrupt such a function. Those whose work is not linear in their input
+//! take steps from this budget.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+use mlua::Lua;
+
+/// What may be taken between two refills: some tens of milliseconds.
+const STEPS: u64 = 10_000_000;
+/// How many bytes of output count as a step.
+const BYTES_PER_STEP: usize = 8;
+
+/// The steps that are left. Clones share them.
+///
+/// The host refills them whenever it has looked at its deadline: before each resume, and in the hook that counts
+/// instructions. A script then spends at most one budget beyond its deadline.
+#[derive(Debug, Clone)]
+pub struct Steps(Rc<Cell<u64>>);
+
+impl Steps {
+    /// The steps of this VM.
+    pub fn of(lua: &Lua) -> Self {
+        if let Some(steps) = lua.app_data_ref::<Self>() {
+            return steps.clone();
+        }
+        let steps = Self(Rc::new(Cell::new(STEPS)));
+        lua.set_app_data(steps.clone());
+        steps
+    }
+
+    /// Grants the full budget again.
+    pub fn refill(&self) {
+        self.0.set(STEPS);
+    }
+
+    /// Takes one step.
+    pub(crate) fn take(&self) -> Result<(), OutOfSteps> {
+        self.take_many(1)
+    }
+
+    /// Takes some steps.
+    pub(crate) fn take_many(&self, count: usize) -> Result<(), OutOfSteps> {
+        let left = self.0.get().checked_sub(count as u64);
+        self.0.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(OutOfSteps)
+    }
+
+    /// Takes the steps for so many bytes of output, which bounds the memory that they take outside the VM.
+    pub(crate) fn take_bytes(&self, count: usize) -> Result<(), OutOfSteps> {
+        self.take_many(count / BYTES_PER_STEP + 1)
+    }
+}
+
+/// A function that did more than the budget allows. The host takes it for a script that exceeded its time, so `pcall`
+/// must not stop it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfSteps;
+
+impl fmt::Display for OutOfSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a single call took too many steps: simplify the pattern, or pass it less")
+    }
+}
+
+impl std::error::Error for OutOfSteps {}

@@ -1,0 +1,86 @@
+//! Ways out of the VM, each of which is closed also where code may do all that plugins may.
+
+use super::{settings, value};
+use crate::UntrustedLua;
+
+#[track_caller]
+fn closed(code: &str, expected: &str) {
+    let found = value(settings(UntrustedLua::On), code);
+    assert!(found.contains(expected), "{code}: {found}");
+}
+
+#[test]
+fn there_is_no_ffi() {
+    closed("return require('ffi')", "module 'ffi' not found");
+    closed("local x = 1LL return require('ffi')", "module 'ffi' not found");
+    closed("load('return 1ULL')() return package.loaded.ffi", "nil");
+    closed("return package.preload.ffi", "nil");
+    closed("return tostring(2LL + 3)", "5LL");
+    closed("return getmetatable(1LL)", "ffi");
+    closed("return (1LL).anything", "error");
+    // What the arithmetic needs outlives collections.
+    closed(
+        "for _ = 1, 3 do collectgarbage() end local t = {} for i = 1, 1e4 do t[i] = {} end return tostring(2LL + 3)",
+        "5LL",
+    );
+    closed(
+        "for _ = 1, 3 do collectgarbage() end local t = {} for i = 1, 1e4 do t[i] = {} end return 1LL .. ''",
+        "error",
+    );
+}
+
+#[test]
+fn there_is_no_bytecode() {
+    closed("return string.dump", "nil");
+    closed("return ('').dump", "nil");
+    // A header of LuaJIT's bytecode, and of Lua's.
+    for header in ["\\27LJ\\2\\0", "\\27Lua"] {
+        closed(&format!("local f, why = load('{header}') return why"), "binary chunk");
+        closed(&format!("local f, why = loadstring('{header}') return why"), "binary chunk");
+        closed(
+            &format!(
+                "local done local f, why = load(function() if not done then done = 1 return '{header}' end end) return why"
+            ),
+            "binary chunk",
+        );
+        closed(&format!("local f, why = load('{header}', 'x', 'b') return why"), "binary chunk");
+    }
+    closed("return tostring(loadfile) .. tostring(dofile)", "nilnil");
+    closed("return load('return 1 + 1')()", "2");
+    closed("return load('return x', 'n', 't', { x = 7 })()", "7");
+}
+
+#[test]
+fn there_are_no_raw_pointers() {
+    closed(
+        "local ok, b = pcall(require, 'string.buffer') return tostring(ok and b.new and b.new().ref) .. tostring(ok and b.new and b.new().reserve)",
+        "",
+    );
+    let found = value(
+        settings(UntrustedLua::On),
+        "local ok, b = pcall(require, 'string.buffer') if not ok then return 'closed' end \
+         local it = b.new() return (it.ref or it.reserve) and 'open' or 'closed'",
+    );
+    assert_eq!(found, "closed");
+}
+
+#[test]
+fn the_compiler_cannot_be_reached() {
+    for module in ["jit.util", "jit.profile", "jit.opt"] {
+        closed(&format!("return require('{module}')"), "not found");
+    }
+    closed("return tostring(jit.util) .. tostring(jit.opt) .. tostring(jit.profile)", "nilnilnil");
+    closed("jit.on() return tostring(jit.status)", "");
+    closed("return jit.version", "LuaJIT");
+}
+
+#[test]
+fn neither_can_the_machine() {
+    for name in
+        ["os.execute", "os.exit", "os.remove", "os.rename", "os.tmpname", "io.popen", "newproxy", "debug"]
+    {
+        closed(&format!("return {name}"), "nil");
+    }
+    closed("return require('debug')", "not found");
+    closed("return tostring(package.loadlib) .. tostring(package.cpath)", "nilnil");
+}

@@ -1,0 +1,64 @@
+//! Code that takes too much time or memory.
+
+use super::{run, settings, value};
+use crate::{LuaSettings, UntrustedLua};
+use std::time::Duration;
+
+fn brief() -> LuaSettings {
+    LuaSettings { timeout: Duration::from_millis(20), ..settings(UntrustedLua::On) }
+}
+
+#[test]
+fn a_loop_without_end_is_ended() {
+    for code in [
+        "while true do end",
+        "pcall(function() while true do end end) while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "xpcall(function() while true do end end, function() while true do end end)",
+        "while true do xpcall(function() while true do end end, function() return 1 end) end",
+        "coroutine.wrap(function() while true do end end)()",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "while true do coroutine.yield() end",
+        "table.sort({1, 2, 3}, function() while true do end end)",
+        "setmetatable({}, { __index = function() while true do end end }).x = nil local _ = setmetatable({}, { __index = function() while true do end end }).x",
+        "local function f() return f() end f()",
+        "for _ in function() return 1 end do end",
+        "('a'):rep(30):find(('a*'):rep(25) .. 'c')",
+        "while true do pcall(function() ('a'):rep(30):find(('a*'):rep(25) .. 'c') end) end",
+        "('aaa'):gsub('a', function() while true do end end)",
+    ] {
+        let outcome = run(brief(), code, "GET /");
+        assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);
+    }
+}
+
+#[test]
+fn a_loop_without_end_in_another_phase_is_skipped() {
+    let gateway = super::gateway(brief());
+    let endless = serde_json::json!(["while true do end"]);
+    let config = serde_json::json!({ "header_filter": endless, "log": endless });
+    let hooks = gateway.plugin("post-function", config).unwrap();
+    let mut outcome = gateway.send(&[&*hooks], "GET /");
+    hooks.log(&mut outcome.exchange);
+    assert_eq!(outcome.status(), 200);
+}
+
+#[test]
+fn memory_is_bounded_and_the_next_request_has_some() {
+    let settings = LuaSettings { memory: 8 << 20, ..settings(UntrustedLua::On) };
+    for code in [
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
+        "return ('x'):rep(1e9)",
+        "local t = {} while true do pcall(function() t[#t + 1] = ('x'):rep(100000) .. #t end) end",
+        "kept = {} while true do kept[#kept + 1] = ('x'):rep(1000) .. #kept end",
+    ] {
+        let outcome = run(settings.clone(), code, "GET /");
+        assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);
+        assert_eq!(value(settings.clone(), "return 1 + 1"), "2", "{code}");
+    }
+}
+
+#[test]
+fn a_stack_without_end_is_an_error() {
+    assert!(value(brief(), "local function f() return 1 + f() end return f()").contains("stack overflow"));
+}

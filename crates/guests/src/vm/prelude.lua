@@ -1,0 +1,107 @@
+-- What Lua code sees of errors and coroutines, so that neither keeps a call that must end from ending.
+local host = ...
+local error, select, type = error, select, type
+local rawpcall, rawxpcall = pcall, xpcall
+local create, rawresume, yield = coroutine.create, coroutine.resume, coroutine.yield
+local isyieldable = coroutine.isyieldable
+-- Returns an error as a string where Rust made it. Raises it again where the call must end.
+local plain = host.plain
+-- What a coroutine yields that asks something of the host: it passes through every coroutine above.
+local UP = {}
+
+local function settle(ok, ...)
+  if ok then
+    return true, ...
+  end
+  return false, plain((...))
+end
+
+function pcall(...)
+  return settle(rawpcall(...))
+end
+
+function xpcall(f, handler, ...)
+  local function handle(err)
+    return handler(plain(err))
+  end
+  return settle(rawxpcall(f, handle, ...))
+end
+
+local function pass(thread, ok, ...)
+  if not ok then
+    return false, plain((...))
+  end
+  if select("#", ...) == 1 and (...) == UP then
+    return pass(thread, rawresume(thread, yield(UP)))
+  end
+  return true, ...
+end
+
+function coroutine.resume(thread, ...)
+  return pass(thread, rawresume(thread, ...))
+end
+
+local function unwrap(ok, ...)
+  if ok then
+    return ...
+  end
+  error((...), 0)
+end
+
+function coroutine.wrap(f)
+  local thread = create(f)
+  return function(...)
+    return unwrap(pass(thread, rawresume(thread, ...)))
+  end
+end
+
+local function finish(ok, ...)
+  if not ok then
+    error((...), 2)
+  end
+  return ...
+end
+
+-- A function that waits: `begin` starts the operation, and what it yields is returned.
+function host.waiting(begin)
+  return function(...)
+    if not isyieldable() then
+      error("attempt to yield across C-call boundary", 2)
+    end
+    begin(...)
+    return finish(yield(UP))
+  end
+end
+
+-- A function that ends the call if `prepare` says so.
+function host.ending(prepare)
+  return function(...)
+    if prepare(...) then
+      if isyieldable() then
+        yield(UP)
+      end
+      host.unwind()
+    end
+  end
+end
+
+-- Functions that are run one after the other. A chunk that returns a function is that function from then on.
+function host.sequence(chunks)
+  local run, count = {}, #chunks
+  for i = 1, count do
+    local chunk = chunks[i]
+    run[i] = function()
+      local made = chunk()
+      if type(made) == "function" then
+        run[i] = made
+        return made()
+      end
+      run[i] = chunk
+    end
+  end
+  return function()
+    for i = 1, count do
+      run[i]()
+    end
+  end
+end

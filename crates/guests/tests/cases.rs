@@ -1,0 +1,105 @@
+//! Runs the snippets of `cases/*.txt` and compares what they return, or how they fail.
+//!
+//! A case is a snippet of Lua, then a line `=> RESULT`. An expression needs no `return`. All values are written one
+//! after the other, keys of tables in order; an error is `error: TEXT`.
+
+use std::fs;
+use std::path::Path;
+
+use mlua::{Function, Lua, Value};
+use weir_guests::{modules, patterns};
+
+/// Runs a snippet and writes its results down.
+const RUNNER: &str = include_str!("cases/run.lua");
+
+/// A VM as the host makes it, as far as modules see it. The clock stands still.
+fn vm() -> mlua::Result<Lua> {
+    let lua = Lua::new();
+    patterns::install(&lua)?;
+    let loaded = lua.create_table()?;
+    let require = lua.create_function(move |lua, name: String| match loaded.get::<Value>(&*name)? {
+        Value::Nil => {
+            let module = modules::load(lua, &name)?
+                .ok_or_else(|| mlua::Error::runtime(format!("module '{name}' not found")))?;
+            loaded.set(name, &module)?;
+            Ok(module)
+        }
+        module => Ok(module),
+    })?;
+    lua.globals().set("require", require)?;
+    let ngx = modules::encodings(&lua)?;
+    ngx.set("re", modules::regex(&lua)?)?;
+    lua.globals().set("ngx", ngx)?;
+    Ok(lua)
+}
+
+/// The cases of a file: the line of the snippet, the snippet, the expected result.
+fn cases(text: &str) -> Vec<(usize, String, &str)> {
+    let (mut cases, mut snippet, mut start) = (Vec::new(), String::new(), 1);
+    for (line, number) in text.lines().zip(1..) {
+        if let Some(expected) = line.strip_prefix("=> ") {
+            cases.push((start, std::mem::take(&mut snippet), expected));
+        } else if !line.is_empty() && !line.starts_with("-- ") {
+            if snippet.is_empty() {
+                start = number;
+            }
+            snippet.push_str(line);
+            snippet.push('\n');
+        }
+    }
+    assert!(snippet.is_empty(), "line {start}: a snippet without a result");
+    cases
+}
+
+/// What a snippet does in a VM of its own.
+fn run(snippet: &str) -> String {
+    let lua = vm().expect("a VM");
+    let run: Function = lua.load(RUNNER).set_name("=run").eval().expect("the runner");
+    run.call(snippet).expect("the runner does not fail")
+}
+
+/// What differs in a file, one text each. With `WEIR_BLESS` the file gets the results that were found.
+fn failures(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).expect("a readable file");
+    let (mut failures, mut blessed) = (Vec::new(), text.clone());
+    let cases = cases(&text);
+    assert!(!cases.is_empty(), "{} has no case", file.display());
+    for (line, snippet, expected) in cases {
+        let found = run(&snippet);
+        if found != expected {
+            blessed =
+                blessed.replace(&format!("{snippet}=> {expected}\n"), &format!("{snippet}=> {found}\n"));
+            failures.push(format!(
+                "{}:{line}: {snippet}  expected {expected}\n  found    {found}",
+                file.display()
+            ));
+        }
+    }
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        fs::write(file, blessed).expect("a file that can be written");
+    }
+    failures
+}
+
+#[test]
+fn modules_do_what_the_cases_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "txt"));
+    files.sort();
+    assert!(!files.is_empty());
+    let failures: Vec<_> = files.iter().flat_map(|file| failures(file)).collect();
+    assert!(failures.is_empty(), "{} cases failed\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_module_loads() {
+    for name in modules::names() {
+        let lua = vm().expect("a VM");
+        let require: Function = lua.globals().get("require").expect("require");
+        let module: Value = require.call(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!module.is_nil(), "{name}");
+    }
+    assert!(modules::load(&vm().expect("a VM"), "no.such.module").expect("no error").is_none());
+}
