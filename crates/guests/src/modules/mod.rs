@@ -1,11 +1,14 @@
 //! Modules that Lua code requires by name.
+//!
+//! They know nothing of requests. Some use functions that the host puts into `ngx`: `now`, `time`, `re`, `log`.
 
 mod cjson;
-mod digest;
+mod crypto;
 mod ngx;
 mod number;
 
-use mlua::{Lua, Value};
+use mlua::chunk::{Chunk, ChunkMode};
+use mlua::{Lua, Table, Value};
 
 pub use ngx::{encodings, regex};
 
@@ -13,18 +16,54 @@ pub use ngx::{encodings, regex};
 enum Source {
     /// A function that makes it.
     Rust(fn(&Lua) -> mlua::Result<Value>),
-    /// Lua code. It may require other modules, and use what the host puts into `ngx`.
-    Lua(&'static str),
+    /// Lua code, called with the module's name. It may require other modules.
+    Script(&'static str),
+    /// Lua code, called with the module's name and a table of functions in Rust.
+    Backed(&'static str, fn(&Lua) -> mlua::Result<Table>),
 }
 
-use Source::{Lua as Script, Rust};
+use Source::{Backed, Rust, Script};
+
+const DIGEST: Source = Backed(include_str!("lua/resty_digest.lua"), crypto::natives);
+const OPENSSL_DIGEST: Source = Backed(include_str!("lua/openssl_digest.lua"), crypto::natives);
 
 /// The modules by name.
 const MODULES: &[(&str, Source)] = &[
     ("cjson", Rust(cjson::raising)),
     ("cjson.safe", Rust(cjson::safe)),
+    ("kong.plugins.jwt.jwt_parser", Backed(include_str!("lua/jwt_parser.lua"), crypto::natives)),
     ("ngx.base64", Rust(ngx::base64_url)),
     ("ngx.re", Script(include_str!("lua/ngx_re.lua"))),
+    ("pl.List", Script(include_str!("lua/pl_list.lua"))),
+    ("pl.OrderedMap", Script(include_str!("lua/pl_orderedmap.lua"))),
+    ("pl.class", Script(include_str!("lua/pl_class.lua"))),
+    ("pl.pretty", Script(include_str!("lua/pl_pretty.lua"))),
+    ("pl.strict", Script(include_str!("lua/pl_strict.lua"))),
+    ("pl.stringx", Script(include_str!("lua/pl_stringx.lua"))),
+    ("pl.tablex", Script(include_str!("lua/pl_tablex.lua"))),
+    ("pl.template", Script(include_str!("lua/pl_template.lua"))),
+    ("pl.types", Script(include_str!("lua/pl_types.lua"))),
+    ("pl.utils", Script(include_str!("lua/pl_utils.lua"))),
+    ("resty.aes", Backed(include_str!("lua/resty_aes.lua"), crypto::natives)),
+    ("resty.md5", DIGEST),
+    ("resty.openssl.bn", Backed(include_str!("lua/openssl_bn.lua"), crypto::natives)),
+    ("resty.openssl.cipher", Backed(include_str!("lua/openssl_cipher.lua"), crypto::natives)),
+    ("resty.openssl.digest", OPENSSL_DIGEST),
+    ("resty.openssl.hmac", OPENSSL_DIGEST),
+    ("resty.openssl.mac", OPENSSL_DIGEST),
+    ("resty.openssl.pkey", Backed(include_str!("lua/openssl_pkey.lua"), crypto::natives)),
+    ("resty.openssl.rand", Backed(include_str!("lua/openssl_rand.lua"), crypto::natives)),
+    ("resty.openssl.version", Script(include_str!("lua/openssl_version.lua"))),
+    ("resty.openssl.x509", Backed(include_str!("lua/openssl_x509.lua"), crypto::natives)),
+    ("resty.random", Backed(include_str!("lua/resty_random.lua"), crypto::natives)),
+    ("resty.sha1", DIGEST),
+    ("resty.sha224", DIGEST),
+    ("resty.sha256", DIGEST),
+    ("resty.sha384", DIGEST),
+    ("resty.sha512", DIGEST),
+    ("resty.string", Backed(include_str!("lua/resty_string.lua"), crypto::natives)),
+    ("socket", Script(include_str!("lua/socket.lua"))),
+    ("socket.url", Script(include_str!("lua/socket_url.lua"))),
 ];
 
 /// The names of all modules.
@@ -39,6 +78,12 @@ pub fn load(lua: &Lua, name: &str) -> mlua::Result<Option<Value>> {
     };
     match source {
         Rust(make) => make(lua).map(Some),
-        Script(source) => lua.load(*source).set_name(format!("=[{name}]")).call(name).map(Some),
+        Script(source) => chunk(lua, name, source).call(name).map(Some),
+        Backed(source, natives) => chunk(lua, name, source).call((name, natives(lua)?)).map(Some),
     }
+}
+
+/// The code of a module, which errors and tracebacks name after it.
+fn chunk<'a>(lua: &Lua, name: &str, source: &'a str) -> Chunk<'a> {
+    lua.load(source).set_name(format!("=[{name}]")).set_mode(ChunkMode::Text)
 }
