@@ -5,6 +5,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
+use std::time::UNIX_EPOCH;
 
 use mlua::{Function, Lua, Value};
 use weir_guests::{modules, patterns};
@@ -12,7 +14,25 @@ use weir_guests::{modules, patterns};
 /// Runs a snippet and writes its results down.
 const RUNNER: &str = include_str!("cases/run.lua");
 
-/// A VM as the host makes it, as far as modules see it. The clock stands still.
+/// Keys that the cases use, as globals.
+fn keys() -> &'static [(&'static str, String)] {
+    static KEYS: OnceLock<Vec<(&str, String)>> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let generate = |algorithm| rcgen::KeyPair::generate_for(algorithm).expect("a key");
+        let pair = generate(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let mut parameters = rcgen::CertificateParams::new(["weir.test".to_owned()]).expect("parameters");
+        parameters.serial_number = Some(0x1234_u64.into());
+        let certificate = parameters.self_signed(&pair).expect("a certificate");
+        vec![
+            ("RSA_KEY", generate(&rcgen::PKCS_RSA_SHA256).serialize_pem()),
+            ("ED_KEY", generate(&rcgen::PKCS_ED25519).serialize_pem()),
+            ("CERTIFICATE", certificate.pem().replace("\r\n", "\n")),
+            ("EC_KEY", pair.serialize_pem()),
+        ]
+    })
+}
+
+/// A VM as the host makes it, as far as modules see it.
 fn vm() -> mlua::Result<Lua> {
     let lua = Lua::new();
     patterns::install(&lua)?;
@@ -29,7 +49,20 @@ fn vm() -> mlua::Result<Lua> {
     lua.globals().set("require", require)?;
     let ngx = modules::encodings(&lua)?;
     ngx.set("re", modules::regex(&lua)?)?;
+    ngx.set("null", Value::NULL)?;
+    let now = lua.create_function(|_, ()| {
+        let since = UNIX_EPOCH.elapsed().map_err(mlua::Error::external)?;
+        Ok(since.as_millis() as f64 / 1000.0)
+    })?;
+    ngx.set("now", now)?;
+    let time = lua
+        .load("local ngx = ... return function() return math.floor(ngx.now()) end")
+        .call::<Function>(&ngx)?;
+    ngx.set("time", time)?;
     lua.globals().set("ngx", ngx)?;
+    for (name, key) in keys() {
+        lua.globals().set(*name, &**key)?;
+    }
     Ok(lua)
 }
 

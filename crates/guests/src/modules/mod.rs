@@ -1,11 +1,17 @@
 //! Modules that Lua code requires by name.
+//!
+//! They know nothing of requests. Some use functions that the host puts into `ngx`: `now`, `time`, `re`, `log`.
 
+mod address;
 mod cjson;
-mod digest;
+mod crypto;
+mod files;
 mod ngx;
 mod number;
+mod zlib;
 
-use mlua::{Lua, Value};
+use mlua::chunk::{Chunk, ChunkMode};
+use mlua::{Lua, Table, Value};
 
 pub use ngx::{encodings, regex};
 
@@ -13,18 +19,83 @@ pub use ngx::{encodings, regex};
 enum Source {
     /// A function that makes it.
     Rust(fn(&Lua) -> mlua::Result<Value>),
-    /// Lua code. It may require other modules, and use what the host puts into `ngx`.
-    Lua(&'static str),
+    /// Lua code, called with the module's name. It may require other modules.
+    Script(&'static str),
+    /// Lua code, called with the module's name and a table of functions in Rust.
+    Backed(&'static str, fn(&Lua) -> mlua::Result<Table>),
 }
 
-use Source::{Lua as Script, Rust};
+use Source::{Backed, Rust, Script};
+
+const DIGEST: Source = Backed(include_str!("lua/resty_digest.lua"), crypto::natives);
+const TABLE: Source = Script(include_str!("lua/table_functions.lua"));
+const OPENSSL_DIGEST: Source = Backed(include_str!("lua/openssl_digest.lua"), crypto::natives);
 
 /// The modules by name.
 const MODULES: &[(&str, Source)] = &[
     ("cjson", Rust(cjson::raising)),
     ("cjson.safe", Rust(cjson::safe)),
+    ("kong.constants", Script(include_str!("lua/kong_constants.lua"))),
+    ("kong.meta", Script(include_str!("lua/kong_meta.lua"))),
+    ("kong.plugins.jwt.jwt_parser", Backed(include_str!("lua/jwt_parser.lua"), crypto::natives)),
+    ("kong.tools.cjson", Script(include_str!("lua/kong_cjson.lua"))),
+    ("kong.tools.gzip", Script(include_str!("lua/kong_gzip.lua"))),
+    ("kong.tools.http", Script(include_str!("lua/kong_http.lua"))),
+    ("kong.tools.ip", Backed(include_str!("lua/kong_ip.lua"), address::natives)),
+    ("kong.tools.rand", Script(include_str!("lua/kong_rand.lua"))),
+    ("kong.tools.sha256", Backed(include_str!("lua/kong_sha256.lua"), crypto::natives)),
+    ("kong.tools.string", Script(include_str!("lua/kong_string.lua"))),
+    ("kong.tools.table", Script(include_str!("lua/kong_table.lua"))),
+    ("kong.tools.time", Script(include_str!("lua/kong_time.lua"))),
+    ("kong.tools.timestamp", Script(include_str!("lua/kong_timestamp.lua"))),
+    ("kong.tools.uri", Script(include_str!("lua/kong_uri.lua"))),
+    ("kong.tools.utils", Script(include_str!("lua/kong_utils.lua"))),
+    ("kong.tools.uuid", Backed(include_str!("lua/kong_uuid.lua"), address::natives)),
+    ("lfs", Rust(files::lfs)),
     ("ngx.base64", Rust(ngx::base64_url)),
     ("ngx.re", Script(include_str!("lua/ngx_re.lua"))),
+    ("pl.List", Script(include_str!("lua/pl_list.lua"))),
+    ("pl.OrderedMap", Script(include_str!("lua/pl_orderedmap.lua"))),
+    ("pl.class", Script(include_str!("lua/pl_class.lua"))),
+    ("pl.file", Script(include_str!("lua/pl_file.lua"))),
+    ("pl.path", Script(include_str!("lua/pl_path.lua"))),
+    ("pl.pretty", Script(include_str!("lua/pl_pretty.lua"))),
+    ("pl.strict", Script(include_str!("lua/pl_strict.lua"))),
+    ("pl.stringx", Script(include_str!("lua/pl_stringx.lua"))),
+    ("pl.tablex", Script(include_str!("lua/pl_tablex.lua"))),
+    ("pl.template", Script(include_str!("lua/pl_template.lua"))),
+    ("pl.types", Script(include_str!("lua/pl_types.lua"))),
+    ("pl.utils", Script(include_str!("lua/pl_utils.lua"))),
+    ("resty.aes", Backed(include_str!("lua/resty_aes.lua"), crypto::natives)),
+    ("resty.lrucache", Script(include_str!("lua/resty_lrucache.lua"))),
+    ("resty.md5", DIGEST),
+    ("resty.mlcache", Script(include_str!("lua/resty_mlcache.lua"))),
+    ("resty.openssl.bn", Backed(include_str!("lua/openssl_bn.lua"), crypto::natives)),
+    ("resty.openssl.cipher", Backed(include_str!("lua/openssl_cipher.lua"), crypto::natives)),
+    ("resty.openssl.digest", OPENSSL_DIGEST),
+    ("resty.openssl.hmac", OPENSSL_DIGEST),
+    ("resty.openssl.mac", OPENSSL_DIGEST),
+    ("resty.openssl.pkey", Backed(include_str!("lua/openssl_pkey.lua"), crypto::natives)),
+    ("resty.openssl.rand", Backed(include_str!("lua/openssl_rand.lua"), crypto::natives)),
+    ("resty.openssl.version", Script(include_str!("lua/openssl_version.lua"))),
+    ("resty.openssl.x509", Backed(include_str!("lua/openssl_x509.lua"), crypto::natives)),
+    ("resty.random", Backed(include_str!("lua/resty_random.lua"), crypto::natives)),
+    ("resty.sha1", DIGEST),
+    ("resty.sha224", DIGEST),
+    ("resty.sha256", DIGEST),
+    ("resty.sha384", DIGEST),
+    ("resty.sha512", DIGEST),
+    ("resty.string", Backed(include_str!("lua/resty_string.lua"), crypto::natives)),
+    ("socket", Script(include_str!("lua/socket.lua"))),
+    ("socket.url", Script(include_str!("lua/socket_url.lua"))),
+    ("string.buffer", Script(include_str!("lua/string_buffer.lua"))),
+    ("table.clear", TABLE),
+    ("table.clone", TABLE),
+    ("table.isarray", TABLE),
+    ("table.isempty", TABLE),
+    ("table.new", TABLE),
+    ("table.nkeys", TABLE),
+    ("zlib", Rust(zlib::zlib)),
 ];
 
 /// The names of all modules.
@@ -39,6 +110,12 @@ pub fn load(lua: &Lua, name: &str) -> mlua::Result<Option<Value>> {
     };
     match source {
         Rust(make) => make(lua).map(Some),
-        Script(source) => lua.load(*source).set_name(format!("=[{name}]")).call(name).map(Some),
+        Script(source) => chunk(lua, name, source).call(name).map(Some),
+        Backed(source, natives) => chunk(lua, name, source).call((name, natives(lua)?)).map(Some),
     }
+}
+
+/// The code of a module, which errors and tracebacks name after it.
+fn chunk<'a>(lua: &Lua, name: &str, source: &'a str) -> Chunk<'a> {
+    lua.load(source).set_name(format!("=[{name}]")).set_mode(ChunkMode::Text)
 }

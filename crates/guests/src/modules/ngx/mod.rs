@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mlua::{Lua, LuaString, Table, Value};
 
-use super::digest;
+use super::crypto::digest;
 use crate::raise::{self, Checked};
 
 pub use regex::table as regex;

@@ -4,7 +4,7 @@ use aws_lc_rs::{digest, hmac};
 use md5::{Digest as _, Md5};
 
 /// The bytes of a digest; none for a name that is not known.
-pub(super) fn digest(name: &str, data: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::modules) fn digest(name: &str, data: &[u8]) -> Option<Vec<u8>> {
     if name.eq_ignore_ascii_case("md5") {
         return Some(md5(data).to_vec());
     }
@@ -12,17 +12,17 @@ pub(super) fn digest(name: &str, data: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// MD5.
-pub(super) fn md5(data: &[u8]) -> [u8; 16] {
+pub(in crate::modules) fn md5(data: &[u8]) -> [u8; 16] {
     Md5::digest(data).into()
 }
 
 /// SHA-1.
-pub(super) fn sha1(data: &[u8]) -> Vec<u8> {
+pub(in crate::modules) fn sha1(data: &[u8]) -> Vec<u8> {
     digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, data).as_ref().to_vec()
 }
 
 /// An algorithm of the SHA family: `sha256`, `SHA-256` or `RSA-SHA256`.
-pub(super) fn sha(name: &str) -> Option<&'static digest::Algorithm> {
+pub(in crate::modules) fn sha(name: &str) -> Option<&'static digest::Algorithm> {
     Some(match &*name.to_ascii_lowercase().replace('-', "") {
         "sha1" => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         "sha224" => &digest::SHA224,
@@ -34,7 +34,7 @@ pub(super) fn sha(name: &str) -> Option<&'static digest::Algorithm> {
 }
 
 /// A code of the data under a key; none for a digest that is not known.
-pub(super) fn hmac(name: &str, key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::modules) fn hmac(name: &str, key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     if name.eq_ignore_ascii_case("md5") {
         return Some(hmac_md5(key, data));
     }
@@ -62,6 +62,6 @@ fn hmac_md5(key: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 /// Lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(in crate::modules) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

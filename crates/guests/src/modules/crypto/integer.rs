@@ -1,0 +1,15 @@
+//! Integers without bound, as the bytes of their magnitude, to and from decimal digits.
+
+use mlua::{Lua, LuaString, Table};
+use num_bigint::BigUint;
+
+pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
+    let decimal =
+        lua.create_function(|_, bytes: LuaString| Ok(BigUint::from_bytes_be(&bytes.as_bytes()).to_string()))?;
+    table.raw_set("integer_to_decimal", decimal)?;
+    let parse = lua.create_function(|lua, (digits, radix): (LuaString, u32)| {
+        let number = BigUint::parse_bytes(&digits.as_bytes(), radix);
+        number.map(|number| lua.create_string(number.to_bytes_be())).transpose()
+    })?;
+    table.raw_set("integer_parse", parse)
+}
