@@ -61,8 +61,9 @@ pub(super) fn report(runs: &[(String, Run)], file: Option<&Path>, out: &Path) ->
     let join = Join::of(runs, prices(file, &names)?.as_ref());
     join::write(&join, out).map_err(|error| error.to_string())?;
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{}\n\n{}", join::text::render(&join), out.join("index.html").display())
-        .map_err(|error| error.to_string())
+    // A reader such as `head` may have closed the pipe.
+    let _ = writeln!(stdout, "{}\n\n{}", join::text::render(&join), out.join("index.html").display());
+    Ok(())
 }
 
 /// Each machine has a name of its own.
