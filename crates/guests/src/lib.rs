@@ -1,8 +1,8 @@
 //! Plugins written in Lua, hosted behind the contract of [`weir_plugin`].
 //!
-//! [`vm`] makes one Lua VM per worker, once that has Lua to run. A [`call`] runs Lua functions of a plugin for an exchange, which
-//! the [`host`] lends to the VM meanwhile. [`pdk`] is what Lua sees as `kong`, [`ngx`] what it sees as `ngx`. The plugins
-//! `pre-function` and `post-function` ([`functions`]) run code of a configuration in a [`sandbox`].
+//! `vm` makes one Lua VM per worker, once that has Lua to run. A `call` runs Lua functions of a plugin for an exchange, which
+//! the `host` lends to the VM meanwhile. `pdk` is what Lua sees as `kong`, `ngx` what it sees as `ngx`. The plugins
+//! `pre-function` and `post-function` (`functions`) run code of a configuration in a `sandbox`.
 
 mod args;
 mod budget;

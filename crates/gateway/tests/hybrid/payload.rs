@@ -8,7 +8,7 @@ use weir_model::{Document, Format, PluginSchema, declarative};
 const KONG: &str = include_str!("../deck/kong-3.9.json");
 
 fn plugins() -> Vec<PluginSchema> {
-    weir_plugins::PLUGINS.iter().map(|plugin| plugin.schema).collect()
+    [weir_plugins::PLUGINS, weir_guests::PLUGINS].concat().iter().map(|plugin| plugin.schema).collect()
 }
 
 /// What a control plane of Kong sends.

@@ -1,0 +1,58 @@
+//! What a call of Lua costs in CPU time of the thread: `cargo bench -p weir-guests`.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use std::sync::Arc;
+use weir_plugin::testing::Gateway;
+use weir_plugin::{Exchange, Flow, Hooks};
+
+const CALLS: u32 = 200_000;
+const ROUNDS: u32 = 9;
+
+const REQUEST: &str =
+    "GET /\nUser-Agent: bench\nAccept: */*\nX-One: 1\nX-Two: 2\nX-Three: 3\nX-Four: 4\nX-Five: 5";
+
+fn main() {
+    let gateway = Gateway::new(weir_guests::PLUGINS);
+    // In a benchmark that only compiles, one call is enough.
+    let calls = if std::env::args().any(|arg| arg == "--bench") { CALLS } else { 1 };
+    for (name, code) in [
+        ("empty", "return function() end"),
+        (
+            "read one header, set one",
+            "kong.service.request.set_header('x-two', kong.request.get_header('x-one'))",
+        ),
+        (
+            "read ten times, set ten",
+            "for _ = 1, 10 do kong.service.request.set_header('x-two', kong.request.get_header('x-one')) end",
+        ),
+        ("get_headers", "return function() local _ = kong.request.get_headers() end"),
+        ("kong.ctx.shared", "return function() kong.ctx.shared.a = 1 end"),
+        ("exit", "return function() kong.response.exit(204) end"),
+    ] {
+        let hooks = gateway.plugin("pre-function", json!({ "access": [code] })).unwrap();
+        println!("{name}: {} ns", best(&gateway, &hooks, calls));
+    }
+}
+
+/// The least CPU time of a call over some rounds.
+fn best(gateway: &Gateway, hooks: &Arc<dyn Hooks>, calls: u32) -> u128 {
+    let mut exchange = gateway.exchange(REQUEST);
+    (0..ROUNDS).map(|_| round(&mut exchange, &**hooks, calls)).min().unwrap_or_default()
+}
+
+fn round(exchange: &mut Exchange, hooks: &dyn Hooks, calls: u32) -> u128 {
+    let start = thread_time();
+    for _ in 0..calls {
+        if let Flow::Wait(_) = hooks.access(exchange) {
+            unreachable!("nothing here waits");
+        }
+    }
+    (thread_time() - start) / u128::from(calls)
+}
+
+fn thread_time() -> u128 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u128::from(time.tv_sec.unsigned_abs()) * 1_000_000_000 + u128::from(time.tv_nsec.unsigned_abs())
+}
