@@ -28,7 +28,7 @@ impl From<mlua::Error> for Raised {
 
 impl From<OutOfSteps> for Raised {
     fn from(error: OutOfSteps) -> Self {
-        Self::Vm(mlua::Error::external(error))
+        Self::Vm(error.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much work functions written in Rust may do until the host grants them more.
 //!
-//! The hook that counts instructions cannot interrupt such a function. Those whose work is not linear in their input
-//! take steps from this budget.
+//! The hook that counts instructions cannot interrupt such a function, and a script may call thousands of them before
+//! it runs again. So a function takes steps from this budget for each few nanoseconds of its work.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,7 +11,7 @@ use mlua::Lua;
 
 /// What may be taken between two refills: some tens of milliseconds.
 const STEPS: u64 = 10_000_000;
-/// How many bytes of output count as a step.
+/// How many bytes that are read or written count as a step.
 const BYTES_PER_STEP: usize = 8;
 
 /// The steps that are left. Clones share them.
@@ -49,7 +49,9 @@ impl Steps {
         left.map(|_| ()).ok_or(OutOfSteps)
     }
 
-    /// Takes the steps for so many bytes of output, which bounds the memory that they take outside the VM.
+    /// Takes the steps for so many bytes. For output that bounds the memory which it takes outside the VM.
+    ///
+    /// Copies and searches cost less than this; digests and ciphers about as much.
     pub(crate) fn take_bytes(&self, count: usize) -> Result<(), OutOfSteps> {
         self.take_many(count / BYTES_PER_STEP + 1)
     }
@@ -67,3 +69,9 @@ impl fmt::Display for OutOfSteps {
 }
 
 impl std::error::Error for OutOfSteps {}
+
+impl From<OutOfSteps> for mlua::Error {
+    fn from(error: OutOfSteps) -> Self {
+        Self::external(error)
+    }
+}

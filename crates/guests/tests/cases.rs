@@ -2,6 +2,7 @@
 //!
 //! A case is a snippet of Lua, then a line `=> RESULT`. An expression needs no `return`. All values are written one
 //! after the other, keys of tables in order; an error is `error: TEXT`.
+#![allow(clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use mlua::{Function, Lua, Value};
+use weir_guests::steps::OutOfSteps;
 use weir_guests::{modules, patterns};
 
 /// Runs a snippet and writes its results down.
@@ -135,4 +137,17 @@ fn every_module_loads() {
         assert!(!module.is_nil(), "{name}");
     }
     assert!(modules::load(&vm().expect("a VM"), "no.such.module").expect("no error").is_none());
+}
+
+#[test]
+fn a_call_of_much_work_ends_when_the_steps_are_used_up() {
+    for script in [
+        "local cjson, t = require('cjson'), {} for _ = 1, 40 do t = { t, t } end cjson.encode(t)",
+        "local cjson, text = require('cjson'), '[' .. ('1,'):rep(2e5) .. '1]' cjson.decode(text)",
+        "local key = require('resty.openssl.pkey').new(RSA_KEY) for _ = 1, 100 do key:sign('x') end",
+    ] {
+        let lua = vm().expect("a VM");
+        let error = lua.load(script).exec().expect_err(script);
+        assert!(error.chain().any(|cause| cause.is::<OutOfSteps>()), "{script}: {error}");
+    }
 }

@@ -67,6 +67,7 @@ const MODULES: &[(&str, Source)] = &[
     ("pl.types", Script(include_str!("lua/pl_types.lua"))),
     ("pl.utils", Script(include_str!("lua/pl_utils.lua"))),
     ("resty.aes", Backed(include_str!("lua/resty_aes.lua"), crypto::natives)),
+    ("resty.hmac", Backed(include_str!("lua/resty_hmac.lua"), crypto::natives)),
     ("resty.lrucache", Script(include_str!("lua/resty_lrucache.lua"))),
     ("resty.md5", DIGEST),
     ("resty.mlcache", Script(include_str!("lua/resty_mlcache.lua"))),

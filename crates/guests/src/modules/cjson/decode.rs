@@ -8,6 +8,7 @@ use super::Metatables;
 use super::config::Config;
 use super::token::{Token, Tokens};
 use crate::raise::{Checked, Raised};
+use crate::steps::Steps;
 
 /// Reads one document.
 pub(super) struct Decoder<'a> {
@@ -15,6 +16,7 @@ pub(super) struct Decoder<'a> {
     pub(super) config: &'a Config,
     pub(super) metatables: &'a Metatables,
     pub(super) tokens: Tokens<'a>,
+    pub(super) steps: &'a Steps,
     /// The tables that are being filled, the innermost last.
     pub(super) open: Vec<Open>,
 }
@@ -35,6 +37,7 @@ impl Decoder<'_> {
         }
         let mut token = self.tokens.next();
         loop {
+            self.steps.take_many(super::STEPS_PER_VALUE)?;
             let complete = match token {
                 Token::ObjectBegin => self.object()?,
                 Token::ArrayBegin => self.array()?,

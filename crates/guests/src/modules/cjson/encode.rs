@@ -53,7 +53,7 @@ impl<'a> Encoder<'a> {
     /// Writes a value, or the beginning of a table.
     fn value(&mut self, value: &Value) -> Checked<()> {
         // A table that occurs in many places is written as often, so that the output may grow without limit.
-        self.steps.take()?;
+        self.steps.take_many(super::STEPS_PER_VALUE)?;
         match value {
             Value::String(text) => self.string(&text.as_bytes())?,
             Value::Integer(number) => self.number(*number as f64)?,

@@ -18,6 +18,9 @@ use crate::args;
 use crate::raise::{self, Checked, Raised};
 use crate::steps::Steps;
 
+/// What a value costs.
+const STEPS_PER_VALUE: usize = 64;
+
 /// `cjson.empty_array`. The address is a mark only.
 pub(super) const EMPTY_ARRAY: LightUserData = LightUserData(std::ptr::without_provenance_mut::<c_void>(8));
 
@@ -88,12 +91,20 @@ fn encode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> 
 }
 
 fn decode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> mlua::Result<Function> {
+    let steps = Steps::of(lua);
     raise::function(lua, move |lua, given: MultiValue| {
         let text = args::string(lua, "decode", 1, single("decode", &given)?)?;
         let text = text.as_bytes();
         let config: Config = shared.borrow().clone();
         let tokens = Tokens::new(&text, config.decode_invalid_numbers);
-        let mut decoder = Decoder { lua, config: &config, metatables: &metatables, tokens, open: Vec::new() };
+        let mut decoder = Decoder {
+            lua,
+            config: &config,
+            metatables: &metatables,
+            tokens,
+            steps: &steps,
+            open: Vec::new(),
+        };
         let outcome = decoder.document();
         finish(lua, errors, outcome)
     })

@@ -9,6 +9,8 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::iv::FixedLength;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
+use crate::steps::Steps;
+
 /// How a cipher chains its blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -33,6 +35,7 @@ const TAG_LEN: usize = 16;
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     type Encrypt = (String, LuaString, LuaString, LuaString, bool, LuaString);
     let encrypt = lua.create_function(|lua, (name, key, iv, data, padding, aad): Encrypt| {
+        Steps::of(lua).take_bytes(data.as_bytes().len())?;
         let (key, iv) = (key.as_bytes(), iv.as_bytes());
         let outcome = cipher(&name, &key, &iv, padding).and_then(|cipher| {
             cipher
@@ -44,6 +47,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.raw_set("encrypt", encrypt)?;
     type Decrypt = (String, LuaString, LuaString, LuaString, bool, LuaString);
     let decrypt = lua.create_function(|lua, (name, key, iv, data, padding, aad): Decrypt| {
+        Steps::of(lua).take_bytes(data.as_bytes().len())?;
         let (key, iv) = (key.as_bytes(), iv.as_bytes());
         let outcome = cipher(&name, &key, &iv, padding).and_then(|cipher| {
             cipher

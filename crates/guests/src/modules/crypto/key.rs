@@ -11,6 +11,7 @@ use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate};
 
 use super::pem;
 use super::signature::{self, Scheme};
+use crate::steps::Steps;
 
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,11 @@ pub(super) enum Kind {
     P521,
     Ed25519,
 }
+
+/// What an operation with the private half costs: RSA takes about a millisecond.
+const PRIVATE_STEPS: usize = 200_000;
+/// What one with the public half costs.
+const PUBLIC_STEPS: usize = 20_000;
 
 /// The curves, in the order in which a private key is tried.
 const CURVES: [Kind; 3] = [Kind::P256, Kind::P384, Kind::P521];
@@ -54,9 +60,14 @@ pub(super) struct Key {
 }
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let load = lua.create_function(|lua, text: LuaString| match Key::load(&text.as_bytes()) {
-        Some(key) => key.into_lua_multi(lua),
-        None => (Value::Nil, "the key is not PEM or DER of RSA, a NIST curve or Ed25519").into_lua_multi(lua),
+    let load = lua.create_function(|lua, text: LuaString| {
+        Steps::of(lua).take_many(PRIVATE_STEPS)?;
+        match Key::load(&text.as_bytes()) {
+            Some(key) => key.into_lua_multi(lua),
+            None => {
+                (Value::Nil, "the key is not PEM or DER of RSA, a NIST curve or Ed25519").into_lua_multi(lua)
+            }
+        }
     })?;
     table.raw_set("key", load)?;
     type Numbers = (String, LuaString, LuaString);
@@ -185,18 +196,22 @@ impl UserData for Key {
         methods.add_method("is_private", |_, key, ()| Ok(key.private.is_some()));
         methods.add_method("pem", |_, key, private: bool| Ok(key.to_pem(private)));
         methods.add_method("encrypt", |lua, key, (data, oaep): (LuaString, bool)| {
+            Steps::of(lua).take_many(PUBLIC_STEPS)?;
             reply(lua, key.encrypt(&data.as_bytes(), oaep), "encryption failed")
         });
         methods.add_method("decrypt", |lua, key, (data, oaep): (LuaString, bool)| {
+            Steps::of(lua).take_many(PRIVATE_STEPS)?;
             reply(lua, key.decrypt(&data.as_bytes(), oaep), "decryption failed")
         });
         type Sign = (LuaString, String, bool, bool);
         methods.add_method("sign", |lua, key, (data, digest, pss, raw): Sign| {
+            Steps::of(lua).take_many(PRIVATE_STEPS)?;
             let signature = signature::sign(key, &data.as_bytes(), &digest, Scheme { pss, raw });
             reply(lua, signature, "the key cannot sign so: check its type, the digest and the padding")
         });
         type Verify = (LuaString, LuaString, String, bool, bool);
-        methods.add_method("verify", |_, key, (data, signature, digest, pss, raw): Verify| {
+        methods.add_method("verify", |lua, key, (data, signature, digest, pss, raw): Verify| {
+            Steps::of(lua).take_many(PUBLIC_STEPS)?;
             let scheme = Scheme { pss, raw };
             Ok(signature::verify(key, &data.as_bytes(), &signature.as_bytes(), &digest, scheme))
         });

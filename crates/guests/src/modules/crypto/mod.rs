@@ -10,14 +10,18 @@ mod signature;
 
 use mlua::{Lua, LuaString, Table};
 
+use crate::steps::Steps;
+
 /// The functions in Rust that such a module is called with.
 pub(super) fn natives(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let digest = lua.create_function(|lua, (name, data): (String, LuaString)| {
+        Steps::of(lua).take_bytes(data.as_bytes().len())?;
         digest::digest(&name, &data.as_bytes()).map(|digest| lua.create_string(digest)).transpose()
     })?;
     table.raw_set("digest", digest)?;
     let hmac = lua.create_function(|lua, (name, key, data): (String, LuaString, LuaString)| {
+        Steps::of(lua).take_bytes(data.as_bytes().len())?;
         digest::hmac(&name, &key.as_bytes(), &data.as_bytes()).map(|code| lua.create_string(code)).transpose()
     })?;
     table.raw_set("hmac", hmac)?;

@@ -10,7 +10,7 @@ use crate::raise::{self, Checked};
 const MAX_SECONDS: f64 = 253_402_300_799.0;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.raw_set("http_time", raise::function(lua, |_, value: Value| Ok(http_date(&value)?))?)?;
+    table.raw_set("http_time", raise::function(lua, |_, value: Value| http_date(&value))?)?;
     table.raw_set(
         "cookie_time",
         raise::function(lua, |_, value: Value| Ok(cookie_date(&http_date(&value)?)))?,

@@ -12,6 +12,7 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::crypto::digest;
 use crate::raise::{self, Checked};
+use crate::steps::Steps;
 
 pub use regex::table as regex;
 
@@ -98,8 +99,11 @@ fn decode(engine: &GeneralPurpose, text: &[u8]) -> Option<Vec<u8>> {
 
 /// Adds a function from bytes to bytes. What is not a string is written as one; `nil` is the empty string.
 fn bytes(lua: &Lua, table: &Table, name: &str, function: fn(&[u8]) -> Vec<u8>) -> mlua::Result<()> {
+    let steps = Steps::of(lua);
     let function = raise::function(lua, move |lua, value: Value| {
-        Ok(lua.create_string(function(&text(lua, value)?.as_bytes()))?)
+        let text = text(lua, value)?;
+        steps.take_bytes(text.as_bytes().len())?;
+        Ok(lua.create_string(function(&text.as_bytes()))?)
     })?;
     table.raw_set(name, function)
 }

@@ -18,6 +18,9 @@ use crate::steps::Steps;
 const MAX_COMPILED: usize = 1024;
 /// What a compiled expression may take, in bytes.
 const MAX_SIZE: usize = 1 << 20;
+/// What a compilation costs: in any case, and for each byte of the source.
+const STEPS_TO_COMPILE: usize = 10_000;
+const STEPS_PER_BYTE: usize = 500;
 /// How often an expression may backtrack.
 const BACKTRACK_LIMIT: usize = 1_000_000;
 
@@ -32,9 +35,12 @@ pub(super) struct Compiled {
 /// Why an expression gives no result.
 type Failure = String;
 
-/// Compiled expressions by options and source.
+/// Compiled expressions.
 #[derive(Default)]
-struct Cache(RefCell<HashMap<(Vec<u8>, Vec<u8>), Rc<Compiled>>>);
+struct Cache(RefCell<HashMap<Key, Rc<Compiled>>>);
+
+/// The source and the options of an expression.
+type Key = (LuaString, Option<LuaString>);
 
 /// The functions of `ngx.re`.
 pub fn table(lua: &Lua) -> mlua::Result<Table> {
@@ -51,7 +57,7 @@ fn capture(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function
     type Arguments = (LuaString, LuaString, Option<LuaString>, usize, Option<Table>);
     let (cache, steps) = (cache.clone(), steps.clone());
     raise::function(lua, move |lua, (subject, regex, options, at, table): Arguments| {
-        let compiled = match cache.get(&regex.as_bytes(), options.as_ref())? {
+        let compiled = match cache.get((regex, options), &steps)? {
             Ok(compiled) => compiled,
             Err(failure) => return failed(lua, failure),
         };
@@ -74,7 +80,7 @@ fn locate(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function>
     type Arguments = (LuaString, LuaString, Option<LuaString>, usize, usize);
     let (cache, steps) = (cache.clone(), steps.clone());
     raise::function(lua, move |lua, (subject, regex, options, at, nth): Arguments| {
-        let compiled = match cache.get(&regex.as_bytes(), options.as_ref())? {
+        let compiled = match cache.get((regex, options), &steps)? {
             Ok(compiled) => compiled,
             Err(failure) => return failed(lua, failure),
         };
@@ -97,7 +103,7 @@ fn substitute(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Funct
     type Arguments = (LuaString, LuaString, LuaString, Option<LuaString>, bool);
     let (cache, steps) = (cache.clone(), steps.clone());
     raise::function(lua, move |lua, (subject, regex, template, options, global): Arguments| {
-        let compiled = match cache.get(&regex.as_bytes(), options.as_ref())? {
+        let compiled = match cache.get((regex, options), &steps)? {
             Ok(compiled) => compiled,
             Err(failure) => return Ok((None, None, Some(failure))),
         };
@@ -115,13 +121,13 @@ fn substitute(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Funct
 
 impl Cache {
     /// The compiled expression. An unknown option is raised.
-    fn get(&self, regex: &[u8], options: Option<&LuaString>) -> Checked<Result<Rc<Compiled>, Failure>> {
-        let options = options.map(|options| options.as_bytes().to_vec()).unwrap_or_default();
-        let key = (options, regex.to_vec());
+    fn get(&self, key: Key, steps: &Steps) -> Checked<Result<Rc<Compiled>, Failure>> {
         if let Some(compiled) = self.0.borrow().get(&key) {
             return Ok(Ok(compiled.clone()));
         }
-        let compiled = match compile(regex, &key.0)? {
+        let options = key.1.as_ref().map(|options| options.as_bytes().to_vec()).unwrap_or_default();
+        steps.take_many(STEPS_TO_COMPILE + key.0.as_bytes().len() * STEPS_PER_BYTE)?;
+        let compiled = match compile(&key.0.as_bytes(), &options)? {
             Ok(compiled) => Rc::new(compiled),
             Err(failure) => return Ok(Err(failure)),
         };
@@ -194,7 +200,7 @@ impl Compiled {
         let input = RegexInput::new(subject).from_pos(at).anchored(self.anchored);
         let outcome = self.regex.captures_input(input);
         let end = outcome.as_ref().ok().and_then(|captures| Some(span(captures.as_ref()?).1));
-        steps.take_bytes(end.unwrap_or(subject.len()).saturating_sub(at))?;
+        steps.take_many(end.unwrap_or(subject.len()).saturating_sub(at))?;
         // The only error of a match is that of its limit.
         Ok(outcome.map_err(|_| "pcre_exec() failed: -8".to_owned()))
     }
