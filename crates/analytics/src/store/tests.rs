@@ -243,6 +243,29 @@ fn time_in_which_the_node_did_not_run_is_not_known() {
 }
 
 #[test]
+fn after_a_restart_a_frame_is_as_fine_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = on_disk(64 << 20, folder.path(), START);
+    let route = store.entities().intern_route("r", 0);
+    store.entities().intern(Kind::Upstream, "u");
+    store.add_worker().push(&Record { time: Tick::at(START), ..record(route) });
+    (0..20).for_each(|step| store.drain(START + 500 + step * 200_000));
+    let (from, to) = (START / 1_000 - 600, START / 1_000 + 4_000);
+    let view = |store: &Store| {
+        let view = store.view(from, to, 10, None);
+        (
+            view.width,
+            view.slots.iter().filter_map(|slot| slot.get(Entity::NODE)).map(|it| it.requests()).sum::<u64>(),
+        )
+    };
+    assert_eq!(view(&store), (10, 1));
+    store.finish(START + 4_000_000);
+    let store = on_disk(64 << 20, folder.path(), START + 4_010_000);
+    assert!(store.tiers().kept().iter().any(|kept| kept.tier.name == "1h" && kept.oldest < Some(from)));
+    assert_eq!(view(&store), (10, 1), "the hour in which it began is no reason for another resolution");
+}
+
+#[test]
 fn a_time_in_which_the_machine_slept_is_not_known() {
     let mut store = store();
     store.drain(START + 20_000);

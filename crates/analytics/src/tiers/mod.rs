@@ -100,11 +100,14 @@ impl Tiers {
         tier.closed_until = tier.closed_until.max(until);
     }
 
-    /// Adds a slot that was read back from a tier's file, without handing it on.
+    /// Adds a slot that was read back from a tier's file, without handing it on. Those of finer tiers come first.
     pub(crate) fn restore(&mut self, tier: usize, slot: &Slot) -> Result<(), DecodeError> {
-        self.first = self.first.min(slot.start);
-        self.tiers[tier].add(slot)?;
         let until = self.tiers[tier].align(slot.start) + SPECS[tier].width;
+        // A wide slot in which the history began does not say when.
+        if tier == TENS || until <= self.first {
+            self.first = self.first.min(slot.start);
+        }
+        self.tiers[tier].add(slot)?;
         self.tiers[tier].closed_until = self.tiers[tier].closed_until.max(until);
         Ok(())
     }

@@ -162,7 +162,12 @@ document.addEventListener("pointermove", (event) => {
   hover.show(svg, under(svg, event).time, event);
 });
 document.addEventListener("focusout", (event) => { if (isByKeys && event.target === hover.svg) leave(); });
-addEventListener("resize", () => pinned.hide());
+// Charts of another width have their times elsewhere. Phones change the height while they scroll.
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== width) pinned.hide();
+  width = innerWidth;
+});
 document.addEventListener("pointerdown", (event) => {
   const svg = plotOf(event.target);
   if (!svg || event.button !== 0 || event.target.closest("a")) return;
