@@ -27,6 +27,7 @@ mod probe;
 mod protocols;
 mod report;
 mod sample;
+mod script;
 mod session;
 mod session_fleet;
 mod session_kong;

@@ -38,7 +38,7 @@ fn text(output: &[u8]) -> String {
 }
 
 /// The processes whose command line or environment says that they belong to a session in this folder of the system.
-fn processes_of(parent: u32) -> Vec<String> {
+pub(crate) fn processes_of(parent: u32) -> Vec<String> {
     let mut list = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();

@@ -5,6 +5,7 @@ use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
 use crate::host::{Site, ssh};
+use crate::interrupt;
 use crate::report::format::{self, Format};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status};
@@ -165,13 +166,7 @@ pub fn exit_code(run: &Run) -> Result<ExitCode, String> {
 /// # Errors
 /// When signals cannot be caught.
 pub fn interruptible() -> Result<Arc<AtomicBool>, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| format!("signals cannot be caught: {error}"))?;
-    }
-    Ok(stop)
+    interrupt::flag().map_err(|error| format!("signals cannot be caught: {error}"))
 }
 
 /// Writes the report and the text, and prints the figures.

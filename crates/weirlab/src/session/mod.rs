@@ -24,6 +24,8 @@ mod slices;
 mod target_runner;
 mod watched;
 
+pub(crate) use certificate::make as make_certificate;
+
 pub use assignment::{Assignment, Entry, SessionError};
 pub use kept::CONFIGURATIONS;
 pub use order::{BlockPosition, order};

@@ -79,7 +79,9 @@ fn write_cell(out: &mut String, case: &CaseAnalysis, cell: &Cell) -> fmt::Result
         writeln!(out, "### {target} was measured no further: {why}")?;
     }
     match case.cell(target) {
-        Some(CellAnalysis { summary: Some(summary), .. }) => write_combined(out, target, &summary.combined),
+        Some(CellAnalysis { summary: Some(summary), .. }) => {
+            write!(out, "### Combined result for {target}:\n{}", combined(&summary.combined))
+        }
         _ => writeln!(out, "### Combined result for {target}:\nno run counts"),
     }
 }
@@ -94,13 +96,15 @@ fn write_block(out: &mut String, case: &CaseAnalysis, block: &Block) -> fmt::Res
     }
 }
 
-fn write_combined(out: &mut String, target: &str, combined: &Combined) -> fmt::Result {
-    writeln!(out, "### Combined result for {target}:")?;
-    writeln!(out, "RPS     Avg: {:.2}", combined.rps)?;
-    let (average, longest) = (combined.latency_average_ms, combined.latency_max_ms);
-    writeln!(out, "Latency Avg: {average:.2}ms    Max: {longest:.2}ms")?;
-    writeln!(out, "   P90 (ms): {}", listed(&combined.p90_ms))?;
-    writeln!(out, "   P99 (ms): {}", listed(&combined.p99_ms))
+/// A combined result in the layout of Kong's framework.
+#[must_use]
+pub fn combined(combined: &Combined) -> String {
+    let Combined { rps, latency_average_ms: average, latency_max_ms: longest, p90_ms, p99_ms } = combined;
+    format!(
+        "RPS     Avg: {rps:.2}\nLatency Avg: {average:.2}ms    Max: {longest:.2}ms\n   P90 (ms): {}\n   P99 (ms): {}\n",
+        listed(p90_ms),
+        listed(p99_ms)
+    )
 }
 
 /// Such as `6.99, 9.72, n too small`.
