@@ -37,5 +37,6 @@ mod stats_candidates;
 mod stats_coverage;
 mod stats_gate;
 mod stats_search;
+mod suites;
 mod version_build;
 mod waterfall;

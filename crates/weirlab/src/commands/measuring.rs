@@ -9,7 +9,7 @@ use crate::interrupt;
 use crate::report::format::{self, Format};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status};
-use crate::scenario::{self, CasePlan, Measure, Scheme};
+use crate::scenario::{self, CasePlan, Change, Measure, Scheme};
 use crate::session::contenders::{self, Named};
 use crate::session::{Assignment, Contender, Entry, Profile};
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub struct Common {
     /// The seed of the order of blocks; else drawn. What is asked in a round depends on the round alone
     #[arg(long)]
     pub seed: Option<u64>,
-    /// How the figures are printed: text, csv, json or markdown
+    /// How the figures are printed: text, csv, json or markdown, or wrk for every block as wrk prints it
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
@@ -217,6 +217,30 @@ pub fn expand(
             schemes.iter().filter(|scheme| scheme.is_none_or(|scheme| scenario.schemes().contains(&scheme)))
         {
             cases.extend(scenario.cases(*scheme).map_err(|error| error.to_string())?);
+        }
+    }
+    if cases.is_empty() {
+        return Err(format!("{} is not offered over that scheme", names.join(", ")));
+    }
+    Ok(cases)
+}
+
+/// The cases of scenarios with what a run of a suite changes.
+///
+/// # Errors
+/// When a scenario is unknown or wrong, or not offered over the scheme.
+pub fn expand_changed(
+    names: &[String],
+    scheme: Option<Scheme>,
+    change: &Change,
+    profile: &str,
+    catalogue: &Path,
+) -> Result<Vec<CasePlan>, String> {
+    let mut cases = Vec::new();
+    for scenario in scenario::find(names, catalogue).map_err(|error| error.to_string())? {
+        if scheme.is_none_or(|scheme| scenario.schemes().contains(&scheme)) {
+            let scenario = scenario.in_profile(profile);
+            cases.extend(scenario.changed_cases(scheme, change).map_err(|error| error.to_string())?);
         }
     }
     if cases.is_empty() {

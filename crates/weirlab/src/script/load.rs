@@ -183,7 +183,7 @@ fn measure(
     Ok(LoadResult { url, plan, outcome, usage })
 }
 
-/// A load under way. Dropping it ends it.
+/// A load in progress. Dropping it ends it.
 pub struct RunningLoad {
     thread: Option<JoinHandle<Result<LoadResult, ScriptError>>>,
     stop: Arc<AtomicBool>,

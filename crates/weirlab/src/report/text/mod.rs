@@ -30,10 +30,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
         writeln!(out, "### What each plugin costs\n{}", chain::text(chain))?;
     }
     for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
-        writeln!(out, "### Test Suite: {}", case.case.name)?;
-        for cell in run.cells.iter().filter(|cell| cell.case == case.case.name) {
-            write_cell(out, case, cell)?;
-        }
+        write_suite(out, run, case)?;
         writeln!(out, "\n{}", table(case, &analysis.baseline))?;
         if let Some(parts) = parts::table(case) {
             writeln!(out, "\n{parts}")?;
@@ -51,6 +48,24 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
         writeln!(out, "### Beside requests\n\n{}\n", probe::table(&analysis.probes))?;
     }
     writeln!(out, "{}", answer(run, analysis))
+}
+
+/// Each case with the blocks of each target as wrk would print them, and what they come to.
+pub(super) fn suites(run: &Run, analysis: &Analysis) -> String {
+    let mut text = String::new();
+    for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
+        // A String takes whatever is written to it.
+        let _ = write_suite(&mut text, run, case);
+    }
+    text
+}
+
+fn write_suite(out: &mut String, run: &Run, case: &CaseAnalysis) -> fmt::Result {
+    writeln!(out, "### Test Suite: {}", case.case.name)?;
+    run.cells
+        .iter()
+        .filter(|cell| cell.case == case.case.name)
+        .try_for_each(|cell| write_cell(out, case, cell))
 }
 
 /// Whether the case was put under load to be watched, and no block of it was to be measured.
