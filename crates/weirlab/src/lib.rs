@@ -5,10 +5,12 @@
 //! scenario + targets ─► session: per block start, check parity, load, observe ─► result ─► analysis ─► report
 //! ```
 //!
-//! `commands` sees everything below; each of the others only what stands to its right:
+//! The program `weirlab` is `commands`. [`script`] is the same for programs of one's own: the documented API of this
+//! library. Neither uses the other, and both see everything below; each of the others only what stands to its right:
 //!
 //! ```text
-//! commands ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
+//! commands
+//! script   ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
 //!          ─► site ─► report ─► analysis ─► stats; report ─► chart      upstream, floor, front ─► event_loop
 //! ```
 pub mod analysis;
@@ -27,6 +29,7 @@ pub mod front;
 pub mod gate;
 pub mod generator;
 pub mod host;
+mod interrupt;
 pub mod join;
 pub mod load;
 pub mod manifest;
@@ -35,6 +38,7 @@ pub mod power;
 pub mod report;
 pub mod result;
 pub mod scenario;
+pub mod script;
 pub mod session;
 pub mod site;
 pub mod stats;

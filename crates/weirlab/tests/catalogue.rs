@@ -72,7 +72,7 @@ fn every_published_row_is_a_scenario_and_the_other_way_round() {
 
 #[test]
 fn the_suite_of_make_bench_runs_what_there_is() {
-    let suite = Suite::find("bench", &root()).unwrap();
+    let suite = Suite::find("bench", &[], &root()).unwrap();
     for entry in &suite.entries {
         let scenarios = scenario::find(std::slice::from_ref(&entry.scenario), &root()).unwrap();
         let targets = target::find(&entry.targets, &root()).unwrap();
@@ -83,7 +83,7 @@ fn the_suite_of_make_bench_runs_what_there_is() {
         }
     }
     // Missing programs are listed, rather than left out.
-    for entry in &Suite::find("protocols", &root()).unwrap().entries {
+    for entry in &Suite::find("protocols", &[], &root()).unwrap().entries {
         for scenario in scenario::find(std::slice::from_ref(&entry.scenario), &root()).unwrap() {
             let case = scenario.cases(entry.scheme).unwrap().remove(0);
             for target in target::find(&entry.targets, &root()).unwrap() {
@@ -93,7 +93,7 @@ fn the_suite_of_make_bench_runs_what_there_is() {
             }
         }
     }
-    let error = Suite::find("benhc", &root()).unwrap_err().to_string();
+    let error = Suite::find("benhc", &[], &root()).unwrap_err().to_string();
     assert!(error.ends_with("the nearest: bench"), "{error}");
 }
 

@@ -11,35 +11,35 @@ use std::time::{Duration, Instant};
 /// Long enough for anything here, on any machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn weirlab() -> Command {
+pub(crate) fn weirlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).stdin(Stdio::null());
     command
 }
 
-fn run(arguments: &[&str], out: &Path) -> Output {
+pub(crate) fn run(arguments: &[&str], out: &Path) -> Output {
     weirlab().args(arguments).arg("--out").arg(out).output().expect("weirlab starts")
 }
 
 /// The only run folder below `out`.
-fn folder(out: &Path) -> PathBuf {
+pub(crate) fn folder(out: &Path) -> PathBuf {
     let folders: Vec<PathBuf> =
         fs::read_dir(out).expect("an output folder").map(|entry| entry.unwrap().path()).collect();
     assert_eq!(folders.len(), 1, "{folders:?}");
     folders[0].clone()
 }
 
-fn data(out: &Path) -> Value {
+pub(crate) fn data(out: &Path) -> Value {
     let text = fs::read_to_string(folder(out).join("data.json")).expect("the data");
     serde_json::from_str(&text).expect("JSON")
 }
 
-fn text(output: &[u8]) -> String {
+pub(crate) fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
 }
 
 /// The processes whose command line or environment says that they belong to a session in this folder of the system.
-fn processes_of(parent: u32) -> Vec<String> {
+pub(crate) fn processes_of(parent: u32) -> Vec<String> {
     let mut list = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();

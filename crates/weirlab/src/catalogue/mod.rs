@@ -8,4 +8,4 @@ pub use error::CatalogueError;
 pub use find::{Entry, root};
 pub(crate) use find::{Kind, nearest, select};
 pub(crate) use read::{Span, parse_toml, position, read_text, read_toml};
-pub(crate) use template::{context, render};
+pub(crate) use template::{context, mentioned, render};

@@ -8,9 +8,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How much longer a target is under load than it is watched, so that perf has time to begin and to end.
-const AROUND: Duration = Duration::from_secs(30);
-
 /// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -36,13 +33,26 @@ pub struct Args {
     pub common: Common,
 }
 
+/// What is recorded of each target.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording<'a> {
+    /// What graphs say that they are of.
+    pub what: &'a str,
+    /// What the names of their files have, before the target's; nothing if only one case is drawn.
+    pub name: &'a str,
+    /// How long each target is watched.
+    pub duration: Duration,
+    /// Samples a second.
+    pub frequency: u32,
+}
+
 /// Records and draws each of `labels`. `under_load` starts a target by its label and puts load on it, calls what it is
 /// given with the processes of its tree, and ends both.
 ///
 /// # Errors
 /// What failed, and how to fix it.
 pub fn perform(
-    args: &Args,
+    recording: &Recording<'_>,
     labels: &[String],
     folder: &Path,
     mut under_load: impl FnMut(&str, &mut Watching<'_>) -> Result<(), String>,
@@ -50,22 +60,34 @@ pub fn perform(
     let mut profiles = Vec::new();
     for label in labels {
         under_load(label, &mut |host, pids| {
-            let name = format!("flame-{}", file_name(label));
-            let stacks =
-                host.stacks(pids, args.duration, args.frequency).map_err(|error| error.to_string())?;
+            let name = format!("flame-{}", file_name(&recording.named(label)));
+            let stacks = host
+                .stacks(pids, recording.duration, recording.frequency)
+                .map_err(|error| error.to_string())?;
             let profile = save(&stacks, folder, &name).map_err(|error| error.to_string())?;
             profiles.push((label.clone(), profile));
             Ok(())
         })?;
     }
-    draw(&profiles, &args.scenario, folder).map_err(|error| error.to_string())
+    draw(recording, &profiles, folder).map_err(|error| error.to_string())
+}
+
+impl Recording<'_> {
+    fn named(&self, label: &str) -> String {
+        if self.name.is_empty() { label.to_owned() } else { format!("{} {label}", self.name) }
+    }
 }
 
 /// Draws the differences of all profiles to the first, and lists all graphs for the run's data.
 ///
 /// # Errors
 /// When a difference cannot be drawn.
-pub fn draw(profiles: &[(String, Profile)], scenario: &str, folder: &Path) -> Result<Vec<Flame>, FlameError> {
+pub fn draw(
+    recording: &Recording<'_>,
+    profiles: &[(String, Profile)],
+    folder: &Path,
+) -> Result<Vec<Flame>, FlameError> {
+    let scenario = recording.what;
     let mut flames = Vec::new();
     for (label, profile) in profiles {
         let file =
@@ -75,7 +97,7 @@ pub fn draw(profiles: &[(String, Profile)], scenario: &str, folder: &Path) -> Re
     let Some(((first, before), others)) = profiles.split_first() else { return Ok(flames) };
     for (label, after) in others {
         let title = format!("{label} compared with {first}, {scenario}");
-        let file = format!("flame-{}-to-{}.svg", file_name(first), file_name(label));
+        let file = format!("flame-{}-to-{}.svg", file_name(&recording.named(first)), file_name(label));
         write(&folder.join(&file), &differential(&before.folded, &after.folded, &title)?)?;
         flames.push(Flame { file, title });
     }
@@ -100,7 +122,9 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let mut session = Session::open(assignment, 1, &stop).map_err(|error| error.to_string())?;
     let folder = session.folder().to_owned();
     let index = |label: &str| labels.iter().position(|known| known == label).unwrap_or_default();
-    let flames = perform(&args, &labels, &folder, |label, watch| {
+    let recording =
+        Recording { what: &args.scenario, name: "", duration: args.duration, frequency: args.frequency };
+    let flames = perform(&recording, &labels, &folder, |label, watch| {
         session.under_load(0, index(label), args.duration, watch)
     })?;
     session.note_flames(flames).map_err(|error| error.to_string())?;
@@ -116,8 +140,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     let schemes = measuring::schemes(Some(&args.scheme));
     let case = measuring::single(&args.scenario, &schemes, &catalogue)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let mut profile = session::Profile::named("full").ok_or("there is no profile full")?;
-    profile.measured = args.duration + AROUND;
+    let profile = session::Profile::named("full").ok_or("there is no profile full")?;
     args.common.assignment("flame", contenders, vec![Entry { case, contenders: all }], profile)
 }
 

@@ -5,10 +5,11 @@ use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
 use crate::host::{Site, ssh};
+use crate::interrupt;
 use crate::report::format::{self, Format};
 use crate::report::{self, text};
 use crate::result::{Axis, Run, Status, store};
-use crate::scenario::{self, CasePlan, Measure, Scheme};
+use crate::scenario::{self, CasePlan, Change, Measure, Scheme};
 use crate::session::contenders::{self, Named};
 use crate::session::{Assignment, Contender, Entry, Profile};
 use crate::telemetry::{self, Endpoint};
@@ -45,7 +46,7 @@ pub struct Common {
     /// The seed of the order of blocks; else drawn. What is asked in a round depends on the round alone
     #[arg(long)]
     pub seed: Option<u64>,
-    /// How the figures are printed: text, csv, json or markdown
+    /// How the figures are printed: text, csv, json or markdown, or wrk for every block as wrk prints it
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Write each figure of each block to a Prometheus, such as http://localhost:9090/api/v1/write
@@ -171,13 +172,7 @@ pub fn exit_code(run: &Run) -> Result<ExitCode, String> {
 /// # Errors
 /// When signals cannot be caught.
 pub fn interruptible() -> Result<Arc<AtomicBool>, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| format!("signals cannot be caught: {error}"))?;
-    }
-    Ok(stop)
+    interrupt::flag().map_err(|error| format!("signals cannot be caught: {error}"))
 }
 
 /// Writes the report and the text, and prints the figures.
@@ -252,6 +247,30 @@ pub fn expand(
             schemes.iter().filter(|scheme| scheme.is_none_or(|scheme| scenario.schemes().contains(&scheme)))
         {
             cases.extend(scenario.cases(*scheme).map_err(|error| error.to_string())?);
+        }
+    }
+    if cases.is_empty() {
+        return Err(format!("{} is not offered over that scheme", names.join(", ")));
+    }
+    Ok(cases)
+}
+
+/// The cases of scenarios with what a run of a suite changes.
+///
+/// # Errors
+/// When a scenario is unknown or wrong, or not offered over the scheme.
+pub fn expand_changed(
+    names: &[String],
+    scheme: Option<Scheme>,
+    change: &Change,
+    profile: &str,
+    catalogue: &Path,
+) -> Result<Vec<CasePlan>, String> {
+    let mut cases = Vec::new();
+    for scenario in scenario::find(names, catalogue).map_err(|error| error.to_string())? {
+        if scheme.is_none_or(|scheme| scenario.schemes().contains(&scheme)) {
+            let scenario = scenario.in_profile(profile);
+            cases.extend(scenario.changed_cases(scheme, change).map_err(|error| error.to_string())?);
         }
     }
     if cases.is_empty() {

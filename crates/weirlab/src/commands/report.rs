@@ -20,7 +20,7 @@ pub struct Args {
     /// Kong's published figures, to be put beside ours [default: scenarios/kong/published.csv, where it is].
     #[arg(long, value_name = "FILE")]
     published: Option<PathBuf>,
-    /// Print the figures, too: text, csv, json or markdown.
+    /// Print the figures, too: text, csv, json, markdown or wrk.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write each figure of each block to a Prometheus, such as http://localhost:9090/api/v1/write.

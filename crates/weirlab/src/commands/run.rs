@@ -1,9 +1,12 @@
 //! `weirlab run`.
+use super::flame::{self, Recording};
 use super::join;
-use super::measuring::{Common, conclude, exit_code, expand, interruptible, scaled, schemes, under_load};
+use super::measuring::{
+    self, Common, conclude, exit_code, expand, interruptible, scaled, schemes, under_load,
+};
 use crate::generator::{Generator, Kind, Script};
 use crate::result::Run;
-use crate::scenario::{self, CasePlan};
+use crate::scenario::{CasePlan, Given, Suite};
 use crate::session::{Assignment, Contender, Entry, Profile, Session, contenders};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +22,10 @@ pub struct Args {
     /// A list of scenarios and targets below `suites/`, such as `bench`
     #[arg(long, conflicts_with = "scenarios")]
     pub suite: Option<String>,
+    /// A parameter of the suite, instead of its own value: `NAME=VALUE`, or `NAME=VALUE,VALUE` to repeat runs; may be
+    /// repeated
+    #[arg(long = "parameter", value_name = "NAME=VALUES", requires = "suite")]
+    pub parameters: Vec<Given>,
     /// Targets, the baseline first; `name@version` for a version of one [default: weir,nginx, or none beside versions]
     #[arg(long, value_delimiter = ',', conflicts_with = "suite")]
     pub targets: Vec<String>,
@@ -64,6 +71,9 @@ pub struct Args {
     pub common: Common,
 }
 
+/// Samples a second of flame graphs.
+const FREQUENCY: u32 = 499;
+
 /// Measures, and leaves a run folder.
 ///
 /// # Errors
@@ -102,7 +112,7 @@ fn on_machines(args: &Args, stop: &AtomicBool) -> Result<ExitCode, String> {
 
 /// Makes one run.
 fn measure(args: &Args, stop: &AtomicBool) -> Result<(Run, PathBuf), String> {
-    let assignment = assignment(args)?;
+    let (assignment, drawn) = assignment(args)?;
     let rounds = assignment.profile.rounds;
     let mut session = Session::open(assignment, rounds, stop).map_err(|error| error.to_string())?;
     if args.observe {
@@ -113,39 +123,81 @@ fn measure(args: &Args, stop: &AtomicBool) -> Result<(Run, PathBuf), String> {
         session.rounds(rounds - done).map_err(|error| error.to_string())?;
         done += 2;
     }
+    for drawn in &drawn {
+        drawn.flames(&mut session)?;
+    }
     session.close().map_err(|error| error.to_string())
 }
 
-fn assignment(args: &Args) -> Result<Assignment, String> {
+fn assignment(args: &Args) -> Result<(Assignment, Vec<Drawn>), String> {
     let catalogue = args.common.catalogue()?;
-    let cases = cases(args, &catalogue)?;
+    let suite = args.suite.as_deref().map(|name| Suite::find(name, &args.parameters, &catalogue));
+    let suite = suite.transpose().map_err(|error| error.to_string())?;
+    let chosen = match &suite {
+        Some(suite) => of_suite(suite, &args.profile, &catalogue)?,
+        None => named(args, &catalogue)?,
+    };
     let mut names: Vec<String> = Vec::new();
-    for name in cases.iter().flat_map(|(_, targets)| targets) {
+    for name in chosen.iter().flat_map(|chosen| &chosen.targets) {
         if !names.contains(name) {
             names.push(name.clone());
         }
     }
     let found = args.common.contenders(&names, &args.versions)?;
-    let mut contenders = contenders::under(&generators(args, &cases)?, &found);
+    let mut contenders = contenders::under(&generators(args, &chosen)?, &found);
     let baseline = contenders.first().ok_or("name at least one target or version")?;
     if !args.no_control {
         contenders.insert(1, contenders::control(baseline));
     }
-    let mut entries = Vec::new();
-    for (mut case, targets) in cases {
+    let (mut entries, mut drawn) = (Vec::new(), Vec::new());
+    for Chosen { mut case, targets, flame } in chosen {
         script(args, &mut case);
         let taking = taking(&contenders, &targets);
-        entries.extend(
-            scaled(&case, &args.common.workers)
-                .into_iter()
-                .map(|case| Entry { case, contenders: taking.clone() }),
-        );
+        for case in scaled(&case, &args.common.workers) {
+            let labels = taking.iter().map(|index| &contenders[*index]);
+            if let Some(duration) = flame {
+                let labels = labels.map(|one| (!one.control).then(|| one.label.clone())).collect();
+                drawn.push(Drawn { entry: entries.len(), case: case.case.name.clone(), labels, duration });
+            }
+            entries.push(Entry { case, contenders: taking.clone() });
+        }
     }
-    args.common.assignment("run", contenders, entries, profile(args)?)
+    let profile = profile(args, suite.as_ref())?;
+    Ok((args.common.assignment("run", contenders, entries, profile)?, drawn))
+}
+
+/// Flame graphs to draw of an entry.
+struct Drawn {
+    entry: usize,
+    case: String,
+    /// The labels of its contenders; none for the control.
+    labels: Vec<Option<String>>,
+    duration: Duration,
+}
+
+impl Drawn {
+    /// Records and draws each contender. What cannot be drawn is said, and is no reason to lose what was measured.
+    fn flames(&self, session: &mut Session<'_>) -> Result<(), String> {
+        let folder = session.folder().to_owned();
+        let recording =
+            Recording { what: &self.case, name: &self.case, duration: self.duration, frequency: FREQUENCY };
+        let labels: Vec<String> = self.labels.iter().flatten().cloned().collect();
+        let nth = |label: &str| self.labels.iter().position(|known| known.as_deref() == Some(label));
+        let flames = flame::perform(&recording, &labels, &folder, |label, watch| {
+            session.under_load(self.entry, nth(label).unwrap_or_default(), self.duration, watch)
+        });
+        match flames {
+            Ok(flames) => session.note_flames(flames).map_err(|error| error.to_string()),
+            Err(why) => {
+                session.progress.line(&format!("no flame graph of {}: {why}", self.case));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The generators, all of which must be on this machine.
-fn generators(args: &Args, cases: &[(CasePlan, Vec<String>)]) -> Result<Vec<Generator>, String> {
+fn generators(args: &Args, chosen: &[Chosen]) -> Result<Vec<Generator>, String> {
     let others = args.generators.iter().any(|kind| *kind != Kind::Weirlab);
     if others {
         if let Some(hosts) = &args.common.hosts {
@@ -154,7 +206,7 @@ fn generators(args: &Args, cases: &[(CasePlan, Vec<String>)]) -> Result<Vec<Gene
                 hosts.display()
             ));
         }
-        under_load(cases.iter().map(|(case, _)| case))?;
+        under_load(chosen.iter().map(|chosen| &chosen.case))?;
     }
     if args.script.is_some() && !args.generators.contains(&Kind::K6) {
         return Err("--script is for k6: add --generator k6, or weirlab,k6 for both".to_owned());
@@ -169,32 +221,49 @@ fn script(args: &Args, case: &mut CasePlan) {
     }
 }
 
-fn profile(args: &Args) -> Result<Profile, String> {
+fn profile(args: &Args, suite: Option<&Suite>) -> Result<Profile, String> {
     let mut profile =
         Profile::named(&args.profile).ok_or_else(|| format!("there is no profile {}", args.profile))?;
-    profile.rounds = args.rounds.unwrap_or(profile.rounds);
-    profile.measured = args.duration.unwrap_or(profile.measured);
+    let of_suite = suite.map(|suite| (suite.rounds, suite.duration)).unwrap_or_default();
+    profile.rounds = args.rounds.or(of_suite.0).unwrap_or(profile.rounds);
+    profile.measured = args.duration.or(of_suite.1).unwrap_or(profile.measured);
     profile.restart = !args.keep_running;
     Ok(profile)
 }
 
-/// The cases to measure, each with the names of the targets that are put before it.
-fn cases(args: &Args, catalogue: &Path) -> Result<Vec<(CasePlan, Vec<String>)>, String> {
-    if let Some(name) = &args.suite {
-        let suite = scenario::Suite::find(name, catalogue).map_err(|error| error.to_string())?;
-        let mut cases = Vec::new();
-        for entry in suite.entries {
-            let found = expand(&[entry.scenario], &[entry.scheme], &args.profile, catalogue)?;
-            cases.extend(found.into_iter().map(|case| (case, entry.targets.clone())));
-        }
-        return Ok(cases);
+/// A case to measure.
+struct Chosen {
+    case: CasePlan,
+    /// The names of the targets that are put before it.
+    targets: Vec<String>,
+    /// How long each target is watched for a flame graph afterwards, if it is.
+    flame: Option<Duration>,
+}
+
+/// The cases of a suite.
+fn of_suite(suite: &Suite, profile: &str, catalogue: &Path) -> Result<Vec<Chosen>, String> {
+    let mut chosen = Vec::new();
+    for entry in &suite.entries {
+        let names = [entry.scenario.clone()];
+        let cases = measuring::expand_changed(&names, entry.scheme, &entry.change, profile, catalogue)?;
+        let targets = &entry.targets;
+        chosen.extend(cases.into_iter().map(|case| Chosen {
+            case,
+            targets: targets.clone(),
+            flame: entry.flame,
+        }));
     }
+    Ok(chosen)
+}
+
+/// The cases of the command line.
+fn named(args: &Args, catalogue: &Path) -> Result<Vec<Chosen>, String> {
     let targets = match (args.targets.as_slice(), args.versions.as_slice()) {
         ([], []) => vec!["weir".to_owned(), "nginx".to_owned()],
         (targets, _) => targets.to_vec(),
     };
     let found = expand(&args.scenarios, &schemes(args.scheme.as_deref()), &args.profile, catalogue)?;
-    Ok(found.into_iter().map(|case| (case, targets.clone())).collect())
+    Ok(found.into_iter().map(|case| Chosen { case, targets: targets.clone(), flame: None }).collect())
 }
 
 /// The contenders that take part in a case: those it names, every version, and the control beside its baseline.

@@ -9,9 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How much longer a target is under load than it is watched.
-const AROUND: Duration = Duration::from_secs(30);
-
 /// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -117,8 +114,7 @@ fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), Strin
 
 fn assignment(args: &Args, case: CasePlan, contenders: Vec<Contender>) -> Result<Assignment, String> {
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let mut profile = session::Profile::named("full").ok_or("there is no profile full")?;
-    profile.measured = args.duration + AROUND;
+    let profile = session::Profile::named("full").ok_or("there is no profile full")?;
     args.common.assignment("waterfall", contenders, vec![Entry { case, contenders: all }], profile)
 }
 

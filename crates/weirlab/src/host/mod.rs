@@ -18,6 +18,7 @@ mod working_folder;
 pub(crate) use exchange::{ClientRequest, ClientResponse};
 pub use local::Local;
 pub use site::Site;
+pub(crate) use working_folder::WorkingFolder;
 
 use crate::flame::Stacks;
 use crate::load::{Edge, Outcome, Plan};

@@ -1,4 +1,4 @@
-//! The figures of a run as text for a terminal, CSV, JSON or Markdown.
+//! The figures of a run as text for a terminal, CSV, JSON or Markdown, or as wrk prints them.
 use super::figures::{CellFigures, Figure, Figures};
 use super::opening::Opening;
 use super::text;
@@ -18,13 +18,15 @@ pub enum Format {
     Json,
     /// For a pull request.
     Markdown,
+    /// Each block as wrk prints a run, and what they come to as Kong's framework does: for old notes.
+    Wrk,
 }
 
 impl Format {
     /// Whether other lines may stand beside the figures.
     #[must_use]
     pub fn is_for_people(self) -> bool {
-        matches!(self, Format::Text | Format::Markdown)
+        matches!(self, Format::Text | Format::Markdown | Format::Wrk)
     }
 }
 
@@ -38,6 +40,7 @@ pub fn print(run: &Run, analysis: &Analysis, format: Format) -> Result<String, s
         Format::Text => sections(run, analysis, ""),
         Format::Markdown => sections(run, analysis, "### "),
         Format::Csv => csv(&figures()),
+        Format::Wrk => text::suites(run, analysis),
         Format::Json => serde_json::to_string_pretty(&figures())?,
     })
 }

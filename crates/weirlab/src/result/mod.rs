@@ -116,7 +116,7 @@ impl ChainPart {
 }
 
 /// A scenario with its variables set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
     /// Such as `kong/plain-1 https` or `weir/response-size[bytes=1024] http`.
     pub name: String,

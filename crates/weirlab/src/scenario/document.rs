@@ -17,11 +17,20 @@ impl CasePlan {
         let mut context = self.config.variables.clone();
         context.insert("upstream".to_owned(), addresses.first().cloned().unwrap_or_default().into());
         context.insert("upstreams".to_owned(), addresses.into());
-        let text = render(file, &read_text(file)?, &context)?;
+        Document::read(file, render(file, &read_text(file)?, &context)?, upstream)
+    }
+}
+
+impl Document {
+    /// A declarative file's text in front of the given upstream; `file` is its place in errors.
+    ///
+    /// # Errors
+    /// When the text is no YAML, or a service points to nowhere.
+    pub fn read(file: &Path, text: String, upstream: &[SocketAddr]) -> Result<Document, ScenarioError> {
         // Files of thousands of entities are ordinary here, and they are our own.
         let options = serde_saphyr::options! { budget: None };
         let data: Value = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-            ScenarioError::Unfit(file.clone(), format!("does not make valid YAML: {error}"))
+            ScenarioError::Unfit(file.to_owned(), format!("does not make valid YAML: {error}"))
         })?;
         let routes = Flattening { file, data: &data, upstream }.routes()?;
         Ok(Document { text, data, routes })

@@ -70,7 +70,7 @@ fn points(file: &ScenarioFile, manifest: &Path) -> Result<Vec<Point>, ScenarioEr
     Ok(points)
 }
 
-fn words(value: &serde_json::Value) -> String {
+pub(super) fn words(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

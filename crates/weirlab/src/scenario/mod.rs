@@ -19,7 +19,7 @@ mod suite;
 pub use crate::catalogue::CatalogueError as ScenarioError;
 pub use file::Scheme;
 pub use folder::{Scenario, find};
-pub use suite::{Suite, SuiteEntry};
+pub use suite::{Change, Given, Suite, SuiteEntry};
 
 /// A scenario with scheme and variables set: all that a cell needs to know of it.
 #[derive(Clone, Debug)]

@@ -119,8 +119,12 @@ fn versioned(
     let target = find(named, target)?;
     let spec = VersionSpec::parse(spec).map_err(|error| error.to_string())?;
     let repository = std::env::current_dir().map_err(|error| format!("the current folder: {error}"))?;
-    let own = || version::default_cache(&repository).map_err(|error| error.to_string());
-    let cache = named.cache.map_or_else(own, |cache| Ok(cache.to_owned()))?;
+    let cache = match (named.cache, &spec) {
+        (Some(cache), _) => cache.to_owned(),
+        // Nothing is built.
+        (None, VersionSpec::Binary(_)) => PathBuf::new(),
+        (None, _) => version::default_cache(&repository).map_err(|error| error.to_string())?,
+    };
     let built = version::resolve(&spec, &repository, &cache, say).map_err(|error| error.to_string())?;
     let manifest =
         TargetManifest { commit: built.commit.clone(), dirty: built.dirty, ..TargetManifest::default() };

@@ -26,6 +26,8 @@ mod target_runner;
 mod telemetry;
 mod watched;
 
+pub(crate) use certificate::make as make_certificate;
+
 pub use assignment::{Assignment, Entry, SessionError};
 pub use kept::CONFIGURATIONS;
 pub use order::{BlockPosition, order};

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a load runs before the target is observed.
 const SETTLED: Duration = Duration::from_millis(500);
 
+/// How much longer the load runs than the target is observed, so that perf has time to begin and to end.
+const AROUND: Duration = Duration::from_secs(30);
+
 /// Gets the machine of a target and its processes there.
 pub type Watching<'a> = dyn FnMut(&dyn Host, &[u32]) -> Result<(), String> + 'a;
 
@@ -65,7 +68,8 @@ impl Session<'_> {
             let cell = &self.run.cells[cell];
             format!("{}{}", setup::not_measured(cell, &status), failures::parity_hint(&cell.parity))
         })?;
-        let plan = block::plan(&self.setting(place), &open);
+        let mut plan = block::plan(&self.setting(place), &open);
+        plan.duration = plan.duration.max(watched + AROUND);
         let over = AtomicBool::new(false);
         let (outcome, load) = thread::scope(|scope| {
             let load = scope.spawn(|| open.hosts.generator.load(&plan, &mut |_| (), &over));

@@ -30,10 +30,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
         writeln!(out, "### What each plugin costs\n{}", chain::text(chain))?;
     }
     for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
-        writeln!(out, "### Test Suite: {}", case.case.name)?;
-        for cell in run.cells.iter().filter(|cell| cell.case == case.case.name) {
-            write_cell(out, case, cell)?;
-        }
+        write_suite(out, run, case)?;
         writeln!(out, "\n{}", table(case, &analysis.baseline))?;
         if let Some(parts) = parts::table(case) {
             writeln!(out, "\n{parts}")?;
@@ -51,6 +48,24 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
         writeln!(out, "### Beside requests\n\n{}\n", probe::table(&analysis.probes))?;
     }
     writeln!(out, "{}", answer(run, analysis))
+}
+
+/// Each case with the blocks of each target as wrk would print them, and what they come to.
+pub(super) fn suites(run: &Run, analysis: &Analysis) -> String {
+    let mut text = String::new();
+    for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
+        // A String takes whatever is written to it.
+        let _ = write_suite(&mut text, run, case);
+    }
+    text
+}
+
+fn write_suite(out: &mut String, run: &Run, case: &CaseAnalysis) -> fmt::Result {
+    writeln!(out, "### Test Suite: {}", case.case.name)?;
+    run.cells
+        .iter()
+        .filter(|cell| cell.case == case.case.name)
+        .try_for_each(|cell| write_cell(out, case, cell))
 }
 
 /// Whether the case was put under load to be watched, and no block of it was to be measured.
@@ -79,7 +94,9 @@ fn write_cell(out: &mut String, case: &CaseAnalysis, cell: &Cell) -> fmt::Result
         writeln!(out, "### {target} was measured no further: {why}")?;
     }
     match case.cell(target) {
-        Some(CellAnalysis { summary: Some(summary), .. }) => write_combined(out, target, &summary.combined),
+        Some(CellAnalysis { summary: Some(summary), .. }) => {
+            write!(out, "### Combined result for {target}:\n{}", combined(&summary.combined))
+        }
         _ => writeln!(out, "### Combined result for {target}:\nno run counts"),
     }
 }
@@ -94,13 +111,15 @@ fn write_block(out: &mut String, case: &CaseAnalysis, block: &Block) -> fmt::Res
     }
 }
 
-fn write_combined(out: &mut String, target: &str, combined: &Combined) -> fmt::Result {
-    writeln!(out, "### Combined result for {target}:")?;
-    writeln!(out, "RPS     Avg: {:.2}", combined.rps)?;
-    let (average, longest) = (combined.latency_average_ms, combined.latency_max_ms);
-    writeln!(out, "Latency Avg: {average:.2}ms    Max: {longest:.2}ms")?;
-    writeln!(out, "   P90 (ms): {}", listed(&combined.p90_ms))?;
-    writeln!(out, "   P99 (ms): {}", listed(&combined.p99_ms))
+/// A combined result in the layout of Kong's framework.
+#[must_use]
+pub fn combined(combined: &Combined) -> String {
+    let Combined { rps, latency_average_ms: average, latency_max_ms: longest, p90_ms, p99_ms } = combined;
+    format!(
+        "RPS     Avg: {rps:.2}\nLatency Avg: {average:.2}ms    Max: {longest:.2}ms\n   P90 (ms): {}\n   P99 (ms): {}\n",
+        listed(p90_ms),
+        listed(p99_ms)
+    )
 }
 
 /// Such as `6.99, 9.72, n too small`.
