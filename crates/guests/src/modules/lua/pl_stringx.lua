@@ -78,13 +78,9 @@ function _M.lfind(s, sub, first, last)
 end
 
 function _M.rfind(s, sub, first, last)
-  local found
-  local at, to = s:find(sub, first or 1, true)
-  while at and (not last or to <= last) do
-    found = at
-    at, to = s:find(sub, at + 1, true)
+  for at = math.min(last or #s, #s) - #sub + 1, first or 1, -1 do
+    if s:sub(at, at + #sub - 1) == sub then return at end
   end
-  return found
 end
 
 function _M.replace(s, old, new, count)
@@ -92,6 +88,7 @@ function _M.replace(s, old, new, count)
 end
 
 function _M.count(s, sub, overlap)
+  if sub == "" then return #s + 1 end
   local count, at = 0, 1
   while true do
     local from, to = s:find(sub, at, true)
