@@ -88,7 +88,7 @@ function _M.replace(s, old, new, count)
 end
 
 function _M.count(s, sub, overlap)
-  if sub == "" then return #s + 1 end
+  if sub == "" then return #s end
   local count, at = 0, 1
   while true do
     local from, to = s:find(sub, at, true)
