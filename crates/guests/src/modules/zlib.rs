@@ -74,7 +74,9 @@ fn deflate(lua: &Lua, level: Compression, gzip: bool) -> mlua::Result<Function> 
     let steps = Steps::of(lua);
     raise::function(lua, move |lua, (data, flush): (Option<LuaString>, Option<LuaString>)| {
         let mut state = state.borrow_mut();
-        let Some(encoder) = state.as_mut() else { return Err("stream was previously closed".into()) };
+        let Some(encoder) = state.as_mut() else {
+            return Err("IllegalState: calling deflate function when stream was previously closed".into());
+        };
         let data = data.map(|data| data.as_bytes().to_vec()).unwrap_or_default();
         steps.take_many(data.len())?;
         let finish = flush.as_ref().is_some_and(|flush| flush == "finish");

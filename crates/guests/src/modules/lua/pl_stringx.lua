@@ -40,6 +40,7 @@ function _M.join(s, sequence) return table.concat(sequence, s) end
 function _M.split(s, separator, limit)
   local parts, at = {}, 1
   if separator == "" then return List({ s }) end
+  if s == "" then return List() end
   if not separator then
     s = s:match("^%s*(.-)$")
     if s == "" then return List() end
@@ -58,10 +59,9 @@ end
 
 function _M.splitlines(s, keep_ends)
   local lines = {}
-  for line, stop in (s .. "\n"):gmatch("([^\r\n]*)(\r?\n?)") do
+  for line, stop in s:gmatch("([^\r\n]*)(\r?\n?)") do
     if line ~= "" or stop ~= "" then lines[#lines + 1] = keep_ends and line .. stop or line end
   end
-  if s == "" or s:find("[\r\n]$") then lines[#lines] = nil end
   return List(lines)
 end
 
@@ -74,17 +74,14 @@ end
 
 function _M.lfind(s, sub, first, last)
   local at, to = s:find(sub, first or 1, true)
-  if at and (not last or to <= last) then return at end
+  return at and (not last or to <= last) and at or nil
 end
 
 function _M.rfind(s, sub, first, last)
-  local found
-  local at, to = s:find(sub, first or 1, true)
-  while at and (not last or to <= last) do
-    found = at
-    at, to = s:find(sub, at + 1, true)
+  for at = math.min(last or #s, #s) - #sub + 1, first or 1, -1 do
+    if s:sub(at, at + #sub - 1) == sub then return at end
   end
-  return found
+  return nil
 end
 
 function _M.replace(s, old, new, count)
@@ -92,6 +89,7 @@ function _M.replace(s, old, new, count)
 end
 
 function _M.count(s, sub, overlap)
+  if sub == "" then return #s end
   local count, at = 0, 1
   while true do
     local from, to = s:find(sub, at, true)
@@ -120,7 +118,8 @@ function _M.rstrip(s, chars)
 end
 function _M.strip(s, chars) return _M.rstrip(_M.lstrip(s, chars), chars) end
 
-function _M.splitv(s, separator) return unpack(_M.split(s, separator)) end
+-- The parts as results; `pattern` is one.
+function _M.splitv(s, pattern) return require("pl.utils").splitv(s, pattern) end
 
 function _M.partition(s, separator)
   local from, to = s:find(separator, 1, true)

@@ -74,6 +74,7 @@ function _M.find(t, value, from)
   for i = from, #t do
     if t[i] == value then return i end
   end
+  return nil
 end
 
 function _M.rfind(t, value, from)
@@ -82,6 +83,7 @@ function _M.rfind(t, value, from)
   for i = from, 1, -1 do
     if t[i] == value then return i end
   end
+  return nil
 end
 
 function _M.find_if(t, predicate, argument)

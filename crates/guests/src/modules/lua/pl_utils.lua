@@ -4,12 +4,11 @@ local _M = { _VERSION = "1.14.0", pack = function(...) return { n = select("#", 
 function _M.unpack(t, first, last) return unpack(t, first or 1, last or t.n or #t) end
 
 function _M.split(text, pattern, plain, limit)
-  pattern = pattern or "%s+"
   local parts, at = {}, 1
-  if pattern == "%s+" then
-    text = text:match("^%s*(.-)$")
-    if text == "" then return parts end
+  if not pattern then
+    pattern, text = "%s+", text:match("^%s*(.-)$")
   end
+  if text == "" then return parts end
   if pattern == "" then return { text } end
   while not limit or #parts + 1 < limit do
     local from, to = text:find(pattern, at, plain)
