@@ -58,6 +58,7 @@ pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/vitals/nodes/{node}",
     "/vitals/status_code_classes",
     "/vitals/status_codes/by_consumer",
+    "/vitals/status_codes/by_consumer_and_route",
     "/vitals/status_codes/by_route",
     "/vitals/status_codes/by_service",
 ];
