@@ -95,6 +95,8 @@ impl Setup {
     /// When the target or the version is unknown or cannot be had, or the working folder cannot be made.
     pub fn begin(self) -> Result<Lab, ScriptError> {
         let system = |what: &str, error: io::Error| ScriptError::Setup(format!("{what}: {error}"));
+        // Before anything is started, so that an interruption leaves nothing.
+        let stop = interrupt::flag().map_err(|error| system("signals cannot be caught", error))?;
         let contender = self.contender()?;
         let folder = WorkingFolder::begin(&std::env::temp_dir(), &Process)
             .map_err(|error| system("cannot set up the working folder", error))?;
@@ -104,7 +106,7 @@ impl Setup {
             workers: self.workers,
             layout: Layout::plan(&allowed_cpus(), self.workers),
             certificate: make_certificate().map_err(|error| system("cannot make a certificate", error))?,
-            stop: interrupt::flag().map_err(|error| system("signals cannot be caught", error))?,
+            stop,
             folder,
             gateways: AtomicUsize::new(0),
             upstreams: Mutex::new(Vec::new()),
