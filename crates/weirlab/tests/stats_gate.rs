@@ -62,8 +62,9 @@ fn recorded(ratios: &[f64], most: usize, seed: u64) -> impl FnMut() -> Series {
 /// What the figures of the documentation have recorded.
 fn of_the_documentation() -> Vec<f64> {
     let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks");
-    let mut folders: Vec<PathBuf> =
-        std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path().join("figures")).collect();
+    let entries = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path().join("figures"));
+    // Others are pages.
+    let mut folders: Vec<PathBuf> = entries.filter(|folder| folder.is_dir()).collect();
     folders.sort();
     noise(&store::read(folders.last().unwrap()).unwrap())
 }
