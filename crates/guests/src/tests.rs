@@ -1,6 +1,7 @@
 //! Lua of a configuration, in a gateway in memory.
 
 mod escapes;
+mod kept;
 mod library;
 mod limits;
 mod pdk;
