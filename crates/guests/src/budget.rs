@@ -1,24 +1,31 @@
 //! How much CPU time a call may take.
 //!
-//! The VM calls a hook after every so many instructions. The first of them in a call asks the clock of the thread, and later
-//! ones compare. So a short call costs nothing, and what other threads do does not count.
+//! The VM calls a hook after every so many instructions, and functions in Rust ask when they have worked for long. Both look
+//! at the clock of the thread, so that what other threads do does not count. That clock is slow to read: a call that has just
+//! begun is known by another.
 
 use crate::steps::Steps;
 use mlua::{HookTriggers, Lua, VmState};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// After how many instructions the hook runs.
-const INSTRUCTIONS: u32 = 10_000;
+/// After how many instructions the hook runs. One of them may compare or join strings as long as the memory of the VM
+/// allows, for milliseconds.
+const INSTRUCTIONS: u32 = 250;
+
+/// How long a call runs before the clock of the thread is asked.
+const BRIEF: Duration = Duration::from_micros(200);
 
 /// What is left of the time of the running call.
 pub(crate) struct Budget {
     limit: Duration,
     /// What functions in Rust may do, which the hook cannot interrupt.
     steps: Steps,
-    /// The CPU time of the thread at which the call ends, once the hook has run.
+    /// When the call began, or the clock of the thread was last asked.
+    asked: Cell<Instant>,
+    /// The CPU time of the thread at which the call ends, once that was asked.
     deadline: Cell<Option<Duration>>,
     is_exceeded: Cell<bool>,
 }
@@ -26,16 +33,17 @@ pub(crate) struct Budget {
 impl Budget {
     /// So much for each call.
     pub(crate) fn new(lua: &Lua, limit: Duration) -> Rc<Self> {
-        Rc::new(Self {
-            limit,
-            steps: Steps::of(lua),
-            deadline: Cell::new(None),
-            is_exceeded: Cell::new(false),
-        })
+        let steps = Steps::of(lua);
+        let (asked, is_exceeded) = (Cell::new(Instant::now()), Cell::new(false));
+        let budget = Rc::new(Self { limit, steps, asked, deadline: Cell::new(None), is_exceeded });
+        let weak = Rc::downgrade(&budget);
+        budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
+        budget
     }
 
     /// A call begins.
     pub(crate) fn restart(&self) {
+        self.asked.set(Instant::now());
         self.deadline.set(None);
         self.is_exceeded.set(false);
         self.steps.refill();
@@ -71,13 +79,24 @@ impl Budget {
         if self.is_exceeded.get() {
             return false;
         }
+        self.steps.refill();
+        let passed = self.asked.get().elapsed();
+        if passed < BRIEF {
+            return true;
+        }
         let now = thread_time();
+        self.asked.set(Instant::now());
         match self.deadline.get() {
-            None => self.deadline.set(Some(now + self.limit)),
+            None => self.deadline.set(Some(now + self.left_after(passed))),
             Some(deadline) => self.is_exceeded.set(now > deadline),
         }
-        self.steps.refill();
         !self.is_exceeded.get()
+    }
+
+    /// What is left of the limit after the time before the clock of the thread was first asked. Other threads may have
+    /// run in that time, so that it never counts for more than half.
+    fn left_after(&self, passed: Duration) -> Duration {
+        self.limit - passed.min(self.limit / 2)
     }
 }
 

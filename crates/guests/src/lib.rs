@@ -12,6 +12,7 @@ mod filter;
 mod functions;
 mod host;
 mod json;
+mod kept;
 pub mod modules;
 mod ngx;
 pub mod patterns;

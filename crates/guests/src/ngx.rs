@@ -111,17 +111,19 @@ fn virtual_table(make: &Namespace<'_>, get: Function, set: Function) -> mlua::Re
 }
 
 /// A header that code gives: no value, a text, or several.
-fn field(name: &str, value: &Value) -> mlua::Result<headers::Field> {
+fn field(name: &LuaString, value: &Value) -> mlua::Result<headers::Field> {
+    let mut room = headers::Room::beside(name)?;
     let values = match value {
         Value::Nil => Some(Vec::new()),
         Value::Table(table) => {
-            let values = table.sequence_values::<Value>().map(|value| Ok(headers::scalar(&value?)));
+            let values = table.sequence_values::<Value>().map(|value| room.text(&value?));
             values.collect::<mlua::Result<Option<Vec<_>>>>()?
         }
-        value => headers::scalar(value).map(|value| vec![value]),
+        value => room.text(value)?.map(|value| vec![value]),
     };
+    let name = name.to_string_lossy();
     match values {
-        Some(values) => Ok((name.to_owned(), values)),
+        Some(values) => Ok((name, values)),
         None => refused(format!("bad value of the header \"{name}\": {}", value.type_name())),
     }
 }

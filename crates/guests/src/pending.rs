@@ -1,5 +1,6 @@
 //! Headers of the response that code sets before there is a response.
 
+use crate::kept;
 use crate::pdk::wire_name;
 use weir_plugin::{Exchange, HeadersOf, LocalResponse};
 
@@ -9,11 +10,13 @@ pub(crate) struct Printed(pub(crate) Vec<u8>);
 
 impl Printed {
     /// Adds to it.
-    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) {
+    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) -> mlua::Result<()> {
+        kept::keep(exchange, text.len())?;
         match exchange.extensions.get_mut::<Self>() {
             Some(printed) => printed.0.extend_from_slice(text),
             None => exchange.extensions.insert(Self(text.to_vec())),
         }
+        Ok(())
     }
 
     /// Takes it, if there is any.

@@ -1,25 +1,31 @@
 //! How much work functions written in Rust may do until the host grants them more.
 //!
-//! The hook that counts instructions cannot interrupt such a function, and a script may call thousands of them before
-//! it runs again. So a function takes steps from this budget for each few nanoseconds of its work.
+//! The hook that counts instructions cannot interrupt such a function, and a script may call hundreds of them before
+//! it runs again. So a function takes steps from this budget for each few nanoseconds of its work. When they are used up,
+//! the host looks at its clock, and grants more or ends the call.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 
 use mlua::Lua;
 
-/// What may be taken between two refills: some tens of milliseconds.
+/// What may be taken at once, and of a VM without a clock in all: some tens of milliseconds.
 const STEPS: u64 = 10_000_000;
+/// What the host grants between two looks at its clock: some milliseconds.
+const GRANT: u64 = 1_000_000;
 /// How many bytes that are read or written count as a step.
 const BYTES_PER_STEP: usize = 8;
 
 /// The steps that are left. Clones share them.
-///
-/// The host refills them whenever it has looked at its deadline: before each resume, and in the hook that counts
-/// instructions. A script then spends at most one budget beyond its deadline.
-#[derive(Debug, Clone)]
-pub struct Steps(Rc<Cell<u64>>);
+#[derive(Clone)]
+pub struct Steps(Rc<State>);
+
+struct State {
+    left: Cell<u64>,
+    /// Whether the call has time left.
+    clock: OnceCell<Box<dyn Fn() -> bool>>,
+}
 
 impl Steps {
     /// The steps of this VM.
@@ -27,14 +33,24 @@ impl Steps {
         if let Some(steps) = lua.app_data_ref::<Self>() {
             return steps.clone();
         }
-        let steps = Self(Rc::new(Cell::new(STEPS)));
+        let steps = Self(Rc::new(State { left: Cell::new(STEPS), clock: OnceCell::new() }));
         lua.set_app_data(steps.clone());
         steps
     }
 
-    /// Grants the full budget again.
-    pub fn refill(&self) {
-        self.0.set(STEPS);
+    /// Has the host asked whether the call has time left, whenever steps are used up. The first clock stays.
+    pub(crate) fn ask(&self, clock: impl Fn() -> bool + 'static) {
+        // Only a VM that is made sets one.
+        let _ = self.0.clock.set(Box::new(clock));
+    }
+
+    /// Grants steps anew, for a host that has just looked at its clock.
+    pub(crate) fn refill(&self) {
+        self.0.left.set(self.grant());
+    }
+
+    fn grant(&self) -> u64 {
+        if self.0.clock.get().is_some() { GRANT } else { STEPS }
     }
 
     /// Takes one step.
@@ -44,12 +60,17 @@ impl Steps {
 
     /// Takes some steps.
     pub(crate) fn take_many(&self, count: usize) -> Result<(), OutOfSteps> {
-        let left = self.0.get().checked_sub(count as u64);
-        self.0.set(left.unwrap_or(0));
-        left.map(|_| ()).ok_or(OutOfSteps)
+        let count = count as u64;
+        if let Some(left) = self.0.left.get().checked_sub(count) {
+            self.0.left.set(left);
+            return Ok(());
+        }
+        let has_time = self.0.clock.get().is_some_and(|has_time| has_time());
+        self.0.left.set(if has_time { GRANT.saturating_sub(count) } else { 0 });
+        if has_time && count <= STEPS { Ok(()) } else { Err(OutOfSteps) }
     }
 
-    /// Takes the steps for so many bytes. For output that bounds the memory which it takes outside the VM.
+    /// Takes the steps for so many bytes.
     ///
     /// Copies and searches cost less than this; digests and ciphers about as much.
     pub(crate) fn take_bytes(&self, count: usize) -> Result<(), OutOfSteps> {

@@ -1,6 +1,8 @@
 //! Lua of a configuration, in a gateway in memory.
 
 mod escapes;
+mod kept;
+mod library;
 mod limits;
 mod pdk;
 mod sandbox;

@@ -1,5 +1,6 @@
 //! The VM of a worker: made when the first Lua runs there, and anew when its memory is used up.
 
+mod library;
 mod require;
 mod safety;
 
@@ -83,6 +84,7 @@ impl Vm {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let lua = safety::safe_lua()?;
         patterns::install(&lua)?;
+        library::install(&lua)?;
         let budget = Budget::new(&lua, settings.timeout);
         let host = Host::new(budget.clone());
         let prelude = prelude(&lua, &host)?;

@@ -2,6 +2,7 @@
 
 use super::{field, virtual_table};
 use crate::host::Host;
+use crate::kept;
 use crate::pdk::headers;
 use crate::pdk::namespace::{Namespace, refused};
 use crate::pdk::response::{Content, finish, set};
@@ -15,9 +16,8 @@ pub(super) fn header(make: &Namespace<'_>) -> mlua::Result<Table> {
     let get = |lua: &Lua, exchange: &mut Exchange, (_, name): (Value, LuaString)| {
         headers::first(lua, &exchange.response.headers, &name)
     };
-    let write = |_: &Lua, host: &Host, (_, name, value): (Value, LuaString, Value)| {
-        set(host, &field(&name.to_string_lossy(), &value)?)
-    };
+    let write =
+        |_: &Lua, host: &Host, (_, name, value): (Value, LuaString, Value)| set(host, &field(&name, &value)?);
     virtual_table(make, make.exchange(Phases::REQUEST, get)?, make.host(Phases::RESPONSE_WRITE, write)?)
 }
 
@@ -46,9 +46,7 @@ pub(super) fn arg(make: &Namespace<'_>) -> mlua::Result<Table> {
         match (index, value) {
             (1, Value::Nil) => part.data.clear(),
             (1, Value::Table(pieces)) => {
-                let pieces = pieces.sequence_values::<LuaString>();
-                let pieces = pieces.map(|piece| Ok(piece?.as_bytes().to_vec()));
-                part.data = pieces.collect::<mlua::Result<Vec<_>>>()?.concat();
+                part.data = kept::joined(pieces.sequence_values())?;
             }
             (1, value) => match headers::scalar(&value) {
                 Some(data) => part.data = data,
@@ -71,7 +69,7 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
                 append(&mut text, value)?;
             }
             text.extend_from_slice(end);
-            Printed::append(exchange, &text);
+            Printed::append(exchange, &text)?;
             Ok(1)
         };
         ngx.set(name, make.exchange(Phases::BEFORE, print)?)?;

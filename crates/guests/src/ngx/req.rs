@@ -34,7 +34,7 @@ fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     };
     table.set("get_headers", make.exchange(ANY, get_headers)?)?;
     let set_header = |_: &Lua, exchange: &mut Exchange, (name, value): (LuaString, Value)| {
-        headers::set(exchange, HeadersOf::Request, &field(&name.to_string_lossy(), &value)?)
+        headers::set(exchange, HeadersOf::Request, &field(&name, &value)?)
     };
     table.set("set_header", make.exchange(BEFORE, set_header)?)?;
     let clear_header = |_: &Lua, exchange: &mut Exchange, name: LuaString| {

@@ -1,8 +1,7 @@
 //! Lua's patterns, matched with a bounded number of steps.
 //!
 //! LuaJIT's own functions cannot be interrupted: a pattern such as `a*a*a*a*b` takes them minutes. The functions here
-//! give the same results, and end with an error when their [`Steps`] are used up. `string.rep`, `string.format` and
-//! concatenation stay as they are: the memory limit of the VM bounds them.
+//! give the same results, and end with an error when their [`Steps`] are used up.
 
 mod class;
 mod error;

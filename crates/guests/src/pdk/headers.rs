@@ -1,6 +1,7 @@
 //! Header names and values, as the PDK takes and shows them. The messages are Kong's.
 
 use super::namespace::refused;
+use crate::kept;
 use mlua::{Lua, LuaString, Table, Value};
 use std::borrow::Cow;
 use weir_plugin::Headers;
@@ -82,16 +83,57 @@ fn metatable(lua: &Lua) -> mlua::Result<Table> {
 /// A header that code sets: its name and values.
 pub(crate) type Field = (String, Vec<Vec<u8>>);
 
+/// How long a header that code sets may be, with its values.
+const MAX_FIELD: usize = 64 << 10;
+/// What a value takes beside its text.
+const VALUE: usize = 32;
+
+/// How much longer a header may become.
+pub(crate) struct Room(usize);
+
+impl Room {
+    /// What its name leaves.
+    pub(crate) fn beside(name: &LuaString) -> mlua::Result<Self> {
+        let mut room = Self(MAX_FIELD);
+        room.take(name.as_bytes().len()).map(|()| room)
+    }
+
+    /// A value of it as text, if it can be one.
+    pub(crate) fn text(&mut self, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
+        self.take(VALUE + value.as_string().map_or(0, |text| text.as_bytes().len()))?;
+        Ok(scalar(value))
+    }
+
+    fn take(&mut self, bytes: usize) -> mlua::Result<()> {
+        match self.0.checked_sub(bytes) {
+            Some(left) => self.0 = left,
+            None => return refused(format!("a header may have at most {MAX_FIELD} bytes")),
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes a header takes.
+fn size((name, values): &Field) -> usize {
+    name.len() + values.iter().map(|value| VALUE + value.len()).sum::<usize>()
+}
+
+/// Counts a header that the request keeps.
+pub(crate) fn keep(exchange: &mut Exchange, field: &Field) -> mlua::Result<()> {
+    kept::keep(exchange, size(field))
+}
+
 /// A header to set.
 pub(crate) fn field(name: &Value, value: &Value) -> mlua::Result<Field> {
     let Value::String(text) = name else {
         let shown = name.to_string()?;
         return refused(format!("invalid header name \"{shown}\": got {}, expected string", type_of(name)));
     };
+    let mut room = Room::beside(text)?;
     let text = text.to_string_lossy();
     let values = match value {
-        Value::Table(values) => array(&text, values)?,
-        value => match scalar(value) {
+        Value::Table(values) => array(&text, values, room)?,
+        value => match room.text(value)? {
             Some(value) => vec![value],
             None => {
                 return refused(format!(
@@ -104,10 +146,10 @@ pub(crate) fn field(name: &Value, value: &Value) -> mlua::Result<Field> {
     Ok((text, values))
 }
 
-fn array(name: &str, values: &Table) -> mlua::Result<Vec<Vec<u8>>> {
+fn array(name: &str, values: &Table, mut room: Room) -> mlua::Result<Vec<Vec<u8>>> {
     let values = values.sequence_values::<Value>().map(|value| {
         let value = value?;
-        let text = scalar(&value).filter(|_| !matches!(value, Value::Boolean(_)));
+        let text = room.text(&value)?.filter(|_| !matches!(value, Value::Boolean(_)));
         text.map_or_else(
             || {
                 refused(format!(
@@ -143,9 +185,12 @@ pub(crate) fn scalar(value: &Value) -> Option<Vec<u8>> {
 /// Headers that code sets, in the order of their names; all are checked before one is set.
 pub(crate) fn fields(headers: &Value) -> mlua::Result<Vec<Field>> {
     let Value::Table(headers) = headers else { return refused("headers must be a table") };
+    let mut bytes = 0;
     let fields = headers.pairs::<Value, Value>().map(|pair| {
         let (name, value) = pair?;
-        field(&name, &value)
+        let field = field(&name, &value)?;
+        bytes += size(&field);
+        kept::within(bytes).map(|()| field)
     });
     let mut fields = fields.collect::<mlua::Result<Vec<_>>>()?;
     fields.sort();
@@ -153,12 +198,23 @@ pub(crate) fn fields(headers: &Value) -> mlua::Result<Vec<Field>> {
 }
 
 /// Sets a header of the exchange, in the place of those of its name.
-pub(crate) fn set(exchange: &mut Exchange, of: HeadersOf, (name, values): &Field) -> mlua::Result<()> {
+pub(crate) fn set(exchange: &mut Exchange, of: HeadersOf, field: &Field) -> mlua::Result<()> {
+    keep(exchange, field)?;
+    let (name, values) = field;
     let name = wire_name(name);
     let mut values = values.iter();
     match values.next() {
         Some(first) => exchange.set_header(of, &name, first).map_err(mlua::Error::runtime)?,
         None => exchange.clear_header(of, &name).map_err(mlua::Error::runtime)?,
     }
+    values.try_for_each(|value| exchange.add_header(of, &name, value).map_err(mlua::Error::runtime))
+}
+
+/// Adds a header to those of its name.
+pub(crate) fn append(exchange: &mut Exchange, of: HeadersOf, field: &Field) -> mlua::Result<()> {
+    keep(exchange, field)?;
+    let (name, values) = field;
+    let name = wire_name(name);
+    let mut values = values.iter();
     values.try_for_each(|value| exchange.add_header(of, &name, value).map_err(mlua::Error::runtime))
 }

@@ -3,6 +3,7 @@
 use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
 use crate::json;
+use crate::kept;
 use crate::phase::Phases;
 use crate::source;
 use mlua::{Lua, MultiValue, Table, Value};
@@ -124,6 +125,8 @@ fn set_serialize_value(
             mlua::Error::runtime("value must be nil, a number, string, boolean or a non-self-referencial table containing numbers, string and booleans")
         })?),
     };
+    let bytes = key.as_bytes().len() + value.as_ref().map_or(0, kept::size);
+    kept::keep(exchange, bytes)?;
     exchange.set_log_field(&key.to_string_lossy(), value, mode);
     Ok(())
 }

@@ -66,6 +66,7 @@ pub(crate) fn set(host: &Host, field: &Field) -> mlua::Result<()> {
     }
     let mut exchange = host.exchange(Phases::ANY)?;
     if matches!(host.phase(), Phase::Rewrite | Phase::Access) {
+        headers::keep(&mut exchange, field)?;
         PendingHeaders::of(&mut exchange).set(field);
         return Ok(());
     }
@@ -73,20 +74,17 @@ pub(crate) fn set(host: &Host, field: &Field) -> mlua::Result<()> {
 }
 
 /// Adds a header to the response.
-fn add(host: &Host, (name, values): &Field) -> mlua::Result<()> {
-    if is_transfer_encoding(name) {
+fn add(host: &Host, field: &Field) -> mlua::Result<()> {
+    if is_transfer_encoding(&field.0) {
         return Ok(());
     }
     let mut exchange = host.exchange(Phases::ANY)?;
     if matches!(host.phase(), Phase::Rewrite | Phase::Access) {
-        PendingHeaders::of(&mut exchange).add(&(name.clone(), values.clone()));
+        headers::keep(&mut exchange, field)?;
+        PendingHeaders::of(&mut exchange).add(field);
         return Ok(());
     }
-    let name = headers::wire_name(name);
-    let mut values = values.iter();
-    values.try_for_each(|value| {
-        exchange.add_header(HeadersOf::Response, &name, value).map_err(mlua::Error::runtime)
-    })
+    headers::append(&mut exchange, HeadersOf::Response, field)
 }
 
 fn is_transfer_encoding(name: &str) -> bool {

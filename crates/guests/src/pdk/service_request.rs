@@ -3,6 +3,7 @@
 use super::headers;
 use super::namespace::{Namespace, refused};
 use crate::json;
+use crate::kept;
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, form};
@@ -61,11 +62,7 @@ fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     };
     table.set("set_header", make.exchange(BALANCED, set_header)?)?;
     let add_header = |_: &Lua, exchange: &mut Exchange, (name, value): (Value, Value)| {
-        let (name, values) = headers::field(&name, &value)?;
-        let name = headers::wire_name(&name);
-        values
-            .iter()
-            .try_for_each(|value| exchange.add_header(UPSTREAM, &name, value).map_err(mlua::Error::runtime))
+        headers::append(exchange, UPSTREAM, &headers::field(&name, &value)?)
     };
     table.set("add_header", make.exchange(BEFORE, add_header)?)?;
     let clear_header = |_: &Lua, exchange: &mut Exchange, name: Value| {
@@ -123,26 +120,34 @@ fn set_query(_: &Lua, exchange: &mut Exchange, args: Value) -> mlua::Result<()> 
     Ok(())
 }
 
+/// The name and value of an argument.
+type Argument = (String, Option<Vec<u8>>);
+
 /// A table of arguments as names and values; `true` has none.
-pub(crate) fn arguments(args: &Table) -> mlua::Result<Vec<(String, Option<Vec<u8>>)>> {
-    let mut pairs = Vec::new();
+pub(crate) fn arguments(args: &Table) -> mlua::Result<Vec<Argument>> {
+    let (mut pairs, mut bytes) = (Vec::new(), 0);
+    let mut push = |found: Option<Argument>| {
+        bytes += found.as_ref().map_or(0, |(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
+        pairs.extend(found);
+        kept::within(bytes)
+    };
     for pair in args.pairs::<Value, Value>() {
         let (Value::String(name), value) = pair? else { return refused("arg keys must be strings") };
         let name = name.to_string_lossy();
         match value {
             Value::Table(values) => {
                 for value in values.sequence_values::<Value>() {
-                    pairs.extend(argument(&name, &value?)?);
+                    push(argument(&name, &value?)?)?;
                 }
             }
-            value => pairs.extend(argument(&name, &value)?),
+            value => push(argument(&name, &value)?)?,
         }
     }
     pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(pairs)
 }
 
-fn argument(name: &str, value: &Value) -> mlua::Result<Option<(String, Option<Vec<u8>>)>> {
+fn argument(name: &str, value: &Value) -> mlua::Result<Option<Argument>> {
     Ok(match value {
         Value::Boolean(true) => Some((name.to_owned(), None)),
         Value::Boolean(false) => None,

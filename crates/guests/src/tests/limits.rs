@@ -62,3 +62,17 @@ fn memory_is_bounded_and_the_next_request_has_some() {
 fn a_stack_without_end_is_an_error() {
     assert!(value(brief(), "local function f() return 1 + f() end return f()").contains("stack overflow"));
 }
+
+#[test]
+fn coroutines_in_coroutines_without_end_are_an_error() {
+    for code in [
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "local function f() assert(coroutine.resume(coroutine.create(f))) end return f()",
+        "local function f() return select(2, pcall(coroutine.wrap(f))) end return f()",
+    ] {
+        let found = value(LuaSettings::default(), code);
+        assert!(found.contains("C stack overflow"), "{code}: {found}");
+    }
+    let nested = "local function f(n) return n == 0 and 'done' or coroutine.wrap(f)(n - 1) end return f(100)";
+    assert_eq!(value(LuaSettings::default(), nested), "done");
+}

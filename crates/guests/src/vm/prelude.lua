@@ -8,6 +8,9 @@ local isyieldable = coroutine.isyieldable
 local plain = host.plain
 -- What a coroutine yields that asks something of the host: it passes through every coroutine above.
 local UP = {}
+-- Each coroutine that runs inside another takes room on the stack of the thread. LuaJIT does not limit them.
+local MAX_DEPTH = 150
+local depth = 0
 
 local function settle(ok, ...)
   if ok then
@@ -27,19 +30,28 @@ function xpcall(f, handler, ...)
   return settle(rawxpcall(f, handle, ...))
 end
 
+local resume
+
 local function pass(thread, ok, ...)
+  depth = depth - 1
   if not ok then
     return false, plain((...))
   end
   if select("#", ...) == 1 and (...) == UP then
-    return pass(thread, rawresume(thread, yield(UP)))
+    return resume(thread, yield(UP))
   end
   return true, ...
 end
 
-function coroutine.resume(thread, ...)
+function resume(thread, ...)
+  if depth >= MAX_DEPTH then
+    return false, "C stack overflow"
+  end
+  depth = depth + 1
   return pass(thread, rawresume(thread, ...))
 end
+
+coroutine.resume = resume
 
 local function unwrap(ok, ...)
   if ok then
@@ -51,7 +63,7 @@ end
 function coroutine.wrap(f)
   local thread = create(f)
   return function(...)
-    return unwrap(pass(thread, rawresume(thread, ...)))
+    return unwrap(resume(thread, ...))
   end
 end
 
@@ -100,6 +112,8 @@ function host.sequence(chunks)
     end
   end
   return function()
+    -- A call that was ended may have left the coroutines that it was in.
+    depth = 0
     for i = 1, count do
       run[i]()
     end

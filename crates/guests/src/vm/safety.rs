@@ -3,6 +3,7 @@
 //! LuaJIT opens its FFI by itself, runs bytecode without checking it, and hands out raw pointers. Each of that is taken away
 //! before any code of others runs.
 
+use crate::kept;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
@@ -99,13 +100,8 @@ fn load(
 }
 
 fn pieces(next: &Function) -> mlua::Result<Vec<u8>> {
-    let mut source = Vec::new();
-    loop {
-        match next.call::<Option<LuaString>>(())? {
-            Some(piece) if !piece.as_bytes().is_empty() => source.extend_from_slice(&piece.as_bytes()),
-            _ => return Ok(source),
-        }
-    }
+    let pieces = std::iter::from_fn(|| next.call::<Option<LuaString>>(()).transpose());
+    kept::joined(pieces.take_while(|piece| !piece.as_ref().is_ok_and(|piece| piece.as_bytes().is_empty())))
 }
 
 /// What could end the process, start others, or change files.
