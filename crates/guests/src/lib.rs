@@ -11,7 +11,6 @@ mod contexts;
 mod filter;
 mod functions;
 mod host;
-mod json;
 pub mod modules;
 mod ngx;
 pub mod patterns;

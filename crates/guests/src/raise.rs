@@ -26,6 +26,25 @@ impl From<mlua::Error> for Raised {
     }
 }
 
+impl From<Raised> for mlua::Error {
+    fn from(raised: Raised) -> Self {
+        match raised {
+            Raised::Text(text) => Self::RuntimeError(text),
+            Raised::Vm(error) => error,
+        }
+    }
+}
+
+impl Raised {
+    /// The same with another message, where it has one.
+    pub(crate) fn worded(self, word: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(word(text)),
+            error => error,
+        }
+    }
+}
+
 impl From<OutOfSteps> for Raised {
     fn from(error: OutOfSteps) -> Self {
         Self::Vm(error.into())

@@ -13,6 +13,7 @@ mod zlib;
 use mlua::chunk::{Chunk, ChunkMode};
 use mlua::{Lua, Table, Value};
 
+pub(crate) use cjson::{read as from_json, write as to_json};
 pub use ngx::{encodings, regex};
 
 /// Where a module comes from.

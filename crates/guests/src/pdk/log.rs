@@ -2,13 +2,13 @@
 
 use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
-use crate::json;
+use crate::modules;
 use crate::phase::Phases;
 use crate::source;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::fmt::Write;
 use tracing::Level;
-use weir_plugin::{Exchange, LogFieldMode};
+use weir_plugin::{Exchange, Json, LogFieldMode};
 
 /// Kong's levels, and those of the node's log.
 const LEVELS: [(&str, Level); 9] = [
@@ -109,7 +109,7 @@ fn shown(value: &Value, depth: usize) -> String {
 }
 
 fn set_serialize_value(
-    _: &Lua,
+    lua: &Lua,
     exchange: &mut Exchange,
     (key, value, options): (Value, Value, Option<Table>),
 ) -> mlua::Result<()> {
@@ -120,10 +120,15 @@ fn set_serialize_value(
     };
     let value = match value {
         Value::Nil => None,
-        value => Some(json::from_lua(&value).map_err(|_| {
-            mlua::Error::runtime("value must be nil, a number, string, boolean or a non-self-referencial table containing numbers, string and booleans")
-        })?),
+        value => Some(json(lua, &value)?),
     };
     exchange.set_log_field(&key.to_string_lossy(), value, mode);
     Ok(())
+}
+
+/// A value for the record.
+fn json(lua: &Lua, value: &Value) -> mlua::Result<Json> {
+    const REFUSED: &str = "value must be nil, a number, string, boolean or a non-self-referencial table containing numbers, string and booleans";
+    let text = modules::to_json(lua, value).map_err(|error| error.worded(|_| REFUSED.to_owned()))?;
+    serde_json::from_str(&String::from_utf8_lossy(&text)).map_err(|_| mlua::Error::runtime(REFUSED))
 }
