@@ -144,6 +144,9 @@ fn a_call_of_much_work_ends_when_the_steps_are_used_up() {
     for script in [
         "local cjson, t = require('cjson'), {} for _ = 1, 40 do t = { t, t } end cjson.encode(t)",
         "local cjson, text = require('cjson'), '[' .. ('1,'):rep(2e5) .. '1]' cjson.decode(text)",
+        "while true do ngx.re.find(('a'):rep(4000), [[(?=a*b)x]]) end",
+        "for i = 1, 1e6 do ngx.re.match('', [[\\w{20}]] .. i, 'u') end",
+        "for i = 1, 1e6 do ngx.re.match('', [[\\w{50}\\w{50}\\w{50}]] .. i, 'u') end",
         "local key = require('resty.openssl.pkey').new(RSA_KEY) for _ = 1, 100 do key:sign('x') end",
     ] {
         let lua = vm().expect("a VM");

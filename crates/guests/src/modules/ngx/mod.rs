@@ -1,6 +1,7 @@
 //! The functions of `ngx` that need no request: encodings, digests, dates, and `ngx.re`.
 
 mod dates;
+mod expression;
 mod regex;
 mod replace;
 mod uri;
