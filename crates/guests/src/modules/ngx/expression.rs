@@ -28,6 +28,8 @@ pub(super) struct Compiled {
     /// Named groups.
     pub(super) names: Vec<(String, usize)>,
     pub(super) anchored: bool,
+    /// A character is one of UTF-8, not a byte.
+    pub(super) unicode: bool,
     /// It is matched in linear time.
     pub(super) linear: bool,
 }
@@ -116,7 +118,7 @@ fn compile(regex: &[u8], options: &[u8]) -> Checked<(Result<Compiled, Failure>, 
     let size = tree.map_or(MAX_SIZE, |tree| size(&tree.expr, unicode));
     let names = regex.capture_names().enumerate();
     let names = names.filter_map(|(index, name)| Some((name?.to_owned(), index))).collect();
-    Ok((Ok(Compiled { regex, names, anchored, linear }), BASE_SIZE.saturating_add(size)))
+    Ok((Ok(Compiled { regex, names, anchored, unicode, linear }), BASE_SIZE.saturating_add(size)))
 }
 
 /// A source in which each byte beyond ASCII is an escape, because without the option `u` an item is a byte.

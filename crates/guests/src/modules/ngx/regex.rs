@@ -30,7 +30,7 @@ pub fn table(lua: &Lua) -> mlua::Result<Table> {
     lua.load(include_str!("regex.lua")).set_name("=[ngx.re]").call(primitives)
 }
 
-/// The first match from an offset on: `start, end, captures`, offsets from 0. `nil` if there is none; `false` and a
+/// The first match from an offset on: `start, end, captures, next`, offsets from 0. The search goes on at the last. `nil` if there is none; `false` and a
 /// message if the expression is malformed or costs too much.
 fn capture(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function> {
     type Arguments = (LuaString, LuaString, Option<LuaString>, usize, Option<Table>);
@@ -46,7 +46,7 @@ fn capture(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function
             Ok(Some(captures)) => {
                 let (from, to) = span(&captures);
                 let table = compiled.collect(lua, &captures, table)?;
-                Ok((from, to, table).into_lua_multi(lua)?)
+                Ok((from, to, table, compiled.next(&subject, from, to)).into_lua_multi(lua)?)
             }
             Err(failure) => failed(lua, failure),
         }
@@ -120,6 +120,16 @@ impl Compiled {
         Ok(outcome.map_err(|_| TOO_MUCH.to_owned()))
     }
 
+    /// Where the search goes on after a match: beyond the next character if it is empty.
+    fn next(&self, subject: &[u8], from: usize, to: usize) -> usize {
+        if to > from {
+            return to;
+        }
+        let rest = subject.get(to + 1..).unwrap_or_default();
+        let continued = rest.iter().take_while(|byte| self.unicode && **byte & 0xc0 == 0x80);
+        to + 1 + continued.count()
+    }
+
     /// Captures as a table, by number and by name. Those that took no part are `false`.
     fn collect(&self, lua: &Lua, captures: &Captures<'_, [u8]>, table: Option<Table>) -> mlua::Result<Table> {
         let table = table.map_or_else(|| lua.create_table(), Ok)?;
@@ -153,7 +163,7 @@ impl Compiled {
             steps.take_bytes(out.len() - before)?;
             count += 1;
             copied = to;
-            at = if to > from { to } else { to + 1 };
+            at = self.next(subject, from, to);
         }
         out.extend_from_slice(&subject[copied..]);
         Ok(Ok((out, count)))
