@@ -4,6 +4,7 @@ mod escapes;
 mod limits;
 mod pdk;
 mod sandbox;
+mod tables;
 
 use crate::{LuaSettings, PLUGINS, UntrustedLua};
 use serde_json::json;

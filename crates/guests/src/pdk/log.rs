@@ -26,6 +26,9 @@ const LEVELS: [(&str, Level); 9] = [
 /// How deep `inspect` shows tables.
 const MAX_DEPTH: usize = 8;
 
+/// How deep a field of the record may be nested.
+const MAX_KEY_PARTS: usize = 16;
+
 /// Makes the namespace, which can be called itself.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let members = make.table()?;
@@ -114,6 +117,10 @@ fn set_serialize_value(
     (key, value, options): (Value, Value, Option<Table>),
 ) -> mlua::Result<()> {
     let Value::String(key) = key else { return refused("key must be a string") };
+    let key = key.to_string_lossy();
+    if key.split('.').nth(MAX_KEY_PARTS).is_some() {
+        return refused(format!("key must not have more than {MAX_KEY_PARTS} parts"));
+    }
     let mode = options.map(|options| options.get::<Option<String>>("mode")).transpose()?.flatten();
     let Some(mode) = LogFieldMode::named(mode.as_deref().unwrap_or("set")) else {
         return refused("mode must be 'set', 'add' or 'replace'");
@@ -122,7 +129,7 @@ fn set_serialize_value(
         Value::Nil => None,
         value => Some(json(lua, &value)?),
     };
-    exchange.set_log_field(&key.to_string_lossy(), value, mode);
+    exchange.set_log_field(&key, value, mode);
     Ok(())
 }
 

@@ -62,33 +62,3 @@ fn memory_is_bounded_and_the_next_request_has_some() {
 fn a_stack_without_end_is_an_error() {
     assert!(value(brief(), "local function f() return 1 + f() end return f()").contains("stack overflow"));
 }
-
-#[test]
-fn tables_that_contain_others_often_end_the_call() {
-    for code in [
-        "kong.response.exit(200, t)",
-        "kong.response.error(500, t)",
-        "kong.service.request.set_body(t, 'application/json')",
-        "kong.log.set_serialize_value('key', t)",
-        "ngx.say(t)",
-    ] {
-        let code = format!(
-            "local t = {{}} for _ = 1, 60 do t = {{ t, t }} end pcall(function() {code} end) kong.response.exit(204)"
-        );
-        let outcome = run(brief(), &code, "GET /");
-        assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);
-    }
-}
-
-#[test]
-fn tables_that_contain_themselves_are_errors() {
-    for (code, expected) in [
-        ("kong.response.exit(200, t)", "excessive nesting"),
-        ("kong.service.request.set_body(t, 'application/json')", "excessive nesting"),
-        ("kong.log.set_serialize_value('key', t)", "non-self-referencial"),
-        ("ngx.say(t)", "nested too deep"),
-    ] {
-        let found = value(brief(), &format!("local t = {{}} t[1] = t {code}"));
-        assert!(found.contains(expected), "{code}: {found}");
-    }
-}
