@@ -11,7 +11,6 @@ mod contexts;
 mod filter;
 mod functions;
 mod host;
-mod json;
 mod kept;
 pub mod modules;
 mod ngx;

@@ -6,7 +6,7 @@
 
 use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
-use crate::steps::OutOfSteps;
+use crate::steps::{OutOfSteps, Steps};
 
 /// Why a function raises.
 #[derive(Debug)]
@@ -23,6 +23,25 @@ pub(crate) type Checked<T> = Result<T, Raised>;
 impl From<mlua::Error> for Raised {
     fn from(error: mlua::Error) -> Self {
         Self::Vm(error)
+    }
+}
+
+impl From<Raised> for mlua::Error {
+    fn from(raised: Raised) -> Self {
+        match raised {
+            Raised::Text(text) => Self::RuntimeError(text),
+            Raised::Vm(error) => error,
+        }
+    }
+}
+
+impl Raised {
+    /// The same with another message, where it has one.
+    pub(crate) fn worded(self, word: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(word(text)),
+            error => error,
+        }
     }
 }
 
@@ -78,6 +97,21 @@ where
         Err(Raised::Vm(error)) => Err(error),
     })?;
     wrap.call(raw)
+}
+
+/// The same for a function that reads its strings once: it takes steps by their length.
+pub(crate) fn metered<A, R, F>(lua: &Lua, body: F) -> mlua::Result<Function>
+where
+    A: FromLuaMulti,
+    R: IntoLuaMulti,
+    F: Fn(&Lua, A) -> Checked<R> + 'static,
+{
+    let steps = Steps::of(lua);
+    function(lua, move |lua, args: MultiValue| {
+        let texts = args.iter().filter_map(Value::as_string);
+        steps.take_bytes(texts.map(|text| text.as_bytes().len()).sum())?;
+        body(lua, A::from_lua_multi(args, lua)?)
+    })
 }
 
 /// The wrapper of this VM, made at the first use.

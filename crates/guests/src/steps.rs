@@ -7,6 +7,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mlua::Lua;
 
@@ -16,6 +17,8 @@ const STEPS: u64 = 10_000_000;
 const GRANT: u64 = 1_000_000;
 /// How many bytes that are read or written count as a step.
 const BYTES_PER_STEP: usize = 8;
+/// How long a step takes.
+const NANOSECONDS_PER_STEP: u128 = 4;
 
 /// The steps that are left. Clones share them.
 #[derive(Clone)]
@@ -75,6 +78,13 @@ impl Steps {
     /// Copies and searches cost less than this; digests and ciphers about as much.
     pub(crate) fn take_bytes(&self, count: usize) -> Result<(), OutOfSteps> {
         self.take_many(count / BYTES_PER_STEP + 1)
+    }
+
+    /// Takes the steps for work that took so long: where its cost is not known before. Other threads may have run in that
+    /// time, so that it never takes more than there can be.
+    pub(crate) fn take_time(&self, time: Duration) -> Result<(), OutOfSteps> {
+        let count = (time.as_nanos() / NANOSECONDS_PER_STEP).min(STEPS.into());
+        self.take_many(count as usize)
     }
 }
 

@@ -6,6 +6,7 @@ mod library;
 mod limits;
 mod pdk;
 mod sandbox;
+mod tables;
 
 use crate::{LuaSettings, PLUGINS, UntrustedLua};
 use serde_json::json;

@@ -144,6 +144,21 @@ fn a_call_of_much_work_ends_when_the_steps_are_used_up() {
     for script in [
         "local cjson, t = require('cjson'), {} for _ = 1, 40 do t = { t, t } end cjson.encode(t)",
         "local cjson, text = require('cjson'), '[' .. ('1,'):rep(2e5) .. '1]' cjson.decode(text)",
+        "while true do ngx.re.find(('a'):rep(4000), [[(?=a*b)x]]) end",
+        "for i = 1, 1e6 do ngx.re.match('', [[\\w{20}]] .. i, 'u') end",
+        "for i = 1, 1e6 do ngx.re.match('', [[\\w{50}\\w{50}\\w{50}]] .. i, 'u') end",
+        "local s = ('a'):rep(1e6) while true do ngx.encode_base64(s) end",
+        "local s = ('a'):rep(1e6) while true do ngx.crc32_long(s) end",
+        "local s = ('a'):rep(1e6) while true do ngx.hmac_sha1('', s) end",
+        "local s = ('a'):rep(1e6) while true do ngx.escape_uri(s) end",
+        "local s = ('a'):rep(1e6) while true do ngx.encode_args({ a = { s, s } }) end",
+        "local s = ('a&'):rep(1e5) while true do ngx.decode_args(s, 0) end",
+        "local s, cjson = ('a'):rep(1e6), require('cjson.safe') while true do cjson.decode(s) end",
+        "local t, cjson = { [1e9] = 1 }, require('cjson.safe') for i = 1, 1e4 do t[i] = i end while true do cjson.encode(t) end",
+        "local s, digest = ('a'):rep(1e6), require('resty.sha256') while true do local d = digest:new() d:update(s) d:final() end",
+        "require('resty.openssl.bn').from_dec(('1'):rep(1e6))",
+        "local random = require('resty.random') while true do random.bytes(1e6) end",
+        "local zlib = require('zlib') while true do zlib.deflate() end",
         "local key = require('resty.openssl.pkey').new(RSA_KEY) for _ = 1, 100 do key:sign('x') end",
     ] {
         let lua = vm().expect("a VM");

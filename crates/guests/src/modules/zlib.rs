@@ -1,7 +1,8 @@
 //! `zlib`: streams of lua-zlib. A stream is a function that takes a part of the input and returns that of the output.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use flate2::Compression;
 use flate2::write::{GzDecoder, GzEncoder, ZlibDecoder, ZlibEncoder};
@@ -13,8 +14,47 @@ use crate::steps::Steps;
 
 /// How much input is read between two looks at the budget. It may become a thousand times as much.
 const CHUNK: usize = 1024;
+/// What a stream costs to make, whose state has hundreds of KiB.
+const STEPS_PER_STREAM: usize = 100_000;
 /// Window bits beyond this ask for gzip.
 const ZLIB_WINDOW: i64 = 15;
+
+/// How many streams of a VM may be open.
+const MAX_STREAMS: usize = 64;
+
+/// How many streams of a VM are open.
+#[derive(Debug, Clone, Default)]
+struct Streams(Rc<Cell<usize>>);
+
+/// One of them, until it is dropped.
+struct OpenStream(Streams);
+
+impl OpenStream {
+    /// One more. The collector does not know what memory a stream has, so that it is told when there are too many.
+    fn new(lua: &Lua) -> Checked<Self> {
+        Steps::of(lua).take_many(STEPS_PER_STREAM)?;
+        let known = lua.app_data_ref::<Streams>().map(|streams| streams.clone());
+        let streams = known.unwrap_or_else(|| {
+            let streams = Streams::default();
+            lua.set_app_data(streams.clone());
+            streams
+        });
+        if streams.0.get() >= MAX_STREAMS {
+            lua.gc_collect()?;
+        }
+        if streams.0.get() >= MAX_STREAMS {
+            return Err(format!("{MAX_STREAMS} streams are open: finish some").into());
+        }
+        streams.0.update(|count| count + 1);
+        Ok(Self(streams))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.0.update(|count| count - 1);
+    }
+}
 
 /// `zlib`.
 pub(super) fn zlib(lua: &Lua) -> mlua::Result<Value> {
@@ -22,10 +62,10 @@ pub(super) fn zlib(lua: &Lua) -> mlua::Result<Value> {
     let deflate = raise::function(lua, |lua, (level, window): (Value, Value)| {
         let level = args::integer(lua, "deflate", 1, &level, 6)?.clamp(0, 9);
         let window = args::integer(lua, "deflate", 2, &window, ZLIB_WINDOW)?;
-        Ok(deflate(lua, Compression::new(level as u32), window > ZLIB_WINDOW)?)
+        deflate(lua, Compression::new(level as u32), window > ZLIB_WINDOW)
     })?;
     table.raw_set("deflate", deflate)?;
-    table.raw_set("inflate", lua.create_function(|lua, _: Value| inflate(lua))?)?;
+    table.raw_set("inflate", raise::function(lua, |lua, _: Value| inflate(lua))?)?;
     for (level, name) in [(9, "BEST_COMPRESSION"), (1, "BEST_SPEED"), (-1, "DEFAULT_COMPRESSION")] {
         table.raw_set(name, level)?;
     }
@@ -64,17 +104,17 @@ impl Encoder {
 }
 
 /// A stream that compresses. The second argument is `"sync"`, `"full"` or `"finish"`.
-fn deflate(lua: &Lua, level: Compression, gzip: bool) -> mlua::Result<Function> {
+fn deflate(lua: &Lua, level: Compression, gzip: bool) -> Checked<Function> {
     let encoder = match gzip {
         true => Encoder::Gzip(GzEncoder::new(Vec::new(), level)),
         false => Encoder::Zlib(ZlibEncoder::new(Vec::new(), level)),
     };
-    let state = RefCell::new(Some(encoder));
+    let state = RefCell::new(Some((encoder, OpenStream::new(lua)?)));
     let totals = RefCell::new((0, 0));
     let steps = Steps::of(lua);
-    raise::function(lua, move |lua, (data, flush): (Option<LuaString>, Option<LuaString>)| {
+    let stream = raise::function(lua, move |lua, (data, flush): (Option<LuaString>, Option<LuaString>)| {
         let mut state = state.borrow_mut();
-        let Some(encoder) = state.as_mut() else {
+        let Some((encoder, _)) = state.as_mut() else {
             return Err("IllegalState: calling deflate function when stream was previously closed".into());
         };
         let data = data.map(|data| data.as_bytes().to_vec()).unwrap_or_default();
@@ -82,13 +122,14 @@ fn deflate(lua: &Lua, level: Compression, gzip: bool) -> mlua::Result<Function> 
         let finish = flush.as_ref().is_some_and(|flush| flush == "finish");
         encoder.write(&data, flush.is_some() && !finish).map_err(|error| Raised::Text(error.to_string()))?;
         let mut out = encoder.take();
-        if finish && let Some(encoder) = state.take() {
+        if finish && let Some((encoder, _)) = state.take() {
             out.extend(encoder.finish().map_err(|error| Raised::Text(error.to_string()))?);
         }
         let mut totals = totals.borrow_mut();
         *totals = (totals.0 + data.len(), totals.1 + out.len());
         Ok((lua.create_string(out)?, finish, totals.0, totals.1))
-    })
+    })?;
+    Ok(stream)
 }
 
 enum Decoder {
@@ -156,16 +197,18 @@ impl Decoder {
 }
 
 /// A stream that decompresses gzip and zlib.
-fn inflate(lua: &Lua) -> mlua::Result<Function> {
-    let state: RefCell<Option<Decoder>> = RefCell::new(None);
+fn inflate(lua: &Lua) -> Checked<Function> {
+    let open = OpenStream::new(lua)?;
+    let state = (RefCell::<Option<Decoder>>::default(), open);
     let totals = RefCell::new((0, 0));
     let steps = Steps::of(lua);
-    raise::function(lua, move |lua, data: Option<LuaString>| {
+    let stream = raise::function(lua, move |lua, data: Option<LuaString>| {
         let data = data.map(|data| data.as_bytes().to_vec()).unwrap_or_default();
-        let mut state = state.borrow_mut();
-        let (out, ended) = state.get_or_insert_with(|| Decoder::new(&data)).decode(&data, &steps)?;
+        let mut decoder = state.0.borrow_mut();
+        let (out, ended) = decoder.get_or_insert_with(|| Decoder::new(&data)).decode(&data, &steps)?;
         let mut totals = totals.borrow_mut();
         *totals = (totals.0 + data.len(), totals.1 + out.len());
         Ok((lua.create_string(out)?, ended, totals.0, totals.1))
-    })
+    })?;
+    Ok(stream)
 }

@@ -8,6 +8,7 @@ use crate::pdk::namespace::{Namespace, refused};
 use crate::pdk::response::{Content, finish, set};
 use crate::pending::Printed;
 use crate::phase::Phases;
+use crate::steps::Steps;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use weir_plugin::Exchange;
 
@@ -63,10 +64,10 @@ pub(super) fn arg(make: &Namespace<'_>) -> mlua::Result<Table> {
 /// Adds the functions that answer.
 pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
     for (name, end) in [("print", &b""[..]), ("say", b"\n")] {
-        let print = move |_: &Lua, exchange: &mut Exchange, values: MultiValue| {
-            let mut text = Vec::new();
+        let print = move |lua: &Lua, exchange: &mut Exchange, values: MultiValue| {
+            let (mut text, steps) = (Vec::new(), Steps::of(lua));
             for value in &values {
-                append(&mut text, value)?;
+                append(&mut text, &steps, value, MAX_DEPTH)?;
             }
             text.extend_from_slice(end);
             Printed::append(exchange, &text)?;
@@ -81,14 +82,26 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
     ngx.set("redirect", make.ending(make.host(Phases::BEFORE, redirect)?)?)
 }
 
-fn append(printed: &mut Vec<u8>, value: &Value) -> mlua::Result<()> {
+/// What a value that is printed costs.
+const STEPS_PER_PIECE: usize = 16;
+/// How deep tables of pieces may be nested.
+const MAX_DEPTH: usize = 100;
+
+/// Appends a value, or the pieces of a table. One that occurs in many places is written as often.
+fn append(printed: &mut Vec<u8>, steps: &Steps, value: &Value, depth: usize) -> mlua::Result<()> {
+    steps.take_many(STEPS_PER_PIECE)?;
     match value {
         Value::Nil => printed.extend_from_slice(b"nil"),
+        Value::Table(_) if depth == 0 => return refused("bad argument to print: nested too deep"),
         Value::Table(pieces) => {
-            return pieces.sequence_values::<Value>().try_for_each(|piece| append(printed, &piece?));
+            let mut pieces = pieces.sequence_values::<Value>();
+            return pieces.try_for_each(|piece| append(printed, steps, &piece?, depth - 1));
         }
         value => match headers::scalar(value) {
-            Some(text) => printed.extend_from_slice(&text),
+            Some(text) => {
+                steps.take_bytes(text.len())?;
+                printed.extend_from_slice(&text);
+            }
             None => return refused(format!("bad argument to print: {} not supported", value.type_name())),
         },
     }

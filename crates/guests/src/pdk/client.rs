@@ -2,7 +2,7 @@
 
 use super::namespace::{Namespace, refused};
 use crate::contexts::Contexts;
-use crate::json;
+use crate::modules;
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 use weir_plugin::schema::Choice;
@@ -35,8 +35,7 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
 
 /// An entity as a table of its own.
 pub(super) fn entity(lua: &Lua, text: &str) -> mlua::Result<Value> {
-    let json = serde_json::from_str(text).map_err(mlua::Error::runtime)?;
-    json::to_lua(lua, &json)
+    Ok(modules::from_json(lua, text.as_bytes())?)
 }
 
 fn credential(lua: &Lua, exchange: &mut Exchange, vm: u64) -> mlua::Result<Option<Table>> {

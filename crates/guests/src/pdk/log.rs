@@ -2,14 +2,14 @@
 
 use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
-use crate::json;
 use crate::kept;
+use crate::modules;
 use crate::phase::Phases;
 use crate::source;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::fmt::Write;
 use tracing::Level;
-use weir_plugin::{Exchange, LogFieldMode};
+use weir_plugin::{Exchange, Json, LogFieldMode};
 
 /// Kong's levels, and those of the node's log.
 const LEVELS: [(&str, Level); 9] = [
@@ -26,6 +26,9 @@ const LEVELS: [(&str, Level); 9] = [
 
 /// How deep `inspect` shows tables.
 const MAX_DEPTH: usize = 8;
+
+/// How deep a field of the record may be nested.
+const MAX_KEY_PARTS: usize = 16;
 
 /// Makes the namespace, which can be called itself.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
@@ -110,23 +113,32 @@ fn shown(value: &Value, depth: usize) -> String {
 }
 
 fn set_serialize_value(
-    _: &Lua,
+    lua: &Lua,
     exchange: &mut Exchange,
     (key, value, options): (Value, Value, Option<Table>),
 ) -> mlua::Result<()> {
     let Value::String(key) = key else { return refused("key must be a string") };
+    let key = key.to_string_lossy();
+    if key.split('.').nth(MAX_KEY_PARTS).is_some() {
+        return refused(format!("key must not have more than {MAX_KEY_PARTS} parts"));
+    }
     let mode = options.map(|options| options.get::<Option<String>>("mode")).transpose()?.flatten();
     let Some(mode) = LogFieldMode::named(mode.as_deref().unwrap_or("set")) else {
         return refused("mode must be 'set', 'add' or 'replace'");
     };
     let value = match value {
         Value::Nil => None,
-        value => Some(json::from_lua(&value).map_err(|_| {
-            mlua::Error::runtime("value must be nil, a number, string, boolean or a non-self-referencial table containing numbers, string and booleans")
-        })?),
+        value => Some(json(lua, &value)?),
     };
-    let bytes = key.as_bytes().len() + value.as_ref().map_or(0, kept::size);
+    let bytes = key.len() + value.as_ref().map_or(0, kept::size);
     kept::keep(exchange, bytes)?;
-    exchange.set_log_field(&key.to_string_lossy(), value, mode);
+    exchange.set_log_field(&key, value, mode);
     Ok(())
+}
+
+/// A value for the record.
+fn json(lua: &Lua, value: &Value) -> mlua::Result<Json> {
+    const REFUSED: &str = "value must be nil, a number, string, boolean or a non-self-referencial table containing numbers, string and booleans";
+    let text = modules::to_json(lua, value).map_err(|error| error.worded(|_| REFUSED.to_owned()))?;
+    serde_json::from_str(&String::from_utf8_lossy(&text)).map_err(|_| mlua::Error::runtime(REFUSED))
 }

@@ -2,8 +2,9 @@
 
 use super::headers;
 use super::namespace::{Namespace, refused};
-use crate::json;
+use crate::modules;
 use crate::phase::Phases;
+use crate::raise::Raised;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
 use weir_plugin::{Exchange, Version, form};
@@ -148,9 +149,10 @@ fn body(
     };
     let parsed = match known {
         FORM => Value::Table(args(lua, form::pairs(&form::text(body)).take(max))?),
-        JSON => match serde_json::from_slice::<serde_json::Value>(body) {
-            Ok(parsed) if parsed.is_object() || parsed.is_array() => json::to_lua(lua, &parsed)?,
-            _ => return wrong("invalid json body"),
+        JSON => match modules::from_json(lua, body) {
+            Ok(parsed @ Value::Table(_)) => parsed,
+            Ok(_) | Err(Raised::Text(_)) => return wrong("invalid json body"),
+            Err(Raised::Vm(error)) => return Err(error),
         },
         _ => return wrong("unable to decode multipart body"),
     };

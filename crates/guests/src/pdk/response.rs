@@ -3,7 +3,7 @@
 use super::headers::{self, Field};
 use super::namespace::{Namespace, refused};
 use crate::host::Host;
-use crate::json;
+use crate::modules;
 use crate::pending::PendingHeaders;
 use crate::phase::{Phase, Phases};
 use mlua::{Lua, LuaString, Table, Value};
@@ -133,17 +133,14 @@ fn raw_body(lua: &Lua, host: &Host, (): ()) -> mlua::Result<Option<LuaString>> {
     lua.create_string(&part.data).map(Some)
 }
 
-fn exit(_: &Lua, host: &Host, (code, body, given): (Value, Value, Value)) -> mlua::Result<bool> {
+fn exit(lua: &Lua, host: &Host, (code, body, given): (Value, Value, Value)) -> mlua::Result<bool> {
     let status = status(&code)?;
     let (mut content_type, content) = match &body {
         Value::Nil => (None, Vec::new()),
         Value::String(text) => (None, text.as_bytes().to_vec()),
         Value::Table(_) => {
-            let json = json::from_lua(&body);
-            let json = json.map_err(|why| {
-                mlua::Error::runtime(format!("body encoding failed while flushing response: {why}"))
-            })?;
-            (Some(JSON), json.to_string().into_bytes())
+            let failed = |why| format!("body encoding failed while flushing response: {why}");
+            (Some(JSON), modules::to_json(lua, &body).map_err(|error| error.worded(failed))?)
         }
         _ => return refused("body must be a nil, string or table"),
     };
@@ -158,7 +155,7 @@ fn exit(_: &Lua, host: &Host, (code, body, given): (Value, Value, Value)) -> mlu
     finish(host, status, Content::Raw(content_type, content), &fields)
 }
 
-fn error(_: &Lua, host: &Host, (code, message, given): (Value, Value, Value)) -> mlua::Result<bool> {
+fn error(lua: &Lua, host: &Host, (code, message, given): (Value, Value, Value)) -> mlua::Result<bool> {
     let status = match &code {
         Value::Integer(number) => *number as f64,
         Value::Number(number) => *number,
@@ -176,10 +173,7 @@ fn error(_: &Lua, host: &Host, (code, message, given): (Value, Value, Value)) ->
     let content = match &message {
         Value::Nil => Content::Message(reason(status).to_owned()),
         Value::String(text) => Content::Message(text.to_string_lossy()),
-        Value::Table(_) => {
-            let json = json::from_lua(&message).map_err(mlua::Error::runtime)?;
-            Content::Raw(Some(JSON), json.to_string().into_bytes())
-        }
+        Value::Table(_) => Content::Raw(Some(JSON), modules::to_json(lua, &message)?),
         _ => return refused("message must be a nil, string or table"),
     };
     finish(host, status, content, &fields)

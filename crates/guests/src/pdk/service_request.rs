@@ -2,8 +2,8 @@
 
 use super::headers;
 use super::namespace::{Namespace, refused};
-use crate::json;
 use crate::kept;
+use crate::modules;
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, form};
@@ -176,7 +176,7 @@ fn put_body(exchange: &mut Exchange, body: Vec<u8>) -> mlua::Result<()> {
 }
 
 fn set_body(
-    _: &Lua,
+    lua: &Lua,
     exchange: &mut Exchange,
     (args, mime): (Value, Value),
 ) -> mlua::Result<(Option<bool>, Option<String>)> {
@@ -199,7 +199,7 @@ fn set_body(
     let kind = mime.to_ascii_lowercase();
     let body = match kind.split(';').next().unwrap_or_default().trim() {
         "application/x-www-form-urlencoded" => encoded(&arguments(table)?),
-        "application/json" => json::from_lua(&args).map_err(mlua::Error::runtime)?.to_string().into_bytes(),
+        "application/json" => modules::to_json(lua, &args)?,
         _ => return Ok((None, Some(format!("unsupported content type '{mime}'")))),
     };
     put_body(exchange, body)?;

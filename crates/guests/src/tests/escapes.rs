@@ -62,6 +62,9 @@ fn there_are_no_raw_pointers() {
          local it = b.new() return (it.ref or it.reserve) and 'open' or 'closed'",
     );
     assert_eq!(found, "closed");
+    let buffer = "local b = require('string.buffer').new() b:put('a', 1)";
+    closed(&format!("{buffer} return #b .. tostring(b)"), "2a1");
+    closed(&format!("{buffer} return getmetatable(b)"), "buffer");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! before any code of others runs.
 
 use crate::kept;
+use crate::modules::NEWPROXY;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
@@ -50,6 +51,7 @@ fn forget_modules(lua: &Lua) -> mlua::Result<()> {
             list.set(name, Value::Nil)?;
         }
     }
+    lua.set_named_registry_value(NEWPROXY, lua.globals().get::<Value>("newproxy")?)?;
     lua.globals().set("newproxy", Value::Nil)?;
     for name in ["loadlib", "loaders", "searchers", "searchpath", "cpath", "seeall"] {
         package.set(name, Value::Nil)?;

@@ -54,6 +54,13 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// The settings of `kong.tools.cjson`.
+    pub(super) fn of_kong() -> Self {
+        Self { sparse_safe: 1 << 15, precision: 16, array_with_mt: true, ..Self::default() }
+    }
+}
+
 /// Settings that the functions of an instance share.
 pub(super) type Shared = Rc<RefCell<Config>>;
 

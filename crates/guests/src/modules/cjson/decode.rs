@@ -12,24 +12,34 @@ use crate::steps::Steps;
 
 /// Reads one document.
 pub(super) struct Decoder<'a> {
-    pub(super) lua: &'a Lua,
-    pub(super) config: &'a Config,
-    pub(super) metatables: &'a Metatables,
-    pub(super) tokens: Tokens<'a>,
-    pub(super) steps: &'a Steps,
+    lua: &'a Lua,
+    config: &'a Config,
+    metatables: &'a Metatables,
+    tokens: Tokens<'a>,
+    steps: &'a Steps,
     /// The tables that are being filled, the innermost last.
-    pub(super) open: Vec<Open>,
+    open: Vec<Open>,
 }
 
 /// A table that is being filled, and the key of its next value.
-pub(super) enum Open {
+enum Open {
     Array(Table, usize),
     Object(Table, LuaString),
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
+    pub(super) fn new(
+        lua: &'a Lua,
+        (config, metatables, steps): (&'a Config, &'a Metatables, &'a Steps),
+        text: &'a [u8],
+    ) -> Self {
+        let tokens = Tokens::new(text, config.decode_invalid_numbers);
+        Self { lua, config, metatables, tokens, steps, open: Vec::new() }
+    }
+
     /// The whole document.
-    pub(super) fn document(&mut self) -> Checked<Value> {
+    pub(super) fn document(mut self) -> Checked<Value> {
+        self.steps.take_bytes(self.tokens.text().len())?;
         if let [first, second, ..] = self.tokens.text()
             && (*first == 0 || *second == 0)
         {

@@ -11,6 +11,9 @@ use crate::modules::number;
 use crate::raise::{Checked, Raised};
 use crate::steps::Steps;
 
+/// What it costs to look at a key of a table that may be an array.
+const STEPS_PER_KEY: usize = 16;
+
 /// Writes one document.
 pub(super) struct Encoder<'a> {
     config: &'a Config,
@@ -138,6 +141,7 @@ impl<'a> Encoder<'a> {
         let (mut max, mut items) = (0_i64, 0_i64);
         // A table with keys of text ends here after one step.
         for pair in table.pairs::<Value, Value>() {
+            self.steps.take_many(STEPS_PER_KEY)?;
             match pair?.0 {
                 Value::Integer(key) if key >= 1 => (max, items) = (max.max(key), items + 1),
                 _ => return Ok(None),
@@ -189,6 +193,7 @@ impl<'a> Encoder<'a> {
 
     fn string(&mut self, text: &[u8]) -> Checked<()> {
         self.steps.take_bytes(text.len())?;
+        let before = self.out.len();
         self.out.push(b'"');
         let mut plain = 0;
         for (at, byte) in text.iter().enumerate() {
@@ -214,6 +219,8 @@ impl<'a> Encoder<'a> {
         }
         self.out.extend_from_slice(&text[plain..]);
         self.out.push(b'"');
+        // Escapes make it longer.
+        self.steps.take_bytes(self.out.len() - before - text.len())?;
         Ok(())
     }
 }

@@ -13,7 +13,6 @@ use mlua::{Function, IntoLua, LightUserData, Lua, MultiValue, Table, Value};
 use self::config::{Config, Shared};
 use self::decode::Decoder;
 use self::encode::Encoder;
-use self::token::Tokens;
 use crate::args;
 use crate::raise::{self, Checked, Raised};
 use crate::steps::Steps;
@@ -25,7 +24,7 @@ const STEPS_PER_VALUE: usize = 64;
 pub(super) const EMPTY_ARRAY: LightUserData = LightUserData(std::ptr::without_provenance_mut::<c_void>(8));
 
 /// Metatables that mark a table as an array. All instances of a VM share them.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Metatables {
     /// Always an array.
     pub(super) array: Table,
@@ -83,7 +82,7 @@ fn encode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> 
     let next: Function = lua.globals().get("next")?;
     raise::function(lua, move |lua, given: MultiValue| {
         let value = single("encode", &given)?;
-        let config = shared.borrow();
+        let config = shared.borrow().clone();
         let encoder = Encoder::new(&config, &metatables, &next, &steps);
         let outcome = encoder.document(value).and_then(|text| Ok(lua.create_string(text)?));
         finish(lua, errors, outcome)
@@ -95,19 +94,20 @@ fn decode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> 
     raise::function(lua, move |lua, given: MultiValue| {
         let text = args::string(lua, "decode", 1, single("decode", &given)?)?;
         let text = text.as_bytes();
-        let config: Config = shared.borrow().clone();
-        let tokens = Tokens::new(&text, config.decode_invalid_numbers);
-        let mut decoder = Decoder {
-            lua,
-            config: &config,
-            metatables: &metatables,
-            tokens,
-            steps: &steps,
-            open: Vec::new(),
-        };
-        let outcome = decoder.document();
-        finish(lua, errors, outcome)
+        let config = shared.borrow().clone();
+        finish(lua, errors, Decoder::new(lua, (&config, &metatables, &steps), &text).document())
     })
+}
+
+/// The text of a value as Kong's own functions write it.
+pub(crate) fn write(lua: &Lua, value: &Value) -> Checked<Vec<u8>> {
+    let (metatables, next): (_, Function) = (Metatables::of(lua)?, lua.globals().get("next")?);
+    Encoder::new(&Config::of_kong(), &metatables, &next, &Steps::of(lua)).document(value)
+}
+
+/// The value of a text as Kong's own functions read it.
+pub(crate) fn read(lua: &Lua, text: &[u8]) -> Checked<Value> {
+    Decoder::new(lua, (&Config::of_kong(), &Metatables::of(lua)?, &Steps::of(lua)), text).document()
 }
 
 /// The only argument.

@@ -4,17 +4,18 @@ use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use super::pem;
+use crate::raise;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let load = lua.create_function(|lua, text: LuaString| {
+    let load = raise::metered(lua, |lua, text: LuaString| {
         let der = pem::read(&text.as_bytes()).map_or_else(|| text.as_bytes().to_vec(), |(_, der)| der);
-        match X509Certificate::from_der(&der) {
-            Ok((_, certificate)) => describe(lua, &certificate, &der)?.into_lua_multi(lua),
-            Err(error) => failed(lua, &format!("the certificate is not PEM or DER of X.509: {error}")),
-        }
+        Ok(match X509Certificate::from_der(&der) {
+            Ok((_, certificate)) => describe(lua, &certificate, &der)?.into_lua_multi(lua)?,
+            Err(error) => failed(lua, &format!("the certificate is not PEM or DER of X.509: {error}"))?,
+        })
     })?;
     table.raw_set("certificate", load)?;
-    let to_pem = lua.create_function(|_, der: LuaString| Ok(pem::write("CERTIFICATE", &der.as_bytes())))?;
+    let to_pem = raise::metered(lua, |_, der: LuaString| Ok(pem::write("CERTIFICATE", &der.as_bytes())))?;
     table.raw_set("certificate_pem", to_pem)
 }
 

@@ -9,7 +9,7 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::iv::FixedLength;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
-use crate::steps::Steps;
+use crate::raise::{self, Checked};
 
 /// How a cipher chains its blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,7 @@ const TAG_LEN: usize = 16;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     type Encrypt = (String, LuaString, LuaString, LuaString, bool, LuaString);
-    let encrypt = lua.create_function(|lua, (name, key, iv, data, padding, aad): Encrypt| {
-        Steps::of(lua).take_bytes(data.as_bytes().len())?;
+    let encrypt = raise::metered(lua, |lua, (name, key, iv, data, padding, aad): Encrypt| {
         let (key, iv) = (key.as_bytes(), iv.as_bytes());
         let outcome = cipher(&name, &key, &iv, padding).and_then(|cipher| {
             cipher
@@ -46,8 +45,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     })?;
     table.raw_set("encrypt", encrypt)?;
     type Decrypt = (String, LuaString, LuaString, LuaString, bool, LuaString);
-    let decrypt = lua.create_function(|lua, (name, key, iv, data, padding, aad): Decrypt| {
-        Steps::of(lua).take_bytes(data.as_bytes().len())?;
+    let decrypt = raise::metered(lua, |lua, (name, key, iv, data, padding, aad): Decrypt| {
         let (key, iv) = (key.as_bytes(), iv.as_bytes());
         let outcome = cipher(&name, &key, &iv, padding).and_then(|cipher| {
             cipher
@@ -59,11 +57,11 @@ pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.raw_set("decrypt", decrypt)
 }
 
-fn reply(lua: &Lua, outcome: Result<Vec<u8>, String>) -> mlua::Result<MultiValue> {
-    match outcome {
-        Ok(bytes) => lua.create_string(bytes)?.into_lua_multi(lua),
-        Err(message) => (Value::Nil, message).into_lua_multi(lua),
-    }
+fn reply(lua: &Lua, outcome: Result<Vec<u8>, String>) -> Checked<MultiValue> {
+    Ok(match outcome {
+        Ok(bytes) => lua.create_string(bytes)?.into_lua_multi(lua)?,
+        Err(message) => (Value::Nil, message).into_lua_multi(lua)?,
+    })
 }
 
 /// The cipher of a name. The lengths of key and initialization vector must be its own.

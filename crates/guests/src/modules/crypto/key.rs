@@ -11,6 +11,7 @@ use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate};
 
 use super::pem;
 use super::signature::{self, Scheme};
+use crate::raise;
 use crate::steps::Steps;
 
 /// What a key is for.
@@ -60,22 +61,22 @@ pub(super) struct Key {
 }
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let load = lua.create_function(|lua, text: LuaString| {
+    let load = raise::metered(lua, |lua, text: LuaString| {
         Steps::of(lua).take_many(PRIVATE_STEPS)?;
-        match Key::load(&text.as_bytes()) {
-            Some(key) => key.into_lua_multi(lua),
-            None => {
-                (Value::Nil, "the key is not PEM or DER of RSA, a NIST curve or Ed25519").into_lua_multi(lua)
-            }
-        }
+        let failed = (Value::Nil, "the key is not PEM or DER of RSA, a NIST curve or Ed25519");
+        Ok(match Key::load(&text.as_bytes()) {
+            Some(key) => key.into_lua_multi(lua)?,
+            None => failed.into_lua_multi(lua)?,
+        })
     })?;
     table.raw_set("key", load)?;
     type Numbers = (String, LuaString, LuaString);
-    let numbers = lua.create_function(|lua, (kind, first, second): Numbers| {
-        match Key::from_numbers(&kind, &first.as_bytes(), &second.as_bytes()) {
-            Some(key) => key.into_lua_multi(lua),
-            None => (Value::Nil, format!("a JWK of type {kind} is not supported")).into_lua_multi(lua),
-        }
+    let numbers = raise::metered(lua, |lua, (kind, first, second): Numbers| {
+        let failed = || (Value::Nil, format!("a JWK of type {kind} is not supported"));
+        Ok(match Key::from_numbers(&kind, &first.as_bytes(), &second.as_bytes()) {
+            Some(key) => key.into_lua_multi(lua)?,
+            None => failed().into_lua_multi(lua)?,
+        })
     })?;
     table.raw_set("key_from_numbers", numbers)
 }
@@ -196,7 +197,7 @@ impl UserData for Key {
         methods.add_method("is_private", |_, key, ()| Ok(key.private.is_some()));
         methods.add_method("pem", |_, key, private: bool| Ok(key.to_pem(private)));
         methods.add_method("encrypt", |lua, key, (data, oaep): (LuaString, bool)| {
-            Steps::of(lua).take_many(PUBLIC_STEPS)?;
+            Steps::of(lua).take_many(PUBLIC_STEPS + data.as_bytes().len() / 8)?;
             reply(lua, key.encrypt(&data.as_bytes(), oaep), "encryption failed")
         });
         methods.add_method("decrypt", |lua, key, (data, oaep): (LuaString, bool)| {
@@ -205,13 +206,13 @@ impl UserData for Key {
         });
         type Sign = (LuaString, String, bool, bool);
         methods.add_method("sign", |lua, key, (data, digest, pss, raw): Sign| {
-            Steps::of(lua).take_many(PRIVATE_STEPS)?;
+            Steps::of(lua).take_many(PRIVATE_STEPS + data.as_bytes().len() / 8)?;
             let signature = signature::sign(key, &data.as_bytes(), &digest, Scheme { pss, raw });
             reply(lua, signature, "the key cannot sign so: check its type, the digest and the padding")
         });
         type Verify = (LuaString, LuaString, String, bool, bool);
         methods.add_method("verify", |lua, key, (data, signature, digest, pss, raw): Verify| {
-            Steps::of(lua).take_many(PUBLIC_STEPS)?;
+            Steps::of(lua).take_many(PUBLIC_STEPS + data.as_bytes().len() / 8)?;
             let scheme = Scheme { pss, raw };
             Ok(signature::verify(key, &data.as_bytes(), &signature.as_bytes(), &digest, scheme))
         });

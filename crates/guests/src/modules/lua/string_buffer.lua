@@ -1,5 +1,7 @@
 -- string.buffer: a queue of bytes. It hands out no memory, so that reserve, commit and ref do not exist.
-local concat, getmetatable, newproxy, select = table.concat, getmetatable, newproxy, select
+local _, native = ...
+local newproxy = native.newproxy
+local concat, getmetatable, select = table.concat, getmetatable, select
 local tostring, type, unpack = tostring, type, unpack
 
 -- A buffer is a userdata, because Lua 5.1 asks only those for their length. Its parts are kept here.

@@ -10,12 +10,12 @@ use crate::raise::{self, Checked};
 const MAX_SECONDS: f64 = 253_402_300_799.0;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.raw_set("http_time", raise::function(lua, |_, value: Value| http_date(&value))?)?;
+    table.raw_set("http_time", raise::metered(lua, |_, value: Value| http_date(&value))?)?;
     table.raw_set(
         "cookie_time",
-        raise::function(lua, |_, value: Value| Ok(cookie_date(&http_date(&value)?)))?,
+        raise::metered(lua, |_, value: Value| Ok(cookie_date(&http_date(&value)?)))?,
     )?;
-    let parse = raise::function(lua, |_, value: Value| {
+    let parse = raise::metered(lua, |_, value: Value| {
         let Value::String(text) = value else { return Err("string argument only".into()) };
         let time = text.to_str().ok().and_then(|text| httpdate::parse_http_date(&text).ok());
         Ok(time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()))

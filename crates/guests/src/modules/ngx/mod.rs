@@ -1,6 +1,7 @@
 //! The functions of `ngx` that need no request: encodings, digests, dates, and `ngx.re`.
 
 mod dates;
+mod expression;
 mod regex;
 mod replace;
 mod uri;
@@ -12,7 +13,6 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::crypto::digest;
 use crate::raise::{self, Checked};
-use crate::steps::Steps;
 
 pub use regex::table as regex;
 
@@ -38,10 +38,10 @@ pub fn encodings(lua: &Lua) -> mlua::Result<Table> {
     bytes(lua, &table, "sha1_bin", digest::sha1)?;
     bytes(lua, &table, "quote_sql_str", uri::quote_sql)?;
     for name in ["crc32_short", "crc32_long"] {
-        let function = raise::function(lua, |lua, value: Value| Ok(crc32(&text(lua, value)?.as_bytes())))?;
+        let function = raise::metered(lua, |lua, value: Value| Ok(crc32(&text(lua, value)?.as_bytes())))?;
         table.raw_set(name, function)?;
     }
-    let hmac = raise::function(lua, |lua, (key, data): (LuaString, LuaString)| {
+    let hmac = raise::metered(lua, |lua, (key, data): (LuaString, LuaString)| {
         let code = digest::hmac("sha1", &key.as_bytes(), &data.as_bytes());
         Ok(code.map(|code| lua.create_string(code)).transpose()?)
     })?;
@@ -54,12 +54,12 @@ pub fn encodings(lua: &Lua) -> mlua::Result<Table> {
 /// The module `ngx.base64`.
 pub(super) fn base64_url(lua: &Lua) -> mlua::Result<Value> {
     let table = lua.create_table()?;
-    let encode = lua.create_function(|lua, value: Value| match value.as_string() {
+    let encode = raise::metered(lua, |lua, value: Value| match value.as_string() {
         Some(text) => Ok((Value::String(lua.create_string(LENIENT_URL.encode(text.as_bytes()))?), None)),
         None => Ok((Value::Nil, Some("must provide a string"))),
     })?;
     table.raw_set("encode_base64url", encode)?;
-    let decode = lua.create_function(|lua, value: Value| {
+    let decode = raise::metered(lua, |lua, value: Value| {
         let Some(text) = value.as_string() else { return Ok((Value::Nil, Some("must provide a string"))) };
         match decode(&LENIENT_URL, &text.as_bytes()) {
             Some(bytes) => Ok((Value::String(lua.create_string(bytes)?), None)),
@@ -71,7 +71,7 @@ pub(super) fn base64_url(lua: &Lua) -> mlua::Result<Value> {
 }
 
 fn base64_functions(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let encode = raise::function(lua, |lua, (value, no_padding): (Value, Value)| {
+    let encode = raise::metered(lua, |lua, (value, no_padding): (Value, Value)| {
         let text = text(lua, value)?;
         let encoded = match no_padding {
             Value::Nil | Value::Boolean(false) => STANDARD.encode(text.as_bytes()),
@@ -84,7 +84,7 @@ fn base64_functions(lua: &Lua, table: &Table) -> mlua::Result<()> {
         Ok(encoded)
     })?;
     table.raw_set("encode_base64", encode)?;
-    let decode = raise::function(lua, |lua, value: Value| {
+    let decode = raise::metered(lua, |lua, value: Value| {
         let Value::String(text) = value else { return Err("string argument only".into()) };
         Ok(decode(&LENIENT, &text.as_bytes()).map(|bytes| lua.create_string(bytes)).transpose()?)
     })?;
@@ -99,10 +99,8 @@ fn decode(engine: &GeneralPurpose, text: &[u8]) -> Option<Vec<u8>> {
 
 /// Adds a function from bytes to bytes. What is not a string is written as one; `nil` is the empty string.
 fn bytes(lua: &Lua, table: &Table, name: &str, function: fn(&[u8]) -> Vec<u8>) -> mlua::Result<()> {
-    let steps = Steps::of(lua);
-    let function = raise::function(lua, move |lua, value: Value| {
+    let function = raise::metered(lua, move |lua, value: Value| {
         let text = text(lua, value)?;
-        steps.take_bytes(text.as_bytes().len())?;
         Ok(lua.create_string(function(&text.as_bytes()))?)
     })?;
     table.raw_set(name, function)

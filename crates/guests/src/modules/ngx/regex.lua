@@ -31,8 +31,8 @@ end
 local function gmatch(subject, regex, options)
   subject, regex = text(subject), text(regex)
   local at = 0
-  local function advance(from, to, captures)
-    at = from and (to > from and to or to + 1)
+  local function advance(from, to, captures, after)
+    at = from and after
     if from then return captures end
     return nil, to
   end
@@ -49,13 +49,13 @@ local function substitute_by(subject, regex, replace, options, global)
   subject, regex = text(subject), text(regex)
   local pieces, copied, at, count = {}, 0, 0, 0
   repeat
-    local from, to, captures = capture(subject, regex, options, at)
+    local from, to, captures, after = capture(subject, regex, options, at)
     if from == false then return nil, nil, to end
     if not from then break end
     pieces[#pieces + 1] = sub(subject, copied + 1, from)
     pieces[#pieces + 1] = tostring((replace(captures)))
     count, copied = count + 1, to
-    at = to > from and to or to + 1
+    at = after
   until not global or at > #subject
   pieces[#pieces + 1] = sub(subject, copied + 1)
   return concat(pieces), count

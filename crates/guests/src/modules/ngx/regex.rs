@@ -1,46 +1,25 @@
 //! `ngx.re`: regular expressions in the syntax of PCRE.
 //!
 //! An expression without look-around and back-references is matched in linear time; others stop at a limit of
-//! backtracking, which reads as PCRE's error -8.
+//! backtracking and of the subject's length, which reads as PCRE's error -8.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Instant;
 
-use fancy_regex::{BytesMode, Captures, Regex, RegexBuilder, RegexInput};
+use fancy_regex::{Captures, RegexInput};
 use mlua::{Function, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
+use super::expression::{Cache, Compiled, Failure};
 use super::replace::Template;
 use crate::raise::{self, Checked};
 use crate::steps::Steps;
 
-/// How many compiled expressions a VM keeps; beyond that it begins anew.
-const MAX_COMPILED: usize = 1024;
-/// What a compiled expression may take, in bytes.
-const MAX_SIZE: usize = 1 << 20;
-/// What a compilation costs: in any case, and for each byte of the source.
-const STEPS_TO_COMPILE: usize = 10_000;
-const STEPS_PER_BYTE: usize = 500;
-/// How often an expression may backtrack.
-const BACKTRACK_LIMIT: usize = 1_000_000;
+/// What an expression that is not linear may be matched against, in bytes: one look-ahead may read as much at every
+/// position.
+const MAX_BACKTRACKED: usize = 32 << 10;
 
-/// A compiled expression.
-pub(super) struct Compiled {
-    regex: Regex,
-    /// Named groups.
-    names: Vec<(String, usize)>,
-    anchored: bool,
-}
-
-/// Why an expression gives no result.
-type Failure = String;
-
-/// Compiled expressions.
-#[derive(Default)]
-struct Cache(RefCell<HashMap<Key, Rc<Compiled>>>);
-
-/// The source and the options of an expression.
-type Key = (LuaString, Option<LuaString>);
+/// What a match reports that reaches a limit.
+const TOO_MUCH: &str = "pcre_exec() failed: -8";
 
 /// The functions of `ngx.re`.
 pub fn table(lua: &Lua) -> mlua::Result<Table> {
@@ -51,7 +30,7 @@ pub fn table(lua: &Lua) -> mlua::Result<Table> {
     lua.load(include_str!("regex.lua")).set_name("=[ngx.re]").call(primitives)
 }
 
-/// The first match from an offset on: `start, end, captures`, offsets from 0. `nil` if there is none; `false` and a
+/// The first match from an offset on: `start, end, captures, next`, offsets from 0. The search goes on at the last. `nil` if there is none; `false` and a
 /// message if the expression is malformed or costs too much.
 fn capture(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function> {
     type Arguments = (LuaString, LuaString, Option<LuaString>, usize, Option<Table>);
@@ -67,7 +46,7 @@ fn capture(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Function
             Ok(Some(captures)) => {
                 let (from, to) = span(&captures);
                 let table = compiled.collect(lua, &captures, table)?;
-                Ok((from, to, table).into_lua_multi(lua)?)
+                Ok((from, to, table, compiled.next(&subject, from, to)).into_lua_multi(lua)?)
             }
             Err(failure) => failed(lua, failure),
         }
@@ -119,73 +98,6 @@ fn substitute(lua: &Lua, cache: &Rc<Cache>, steps: &Steps) -> mlua::Result<Funct
     })
 }
 
-impl Cache {
-    /// The compiled expression. An unknown option is raised.
-    fn get(&self, key: Key, steps: &Steps) -> Checked<Result<Rc<Compiled>, Failure>> {
-        if let Some(compiled) = self.0.borrow().get(&key) {
-            return Ok(Ok(compiled.clone()));
-        }
-        let options = key.1.as_ref().map(|options| options.as_bytes().to_vec()).unwrap_or_default();
-        steps.take_many(STEPS_TO_COMPILE + key.0.as_bytes().len() * STEPS_PER_BYTE)?;
-        let compiled = match compile(&key.0.as_bytes(), &options)? {
-            Ok(compiled) => Rc::new(compiled),
-            Err(failure) => return Ok(Err(failure)),
-        };
-        let mut cache = self.0.borrow_mut();
-        if cache.len() >= MAX_COMPILED {
-            cache.clear();
-        }
-        cache.insert(key, compiled.clone());
-        Ok(Ok(compiled))
-    }
-}
-
-fn compile(regex: &[u8], options: &[u8]) -> Checked<Result<Compiled, Failure>> {
-    let unicode = options.iter().any(|option| option.eq_ignore_ascii_case(&b'u'));
-    let source = if unicode { String::from_utf8_lossy(regex).into_owned() } else { bytewise(regex) };
-    let mut builder = RegexBuilder::new(&source);
-    builder.bytes_mode(if unicode { BytesMode::UnicodeBytes } else { BytesMode::Ascii });
-    builder.backtrack_limit(BACKTRACK_LIMIT).delegate_size_limit(MAX_SIZE).delegate_dfa_size_limit(MAX_SIZE);
-    let mut anchored = false;
-    for option in options {
-        match option {
-            b'i' => builder.case_insensitive(true),
-            b's' => builder.dot_matches_new_line(true),
-            b'm' => builder.multi_line(true),
-            b'x' => builder.verbose_mode(true),
-            b'a' => {
-                anchored = true;
-                &mut builder
-            }
-            b'o' | b'j' | b'J' | b'd' | b'D' | b'u' | b'U' => &mut builder,
-            other => {
-                let (flag, flags) = (char::from(*other), String::from_utf8_lossy(options));
-                return Err(format!("unknown flag \"{flag}\" (flags \"{flags}\")").into());
-            }
-        };
-    }
-    let regex = match builder.build() {
-        Ok(regex) => regex,
-        Err(error) => return Ok(Err(format!("pcre_compile() failed: {error} in \"{source}\""))),
-    };
-    let names = regex.capture_names().enumerate();
-    let names = names.filter_map(|(index, name)| Some((name?.to_owned(), index))).collect();
-    Ok(Ok(Compiled { regex, names, anchored }))
-}
-
-/// A source in which each byte beyond ASCII is an escape, because without the option `u` an item is a byte.
-fn bytewise(regex: &[u8]) -> String {
-    let mut source = String::with_capacity(regex.len());
-    for byte in regex {
-        if byte.is_ascii() {
-            source.push(char::from(*byte));
-        } else {
-            source.push_str(&format!("\\x{byte:02X}"));
-        }
-    }
-    source
-}
-
 impl Compiled {
     /// The captures of the first match from `at` on.
     fn captures<'t>(
@@ -197,12 +109,25 @@ impl Compiled {
         if at > subject.len() {
             return Ok(Ok(None));
         }
+        if !self.linear && subject.len() - at > MAX_BACKTRACKED {
+            return Ok(Err(TOO_MUCH.to_owned()));
+        }
         let input = RegexInput::new(subject).from_pos(at).anchored(self.anchored);
+        let begun = Instant::now();
         let outcome = self.regex.captures_input(input);
-        let end = outcome.as_ref().ok().and_then(|captures| Some(span(captures.as_ref()?).1));
-        steps.take_many(end.unwrap_or(subject.len()).saturating_sub(at))?;
+        steps.take_time(begun.elapsed())?;
         // The only error of a match is that of its limit.
-        Ok(outcome.map_err(|_| "pcre_exec() failed: -8".to_owned()))
+        Ok(outcome.map_err(|_| TOO_MUCH.to_owned()))
+    }
+
+    /// Where the search goes on after a match: beyond the next character if it is empty.
+    fn next(&self, subject: &[u8], from: usize, to: usize) -> usize {
+        if to > from {
+            return to;
+        }
+        let rest = subject.get(to + 1..).unwrap_or_default();
+        let continued = rest.iter().take_while(|byte| self.unicode && **byte & 0xc0 == 0x80);
+        to + 1 + continued.count()
     }
 
     /// Captures as a table, by number and by name. Those that took no part are `false`.
@@ -238,7 +163,7 @@ impl Compiled {
             steps.take_bytes(out.len() - before)?;
             count += 1;
             copied = to;
-            at = if to > from { to } else { to + 1 };
+            at = self.next(subject, from, to);
         }
         out.extend_from_slice(&subject[copied..]);
         Ok(Ok((out, count)))

@@ -5,12 +5,15 @@ use mlua::{Lua, Table, Value};
 use super::text;
 use crate::args;
 use crate::raise::{self, Checked};
+use crate::steps::Steps;
 
 /// How many arguments `decode_args` reads unless the caller says otherwise.
 const MAX_ARGS: i64 = 100;
+/// What an argument costs, as if it were so many bytes.
+const ARGUMENT: usize = 256;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    let escape = raise::function(lua, |lua, (value, kind): (Value, Value)| {
+    let escape = raise::metered(lua, |lua, (value, kind): (Value, Value)| {
         let text = text(lua, value)?;
         let keep = match kind {
             Value::Nil | Value::Integer(2) => is_unreserved,
@@ -24,12 +27,12 @@ pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     })?;
     table.raw_set("escape_uri", escape)?;
     super::bytes(lua, table, "unescape_uri", percent_decode)?;
-    let encode = raise::function(lua, |lua, value: Value| {
+    let encode = raise::metered(lua, |lua, value: Value| {
         let text = encode_args(lua, args::table("encode_args", 1, &value)?)?;
         Ok(lua.create_string(text)?)
     })?;
     table.raw_set("encode_args", encode)?;
-    let decode = raise::function(lua, |lua, (value, max): (Value, Value)| {
+    let decode = raise::metered(lua, |lua, (value, max): (Value, Value)| {
         let text = args::string(lua, "decode_args", 1, &value)?;
         let max = args::integer(lua, "decode_args", 2, &max, MAX_ARGS)?;
         decode_args(lua, &text.as_bytes(), usize::try_from(max).unwrap_or(0))
@@ -107,6 +110,7 @@ fn encode_args(lua: &Lua, arguments: &Table) -> Checked<Vec<u8>> {
 }
 
 fn encode_arg(lua: &Lua, out: &mut Vec<u8>, key: &[u8], value: &Value) -> Checked<()> {
+    let before = out.len();
     let text = match value {
         Value::Boolean(false) => return Ok(()),
         Value::Boolean(true) => None,
@@ -121,14 +125,16 @@ fn encode_arg(lua: &Lua, out: &mut Vec<u8>, key: &[u8], value: &Value) -> Checke
         out.push(b'=');
         percent_encode(out, &text.as_bytes(), is_unreserved);
     }
-    Ok(())
+    Ok(Steps::of(lua).take_bytes(out.len() - before + ARGUMENT)?)
 }
 
 /// The arguments of a query as a table, and "truncated" if there are more than `max`. 0 is no limit.
 fn decode_args(lua: &Lua, query: &[u8], max: usize) -> Checked<(Table, Option<&'static str>)> {
     let table = lua.create_table()?;
     let parts = query.split(|byte| *byte == b'&').filter(|part| !part.is_empty() && part[0] != b'=');
+    let steps = Steps::of(lua);
     for (count, part) in parts.enumerate() {
+        steps.take_bytes(ARGUMENT)?;
         if max > 0 && count == max {
             return Ok((table, Some("truncated")));
         }
