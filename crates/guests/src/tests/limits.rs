@@ -69,6 +69,21 @@ fn a_stack_without_end_is_an_error() {
     assert!(value(brief(), "local function f() return 1 + f() end return f()").contains("stack overflow"));
 }
 
+#[test]
+fn recursion_through_functions_of_the_host_is_an_error() {
+    for code in [
+        "local function g() load(g) end g() error('C stack overflow')",
+        "local function g() assert(load(g)) end g()",
+        "package.preload.x = function() require 'x' end require 'x'",
+        "local o = setmetatable({}, { __tostring = function(o) kong.log(o) return '' end }) kong.log(o)",
+        "local o = setmetatable({}, { __tostring = function(o) kong.request[o] = 1 end }) kong.request[o] = 1",
+    ] {
+        let found = value(settings(UntrustedLua::On), code);
+        assert!(found.contains("C stack overflow") || found.contains("read-only"), "{code}: {found}");
+        assert_eq!(value(settings(UntrustedLua::On), "return load('return 1')()"), "1");
+    }
+}
+
 /// Keeps the length of the longest event.
 struct Longest(Arc<AtomicUsize>);
 

@@ -3,6 +3,7 @@
 //! LuaJIT opens its FFI by itself, runs bytecode without checking it, and hands out raw pointers. Each of that is taken away
 //! before any code of others runs.
 
+use crate::depth::Depth;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
@@ -72,6 +73,8 @@ fn load(
     lua: &Lua,
     (chunk, name, _mode, env): (Value, Option<LuaString>, Value, Option<Table>),
 ) -> mlua::Result<MultiValue> {
+    let depth = Depth::of(lua);
+    let _level = depth.enter()?;
     let source = match &chunk {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::Function(next) => pieces(next)?,
