@@ -3,6 +3,7 @@
 //! LuaJIT opens its FFI by itself, runs bytecode without checking it, and hands out raw pointers. Each of that is taken away
 //! before any code of others runs.
 
+use super::files;
 use crate::depth::Depth;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
@@ -15,6 +16,7 @@ pub(super) fn safe_lua() -> mlua::Result<Lua> {
     load_text_alone(&lua)?;
     forget_modules(&lua)?;
     keep_the_process(&lua)?;
+    files::guard(&lua)?;
     Ok(lua)
 }
 
