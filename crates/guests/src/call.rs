@@ -194,7 +194,7 @@ fn is_of_memory(error: &Error) -> bool {
 }
 
 fn log_failure(origin: &Origin, phase: Phase, error: &Error) {
-    let message = source::message(error);
+    let message = source::cut(source::message(error));
     tracing::error!(
         plugin = &*origin.plugin,
         id = &*origin.id,

@@ -38,6 +38,17 @@ impl Contexts {
         self.shared.clone()
     }
 
+    /// Replaces `kong.ctx.shared`.
+    pub(crate) fn set_shared(&mut self, table: Table) {
+        self.shared = table;
+    }
+
+    /// Replaces `kong.ctx.plugin` of a plugin.
+    pub(crate) fn set_plugin(&mut self, name: &str, table: Table) {
+        self.plugins.retain(|(of, _)| **of != *name);
+        self.plugins.push((name.into(), table));
+    }
+
     /// `kong.ctx.plugin` of a plugin.
     pub(crate) fn plugin(&mut self, lua: &Lua, name: &str) -> mlua::Result<Table> {
         if let Some((_, table)) = self.plugins.iter().find(|(of, _)| **of == *name) {

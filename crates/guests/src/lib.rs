@@ -8,6 +8,7 @@ mod args;
 mod budget;
 mod call;
 mod contexts;
+mod depth;
 mod filter;
 mod functions;
 mod host;

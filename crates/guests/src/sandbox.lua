@@ -1,7 +1,8 @@
 -- The globals of code of a configuration: what Kong's sandbox shows, read-only.
-local real, kong, ngx, requires, environment = ...
+-- `load` makes a module of the host whose globals are a table.
+local real, kong, ngx, requires, environment, load = ...
 local error, setmetatable, pairs, ipairs, type = error, setmetatable, pairs, ipairs, type
-local require, format = require, string.format
+local rawset, require, format = rawset, require, string.format
 
 local BASE = "_VERSION assert error ipairs next pairs pcall select tonumber tostring type unpack xpcall"
 local MODULES = {
@@ -34,8 +35,12 @@ end
 
 local settable = { ctx = true, status = true }
 base.kong = protected("kong", kong)
+local shown = setmetatable({}, { __index = ngx })
+for _, name in ipairs({ "re", "req", "resp", "location" }) do
+  shown[name] = protected("ngx." .. name, ngx[name])
+end
 base.ngx = setmetatable({}, {
-  __index = ngx,
+  __index = shown,
   __metatable = false,
   __newindex = function(_, key, value)
     if not settable[key] then
@@ -49,14 +54,37 @@ local allowed = {}
 for _, name in ipairs(requires) do
   allowed[name] = true
 end
-function base.require(name)
-  if not allowed[name] then
-    error(format("require '%s' not allowed within sandbox", name), 2)
+
+-- Makes modules that no other chunk has, with those that they require. Libraries of Lua, which all have, are protected.
+local function modules()
+  local loaded, env = {}, setmetatable({}, { __index = real })
+  function env.require(name)
+    if loaded[name] == nil then
+      local module = load(name, env)
+      if module == nil then
+        module = require(name)
+        module = type(module) == "table" and protected(name, module) or module
+      end
+      loaded[name] = module
+    end
+    return loaded[name]
   end
-  return require(name)
+  return env.require
 end
 
--- Names such as `a.b`, as what the globals have there; tables as copies.
+-- The `require` of one chunk.
+local function requirer()
+  local own
+  return function(name)
+    if not allowed[name] then
+      error(format("require '%s' not allowed within sandbox", name), 2)
+    end
+    own = own or modules()
+    return own(name)
+  end
+end
+
+-- Names such as `a.b`, as what the globals have there; tables as copies that take nothing.
 for _, path in ipairs(environment) do
   local from, to, last = real, base, nil
   for name in path:gmatch("[^.]+") do
@@ -65,21 +93,21 @@ for _, path in ipairs(environment) do
       if type(inner) ~= "table" then
         inner = {}
       end
-      local copy = setmetatable({}, { __index = inner, __metatable = false })
-      to[last] = copy
+      local copy = protected(last, inner)
+      rawset(to, last, copy)
       to = copy
     end
     from = type(from) == "table" and from[name] or nil
     last = name
   end
   if last then
-    to[last] = type(from) == "table" and setmetatable({}, { __index = from, __metatable = false }) or from
+    rawset(to, last, type(from) == "table" and protected(path, from) or from)
   end
 end
 
 -- The globals of one chunk.
 return function()
-  local env = {}
+  local env = { require = requirer() }
   env._G = env
   return setmetatable(env, { __index = base, __metatable = false })
 end

@@ -1,5 +1,6 @@
 //! The globals of code that stands in a configuration.
 
+use crate::modules;
 use crate::settings::{LuaSettings, UntrustedLua};
 use crate::vm::compile;
 use mlua::chunk::ChunkMode;
@@ -39,7 +40,9 @@ fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
     let requires = lua.create_sequence_from(settings.sandbox_requires.iter().map(String::as_str))?;
     let environment = lua.create_sequence_from(settings.sandbox_environment.iter().map(String::as_str))?;
     let chunk = lua.load(include_str!("sandbox.lua")).set_name("=[sandbox]").set_mode(ChunkMode::Text);
-    chunk.call((globals, kong, ngx, requires, environment))
+    let load =
+        lua.create_function(|lua, (name, env): (String, Table)| modules::load_over(lua, &name, &env))?;
+    chunk.call((globals, kong, ngx, requires, environment, load))
 }
 
 /// Globals of its own over those of all.

@@ -21,6 +21,18 @@ pub(crate) fn message(error: &Error) -> String {
     }
 }
 
+/// How many bytes of a message are logged.
+pub(crate) const MAX_MESSAGE: usize = 4096;
+
+/// A message, cut to what is logged of it.
+pub(crate) fn cut(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push('…');
+    }
+    message
+}
+
 fn without_trace(message: &str) -> &str {
     message.split_once("\nstack traceback:").map_or(message, |(message, _)| message)
 }
@@ -59,8 +71,15 @@ pub(crate) fn caller(lua: &Lua) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::message;
+    use super::{MAX_MESSAGE, cut, message};
     use mlua::Lua;
+
+    #[test]
+    fn long_messages_are_cut() {
+        assert_eq!(cut("short".to_owned()), "short");
+        let text = cut("ä".repeat(MAX_MESSAGE));
+        assert_eq!((text.len(), text.chars().last()), (MAX_MESSAGE + '…'.len_utf8(), Some('…')));
+    }
 
     #[test]
     fn messages_have_a_place_and_no_trace() {

@@ -107,13 +107,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Makes the module of this name; none if there is none. The caller keeps it, as `require` does.
 pub fn load(lua: &Lua, name: &str) -> mlua::Result<Option<Value>> {
+    load_over(lua, name, &lua.globals())
+}
+
+/// The same, with these globals for code in Lua.
+pub(crate) fn load_over(lua: &Lua, name: &str, globals: &Table) -> mlua::Result<Option<Value>> {
     let Some((_, source)) = MODULES.iter().find(|(known, _)| *known == name) else {
         return Ok(None);
     };
     match source {
         Rust(make) => make(lua).map(Some),
-        Script(source) => chunk(lua, name, source).call(name).map(Some),
-        Backed(source, natives) => chunk(lua, name, source).call((name, natives(lua)?)).map(Some),
+        Script(source) => chunk(lua, name, source, globals).call(name).map(Some),
+        Backed(source, natives) => chunk(lua, name, source, globals).call((name, natives(lua)?)).map(Some),
     }
 }
 
@@ -128,6 +133,7 @@ fn proxies(lua: &Lua) -> mlua::Result<Table> {
 }
 
 /// The code of a module, which errors and tracebacks name after it.
-fn chunk<'a>(lua: &Lua, name: &str, source: &'a str) -> Chunk<'a> {
-    lua.load(source).set_name(format!("=[{name}]")).set_mode(ChunkMode::Text)
+fn chunk<'a>(lua: &Lua, name: &str, source: &'a str, globals: &Table) -> Chunk<'a> {
+    let chunk = lua.load(source).set_name(format!("=[{name}]")).set_mode(ChunkMode::Text);
+    chunk.set_environment(globals.clone())
 }

@@ -5,7 +5,8 @@ use crate::host::Host;
 use crate::kept;
 use crate::modules;
 use crate::phase::Phases;
-use crate::source;
+use crate::source::{self, MAX_MESSAGE};
+use crate::steps::Steps;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::fmt::Write;
 use tracing::Level;
@@ -29,6 +30,9 @@ const MAX_DEPTH: usize = 8;
 
 /// How deep a field of the record may be nested.
 const MAX_KEY_PARTS: usize = 16;
+
+/// What a message costs.
+const STEPS_PER_MESSAGE: usize = 4096;
 
 /// Makes the namespace, which can be called itself.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
@@ -55,12 +59,31 @@ pub(crate) fn write(lua: &Lua, host: &Host, level: Level, values: MultiValue) ->
     if level == Level::DEBUG && !tracing::enabled!(Level::DEBUG) {
         return Ok(());
     }
-    let texts = values.iter().map(Value::to_string).collect::<mlua::Result<Vec<_>>>()?;
-    say(lua, host, level, &texts.concat());
+    let mut message = String::new();
+    for value in &values {
+        if message.len() > MAX_MESSAGE {
+            break;
+        }
+        push(&mut message, value)?;
+    }
+    say(lua, host, level, message)
+}
+
+/// Appends a value to a message: of a string, no more than is logged.
+fn push(message: &mut String, value: &Value) -> mlua::Result<()> {
+    match value {
+        Value::String(text) => {
+            let bytes = text.as_bytes();
+            message.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_MESSAGE + 1)]));
+        }
+        other => message.push_str(&other.to_string()?),
+    }
     Ok(())
 }
 
-fn say(lua: &Lua, host: &Host, level: Level, message: &str) {
+fn say(lua: &Lua, host: &Host, level: Level, message: String) -> mlua::Result<()> {
+    let message = source::cut(message);
+    Steps::of(lua).take_many(STEPS_PER_MESSAGE + message.len())?;
     let origin = host.origin();
     let place = source::caller(lua).unwrap_or_default();
     let plugin = &*origin.plugin;
@@ -70,46 +93,68 @@ fn say(lua: &Lua, host: &Host, level: Level, message: &str) {
         Level::INFO => tracing::info!(place, "[{plugin}] {message}"),
         _ => tracing::debug!(place, "[{plugin}] {message}"),
     }
+    Ok(())
 }
 
 fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
-    let (inspect, meta) = (make.table()?, make.table()?);
+    let members = make.table()?;
     for name in ["on", "off"] {
-        inspect.set(name, make.lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+        members.set(name, make.lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     }
     let call = |lua: &Lua, host: &Host, mut values: MultiValue| {
         values.pop_front();
         if tracing::enabled!(Level::DEBUG) {
-            let shown: Vec<_> = values.iter().map(|value| shown(value, MAX_DEPTH)).collect();
-            say(lua, host, Level::DEBUG, &shown.join(" "));
+            let mut message = String::new();
+            for (at, value) in values.iter().enumerate() {
+                message.push_str(if at > 0 { " " } else { "" });
+                show(&mut message, value, MAX_DEPTH)?;
+            }
+            say(lua, host, Level::DEBUG, message)?;
         }
         Ok(())
     };
-    meta.set("__call", make.host(Phases::ANY, call)?)?;
-    inspect.set_metatable(Some(meta))?;
+    let inspect = read_only(make.lua, members)?;
+    if let Some(meta) = inspect.metatable() {
+        meta.set("__call", make.host(Phases::ANY, call)?)?;
+    }
     Ok(inspect)
 }
 
-/// A value as it would be written in Lua.
-fn shown(value: &Value, depth: usize) -> String {
+/// Appends a value as it would be written in Lua, up to the length of a message.
+fn show(message: &mut String, value: &Value, depth: usize) -> mlua::Result<()> {
     match value {
-        Value::String(text) => format!("{:?}", text.to_string_lossy()),
-        Value::Table(_) if depth == 0 => "{…}".to_owned(),
-        Value::Table(table) => {
-            let mut text = String::from("{");
-            for (key, value) in table.pairs::<Value, Value>().flatten() {
-                let key = match &key {
-                    Value::String(name) => name.to_string_lossy(),
-                    other => format!("[{}]", shown(other, 0)),
-                };
-                // Writing to a string cannot fail.
-                let _ = write!(text, " {key} = {},", shown(&value, depth - 1));
-            }
-            text.push_str(" }");
-            text
+        Value::String(text) => {
+            let mut shown = String::new();
+            push(&mut shown, &Value::String(text.clone()))?;
+            // Writing to a string cannot fail.
+            let _ = write!(message, "{shown:?}");
         }
-        other => other.to_string().unwrap_or_default(),
+        Value::Table(_) if depth == 0 => message.push_str("{…}"),
+        Value::Table(table) => {
+            message.push('{');
+            for pair in table.pairs::<Value, Value>() {
+                if message.len() > MAX_MESSAGE {
+                    break;
+                }
+                let (key, value) = pair?;
+                message.push(' ');
+                match &key {
+                    Value::String(_) => push(message, &key)?,
+                    other => {
+                        message.push('[');
+                        show(message, other, 0)?;
+                        message.push(']');
+                    }
+                }
+                message.push_str(" = ");
+                show(message, &value, depth - 1)?;
+                message.push(',');
+            }
+            message.push_str(" }");
+        }
+        other => message.push_str(&other.to_string()?),
     }
+    Ok(())
 }
 
 fn set_serialize_value(

@@ -1,5 +1,6 @@
 //! How functions of the PDK are declared.
 
+use crate::depth::Depth;
 use crate::host::Host;
 use crate::phase::Phases;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
@@ -29,8 +30,9 @@ impl Namespace<'_> {
         A: FromLuaMulti,
         R: IntoLuaMulti,
     {
-        let host = self.host.clone();
+        let (host, depth) = (self.host.clone(), Depth::of(self.lua));
         self.lua.create_function(move |lua, args: A| {
+            let _level = depth.enter()?;
             let mut exchange = host.exchange(phases)?;
             function(lua, &mut exchange, args)
         })
@@ -46,8 +48,9 @@ impl Namespace<'_> {
         A: FromLuaMulti,
         R: IntoLuaMulti,
     {
-        let host = self.host.clone();
+        let (host, depth) = (self.host.clone(), Depth::of(self.lua));
         self.lua.create_function(move |lua, args: A| {
+            let _level = depth.enter()?;
             host.check(phases)?;
             function(lua, &host, args)
         })
@@ -69,7 +72,9 @@ pub(crate) fn read_only(lua: &Lua, members: Table) -> mlua::Result<Table> {
     let (shown, meta) = (lua.create_table()?, lua.create_table()?);
     meta.set("__index", members)?;
     let refuse = |_: &Lua, (_, key): (Value, Value)| -> mlua::Result<()> {
-        refused(format!("cannot set {:?}: the PDK is read-only", key.to_string().unwrap_or_default()))
+        // No method of the key is called.
+        let name = key.as_string().map(|key| key.to_string_lossy());
+        refused(format!("cannot set {:?}: the PDK is read-only", name.as_deref().unwrap_or(key.type_name())))
     };
     meta.set("__newindex", lua.create_function(refuse)?)?;
     meta.set("__metatable", false)?;

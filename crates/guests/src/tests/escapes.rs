@@ -87,3 +87,28 @@ fn neither_can_the_machine() {
     closed("return require('debug')", "not found");
     closed("return tostring(package.loadlib) .. tostring(package.cpath)", "nilnil");
 }
+
+#[test]
+fn files_have_no_finalizers() {
+    closed("return tostring(getmetatable(io.stdout))", "false");
+    closed("io.stdout.__gc = function() end", "error");
+    closed(
+        "return tostring(io.stdout.__index) .. tostring(io.stdout.__gc) .. type(io.stdout.write)",
+        "nilnilfunction",
+    );
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    for path in
+        ["/proc/self/mem", "/proc/self/environ", "/dev/null", "/dev/../proc/self/maps", "/sys/new", "."]
+    {
+        closed(&format!("local f, why = io.open('{path}') return why"), "Permission denied");
+        closed(&format!("io.lines('{path}')"), "Permission denied");
+    }
+    closed("local f, why = io.open('/no/such/file') return why", "No such file");
+    closed("local f, why = io.open('no-such-file') return why", "No such file");
+    closed("local f = io.open('Cargo.toml') local text = f:read('*a') f:close() return text", "[package]");
+    closed("for line in io.lines('Cargo.toml') do return line end", "[package]");
+    closed("return tostring(io.read) .. tostring(io.stdin) .. tostring(io.input)", "nilnilnil");
+}

@@ -2,7 +2,13 @@
 
 use super::{run, settings, value};
 use crate::{LuaSettings, UntrustedLua};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 fn brief() -> LuaSettings {
     LuaSettings { timeout: Duration::from_millis(20), ..settings(UntrustedLua::On) }
@@ -75,4 +81,65 @@ fn coroutines_in_coroutines_without_end_are_an_error() {
     }
     let nested = "local function f(n) return n == 0 and 'done' or coroutine.wrap(f)(n - 1) end return f(100)";
     assert_eq!(value(LuaSettings::default(), nested), "done");
+}
+
+#[test]
+fn recursion_through_functions_of_the_host_is_an_error() {
+    for code in [
+        "local function g() load(g) end g() error('C stack overflow')",
+        "local function g() assert(load(g)) end g()",
+        "package.preload.x = function() require 'x' end require 'x'",
+        "local o = setmetatable({}, { __tostring = function(o) kong.log(o) return '' end }) kong.log(o)",
+        "local o = setmetatable({}, { __tostring = function(o) kong.request[o] = 1 end }) kong.request[o] = 1",
+    ] {
+        let found = value(settings(UntrustedLua::On), code);
+        assert!(found.contains("C stack overflow") || found.contains("read-only"), "{code}: {found}");
+        assert_eq!(value(settings(UntrustedLua::On), "return load('return 1')()"), "1");
+    }
+}
+
+/// Keeps the length of the longest event.
+struct Longest(Arc<AtomicUsize>);
+
+impl Subscriber for Longest {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut |_: &Field, value: &dyn fmt::Debug| {
+            self.0.fetch_max(format!("{value:?}").len(), Ordering::Relaxed);
+        });
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn messages_are_cut() {
+    for code in [
+        "kong.log.err(('z'):rep(1e6))",
+        "local s = ('z'):rep(3000) kong.log.err(s, s, s)",
+        "error(('z'):rep(1e6))",
+        "local t = {} for i = 1, 9 do t = { t, t, t } end kong.log.inspect(t)",
+        "kong.log.inspect(('z'):rep(1e6), { ('z'):rep(1e6) })",
+        "ngx.log(ngx.ERR, ('z'):rep(1e6))",
+    ] {
+        let longest = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Longest(longest.clone()), || {
+            run(settings(UntrustedLua::Sandbox), code, "GET /");
+        });
+        let longest = longest.load(Ordering::Relaxed);
+        assert!((4000..4200).contains(&longest), "{code}: {longest}");
+    }
 }

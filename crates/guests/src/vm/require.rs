@@ -1,12 +1,15 @@
 //! `require`: modules of the host by their names.
 
+use crate::depth::Depth;
 use mlua::{Function, Lua, LuaString, Table, Value};
 
 /// Replaces `require`. Modules are looked for among those that are loaded, those of the host, and `package.preload`.
 pub(super) fn install(lua: &Lua) -> mlua::Result<()> {
     let package: Table = lua.globals().get("package")?;
     let (loaded, preload): (Table, Table) = (package.get("loaded")?, package.get("preload")?);
+    let depth = Depth::of(lua);
     let require = lua.create_function(move |lua, name: LuaString| {
+        let _level = depth.enter()?;
         let known: Value = loaded.get(&name)?;
         if !known.is_nil() {
             return Ok(known);

@@ -3,6 +3,8 @@
 //! LuaJIT opens its FFI by itself, runs bytecode without checking it, and hands out raw pointers. Each of that is taken away
 //! before any code of others runs.
 
+use super::files;
+use crate::depth::Depth;
 use crate::kept;
 use crate::modules::NEWPROXY;
 use mlua::chunk::ChunkMode;
@@ -16,6 +18,7 @@ pub(super) fn safe_lua() -> mlua::Result<Lua> {
     load_text_alone(&lua)?;
     forget_modules(&lua)?;
     keep_the_process(&lua)?;
+    files::guard(&lua)?;
     Ok(lua)
 }
 
@@ -75,6 +78,8 @@ fn load(
     lua: &Lua,
     (chunk, name, _mode, env): (Value, Option<LuaString>, Value, Option<Table>),
 ) -> mlua::Result<MultiValue> {
+    let depth = Depth::of(lua);
+    let _level = depth.enter()?;
     let source = match &chunk {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::Function(next) => pieces(next)?,

@@ -37,10 +37,22 @@ impl Metatables {
         if let Some(present) = lua.app_data_ref::<Self>() {
             return Ok(present.clone());
         }
-        let made = Self { array: lua.create_table()?, empty_array: lua.create_table()? };
+        let made = Self { array: mark(lua)?, empty_array: mark(lua)? };
         lua.set_app_data(made.clone());
         Ok(made)
     }
+}
+
+/// A metatable that takes nothing, because all code of the VM has it.
+fn mark(lua: &Lua) -> mlua::Result<Table> {
+    let (mark, meta) = (lua.create_table()?, lua.create_table()?);
+    let refuse = |_: &Lua, _: MultiValue| -> mlua::Result<()> {
+        Err(mlua::Error::runtime("the metatables of cjson cannot be changed"))
+    };
+    meta.raw_set("__newindex", lua.create_function(refuse)?)?;
+    meta.raw_set("__metatable", false)?;
+    mark.set_metatable(Some(meta))?;
+    Ok(mark)
 }
 
 /// Whether errors are raised or returned.
