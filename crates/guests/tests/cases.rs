@@ -90,7 +90,7 @@ fn cases(text: &str) -> Vec<(usize, String, &str)> {
 fn run(snippet: &str) -> String {
     let lua = vm().expect("a VM");
     let run: Function = lua.load(RUNNER).set_name("=run").eval().expect("the runner");
-    run.call(snippet).expect("the runner does not fail")
+    run.call(snippet).unwrap_or_else(|error| format!("the runner fails: {error}"))
 }
 
 /// What differs in a file, one text each. With `WEIR_BLESS` the file gets the results that were found.
