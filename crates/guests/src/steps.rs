@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mlua::Lua;
+use rustix::time::{ClockId, clock_gettime};
 
 /// What may be taken at once, and of a VM without a clock in all: some tens of milliseconds.
 const STEPS: u64 = 10_000_000;
@@ -80,12 +81,17 @@ impl Steps {
         self.take_many(count / BYTES_PER_STEP + 1)
     }
 
-    /// Takes the steps for work that took so long: where its cost is not known before. Other threads may have run in that
-    /// time, so that it never takes more than there can be.
-    pub(crate) fn take_time(&self, time: Duration) -> Result<(), OutOfSteps> {
-        let count = (time.as_nanos() / NANOSECONDS_PER_STEP).min(STEPS.into());
-        self.take_many(count as usize)
+    /// Takes the steps for what the thread has worked since then: where the cost is not known before.
+    pub(crate) fn take_since(&self, begun: Duration) -> Result<(), OutOfSteps> {
+        let worked = thread_time().saturating_sub(begun).as_nanos();
+        self.take_many((worked / NANOSECONDS_PER_STEP).min(STEPS.into()) as usize)
     }
+}
+
+/// The CPU time of the thread, which other threads do not add to.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// A function that did more than the budget allows. The host takes it for a script that exceeded its time, so `pcall`

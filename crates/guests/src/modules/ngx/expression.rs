@@ -3,13 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Instant;
 
 use fancy_regex::{Assertion, BytesMode, Expr, Regex, RegexBuilder};
 use mlua::LuaString;
 
 use crate::raise::Checked;
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 
 /// What all expressions that a VM keeps may take, in bytes; beyond that it begins anew.
 const MAX_KEPT: usize = 16 << 20;
@@ -59,9 +58,9 @@ impl Cache {
         }
         let options = key.1.as_ref().map(|options| options.as_bytes().to_vec()).unwrap_or_default();
         steps.take_bytes(key.0.as_bytes().len())?;
-        let begun = Instant::now();
+        let begun = steps::thread_time();
         let (outcome, size) = compile(&key.0.as_bytes(), &options)?;
-        steps.take_time(begun.elapsed())?;
+        steps.take_since(begun)?;
         let outcome = outcome.map(Rc::new);
         self.keep(key, &outcome, size);
         Ok(outcome)

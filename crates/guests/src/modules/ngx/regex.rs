@@ -4,7 +4,6 @@
 //! backtracking and of the subject's length, which reads as PCRE's error -8.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use fancy_regex::{Captures, RegexInput};
 use mlua::{Function, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
@@ -12,7 +11,7 @@ use mlua::{Function, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, V
 use super::expression::{Cache, Compiled, Failure};
 use super::replace::Template;
 use crate::raise::{self, Checked};
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 
 /// What an expression that is not linear may be matched against, in bytes: one look-ahead may read as much at every
 /// position.
@@ -113,9 +112,9 @@ impl Compiled {
             return Ok(Err(TOO_MUCH.to_owned()));
         }
         let input = RegexInput::new(subject).from_pos(at).anchored(self.anchored);
-        let begun = Instant::now();
+        let begun = steps::thread_time();
         let outcome = self.regex.captures_input(input);
-        steps.take_time(begun.elapsed())?;
+        steps.take_since(begun)?;
         // The only error of a match is that of its limit.
         Ok(outcome.map_err(|_| TOO_MUCH.to_owned()))
     }
