@@ -107,6 +107,8 @@ impl Vm {
         if let Some(known) = self.scripts.borrow().get(&guest.number()) {
             return Ok(known.clone());
         }
+        // The call before may have used its budget up.
+        self.host.budget.restart();
         let script = Rc::new(guest.load(self)?);
         let mut scripts = self.scripts.borrow_mut();
         scripts.retain(|_, script| script.guest.strong_count() > 0);

@@ -100,3 +100,15 @@ fn sorting_sorts() {
     );
     is("table.sort({ 1, 'x' })", "error: pre-function.access[1]:1: attempt to compare string with number");
 }
+
+#[test]
+fn a_call_that_was_ended_does_not_end_the_next() {
+    let limit = Duration::from_millis(20);
+    let gateway = super::gateway(LuaSettings { timeout: limit, ..LuaSettings::default() });
+    let plugin =
+        |code: &str| gateway.plugin("pre-function", serde_json::json!({ "access": [code] })).unwrap();
+    for _ in 0..40 {
+        assert_eq!(gateway.send(&[&*plugin("while true do end")], "GET /").status(), 500);
+        assert_eq!(gateway.send(&[&*plugin("kong.response.exit(204)")], "GET /").status(), 204);
+    }
+}
