@@ -1,4 +1,4 @@
-//! How much CPU time a call may take.
+//! How much CPU time the calls for a request may take.
 //!
 //! The VM calls a hook after every so many instructions. The first of them in a call asks the clock of the thread, and later
 //! ones compare. So a short call costs nothing, and what other threads do does not count.
@@ -20,22 +20,32 @@ pub(crate) struct Budget {
     steps: Steps,
     /// The CPU time of the thread at which the call ends, once the hook has run.
     deadline: Cell<Option<Duration>>,
+    /// What calls before have used of the limit.
+    spent: Cell<Duration>,
     is_exceeded: Cell<bool>,
 }
 
 impl Budget {
-    /// So much for each call.
+    /// So much for the calls of each exchange.
     pub(crate) fn new(lua: &Lua, limit: Duration) -> Rc<Self> {
         Rc::new(Self {
             limit,
             steps: Steps::of(lua),
             deadline: Cell::new(None),
+            spent: Cell::default(),
             is_exceeded: Cell::new(false),
         })
     }
 
-    /// A call begins.
-    pub(crate) fn restart(&self) {
+    /// What the calls of an exchange have used so far, as far as the hook has seen it.
+    pub(crate) fn spent(&self) -> Duration {
+        let left = |deadline: Duration| deadline.saturating_sub(thread_time());
+        self.deadline.get().map_or(self.spent.get(), |deadline| self.limit.saturating_sub(left(deadline)))
+    }
+
+    /// A call begins, of an exchange whose calls before have used so much.
+    pub(crate) fn restart(&self, spent: Duration) {
+        self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
         self.steps.refill();
@@ -62,7 +72,7 @@ impl Budget {
     /// What ends the call.
     pub(crate) fn error(&self) -> mlua::Error {
         mlua::Error::runtime(format!(
-            "the call took more than {} ms of CPU time (lua_timeout)",
+            "the calls for this request took more than {} ms of CPU time (lua_timeout)",
             self.limit.as_millis()
         ))
     }
@@ -73,7 +83,7 @@ impl Budget {
         }
         let now = thread_time();
         match self.deadline.get() {
-            None => self.deadline.set(Some(now + self.limit)),
+            None => self.deadline.set(Some(now + self.limit.saturating_sub(self.spent.get()))),
             Some(deadline) => self.is_exceeded.set(now > deadline),
         }
         self.steps.refill();

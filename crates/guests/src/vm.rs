@@ -54,11 +54,18 @@ pub(crate) struct Script {
     pub(crate) origin: Rc<Origin>,
     functions: Vec<(Phase, Function)>,
     guest: Weak<()>,
+    /// The number of the guest.
+    pub(crate) guest_number: u64,
 }
 
 impl Script {
     pub(crate) fn new(guest: &Guest, functions: Vec<(Phase, Function)>) -> Self {
-        Self { origin: Rc::new(guest.origin()), functions, guest: guest.alive() }
+        Self {
+            origin: Rc::new(guest.origin()),
+            functions,
+            guest: guest.alive(),
+            guest_number: guest.number(),
+        }
     }
 
     /// What runs in the phase.
