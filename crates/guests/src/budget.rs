@@ -1,4 +1,4 @@
-//! How much CPU time a call may take.
+//! How much CPU time the calls for a request may take.
 //!
 //! The VM calls a hook after every so many instructions, and functions in Rust ask when they have worked for long. Both look
 //! at the clock of the thread, so that what other threads do does not count. That clock is slow to read: a call that has just
@@ -27,23 +27,33 @@ pub(crate) struct Budget {
     asked: Cell<Instant>,
     /// The CPU time of the thread at which the call ends, once that was asked.
     deadline: Cell<Option<Duration>>,
+    /// What calls before have used of the limit.
+    spent: Cell<Duration>,
     is_exceeded: Cell<bool>,
 }
 
 impl Budget {
-    /// So much for each call.
+    /// So much for the calls of each exchange.
     pub(crate) fn new(lua: &Lua, limit: Duration) -> Rc<Self> {
         let steps = Steps::of(lua);
         let (asked, is_exceeded) = (Cell::new(Instant::now()), Cell::new(false));
-        let budget = Rc::new(Self { limit, steps, asked, deadline: Cell::new(None), is_exceeded });
+        let (deadline, spent) = Default::default();
+        let budget = Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded });
         let weak = Rc::downgrade(&budget);
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
         budget
     }
 
-    /// A call begins.
-    pub(crate) fn restart(&self) {
+    /// What the calls of an exchange have used so far, as far as the clock was asked.
+    pub(crate) fn spent(&self) -> Duration {
+        let left = |deadline: Duration| deadline.saturating_sub(thread_time());
+        self.deadline.get().map_or(self.spent.get(), |deadline| self.limit.saturating_sub(left(deadline)))
+    }
+
+    /// A call begins, of an exchange whose calls before have used so much.
+    pub(crate) fn restart(&self, spent: Duration) {
         self.asked.set(Instant::now());
+        self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
         self.steps.refill();
@@ -70,7 +80,7 @@ impl Budget {
     /// What ends the call.
     pub(crate) fn error(&self) -> mlua::Error {
         mlua::Error::runtime(format!(
-            "the call took more than {} ms of CPU time (lua_timeout)",
+            "the calls for this request took more than {} ms of CPU time (lua_timeout)",
             self.limit.as_millis()
         ))
     }
@@ -96,7 +106,8 @@ impl Budget {
     /// What is left of the limit after the time before the clock of the thread was first asked. Other threads may have
     /// run in that time, so that it never counts for more than half.
     fn left_after(&self, passed: Duration) -> Duration {
-        self.limit - passed.min(self.limit / 2)
+        let left = self.limit.saturating_sub(self.spent.get());
+        left - passed.min(left / 2)
     }
 }
 

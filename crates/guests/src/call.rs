@@ -8,6 +8,7 @@ use crate::pending::Printed;
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
 use crate::source;
+use crate::spent::Spent;
 use crate::steps::OutOfSteps;
 use crate::vm::{Node, Script, Vm};
 use mlua::{Error, MultiValue, Thread};
@@ -80,6 +81,9 @@ impl Guest {
 
     /// Runs the function of a phase that may wait and answer.
     pub(crate) fn run_waiting(&self, exchange: &mut Exchange, phase: Phase) -> Flow {
+        if Spent::has_ended(exchange, self.number) {
+            return Flow::Continue;
+        }
         let begun = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(None) };
             let thread = vm.thread(function)?;
@@ -97,11 +101,14 @@ impl Guest {
 
     /// Runs the function of another phase. One that fails is logged, and the request goes on.
     pub(crate) fn run(&self, exchange: &mut Exchange, phase: Phase) {
+        if Spent::has_ended(exchange, self.number) {
+            return;
+        }
         let ran = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(()) };
             let ran = vm.host.lend(exchange, (phase, &script.origin), || function.call::<()>(()));
             vm.host.answer.take();
-            ended(&vm, ran)
+            ended(&vm, ran, (exchange, script.guest_number))
         });
         if let Err(error) = ran {
             log_failure(&self.origin(), phase, &error);
@@ -146,7 +153,7 @@ impl Call {
         if host.leaves.get() {
             return Flow::Continue;
         }
-        if let Err(error) = ended(&self.vm, ran) {
+        if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
             log_failure(&self.script.origin, self.phase, &error);
             return failed();
         }
@@ -168,7 +175,7 @@ impl Call {
 }
 
 /// How a call ended: with the error of a budget, if that was used up.
-fn ended(vm: &Vm, ran: mlua::Result<()>) -> mlua::Result<()> {
+fn ended(vm: &Vm, ran: mlua::Result<()>, (exchange, guest): (&mut Exchange, u64)) -> mlua::Result<()> {
     let Err(error) = ran else { return Ok(()) };
     vm.host.operation.take();
     if is_of_memory(&error) {
@@ -178,6 +185,7 @@ fn ended(vm: &Vm, ran: mlua::Result<()>) -> mlua::Result<()> {
         vm.host.budget.exceed();
     }
     if vm.host.budget.is_exceeded() {
+        Spent::end(exchange, guest);
         let place = source::message(&error);
         let budget = source::message(&vm.host.budget.error());
         return Err(Error::runtime(if place.contains(&budget) { place } else { budget }));

@@ -2,11 +2,13 @@
 
 use crate::budget::Budget;
 use crate::phase::{Phase, Phases};
+use crate::spent::Spent;
 use mlua::{Lua, MultiValue};
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 use weir_plugin::{Exchange, LocalResponse};
 
 /// Whose code runs.
@@ -76,20 +78,22 @@ impl Host {
         (phase, origin): (Phase, &Rc<Origin>),
         run: impl FnOnce() -> R,
     ) -> R {
-        self.begin(phase, origin);
-        let _loan = Loan::of(self, exchange);
-        run()
+        self.begin(phase, origin, Spent::time(exchange));
+        let loan = Loan::of(self, exchange);
+        let ran = run();
+        drop(loan);
+        Spent::set_time(exchange, self.budget.spent());
+        ran
     }
 
-    /// A call without an exchange begins.
-    pub(crate) fn begin(&self, phase: Phase, origin: &Rc<Origin>) {
+    fn begin(&self, phase: Phase, origin: &Rc<Origin>, spent: Duration) {
         self.phase.set(phase);
         if !Rc::ptr_eq(&self.origin.borrow(), origin) {
             *self.origin.borrow_mut() = origin.clone();
         }
         self.unwinds.set(false);
         self.leaves.set(false);
-        self.budget.restart();
+        self.budget.restart(spent);
     }
 
     /// The exchange, in these phases. The error is Kong's text.

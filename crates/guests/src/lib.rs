@@ -25,6 +25,7 @@ mod raise;
 mod sandbox;
 mod settings;
 mod source;
+mod spent;
 pub mod steps;
 #[cfg(test)]
 mod tests;

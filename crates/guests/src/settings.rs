@@ -23,7 +23,7 @@ pub struct LuaSettings {
     pub sandbox_requires: Vec<String>,
     /// Globals that the sandbox sees: names, perhaps with dots.
     pub sandbox_environment: Vec<String>,
-    /// How much CPU time one call may take.
+    /// How much CPU time the calls for one request may take.
     pub timeout: Duration,
     /// How many bytes one VM may take.
     pub memory: usize,

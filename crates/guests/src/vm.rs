@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// How many coroutines wait for their next call.
 const MAX_IDLE_THREADS: usize = 64;
@@ -55,11 +56,18 @@ pub(crate) struct Script {
     pub(crate) origin: Rc<Origin>,
     functions: Vec<(Phase, Function)>,
     guest: Weak<()>,
+    /// The number of the guest.
+    pub(crate) guest_number: u64,
 }
 
 impl Script {
     pub(crate) fn new(guest: &Guest, functions: Vec<(Phase, Function)>) -> Self {
-        Self { origin: Rc::new(guest.origin()), functions, guest: guest.alive() }
+        Self {
+            origin: Rc::new(guest.origin()),
+            functions,
+            guest: guest.alive(),
+            guest_number: guest.number(),
+        }
     }
 
     /// What runs in the phase.
@@ -108,7 +116,7 @@ impl Vm {
             return Ok(known.clone());
         }
         // The call before may have used its budget up.
-        self.host.budget.restart();
+        self.host.budget.restart(Duration::ZERO);
         let script = Rc::new(guest.load(self)?);
         let mut scripts = self.scripts.borrow_mut();
         scripts.retain(|_, script| script.guest.strong_count() > 0);

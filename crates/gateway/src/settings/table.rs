@@ -481,8 +481,8 @@ settings! {
     untrusted_lua_sandbox_requires: Vec<String> = "";
     /// With `untrusted_lua=sandbox`: further globals that such code sees, as in `os.getenv, setmetatable`.
     untrusted_lua_sandbox_environment: Vec<String> = "";
-    /// How much CPU time one call of Lua code may take. One that takes longer is ended: in rewrite and access the request
-    /// gets 500, in other phases the code is skipped.
+    /// How much CPU time Lua code may take for one request, in all phases. A call that takes more is ended: in rewrite and
+    /// access the request gets 500, in other phases the code is skipped.
     lua_timeout: Duration = "50ms";
     /// How much memory the Lua code on each worker may take.
     lua_memory: Bytes = "64m";

@@ -49,6 +49,31 @@ fn a_loop_without_end_in_another_phase_is_skipped() {
     assert_eq!(outcome.status(), 200);
 }
 
+/// What a header filter and a log function of one entity leave, after a header filter of another took all time.
+fn after_endless(first: serde_json::Value, second: &str) -> Vec<String> {
+    let gateway = super::gateway(brief());
+    let first = gateway.plugin("pre-function", first).unwrap();
+    let second = gateway.plugin("post-function", serde_json::json!({ "header_filter": [second] })).unwrap();
+    let mut outcome = gateway.send(&[&*first, &*second], "GET /");
+    first.log(&mut outcome.exchange);
+    let fields = outcome
+        .exchange
+        .log_fields()
+        .map(|fields| fields.borrow().iter().map(|it| it.path.join(".")).collect());
+    fields.unwrap_or_default()
+}
+
+#[test]
+fn the_calls_of_a_request_share_its_time() {
+    let mark = |name: &str| format!("kong.log.set_serialize_value('{name}', 1)");
+    let long = format!("for _ = 1, 1e6 do end {}", mark("second"));
+    let endless = serde_json::json!({ "header_filter": ["while true do end"], "log": [mark("first")] });
+    assert_eq!(after_endless(endless.clone(), &long), [""; 0]);
+    assert_eq!(after_endless(endless, &mark("second")), ["second"]);
+    let brief = serde_json::json!({ "header_filter": ["return"], "log": [mark("first")] });
+    assert_eq!(after_endless(brief, &mark("second")), ["second", "first"]);
+}
+
 #[test]
 fn memory_is_bounded_and_the_next_request_has_some() {
     let settings = LuaSettings { memory: 8 << 20, ..settings(UntrustedLua::On) };
