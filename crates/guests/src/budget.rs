@@ -4,9 +4,8 @@
 //! at the clock of the thread, so that what other threads do does not count. That clock is slow to read: a call that has just
 //! begun is known by another.
 
-use crate::steps::Steps;
+use crate::steps::{Steps, thread_time};
 use mlua::{HookTriggers, Lua, VmState};
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -109,9 +108,4 @@ impl Budget {
         let left = self.limit.saturating_sub(self.spent.get());
         left - passed.min(left / 2)
     }
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
