@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How often `weirlab gate` is right on this machine: how many gates of a binary with itself pass, and how many find a known
-# slowdown. Needs target/release/{weir,weirlab}, a C compiler, and a machine that does nothing else.
+# slowdown. Needs target/release/{weir,weirlab} (or WEIR and WEIRLAB, which name others), a C compiler, and a machine that does nothing else.
 #
 #   bench/gate-rates.sh [PERCENT=3] [A/A GATES=20] [SLOWED GATES=10] [SECONDS=3600]
 #
@@ -10,7 +10,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 percent=${1:-3} controls=${2:-20} slowed=${3:-10} seconds=${4:-3600}
-weir=$root/target/release/weir weirlab=$root/target/release/weirlab
+weir=${WEIR:-$root/target/release/weir} weirlab=${WEIRLAB:-$root/target/release/weirlab}
 work=$(mktemp -d)
 
 cat > "$work/spin.c" <<'C'

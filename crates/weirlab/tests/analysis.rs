@@ -1,10 +1,10 @@
 //! What is derived from runs whose truth is known.
 
-use crate::sample::{case, cell, normal, run, swept};
+use crate::sample::{self, case, cell, normal, run, swept};
 use fastrand::Rng;
 use std::sync::OnceLock;
 use weirlab::analysis::{Analysis, CaseAnalysis, FLOOR_WITHOUT_CONTROL, Verdict};
-use weirlab::result::{ActionSample, Cell, Run};
+use weirlab::result::{ActionSample, Cell, Histogram, Run};
 
 /// One case before `weir`, its control and `rival`, which costs `factor` as much; each block scatters by `spread`, the
 /// rounds together by 20 %.
@@ -51,6 +51,26 @@ fn a_true_ratio_is_found_though_rounds_differ() {
     assert_eq!(case.noise.contains_one(), Some(true));
     let back = case.cell("weir").unwrap().ratio_to("rival").unwrap().cpu.unwrap();
     assert!((back.ratio.value * cpu.ratio.value - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn latencies_are_compared_by_the_clock_that_both_generators_have() {
+    let mut run = duel(1.0, 0.0, 6, 9);
+    let cells = run.cells.iter_mut().filter(|cell| cell.target != "rival");
+    // From the scheduled instant, half as long again.
+    for block in cells.flat_map(|cell| &mut cell.blocks) {
+        block.latencies.response = sample::latencies(1.5).response;
+        block.latencies.service = sample::latencies(1.0).service;
+    }
+    let rival = run.cells.iter_mut().filter(|cell| cell.target == "rival");
+    for block in rival.flat_map(|cell| &mut cell.blocks) {
+        block.latencies.response = Histogram::default();
+        block.latencies.service = sample::latencies(1.0).service;
+    }
+    let case = only_case(&run);
+    let p50 = |target: &str| case.cell(target).unwrap().ratio_to("weir").unwrap().p50.unwrap().ratio.value;
+    assert!((p50("rival") - 1.0).abs() < 0.01, "{}", p50("rival"));
+    assert!((p50("weir (again)") - 1.0).abs() < 0.01, "{}", p50("weir (again)"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use weirlab::result::store;
 
 /// The upstream of the laboratory: one in five of its answers is a 503.
 fn upstream() -> Server {
@@ -148,13 +149,6 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 }
 
 #[test]
-fn only_our_own_generator_loads_from_another_machine() {
-    let arguments = ["run", "kong/plain-1", "--targets", "nginx", "--generator", "wrk", "--hosts", "x.toml"];
-    let said = refusal(&weirlab(&arguments).output().unwrap());
-    assert!(said.contains("only weirlab generates load from another machine"), "{said}");
-}
-
-#[test]
 fn a_run_puts_generators_side_by_side() {
     let out = tempfile::tempdir().unwrap();
     let arguments = [
@@ -184,4 +178,32 @@ fn a_run_puts_generators_side_by_side() {
     assert!(foreign["steady"].is_null() && number(foreign, "good") > 0, "{foreign}");
     assert!(foreign["target"]["cpu_us"].as_f64().unwrap() > 0.0, "{foreign}");
     assert!(run["manifest"]["machine"]["generator wrk"].as_str().unwrap().starts_with("wrk "), "{run}");
+}
+
+/// With a rate, wrk2 and the like know when a request was due and k6 does not: what both know is compared.
+#[test]
+fn generators_take_turns_at_one_rate() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "kong/plain-1", "--scheme", "http", "--targets", "nginx", "--rate", "200"];
+    let more = ["--generator", "weirlab,h2load", "--rounds", "2", "--duration", "1s", "--no-control"];
+    let output = weirlab(&arguments).args(more).arg("--out").arg(out.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+    let run = store::read(&folder).unwrap();
+    for block in run.cells.iter().flat_map(|cell| &cell.blocks) {
+        assert_eq!(block.offered, Some(200.0));
+        assert!((150..=220).contains(&block.answers), "{}", block.answers);
+    }
+    let order = |target: &str| {
+        let cell = run.cells.iter().find(|cell| cell.target == target).unwrap();
+        cell.blocks.iter().map(|block| block.sequence).collect::<Vec<_>>()
+    };
+    let (own, other) = (order("nginx"), order("nginx by h2load"));
+    assert_eq!((own.len(), other.len()), (2, 2));
+    assert!(
+        own.iter().max() > other.iter().min() && other.iter().max() > own.iter().min(),
+        "{own:?} {other:?}"
+    );
+    let said = refusal(&weirlab(&["run", "kong/plain-1", "--rate", "0"]).output().unwrap());
+    assert!(said.contains("0: write requests per second, such as 2000"), "{said}");
 }

@@ -57,6 +57,30 @@ fn about(found: Option<weirlab::stats::Estimate>, expected: f64) {
 }
 
 #[test]
+fn a_machine_that_is_none_is_refused_with_the_form_that_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().display();
+    for (machines, wanted) in [
+        (
+            "git:main,git:HEAD".to_owned(),
+            "Builds and versions are no machines: compare them in one run, by --versions",
+        ),
+        (
+            "a=here,b=no-such-file.toml".to_owned(),
+            "b=no-such-file.toml: there is neither a hosts file nor the folder of a run",
+        ),
+        (format!("a=here,b={empty}"), "data.json"),
+        ("a=here,a=here".to_owned(), "a is the name of two machines"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+        command.current_dir(folder.path()).args(["run", "kong/plain-1", "--machines", &machines]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && said.contains(wanted), "{machines}: {said}");
+    }
+}
+
+#[test]
 fn machines_stand_beside_each_other_with_scale_out_and_cost() {
     let folder = tempfile::tempdir().unwrap();
     let prices = Prices::read(&prices(folder.path(), PRICES), &["c7g", "c6i"]).unwrap();

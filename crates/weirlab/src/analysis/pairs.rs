@@ -14,9 +14,9 @@ pub struct Ratio {
     pub cpu: Option<Effect>,
     /// Of right answers per second.
     pub rps: Option<Effect>,
-    /// Of the blocks' medians of response time.
+    /// Of the blocks' medians of response time; of service time, where one generator knows no other.
     pub p50: Option<Effect>,
-    /// Of the blocks' 99th percentiles of response time.
+    /// Of the blocks' 99th percentiles, likewise.
     pub p99: Option<Effect>,
 }
 
@@ -44,15 +44,27 @@ impl Effect {
     }
 }
 
+type Latency = fn(&Sample) -> Option<f64>;
+
+/// Whether the generator of these blocks knows when each request was due.
+fn knows_due(rounds: &Rounds) -> bool {
+    rounds.values().flatten().all(|sample| sample.knows_due)
+}
+
 impl Ratio {
     fn of(this: &Rounds, other: &Rounds, to: &str, seed: u64) -> Ratio {
         let effect = |of: fn(&Sample) -> Option<f64>| Effect::of(&paired(this, other, of), seed);
+        let (p50, p99): (Latency, Latency) = match knows_due(this) == knows_due(other) {
+            true => (|sample| sample.p50_ms, |sample| sample.p99_ms),
+            // From the scheduled instant is longer than from sending: both are to be of one clock.
+            false => (|sample| sample.service_ms[0], |sample| sample.service_ms[1]),
+        };
         Ratio {
             to: to.to_owned(),
             cpu: effect(|sample| Some(sample.cpu_us)),
             rps: effect(|sample| Some(sample.rps)),
-            p50: effect(|sample| sample.p50_ms),
-            p99: effect(|sample| sample.p99_ms),
+            p50: effect(p50),
+            p99: effect(p99),
         }
     }
 

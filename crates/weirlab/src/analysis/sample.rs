@@ -1,5 +1,5 @@
 //! Which blocks count, and what one block says.
-use crate::result::{Block, Cell};
+use crate::result::{Block, Cell, Histogram};
 use serde::Serialize;
 
 /// Where something is done to the target during the load, such a share of the answers may fail without spoiling the
@@ -67,6 +67,12 @@ pub struct Sample {
     pub p50_ms: Option<f64>,
     /// The 99th percentile of the response time in milliseconds, with enough answers.
     pub p99_ms: Option<f64>,
+    /// Both counted from the instant of sending, which every generator knows.
+    #[serde(skip)]
+    pub service_ms: [Option<f64>; 2],
+    /// Whether the generator knows when each request was due.
+    #[serde(skip)]
+    pub knows_due: bool,
 }
 
 impl Sample {
@@ -86,11 +92,17 @@ impl Sample {
             switches: (usage.voluntary + usage.involuntary) as f64 / good,
             p50_ms: quantile_ms(block, 0.5),
             p99_ms: quantile_ms(block, 0.99),
+            service_ms: [0.5, 0.99].map(|q| in_ms(&block.latencies.service, q)),
+            knows_due: !block.latencies.is_without_response(),
         }
     }
 }
 
 /// A quantile of a block's response times.
 pub(super) fn quantile_ms(block: &Block, q: f64) -> Option<f64> {
-    Some(block.latencies.shown().quantile(q)?.as_secs_f64() * 1e3)
+    in_ms(block.latencies.shown(), q)
+}
+
+fn in_ms(latencies: &Histogram, q: f64) -> Option<f64> {
+    Some(latencies.quantile(q)?.as_secs_f64() * 1e3)
 }

@@ -64,7 +64,8 @@ pub fn perform(
             let stacks = host
                 .stacks(pids, recording.duration, recording.frequency)
                 .map_err(|error| error.to_string())?;
-            let profile = save(&stacks, folder, &name).map_err(|error| error.to_string())?;
+            let title = format!("{label}, {}", recording.what);
+            let profile = save(&stacks, folder, &name, &title).map_err(|error| error.to_string())?;
             profiles.push((label.clone(), profile));
             Ok(())
         })?;

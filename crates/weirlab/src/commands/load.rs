@@ -1,5 +1,5 @@
 //! `weirlab load`.
-use crate::generator::{Generator, Kind, Script};
+use crate::generator::{Generator, Kind, Script, Task};
 use crate::load::arguments::{self, Url};
 use crate::load::document::{Document, write_log};
 use crate::load::text::{Summary, wrk};
@@ -156,8 +156,8 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         return Err("--script is for k6: add --generator k6".to_owned());
     }
     let generator = Generator::find(args.generator).map_err(|error| error.to_string())?;
-    let outcome =
-        generator.run(&plan, script.as_ref(), &mut |_| {}, &stop).map_err(|error| error.to_string())?;
+    let task = Task { plan: &plan, generator: &generator, script: script.as_ref() };
+    let outcome = task.run(&std::env::temp_dir(), &mut |_| {}, &stop).map_err(|error| error.to_string())?;
     let text =
         print(&args, &plan, &outcome).map_err(|error| format!("the results cannot be formatted: {error}"))?;
     io::stdout().write_all(&text).map_err(|error| format!("the results cannot be written: {error}"))?;

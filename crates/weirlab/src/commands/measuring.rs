@@ -115,6 +115,9 @@ impl Common {
         self.remote_write.as_deref().map(Endpoint::parse).transpose().map_err(|error| error.to_string())?;
         let site = self.site()?;
         contenders.iter_mut().try_for_each(|contender| settle(contender, &site))?;
+        let found =
+            contenders.iter_mut().try_for_each(|contender| site.find_generator(&mut contender.generator));
+        found.map_err(|error| error.to_string())?;
         Ok(Assignment {
             kind,
             entries,

@@ -9,6 +9,7 @@ pub mod gate;
 pub mod join;
 pub mod list;
 pub mod load;
+mod machines;
 pub mod measuring;
 pub mod observe;
 pub mod power;

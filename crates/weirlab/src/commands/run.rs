@@ -1,10 +1,11 @@
 //! `weirlab run`.
 use super::flame::{self, Recording};
-use super::join;
+use super::machines;
 use super::measuring::{
     self, Common, conclude, exit_code, expand, interruptible, scaled, schemes, under_load,
 };
 use crate::generator::{Generator, Kind, Script};
+use crate::load::Pace;
 use crate::result::Run;
 use crate::scenario::{CasePlan, Given, Suite};
 use crate::session::{Assignment, Contender, Entry, Profile, Session, contenders};
@@ -45,6 +46,9 @@ pub struct Args {
     /// The measured window of a block, such as 2s, instead of the profile's
     #[arg(long, value_parser = crate::duration::parse)]
     pub duration: Option<Duration>,
+    /// Requests per second, evenly spaced, whatever the answers do, instead of the case's pace: an open loop
+    #[arg(long, value_parser = rate, conflicts_with = "suite")]
+    pub rate: Option<f64>,
     /// What generates the load: each of them before each target, the first one's before the baseline
     #[arg(long = "generator", value_enum, value_delimiter = ',', default_value = "weirlab")]
     pub generators: Vec<Kind>,
@@ -60,8 +64,9 @@ pub struct Args {
     /// Have a Prometheus of this machine scrape targets and generator meanwhile; `weirlab observe` shows what it kept
     #[arg(long)]
     pub observe: bool,
-    /// Make a run on each of several machines, each a file of `--hosts`, such as c7g=c7g.toml,c6i=c6i.toml, and join them
-    #[arg(long, value_name = "NAME=FILE", value_delimiter = ',', value_parser = join::named, conflicts_with_all = ["hosts", "driver"])]
+    /// Machines or kernels in one report, such as c7g=c7g.toml,c6i=output/RUN,mine=here: of each, a file of `--hosts` or
+    /// `here` to measure on, or the folder of an earlier run. Builds are `--versions`, in one run
+    #[arg(long, value_name = "NAME=SOURCE", value_delimiter = ',', value_parser = machines::named, conflicts_with_all = ["hosts", "driver"])]
     pub machines: Vec<(String, PathBuf)>,
     /// What each machine costs for an hour: the joined report has the cost of a million requests
     #[arg(long, value_name = "FILE", requires = "machines")]
@@ -81,37 +86,15 @@ const FREQUENCY: u32 = 499;
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = interruptible()?;
     if !args.machines.is_empty() {
-        return on_machines(&args, &stop);
+        return machines::run(&args, &stop);
     }
     let (run, folder) = measure(&args, &stop)?;
     conclude(&run, &folder, &args.common)?;
     exit_code(&run)
 }
 
-/// Makes a run on each machine, and one report of all.
-fn on_machines(args: &Args, stop: &AtomicBool) -> Result<ExitCode, String> {
-    let names: Vec<&str> = args.machines.iter().map(|(name, _)| name.as_str()).collect();
-    join::check_names(&names)?;
-    // What is wrong with the prices is not to be found out after the measurement.
-    join::prices(args.prices.as_deref(), &names)?;
-    let mut runs = Vec::new();
-    for (name, hosts) in &args.machines {
-        let mut args = args.clone();
-        args.common.hosts = Some(hosts.clone());
-        let (run, folder) = measure(&args, stop)?;
-        conclude(&run, &folder, &args.common)?;
-        if run.interrupted {
-            return exit_code(&run);
-        }
-        runs.push((name.clone(), run));
-    }
-    let out = args.common.out.join(format!("{}-machines", runs[0].1.id));
-    join::report(&runs, args.prices.as_deref(), &out)?;
-    exit_code(&runs[0].1)
-}
-
 /// Makes one run.
-fn measure(args: &Args, stop: &AtomicBool) -> Result<(Run, PathBuf), String> {
+pub(super) fn measure(args: &Args, stop: &AtomicBool) -> Result<(Run, PathBuf), String> {
     let (assignment, drawn) = assignment(args)?;
     let rounds = assignment.profile.rounds;
     let mut session = Session::open(assignment, rounds, stop).map_err(|error| error.to_string())?;
@@ -152,6 +135,9 @@ fn assignment(args: &Args) -> Result<(Assignment, Vec<Drawn>), String> {
     let (mut entries, mut drawn) = (Vec::new(), Vec::new());
     for Chosen { mut case, targets, flame } in chosen {
         script(args, &mut case);
+        if let Some(rate) = args.rate {
+            case.load.pace = Pace::Constant(rate);
+        }
         let taking = taking(&contenders, &targets);
         for case in scaled(&case, &args.common.workers) {
             let labels = taking.iter().map(|index| &contenders[*index]);
@@ -176,12 +162,16 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// Records and draws each contender. What cannot be drawn is said, and is no reason to lose what was measured.
+    /// Records and draws each contender that was measured. What cannot be drawn is said, and is no reason to lose what was measured.
     fn flames(&self, session: &mut Session<'_>) -> Result<(), String> {
         let folder = session.folder().to_owned();
         let recording =
             Recording { what: &self.case, name: &self.case, duration: self.duration, frequency: FREQUENCY };
-        let labels: Vec<String> = self.labels.iter().flatten().cloned().collect();
+        let measured = |label: &&String| {
+            let cells = &mut session.result().cells.iter();
+            cells.any(|cell| cell.case == self.case && cell.target == **label && !cell.blocks.is_empty())
+        };
+        let labels: Vec<String> = self.labels.iter().flatten().filter(measured).cloned().collect();
         let nth = |label: &str| self.labels.iter().position(|known| known.as_deref() == Some(label));
         let flames = flame::perform(&recording, &labels, &folder, |label, watch| {
             session.under_load(self.entry, nth(label).unwrap_or_default(), self.duration, watch)
@@ -196,22 +186,26 @@ impl Drawn {
     }
 }
 
-/// The generators, all of which must be on this machine.
+/// The generators. Those of other hosts are found there once these are connected.
 fn generators(args: &Args, chosen: &[Chosen]) -> Result<Vec<Generator>, String> {
     let others = args.generators.iter().any(|kind| *kind != Kind::Weirlab);
     if others {
-        if let Some(hosts) = &args.common.hosts {
-            return Err(format!(
-                "only weirlab generates load from another machine; leave out --generator, or --hosts {}",
-                hosts.display()
-            ));
-        }
         under_load(chosen.iter().map(|chosen| &chosen.case))?;
     }
     if args.script.is_some() && !args.generators.contains(&Kind::K6) {
         return Err("--script is for k6: add --generator k6, or weirlab,k6 for both".to_owned());
     }
-    args.generators.iter().map(|kind| Generator::find(*kind).map_err(|error| error.to_string())).collect()
+    let find = |kind: &Kind| match args.common.hosts {
+        Some(_) => Ok(Generator::wanted(*kind)),
+        None => Generator::find(*kind).map_err(|error| error.to_string()),
+    };
+    args.generators.iter().map(find).collect()
+}
+
+/// Such as 2000.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("{text}: write requests per second, such as 2000"))
 }
 
 /// The script of the command line takes the place of the case's own; the environment stays.

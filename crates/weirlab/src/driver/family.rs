@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The environment variable that marks what belongs to a launch: its folder.
-pub(super) const MARK: &str = "WEIRLAB_FOLDER";
+pub(crate) const MARK: &str = "WEIRLAB_FOLDER";
 
 pub(super) struct Family {
     folder: PathBuf,

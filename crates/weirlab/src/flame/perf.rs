@@ -27,7 +27,7 @@ pub fn record(
     folder: &Path,
     name: &str,
 ) -> Result<Profile, FlameError> {
-    save(&stacks(pids, duration, frequency, folder)?, folder, name)
+    save(&stacks(pids, duration, frequency, folder)?, folder, name, name)
 }
 
 /// Samples processes; the recording lies in `folder` for as long as it is needed.
@@ -58,11 +58,11 @@ pub fn stacks(pids: &[u32], duration: Duration, frequency: u32, folder: &Path) -
 ///
 /// # Errors
 /// When they cannot be drawn or written.
-pub fn save(stacks: &Stacks, folder: &Path, name: &str) -> Result<Profile, FlameError> {
+pub fn save(stacks: &Stacks, folder: &Path, name: &str, title: &str) -> Result<Profile, FlameError> {
     let Stacks { folded, samples, event } = stacks;
     let (text, picture) = (folder.join(format!("{name}.folded")), folder.join(format!("{name}.svg")));
     write(&text, folded.as_bytes())?;
-    write(&picture, &draw::graph(folded, name, &format!("{samples} samples of {event}"))?)?;
+    write(&picture, &draw::graph(folded, title, &format!("{samples} samples of {event}"))?)?;
     Ok(Profile { folded: text, graph: picture, samples: *samples, event: event.clone() })
 }
 

@@ -66,19 +66,37 @@ fn run_requests(job: &Job<'_>, command: &mut Command) -> Result<(), GeneratorErr
 
 /// A script of the user, with options that bring it to the target.
 fn run_script(job: &Job<'_>, script: &Script, command: &mut Command) -> Result<(), GeneratorError> {
-    let text = fs::read_to_string(&script.file).map_err(|error| {
-        let place = script.file.display().to_string();
-        GeneratorError::Script { place, message: format!("the script cannot be read: {error}") }
-    })?;
+    let text = script.text()?;
     let config = config(job, script, &text)?.to_string();
     fs::write(job.folder.join("config.json"), config).map_err(system)?;
-    let file = std::path::absolute(&script.file).map_err(system)?;
+    let file = match script.text {
+        None => std::path::absolute(&script.file).map_err(system)?,
+        Some(_) => {
+            let file = job.folder.join("script.js");
+            fs::write(&file, text).map_err(system)?;
+            file
+        }
+    };
     let (users, seconds) = (job.plan.connections.to_string(), format!("{}s", job.seconds()));
     command.envs(&script.environment).env("K6_VUS", users);
     // Kong's suite reads the second.
     command.env("K6_DURATION", &seconds).env("k6_DURATION", &seconds);
     command.args(["--config", "config.json"]).arg(file);
     Ok(())
+}
+
+impl Script {
+    /// What is in the file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn text(&self) -> Result<String, GeneratorError> {
+        let read = || fs::read_to_string(&self.file);
+        self.text.clone().map_or_else(read, Ok).map_err(|error| {
+            let place = self.file.display().to_string();
+            GeneratorError::Script { place, message: format!("the script cannot be read: {error}") }
+        })
+    }
 }
 
 fn trend_stats() -> String {

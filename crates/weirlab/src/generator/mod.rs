@@ -20,6 +20,7 @@ use crate::load::validity::{Evidence, judge};
 use crate::load::{self, Edge, ListedRequest, Outcome, Pace, Plan, Protocol};
 use crate::result::{Histogram, Latencies};
 use process::Ended;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Which generator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Kind {
     /// Our own.
     Weirlab,
@@ -43,22 +44,37 @@ pub enum Kind {
     K6,
 }
 
-/// A generator that is on this machine.
-#[derive(Clone, Debug, PartialEq)]
+/// A generator on the machine that the load comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// Which one.
     pub kind: Kind,
-    /// Its program; empty for our own.
+    /// Its program there; empty for our own, and until it is found.
     program: PathBuf,
+    /// What it says of its version; empty for our own, and where it does not say.
+    pub version: String,
 }
 
 /// A script of k6 that is run as it is, instead of the plan's requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Script {
     /// The file.
     pub file: PathBuf,
     /// The environment that it reads.
     pub environment: BTreeMap<String, String>,
+    /// What is in the file, where k6 runs on another machine than the file is on.
+    pub text: Option<String>,
+}
+
+/// A load and what generates it.
+#[derive(Clone, Copy)]
+pub struct Task<'a> {
+    /// The load.
+    pub plan: &'a Plan,
+    /// What generates it.
+    pub generator: &'a Generator,
+    /// What k6 runs instead of the plan's requests.
+    pub script: Option<&'a Script>,
 }
 
 /// What a generator is asked to do.
@@ -99,8 +115,29 @@ impl Kind {
         }
     }
 
+    /// The environment variable that may name its program.
+    #[must_use]
+    pub fn variable(self) -> String {
+        format!("WEIRLAB_{}", self.name().to_uppercase())
+    }
+
+    /// Its program on this machine: the one that the environment names, else that of the PATH.
+    #[must_use]
+    pub fn program(self) -> Option<PathBuf> {
+        let found = self.named_program().or_else(|| process::on_path(self.name()))?;
+        // It is started in a folder of its own.
+        std::path::absolute(found).ok().filter(|program| program.is_file())
+    }
+
+    /// The program that the environment names, if it does.
+    #[must_use]
+    pub fn named_program(self) -> Option<PathBuf> {
+        std::env::var_os(self.variable()).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
     /// How to install it.
-    fn installation(self) -> &'static str {
+    #[must_use]
+    pub fn installation(self) -> &'static str {
         match self {
             Kind::Weirlab => "it is a part of weirlab",
             Kind::Wrk => "apt-get install wrk",
@@ -138,7 +175,20 @@ impl Generator {
     /// Our own generator.
     #[must_use]
     pub fn own() -> Generator {
-        Generator { kind: Kind::Weirlab, program: PathBuf::new() }
+        Generator::wanted(Kind::Weirlab)
+    }
+
+    /// A generator that is yet to be found on the machine that the load comes from.
+    #[must_use]
+    pub fn wanted(kind: Kind) -> Generator {
+        Generator { kind, program: PathBuf::new(), version: String::new() }
+    }
+
+    /// The generator as this program of this machine.
+    #[must_use]
+    pub fn at(kind: Kind, program: PathBuf) -> Generator {
+        let version = process::version(kind, &program);
+        Generator { kind, program, version }
     }
 
     /// The generator on this machine: the program that `WEIRLAB_NAME` in the environment names, or that of the PATH.
@@ -149,18 +199,12 @@ impl Generator {
         if kind == Kind::Weirlab {
             return Ok(Generator::own());
         }
-        let variable = format!("WEIRLAB_{}", kind.name().to_uppercase());
-        let named = std::env::var_os(&variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let program = named.or_else(|| process::on_path(kind.name()));
         let missing = || GeneratorError::Missing {
             name: kind.name(),
             install: kind.installation(),
-            variable: variable.clone(),
+            variable: kind.variable(),
         };
-        program
-            .filter(|program| program.is_file())
-            .map(|program| Generator { kind, program })
-            .ok_or_else(missing)
+        kind.program().map(|program| Generator::at(kind, program)).ok_or_else(missing)
     }
 
     /// Whether it is our own.
@@ -168,38 +212,36 @@ impl Generator {
     pub fn is_own(&self) -> bool {
         self.kind == Kind::Weirlab
     }
+}
 
-    /// What it says of its version; empty for our own.
-    #[must_use]
-    pub fn version(&self) -> String {
-        if self.is_own() { String::new() } else { process::version(self.kind, &self.program) }
-    }
-
-    /// Generates the load of a plan, or that of a script. `observer` is called before the generator begins and after it
-    /// has ended: what the target did for it lies between.
+impl Task<'_> {
+    /// Generates the load from this machine. `observer` is called before the generator begins and after it has ended: what
+    /// the target did for it lies between. Its files go into a folder below `folder`, and what is started there bears the
+    /// mark of it, so that the guard of a session that was killed ends it.
     ///
     /// # Errors
     /// When the plan is not for this generator, or what it says cannot be read.
     pub fn run(
         &self,
-        plan: &Plan,
-        script: Option<&Script>,
+        folder: &Path,
         observer: &mut dyn FnMut(Edge),
         stop: &AtomicBool,
     ) -> Result<Outcome, GeneratorError> {
-        if self.is_own() {
+        let (plan, kind) = (self.plan, self.generator.kind);
+        if self.generator.is_own() {
             return load::run(plan, observer, stop).map_err(GeneratorError::Load);
         }
-        let folder = tempfile::tempdir().map_err(|error| GeneratorError::System(self.kind.name(), error))?;
+        let folder =
+            tempfile::tempdir_in(folder).map_err(|error| GeneratorError::System(kind.name(), error))?;
         let requests = load::list(plan).map_err(GeneratorError::Load)?;
-        let job =
-            Job { plan, requests, script: script.filter(|_| self.kind == Kind::K6), folder: folder.path() };
-        let command = self.kind.command(&job, &self.program)?;
+        let script = self.script.filter(|_| kind == Kind::K6);
+        let job = Job { plan, requests, script, folder: folder.path() };
+        let command = kind.command(&job, &self.generator.program)?;
         warm_up(plan, stop)?;
         observer(Edge::Begin);
-        let ended = process::run(self.kind.name(), command, &job, stop)?;
+        let ended = process::run(kind.name(), command, &job, stop)?;
         observer(Edge::End);
-        let reading = self.kind.read(&job, &ended)?;
+        let reading = kind.read(&job, &ended)?;
         Ok(outcome(plan, reading, &ended))
     }
 }

@@ -1,5 +1,6 @@
 //! A generator as a process: started on its CPUs, ended when the user says so, with what it said and used.
 use super::{GeneratorError, Job, Kind};
+use crate::driver::MARK;
 use crate::observe::pin_current_thread;
 use crate::observe::procfs::Stat;
 use crate::subprocess::output_within;
@@ -50,7 +51,7 @@ pub(super) fn run(
     command.stdin(Stdio::null());
     command.stdout(File::create(&stdout).map_err(system)?).stderr(File::create(&stderr).map_err(system)?);
     // A terminal's Ctrl-C is for the session.
-    command.current_dir(job.folder).process_group(0);
+    command.current_dir(job.folder).env(MARK, job.folder).process_group(0);
     let mut child = spawn_on(&mut command, &job.plan.cpus).map_err(system)?;
     let ended = wait(&mut child, job.plan.duration + GRACE, stop).map_err(system)?;
     let text =

@@ -3,7 +3,8 @@ use super::exchange::Client;
 use super::server::LocalServer;
 use super::{ClientRequest, ClientResponse, Host, HostError, IdleConnections, Server, Trees};
 use crate::flame::{self, Stacks};
-use crate::load::{self, Edge, Idle, LoadError, Outcome, Plan};
+use crate::generator::Task;
+use crate::load::{Edge, Idle, LoadError, Outcome, Plan};
 use crate::manifest;
 use crate::observe::procfs::Stat;
 use crate::observe::{self, MachineSample, ProcessTree, Sample};
@@ -92,11 +93,11 @@ impl Host for Local {
 
     fn load(
         &self,
-        plan: &Plan,
+        task: &Task<'_>,
         observer: &mut dyn FnMut(Edge),
         stop: &AtomicBool,
     ) -> Result<Outcome, HostError> {
-        load::run(plan, observer, stop).map_err(failed)
+        task.run(&self.folder, observer, stop).map_err(|error| HostError::Failed(error.to_string()))
     }
 
     fn idle(&self, plan: &Plan, more: usize) -> Result<Box<dyn IdleConnections>, HostError> {

@@ -21,6 +21,7 @@ pub use site::Site;
 pub(crate) use working_folder::WorkingFolder;
 
 use crate::flame::Stacks;
+use crate::generator::Task;
 use crate::load::{Edge, Outcome, Plan};
 use crate::observe::{MachineSample, Sample};
 use serde_json::Value;
@@ -65,13 +66,13 @@ pub trait Host: Send + Sync {
     /// Established connections to the ports, for each process below the roots that may be a worker.
     fn connections(&self, roots: &[u32], ports: &[u16]) -> Vec<u32>;
 
-    /// Generates a load from there, as [`crate::load::run`] does.
+    /// Generates a load from there, as [`Task::run`] does.
     ///
     /// # Errors
-    /// When there is nothing to measure.
+    /// When there is nothing to measure, or the generator cannot.
     fn load(
         &self,
-        plan: &Plan,
+        task: &Task<'_>,
         observer: &mut dyn FnMut(Edge),
         stop: &AtomicBool,
     ) -> Result<Outcome, HostError>;

@@ -1,8 +1,10 @@
 //! Where a session measures: what starts its targets, the machines by role, and a folder for its files.
 use super::guard::Guard;
+use super::ssh::Programs;
 use super::working_folder::WorkingFolder;
 use super::{HostError, Hosts, Local};
 use crate::driver::Driver;
+use crate::generator::Generator;
 use crate::observe::{self, Layout};
 use crate::result::{HostManifest, Manifest};
 use crate::target::Target;
@@ -33,7 +35,8 @@ pub struct Site {
 pub(super) struct Elsewhere {
     pub(super) layout: Box<dyn Fn(usize) -> Layout>,
     pub(super) machines: BTreeMap<String, HostManifest>,
-    pub(super) target: super::ssh::Programs,
+    pub(super) target: Programs,
+    pub(super) generator: Programs,
 }
 
 /// A folder of this machine for a session, and the process that clears it should the session be killed.
@@ -100,6 +103,18 @@ impl Site {
             Some(elsewhere) => elsewhere.target.locate(target, here),
             None => Ok(here.map(Path::to_owned).ok_or_else(String::new)),
         }
+    }
+
+    /// Finds a generator of another maker on the machine that the load comes from: the one that was named here is copied
+    /// there, else it is the one that is installed there, else that of this machine, copied. On this machine it was found.
+    ///
+    /// # Errors
+    /// When there is none, with how to install it.
+    pub fn find_generator(&self, generator: &mut Generator) -> Result<(), HostError> {
+        if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !generator.is_own()) {
+            *generator = elsewhere.generator.generator(generator.kind)?;
+        }
+        Ok(())
     }
 
     /// Adds the machines to a manifest; what it says of one machine is of the target's.

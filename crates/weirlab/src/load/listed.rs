@@ -47,5 +47,10 @@ pub fn list(plan: &Plan) -> Result<Vec<ListedRequest>, LoadError> {
             expect: template.expect.clone(),
         }
     });
-    Ok(drawn.collect())
+    let mut drawn: Vec<ListedRequest> = drawn.collect();
+    // Variables may have one value alone.
+    if drawn.iter().all(|request| *request == drawn[0]) {
+        drawn.truncate(1);
+    }
+    Ok(drawn)
 }

@@ -125,7 +125,8 @@ impl Fill<'_> {
         };
         let file = self.manifest.with_file_name(name).canonicalize().map_err(missing)?;
         let environment = load.environment.iter().map(|(name, value)| Ok((name.clone(), self.text(value)?)));
-        Ok(Some(Script { file, environment: environment.collect::<Result<_, _>>()? }))
+        let environment = environment.collect::<Result<_, _>>()?;
+        Ok(Some(Script { file, environment, text: None }))
     }
 
     pub(super) fn upstream(&self, upstream: &UpstreamFile) -> Result<UpstreamPlan, ScenarioError> {

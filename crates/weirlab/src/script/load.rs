@@ -1,6 +1,6 @@
 //! The load of a script.
 use super::{Lab, ScriptError};
-use crate::generator::{Generator, Kind};
+use crate::generator::{Generator, Kind, Task};
 use crate::load::text::{Summary, wrk};
 use crate::load::{Edge, Expect, Outcome, Pace, Plan, Protocol, RequestTemplate, Requests, Variable, WarmUp};
 use crate::observe::{ProcessTree, Sample};
@@ -179,7 +179,8 @@ fn measure(
             Edge::End => end = sample,
         }
     };
-    let outcome = generator.run(&plan, None, &mut observer, stop)?;
+    let task = Task { plan: &plan, generator, script: None };
+    let outcome = task.run(&std::env::temp_dir(), &mut observer, stop)?;
     let usage = begin.zip(end).map(|(begin, end)| end.since(&begin));
     Ok(LoadResult { url, plan, outcome, usage })
 }

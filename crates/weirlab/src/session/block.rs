@@ -5,7 +5,7 @@ use super::probe;
 use super::profile::Profile;
 use super::target_runner::RunningTarget;
 use super::telemetry::{self, Recording};
-use crate::generator::Generator;
+use crate::generator::{Generator, Task};
 use crate::host::{HostError, Trees};
 use crate::load::{Edge, Outcome, Pace, Plan};
 use crate::observe::{self, Layout, MachineSample, Sample};
@@ -134,19 +134,15 @@ fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, Stri
     Ok(block)
 }
 
-/// Generates the load: our own generator from its host, one of others from this machine.
+/// Generates the load from its host.
 fn load(
     setting: &Setting<'_>,
     open: &RunningTarget,
     plan: &Plan,
     at_edge: &mut dyn FnMut(Edge),
 ) -> Result<Outcome, String> {
-    if setting.generator.is_own() {
-        let outcome = open.hosts.generator.load(plan, at_edge, setting.stop);
-        return outcome.map_err(|error| error.to_string());
-    }
-    let script = setting.case.load.script.as_ref();
-    setting.generator.run(plan, script, at_edge, setting.stop).map_err(|error| error.to_string())
+    let task = Task { plan, generator: setting.generator, script: setting.case.load.script.as_ref() };
+    open.hosts.generator.load(&task, at_edge, setting.stop).map_err(|error| error.to_string())
 }
 
 /// Whether the processes that were observed are still those that run.

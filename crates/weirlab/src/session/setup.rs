@@ -52,14 +52,14 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
     let mut words: Vec<String> = layouts.iter().map(|layout| layout.words.clone()).collect();
     words.dedup();
     manifest.pinning = words.join("; ");
+    assignment.site.describe(&mut manifest);
     for contender in assignment.contenders.iter().filter(|contender| !contender.generator.is_own()) {
         let name = format!("generator {}", contender.generator.kind.name());
-        manifest.machine.entry(name).or_insert_with(|| contender.generator.version());
+        manifest.machine.entry(name).or_insert_with(|| contender.generator.version.clone());
     }
     for contender in &assignment.contenders {
         manifest.targets.insert(contender.label.clone(), target_manifest(contender, &assignment.site));
     }
-    assignment.site.describe(&mut manifest);
     Run {
         schema: SCHEMA,
         id: id.to_owned(),

@@ -5,6 +5,7 @@ use super::order::BlockPosition;
 use super::run::Session;
 use super::setup;
 use super::target_runner::RunningTarget;
+use crate::generator::{Generator, Task};
 use crate::host::Host;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +71,10 @@ impl Session<'_> {
         })?;
         let mut plan = block::plan(&self.setting(place), &open);
         plan.duration = plan.duration.max(watched + AROUND);
-        let over = AtomicBool::new(false);
+        let (over, own) = (AtomicBool::new(false), Generator::own());
+        let task = Task { plan: &plan, generator: &own, script: None };
         let (outcome, load) = thread::scope(|scope| {
-            let load = scope.spawn(|| open.hosts.generator.load(&plan, &mut |_| (), &over));
+            let load = scope.spawn(|| open.hosts.generator.load(&task, &mut |_| (), &over));
             thread::sleep(SETTLED);
             let outcome = watch(&open);
             over.store(true, Ordering::Relaxed);

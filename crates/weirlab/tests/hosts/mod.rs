@@ -1,4 +1,5 @@
 //! Sessions over several machines: network namespaces with a real sshd each.
+mod generators;
 mod network;
 
 use network::{Network, Oddity, await_true};
@@ -126,6 +127,30 @@ fn runs_on_two_machines_are_joined() {
     assert_eq!((&cells[0]["machine"], &cells[1]["machine"]), (&"a".into(), &"b".into()));
     assert!(said(&output).contains("USD per million requests"), "{}", said(&output));
     await_clean(&network);
+    a_run_of_before_is_joined(&network, &first);
+}
+
+/// A run that was made before stands for its machine; only the other one is measured.
+fn a_run_of_before_is_joined(network: &Network, hosts: &Path) {
+    let runs = || fs::read_dir(network.path("output")).unwrap().map(|entry| entry.unwrap().path());
+    let before: Vec<PathBuf> = runs().collect();
+    let old = before.iter().find(|path| path.join("data.json").is_file()).unwrap();
+    let machines = format!("old={},new={},mine=here", old.display(), hosts.display());
+    let mut command = network.command("here", env!("CARGO_BIN_EXE_weirlab"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).env("TMPDIR", network.folder.path());
+    command.args(["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"]);
+    command.args(["--targets", "nginx", "--rounds", "3", "--machines", &machines]).stdin(Stdio::null());
+    let output = command.arg("--out").arg(network.path("output")).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let added: Vec<PathBuf> = runs().filter(|path| !before.contains(path)).collect();
+    assert_eq!(added.len(), 3, "two runs and what joins all three: {added:?}");
+    let joined = added.iter().find(|path| path.to_string_lossy().ends_with("-machines")).unwrap();
+    let text = fs::read_to_string(joined.join("join.json")).unwrap();
+    let join: Value = serde_json::from_str(&text).unwrap();
+    let cells = join["cases"][0]["cells"].as_array().unwrap();
+    let machines: Vec<&Value> = cells.iter().map(|cell| &cell["machine"]).collect();
+    assert_eq!(machines, ["old", "new", "mine"]);
+    await_clean(network);
 }
 
 /// A run that must fail before anything is measured: its text has all of `wanted`.

@@ -3,8 +3,8 @@ use super::protocol::{Body, Message, Request, Serving, Started};
 use super::state::{Item, Shared, State, lock, shared};
 use crate::driver::process::Process;
 use crate::driver::{Driver, DriverError, Running};
+use crate::generator::{Generator, Kind, Task};
 use crate::host::{Host, HostError, IdleConnections, Local, Trees, settings};
-use crate::load::Plan;
 use crate::target::Launch;
 use crate::{manifest, observe, target};
 use serde::Serialize;
@@ -77,7 +77,10 @@ impl Agent {
             Request::Has { pid } => reply(self.local.has(pid)),
             Request::Family { roots } => reply(self.local.family(&roots)),
             Request::Connections { roots, ports } => reply(self.local.connections(&roots, &ports)),
-            Request::Load { plan } => self.load(id, &plan),
+            Request::Generator { kind, program } => reply(generator(kind, program)),
+            Request::Load { plan, generator, script } => {
+                self.load(id, &Task { plan: &plan, generator: &generator, script: script.as_ref() })
+            }
             Request::Interrupt { id } => {
                 self.state.stop_of(id).store(true, Ordering::Relaxed);
                 Ok(Value::Null)
@@ -134,10 +137,10 @@ impl Agent {
         reply(Serving { id, pid, listen, listen_tls })
     }
 
-    fn load(&self, id: u64, plan: &Plan) -> Reply {
+    fn load(&self, id: u64, task: &Task<'_>) -> Reply {
         let stop = self.state.stop_of(id);
         let mut at_edge = |edge| super::send(&Message { id, body: Body::Edge(edge) });
-        let outcome = self.local.load(plan, &mut at_edge, &stop);
+        let outcome = self.local.load(task, &mut at_edge, &stop);
         self.state.forget_stop(id);
         reply(outcome.map_err(of_host)?)
     }
@@ -173,6 +176,14 @@ impl Agent {
 
 fn unknown(id: u64) -> String {
     format!("there is nothing with the number {id}: it was ended before")
+}
+
+/// The generator as this program, if it runs here and says so; else the installed one, if there is one.
+fn generator(kind: Kind, program: Option<PathBuf>) -> Option<Generator> {
+    match program {
+        Some(program) => Some(Generator::at(kind, program)).filter(|found| !found.version.is_empty()),
+        None => Generator::find(kind).ok(),
+    }
 }
 
 /// Acts upon a gateway.

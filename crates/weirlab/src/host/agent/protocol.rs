@@ -1,4 +1,5 @@
 //! What a session asks an agent, and what comes back.
+use crate::generator::{Generator, Kind, Script};
 use crate::host::ClientRequest;
 use crate::load::{Edge, Plan};
 use crate::target::Launch;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 /// The number of what is sent, which a session and its agents must share. Raise it with each change of the types here, or
 /// of a type in them.
-pub(in crate::host) const PROTOCOL: u32 = 1;
+pub(in crate::host) const PROTOCOL: u32 = 2;
 
 /// The agent's first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -132,8 +133,15 @@ pub(in crate::host) enum Request {
         roots: Vec<u32>,
         ports: Vec<u16>,
     },
+    /// A generator of another maker: this program, or the one that is installed there.
+    Generator {
+        kind: Kind,
+        program: Option<PathBuf>,
+    },
     Load {
         plan: Box<Plan>,
+        generator: Box<Generator>,
+        script: Option<Script>,
     },
     /// Stop the load, or the opening of connections, of an earlier request.
     Interrupt {

@@ -4,6 +4,7 @@ mod diagnosis;
 mod file;
 mod layout;
 mod master;
+mod programs;
 mod remote;
 
 use super::agent::protocol::{Hello, PROTOCOL, Request};
@@ -11,15 +12,14 @@ use super::site::{Elsewhere, working_folder};
 use super::{Host, HostError, Hosts, Site};
 use crate::driver::process::Process;
 use crate::result::HostManifest;
-use crate::target::Target;
 use connection::Connection;
 use file::{HostEntry, Prepare, Role};
 use layout::Place;
 use master::Master;
+pub(super) use programs::Programs;
 use remote::{Remote, Ssh};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Clocks that are further apart make signatures with dates invalid, and logs useless.
@@ -68,6 +68,7 @@ pub fn open(file: &Path, workers: usize) -> Result<Site, HostError> {
             layout: Box::new(move |workers| layout::layout(&places[0], &places[1], &places[2], workers)),
             machines: opened.iter().map(machine).collect(),
             target: Programs::new(Arc::clone(&target.connection)),
+            generator: Programs::new(Arc::clone(&generator.connection)),
         }),
         working_folder,
         _guard: guard,
@@ -169,55 +170,6 @@ fn await_quiet(opened: &mut Opened, prepare: &Prepare) -> Result<(), HostError> 
         ));
     }
     Ok(())
-}
-
-/// Programs on the target's host.
-pub(super) struct Programs {
-    connection: Arc<Connection>,
-    /// Where copies are, by the path here.
-    copies: Mutex<HashMap<PathBuf, PathBuf>>,
-}
-
-impl Programs {
-    fn new(connection: Arc<Connection>) -> Programs {
-        Programs { connection, copies: Mutex::default() }
-    }
-
-    /// As [`Site::program`].
-    pub(super) fn locate(
-        &self,
-        target: &Target,
-        here: Option<&Path>,
-    ) -> Result<Result<PathBuf, String>, HostError> {
-        if target.is_built_in() {
-            return Ok(self.connection.find(&[])?.ok_or_else(String::new));
-        }
-        if let Some(own) = here.filter(|here| target.is_own(here)) {
-            return self.copied(own).map(Ok);
-        }
-        let candidates = target.candidates_elsewhere();
-        let found = if candidates.is_empty() { None } else { self.connection.find(&candidates)? };
-        Ok(found.ok_or_else(|| {
-            format!(
-                "{} is not on host {} ({}). Install it there: {}. Or name a program here with {}=PATH: it is copied",
-                target.title,
-                self.connection.host.name,
-                candidates.join(", "),
-                target.install(),
-                target.override_variable()
-            )
-        }))
-    }
-
-    fn copied(&self, program: &Path) -> Result<PathBuf, HostError> {
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(copy) = copies.get(program) {
-            return Ok(copy.clone());
-        }
-        let copy = PathBuf::from(self.connection.master.upload(program)?);
-        copies.insert(program.to_owned(), copy.clone());
-        Ok(copy)
-    }
 }
 
 #[cfg(test)]

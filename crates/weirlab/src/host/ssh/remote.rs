@@ -2,6 +2,7 @@
 use super::connection::Connection;
 use crate::driver::{Driver, DriverError, Running};
 use crate::flame::Stacks;
+use crate::generator::{Script, Task};
 use crate::host::agent::protocol::{Request, Serving, Started};
 use crate::host::{ClientRequest, ClientResponse, Host, HostError, IdleConnections, Server, Trees};
 use crate::load::{Edge, Outcome, Plan};
@@ -54,11 +55,19 @@ impl Host for Remote {
 
     fn load(
         &self,
-        plan: &Plan,
+        task: &Task<'_>,
         observer: &mut dyn FnMut(Edge),
         stop: &AtomicBool,
     ) -> Result<Outcome, HostError> {
-        let pending = self.connection.ask(Request::Load { plan: Box::new(plan.clone()) })?;
+        let sent = |script: &Script| -> Result<Script, HostError> {
+            let text = script.text().map_err(|error| HostError::Failed(error.to_string()))?;
+            Ok(Script { text: Some(text), ..script.clone() })
+        };
+        let pending = self.connection.ask(Request::Load {
+            plan: Box::new(task.plan.clone()),
+            generator: Box::new(task.generator.clone()),
+            script: task.script.map(sent).transpose()?,
+        })?;
         pending.reply(observer, &mut || stop.load(Ordering::Relaxed))
     }
 
