@@ -61,6 +61,9 @@ pub(crate) enum Command {
         /// missing here.
         #[arg(long, value_name = "GATEWAY")]
         against: Option<Rival>,
+        /// Say for each plugin in Lua in this folder what keeps it from running here: modules, functions, syntax; fails if something does.
+        #[arg(long, value_name = "FOLDER")]
+        plugins: Option<PathBuf>,
         #[command(flatten)]
         settings: CheckArgs,
     },
@@ -279,7 +282,7 @@ pub(crate) struct SettingsArgs {
 }
 
 /// Where the settings of a check come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct CheckArgs {
     /// A file of settings, in TOML.
     #[arg(long, value_name = "FILE")]

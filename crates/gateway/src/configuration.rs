@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_guests::LuaSettings;
 use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
@@ -34,6 +35,8 @@ pub(crate) struct Source {
     pub(crate) definitions: Definitions,
     /// The schemas of the plugins, switched off where the settings do not allow them.
     pub(crate) plugins: Vec<PluginSchema>,
+    /// What plugins in Lua run with.
+    pub(crate) lua: LuaSettings,
 }
 
 /// The location of a declarative configuration. Messages about the configuration start with it.

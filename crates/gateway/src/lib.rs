@@ -61,7 +61,7 @@ impl Gateway {
 
     /// Does what the command line asks for, and returns how the process should end.
     pub fn run(mut self) -> ExitCode {
-        self.plugins.sort_by_key(|plugin| std::cmp::Reverse(plugin.priority));
+        plugins::in_order(&mut self.plugins);
         // Configurations refer to plugins for as long as the process runs.
         let definitions = self.plugins.leak();
         let command_line: Vec<OsString> = std::env::args_os().collect();

@@ -1,29 +1,77 @@
 //! The plugins that this program was built with, and which of them the settings allow.
 
+use crate::admin::plugin_conflicts;
+use crate::data_plane::options;
+use crate::settings::Settings;
+use std::sync::Arc;
+use weir_guests::{LuaScripts, LuaSettings};
 use weir_model::PluginSchema;
-use weir_plugin::Definition;
+use weir_plugin::{Definition, Scripts};
 
 /// Every plugin of this program, bundled or added; the list lasts as long as the process.
 pub(crate) type Definitions = &'static [Definition];
 
-/// The plugins that every gateway has: those in Rust, and those that run Lua.
+/// The plugins that every gateway has: those in Rust, and those that run Lua. Code in configurations of the former runs as that
+/// of the latter.
 pub(crate) fn of_every_gateway() -> Vec<Definition> {
+    <dyn Scripts>::install(&LuaScripts);
     [weir_plugins::PLUGINS, weir_guests::PLUGINS].concat()
 }
 
-/// The schemas of all plugins, switched off unless the setting `plugins` allows them, and a warning for each name in the
-/// setting that no plugin has.
-pub(crate) fn schemas(definitions: Definitions, names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
+/// The plugins of a node with its settings.
+pub(crate) struct NodePlugins {
+    /// Those of this program and those on disk, from the highest priority to the lowest.
+    pub(crate) definitions: Definitions,
+    /// Their schemas, switched off unless the setting `plugins` allows them.
+    pub(crate) schemas: Vec<PluginSchema>,
+    /// What those in Lua run with.
+    pub(crate) lua: LuaSettings,
+}
+
+impl NodePlugins {
+    fn new(definitions: Definitions, settings: &Settings, lua: LuaSettings) -> Self {
+        Self { definitions, schemas: schemas(definitions, &settings.plugins), lua }
+    }
+
+    /// Those of this program alone.
+    pub(crate) fn of_program(own: Definitions, settings: &Settings) -> Self {
+        Self::new(own, settings, options::lua(settings))
+    }
+
+    /// Those of this program, and those on disk that the setting `plugins` names. The errors say which of them cannot be
+    /// loaded.
+    pub(crate) fn load(own: Definitions, settings: &Settings) -> Result<Self, Vec<String>> {
+        let is_own = |name: &str| own.iter().any(|plugin| plugin.name == name);
+        let names = settings.plugins.iter().map(String::as_str);
+        let mut on_disk: Vec<&str> =
+            names.filter(|name| !matches!(*name, "bundled" | "off") && !is_own(name)).collect();
+        on_disk.sort_unstable();
+        on_disk.dedup();
+        if on_disk.is_empty() {
+            return Ok(Self::of_program(own, settings));
+        }
+        let lua = options::lua(settings);
+        let found = weir_guests::definitions(&Arc::new(lua.clone()), &on_disk)?;
+        let mut all = [own, &found].concat();
+        in_order(&mut all);
+        let all = all.leak();
+        plugin_conflicts::check(all).map_err(|conflict| vec![conflict])?;
+        Ok(Self::new(all, settings, lua))
+    }
+}
+
+/// Puts plugins in the order in which they run: by priority, those of the same by name, both descending.
+pub(crate) fn in_order(plugins: &mut [Definition]) {
+    plugins.sort_by_key(|plugin| std::cmp::Reverse((plugin.priority, plugin.name)));
+}
+
+/// The schemas of all plugins, switched off unless the setting `plugins` allows them.
+fn schemas(definitions: Definitions, names: &[String]) -> Vec<PluginSchema> {
     let schema = |plugin: &Definition| match is_allowed(plugin, names) {
         true => plugin.schema,
         false => plugin.schema.switched_off(),
     };
-    let is_known = |name: &str| definitions.iter().any(|plugin| plugin.name == name);
-    let unknown = names.iter().filter(|name| !matches!(name.as_str(), "bundled" | "off") && !is_known(name));
-    (
-        definitions.iter().map(schema).collect(),
-        unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
-    )
+    definitions.iter().map(schema).collect()
 }
 
 /// The plugins that the setting `plugins` allows; the list lasts as long as the process.
@@ -36,6 +84,12 @@ fn is_allowed(plugin: &Definition, names: &[String]) -> bool {
     names.iter().any(|allowed| allowed == "bundled" || allowed == plugin.name)
 }
 
+/// The names of the plugins on disk.
+pub(crate) fn on_disk(definitions: Definitions) -> Vec<&'static str> {
+    let on_disk = definitions.iter().filter(|plugin| plugin.schema.described.is_some());
+    on_disk.map(|plugin| plugin.name).collect()
+}
+
 /// The plugin of that name.
 pub(crate) fn find(definitions: Definitions, name: &str) -> Option<&'static Definition> {
     definitions.iter().find(|plugin| plugin.name == name)
@@ -44,7 +98,7 @@ pub(crate) fn find(definitions: Definitions, name: &str) -> Option<&'static Defi
 /// The schemas of the bundled plugins, all of them allowed.
 #[cfg(test)]
 pub(crate) fn bundled() -> Vec<PluginSchema> {
-    schemas(of_every_gateway().leak(), &["bundled".to_owned()]).0
+    schemas(of_every_gateway().leak(), &["bundled".to_owned()])
 }
 
 #[cfg(test)]
@@ -53,11 +107,8 @@ mod tests {
     use weir_plugins::PLUGINS;
 
     #[test]
-    fn a_plugin_that_does_not_exist_is_named() {
-        let (schemas, warnings) = schemas(PLUGINS, &["bundled".to_owned(), "teleport".to_owned()]);
-        assert_eq!(schemas.len(), PLUGINS.len());
-        assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
-        let (none, _) = super::schemas(PLUGINS, &["off".to_owned()]);
+    fn a_setting_names_the_plugins_that_are_allowed() {
+        let none = schemas(PLUGINS, &["off".to_owned()]);
         assert!(none.iter().all(|plugin| !plugin.available));
         let names = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();

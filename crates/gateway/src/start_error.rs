@@ -11,6 +11,8 @@ use weir_proxy::Address;
 pub(crate) enum StartError {
     /// The errors in the declarative file.
     Configuration(Vec<String>),
+    /// Plugins on disk cannot be loaded.
+    Plugins(Vec<String>),
     /// The store of the configuration cannot be used.
     Store(StoreError),
     /// The node's folder cannot be used.
@@ -32,7 +34,9 @@ pub(crate) enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
+            StartError::Configuration(errors) | StartError::Plugins(errors) => {
+                f.write_str(&errors.join("\n"))
+            }
             StartError::Store(error) => error.fmt(f),
             StartError::Prefix(error) => error.fmt(f),
             StartError::Proxy(error) => {

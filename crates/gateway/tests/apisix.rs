@@ -106,42 +106,7 @@ fn shell(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-const PLAIN: &str = r#"curl http://127.0.0.1:9080/apisix/admin/routes/1 -H 'X-API-KEY: edd1c9f034335f136f87ad84b625c8f1' -X PUT -d '
-{
-    "methods": ["GET"],
-    "uri": "/hello",
-    "upstream": {
-        "type": "roundrobin",
-        "nodes": {
-            "127.0.0.1:80": 1,
-            "127.0.0.2:80": 1
-        }
-    }
-}'"#;
-
-const LIMITED: &str = r#"curl http://127.0.0.1:9080/apisix/admin/routes/1 -H 'X-API-KEY: edd1c9f034335f136f87ad84b625c8f1' -X PUT -d '
-{
-    "methods": ["GET"],
-    "uri": "/hello",
-    "plugins": {
-        "limit-count": {
-            "count": 999999999,
-            "time_window": 60,
-            "rejected_code": 503,
-            "key": "remote_addr"
-        },
-        "prometheus":{}
-    },
-    "upstream": {
-        "type": "roundrobin",
-        "nodes": {
-            "127.0.0.1:80": 1,
-            "127.0.0.2:80": 1
-        }
-    }
-}'"#;
-
-/// The two commands of APISIX's benchmark, letter for letter but for the ports, which are free ones here.
+/// The two commands of APISIX's benchmark as they are in its document, but for the ports, which are free ones here.
 #[test]
 fn the_benchmarks_commands_work() {
     let (one, other) = (Upstream::answering(OK), Upstream::answering(OK));
@@ -155,7 +120,7 @@ fn the_benchmarks_commands_work() {
         assert_eq!((&answer["key"], &answer["value"]["id"]), (&"/apisix/routes/1".into(), &"1".into()));
     };
     let hello = || ask(gateway.apisix_proxy(), "GET", "/hello", "", "");
-    run(PLAIN);
+    run(include_str!("cases/apisix-benchmark/plain.sh"));
     eventually("the route is in force", || hello().status == 200);
     let before = (one.connections(), other.connections());
     (0..4).for_each(|_| assert_eq!(hello().status, 200));
@@ -163,7 +128,7 @@ fn the_benchmarks_commands_work() {
     assert!(one.connections() > 0 && other.connections() > 0, "both nodes are asked");
     assert_eq!(hello().header("x-ratelimit-limit"), None);
 
-    run(LIMITED);
+    run(include_str!("cases/apisix-benchmark/two-plugins.sh"));
     eventually("the plugins are in force", || hello().header("x-ratelimit-limit").is_some());
     let response = hello();
     assert_eq!(response.header("x-ratelimit-limit"), Some("999999999"));

@@ -97,7 +97,14 @@ fn every_example_is_good() {
         let has_expressions = std::fs::read_to_string(&file).unwrap().contains("expression:");
         let flavor = if has_expressions { "expressions" } else { "traditional_compatible" };
         let mut command = weir();
-        let output = command.arg("check").arg(&file).env("WEIR_ROUTER_FLAVOR", flavor).output().unwrap();
+        command.arg("check").arg(&file).env("WEIR_ROUTER_FLAVOR", flavor);
+        let folder = file.parent().unwrap();
+        if let Ok(plugins) = std::fs::read_dir(folder.join("kong/plugins")) {
+            let names = plugins.map(|plugin| plugin.unwrap().file_name().into_string().unwrap());
+            command.env("WEIR_PLUGINS", format!("bundled,{}", names.collect::<Vec<_>>().join(",")));
+            command.env("WEIR_LUA_PACKAGE_PATH", format!("{}/?.lua", folder.display()));
+        }
+        let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(output.stderr.is_empty(), "an example uses what is not in force: {output:?}");
     }

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use weir_plugin::testing::Gateway;
 use weir_plugin::{Exchange, Flow, Hooks};
 
+/// As in the gateway.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CALLS: u32 = 200_000;
 const ROUNDS: u32 = 9;
 

@@ -58,6 +58,13 @@ impl Budget {
         self.steps.refill();
     }
 
+    /// The call that has just begun is measured from now on, however brief it is.
+    pub(crate) fn measure(&self) {
+        let left = self.limit.saturating_sub(self.spent.get());
+        self.deadline.set(Some(thread_time() + left));
+        self.is_exceeded.set(left.is_zero());
+    }
+
     /// Whether the running call has taken too long, so that it must end.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.get()

@@ -3,19 +3,21 @@
 //! In the phases that may wait, a call is a coroutine. What it waits for, it yields to the host, which parks it; the exchange
 //! is lent to the VM only while the coroutine runs.
 
-use crate::host::{Host, Operation, Origin, Outcome};
+use crate::failures::Reason;
+use crate::host::{Host, Origin, Outcome};
 use crate::pending::Printed;
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::spent::Spent;
 use crate::steps::OutOfSteps;
+use crate::strands::{Next, Strands};
 use crate::vm::{Node, Script, Vm};
-use mlua::{Error, MultiValue, Thread};
+use mlua::{Error, Function, MultiValue, Thread};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use weir_plugin::{BuildContext, Exchange, Flow, LocalResponse, Resume};
+use weir_plugin::{BuildContext, Exchange, Flow, Handshake, LocalResponse, Resume};
 
 /// What Kong answers when a plugin fails.
 const UNEXPECTED: &str = "An unexpected error occurred";
@@ -26,7 +28,7 @@ pub(crate) type Load = dyn Fn(&Guest, &Vm) -> mlua::Result<Script> + Send + Sync
 /// A plugin entity whose hooks are functions of Lua.
 pub(crate) struct Guest {
     number: u64,
-    plugin: &'static str,
+    plugin: Box<str>,
     id: Box<str>,
     settings: Arc<LuaSettings>,
     node: Node,
@@ -37,17 +39,17 @@ pub(crate) struct Guest {
 impl Guest {
     /// Of this plugin and entity; VMs load its functions when they first run.
     pub(crate) fn new(
-        plugin: &'static str,
+        plugin: &str,
         build: &BuildContext<'_>,
         load: impl Fn(&Guest, &Vm) -> mlua::Result<Script> + Send + Sync + 'static,
     ) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Self {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            plugin,
+            plugin: plugin.into(),
             id: build.entity.id.to_string().into(),
             settings: build.retained.get(),
-            node: Node { id: build.node_id().to_string().into(), hostname: build.hostname().into() },
+            node: Node::of_build(build),
             load: Box::new(load),
             alive: Arc::default(),
         }
@@ -57,8 +59,8 @@ impl Guest {
         self.number
     }
 
-    pub(crate) fn plugin(&self) -> &'static str {
-        self.plugin
+    pub(crate) fn plugin(&self) -> &str {
+        &self.plugin
     }
 
     pub(crate) fn alive(&self) -> Weak<()> {
@@ -66,7 +68,7 @@ impl Guest {
     }
 
     pub(crate) fn origin(&self) -> Origin {
-        Origin { plugin: self.plugin.into(), id: self.id.clone() }
+        Origin { plugin: self.plugin.clone(), id: self.id.clone() }
     }
 
     pub(crate) fn load(&self, vm: &Vm) -> mlua::Result<Script> {
@@ -75,7 +77,8 @@ impl Guest {
 
     fn script(&self) -> mlua::Result<(Rc<Vm>, Rc<Script>)> {
         let vm = Vm::of_thread(&self.settings, &self.node)?;
-        let script = vm.script(self)?;
+        let script = vm.script(self);
+        let script = script.inspect_err(|_| vm.failures.count(&self.plugin, Reason::Load))?;
         Ok((vm, script))
     }
 
@@ -87,10 +90,10 @@ impl Guest {
         let begun = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(None) };
             let thread = vm.thread(function)?;
-            Ok(Some(Call { vm, thread, phase, script }))
+            Ok(Some((Call { strands: Strands::new(vm), phase, script }, thread)))
         });
         match begun {
-            Ok(Some(call)) => call.resume(exchange, |_| Ok(MultiValue::new())),
+            Ok(Some((call, thread))) => call.begin(exchange, thread),
             Ok(None) => Flow::Continue,
             Err(error) => {
                 log_failure(&self.origin(), phase, &error);
@@ -115,82 +118,146 @@ impl Guest {
         }
     }
 
+    /// Has `call` make something of the function of a phase that may not wait. None if that fails, which is logged.
+    pub(crate) fn evaluate<R>(
+        &self,
+        exchange: &mut Exchange,
+        phase: Phase,
+        call: impl FnOnce(&Vm, &Function) -> mlua::Result<R>,
+    ) -> Option<R> {
+        if Spent::has_ended(exchange, self.number) {
+            return None;
+        }
+        let made = self.script().and_then(|(vm, script)| {
+            let Some(function) = script.function(phase) else { return Ok(None) };
+            let made = vm.host.lend(exchange, (phase, &script.origin), || call(&vm, function));
+            vm.host.answer.take();
+            ended(&vm, made, (exchange, script.guest_number)).map(Some)
+        });
+        made.unwrap_or_else(|error| {
+            log_failure(&self.origin(), phase, &error);
+            None
+        })
+    }
+
+    /// Logs that code has raised an error.
+    pub(crate) fn log_error(&self, phase: Phase, message: String) {
+        log_failure(&self.origin(), phase, &Error::RuntimeError(message));
+    }
+
+    /// Runs the function of a phase that has the whole response, and may answer in its place.
+    pub(crate) fn run_answering(&self, exchange: &mut Exchange, phase: Phase) -> Option<LocalResponse> {
+        match self.run_waiting(exchange, phase) {
+            Flow::Continue => None,
+            Flow::Respond(answer) => Some(answer),
+            Flow::Wait(_) => {
+                let error = Error::runtime("what waits is not available in this phase");
+                log_failure(&self.origin(), phase, &error);
+                Some(failed_answer())
+            }
+        }
+    }
+
+    /// Its functions in the VM of the thread, unless they cannot be loaded.
+    pub(crate) fn loaded(&self) -> Option<Rc<Script>> {
+        self.script().ok().map(|(_, script)| script)
+    }
+
+    /// Runs the function of a client's TLS handshake.
+    pub(crate) fn run_certificate(&self, handshake: &mut Handshake) {
+        let Some(host) = self.host() else { return };
+        let mut exchange = Exchange::vacant();
+        exchange.client_ip = handshake.client.ip();
+        exchange.sni = handshake.sni.as_deref().map(Into::into);
+        host.handshake.take();
+        self.run(&mut exchange, Phase::Certificate);
+        host.handshake.take().apply(handshake);
+    }
+
     /// The VM of the thread, for what a body filter leaves in it.
     pub(crate) fn host(&self) -> Option<Rc<Host>> {
         Vm::of_thread(&self.settings, &self.node).ok().map(|vm| vm.host.clone())
     }
 }
 
-/// A coroutine that runs, or waits.
+/// A call that runs, or waits.
 struct Call {
-    vm: Rc<Vm>,
-    thread: Thread,
+    strands: Strands,
     phase: Phase,
     script: Rc<Script>,
 }
 
 impl Call {
-    fn resume(
-        self,
-        exchange: &mut Exchange,
-        args: impl FnOnce(&mlua::Lua) -> mlua::Result<MultiValue>,
-    ) -> Flow {
-        let host = &self.vm.host;
-        let ran = host.lend(exchange, (self.phase, &self.script.origin), || {
-            let mut values = args(&self.vm.lua)?;
-            loop {
-                self.thread.resume::<()>(values)?;
-                // A yield that asks for nothing goes on at once, within the same budget.
-                if !self.thread.is_resumable() || host.is_asked() {
-                    return Ok(());
-                }
-                values = MultiValue::new();
-            }
-        });
+    fn begin(self, exchange: &mut Exchange, thread: Thread) -> Flow {
+        self.go_on(exchange, |strands| strands.resume(Next::entry(thread), |_| Ok(MultiValue::new())))
+    }
+
+    fn resume(self, exchange: &mut Exchange, next: mlua::Result<(Next, Outcome)>) -> Flow {
+        self.go_on(exchange, |strands| {
+            let (next, outcome) = next?;
+            // Calls that wait are resumed often, and briefly: each counts.
+            strands.vm.host.budget.measure();
+            strands.resume(next, outcome)
+        })
+    }
+
+    fn go_on(mut self, exchange: &mut Exchange, run: impl FnOnce(&mut Strands) -> mlua::Result<()>) -> Flow {
+        let host = self.strands.vm.host.clone();
+        let ran = host.lend(exchange, (self.phase, &self.script.origin), || run(&mut self.strands));
         if let Some(answer) = host.answer.take().filter(|_| ran.is_ok() || host.unwinds.get()) {
             return Flow::Respond(answer);
         }
         if host.leaves.get() {
             return Flow::Continue;
         }
-        if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
+        if let Err(error) = ended(&self.strands.vm, ran, (exchange, self.script.guest_number)) {
             log_failure(&self.script.origin, self.phase, &error);
             return failed();
         }
-        let operation = host.operation.take();
-        match operation {
-            Some(operation) => Flow::Wait(Box::pin(self.wait(operation))),
-            None => {
-                self.vm.put_back(self.thread);
-                // What code has written is the response.
-                Printed::take(exchange).map_or(Flow::Continue, printed)
-            }
+        if self.strands.have_ended() {
+            // What code has written is the response.
+            return Printed::take(exchange).map_or(Flow::Continue, printed);
         }
+        Flow::Wait(Box::pin(self.wait()))
     }
 
-    async fn wait(self, operation: Operation) -> Resume {
-        let outcome: Outcome = operation.await;
-        Box::new(move |exchange| self.resume(exchange, outcome))
+    async fn wait(mut self) -> Resume {
+        let next = self.strands.next().await;
+        Box::new(move |exchange| self.resume(exchange, next))
     }
 }
 
-/// How a call ended: with the error of a budget, if that was used up.
-fn ended(vm: &Vm, ran: mlua::Result<()>, (exchange, guest): (&mut Exchange, u64)) -> mlua::Result<()> {
-    let Err(error) = ran else { return Ok(()) };
+/// How a call for an exchange ended. Code of a guest whose call used the budget up does not run again for it.
+fn ended<T>(vm: &Vm, ran: mlua::Result<T>, (exchange, guest): (&mut Exchange, u64)) -> mlua::Result<T> {
+    let ended = ran.map_err(|error| failure(vm, error));
+    if ended.is_err() && vm.host.budget.is_exceeded() {
+        Spent::end(exchange, guest);
+    }
+    ended
+}
+
+/// Why a call failed: with the error of a budget, if that was used up.
+pub(crate) fn failure(vm: &Vm, error: Error) -> Error {
     vm.host.operation.take();
-    if is_of_memory(&error) {
+    let is_of_memory = is_of_memory(&error);
+    if is_of_memory {
         vm.out_of_memory();
     }
     if error.downcast_ref::<OutOfSteps>().is_some() {
         vm.host.budget.exceed();
     }
-    if vm.host.budget.is_exceeded() {
-        Spent::end(exchange, guest);
+    let reason = match vm.host.budget.is_exceeded() {
+        true => Reason::Timeout,
+        false if is_of_memory => Reason::Memory,
+        false => Reason::Error,
+    };
+    vm.failures.count(&vm.host.origin().plugin, reason);
+    if reason == Reason::Timeout {
         let place = source::message(&error);
         let budget = source::message(&vm.host.budget.error());
-        return Err(Error::runtime(if place.contains(&budget) { place } else { budget }));
+        return Error::runtime(if place.contains(&budget) { place } else { budget });
     }
-    Err(error)
+    error
 }
 
 fn is_of_memory(error: &Error) -> bool {
@@ -201,7 +268,7 @@ fn is_of_memory(error: &Error) -> bool {
     }
 }
 
-fn log_failure(origin: &Origin, phase: Phase, error: &Error) {
+pub(crate) fn log_failure(origin: &Origin, phase: Phase, error: &Error) {
     let message = source::cut(source::message(error));
     tracing::error!(
         plugin = &*origin.plugin,
@@ -216,7 +283,11 @@ fn printed(text: Vec<u8>) -> Flow {
 }
 
 fn failed() -> Flow {
+    Flow::Respond(failed_answer())
+}
+
+fn failed_answer() -> LocalResponse {
     let mut answer = LocalResponse::error(500, UNEXPECTED);
     answer.failed = true;
-    Flow::Respond(answer)
+    answer
 }

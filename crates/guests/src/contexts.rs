@@ -1,61 +1,102 @@
 //! Tables that live as long as a request: `kong.ctx` and `ngx.ctx`.
 
-use mlua::{Lua, Table};
+use mlua::{Lua, RegistryKey, Table};
 use weir_plugin::Exchange;
 
-/// The tables of one request, in the VM that made them.
+/// The tables of one request, in the VM that made them: one table has them all. The VM keeps that, because handles of values
+/// that live as long as requests would fill the stack that they are on.
 pub(crate) struct Contexts {
     vm: u64,
-    ngx: Table,
-    shared: Table,
-    plugins: Vec<(Box<str>, Table)>,
-    /// What `kong.client.authenticate` was given.
-    pub(crate) credential: Option<Table>,
+    all: RegistryKey,
+}
+
+/// The table of a request that has the others.
+pub(crate) struct Tables<'l> {
+    lua: &'l Lua,
+    all: Table,
 }
 
 impl Contexts {
     /// Those of an exchange, made when they are first asked for. Tables of another VM are forgotten.
-    pub(crate) fn of<'e>(exchange: &'e mut Exchange, lua: &Lua, vm: u64) -> mlua::Result<&'e mut Self> {
-        if exchange.extensions.get::<Self>().is_none_or(|known| known.vm != vm) {
-            let (ngx, shared) = (lua.create_table()?, lua.create_table()?);
-            exchange.extensions.insert(Self { vm, ngx, shared, plugins: Vec::new(), credential: None });
+    pub(crate) fn of<'l>(exchange: &mut Exchange, lua: &'l Lua, vm: u64) -> mlua::Result<Tables<'l>> {
+        let known = exchange.extensions.get::<Self>().filter(|known| known.vm == vm);
+        let all = match known {
+            Some(known) => lua.registry_value(&known.all)?,
+            None => {
+                let all = lua.create_table()?;
+                exchange.extensions.insert(Self { vm, all: lua.create_registry_value(&all)? });
+                all
+            }
+        };
+        Ok(Tables { lua, all })
+    }
+}
+
+/// Where the metatable of `ngx.ctx` is kept.
+const INHERITED: &str = "weir.ngx.ctx";
+
+/// Has each `ngx.ctx` that is made from now on have this metatable.
+pub(crate) fn inherit(lua: &Lua, meta: Table) -> mlua::Result<()> {
+    lua.set_named_registry_value(INHERITED, meta)
+}
+
+/// Where the table of a plugin stands: no other table has such a name.
+fn of_plugin(name: &str) -> String {
+    format!("plugin {name}")
+}
+
+impl Tables<'_> {
+    fn get(&self, name: &str) -> mlua::Result<Table> {
+        if let Some(known) = self.all.raw_get(name)? {
+            return Ok(known);
         }
-        exchange.extensions.get_mut().ok_or_else(|| mlua::Error::runtime("the request has no context"))
+        let made = self.lua.create_table()?;
+        self.all.raw_set(name, &made)?;
+        Ok(made)
     }
 
     /// `ngx.ctx`
-    pub(crate) fn ngx(&self) -> Table {
-        self.ngx.clone()
+    pub(crate) fn ngx(&self) -> mlua::Result<Table> {
+        if let Some(known) = self.all.raw_get("ngx")? {
+            return Ok(known);
+        }
+        let made = self.get("ngx")?;
+        made.set_metatable(self.lua.named_registry_value(INHERITED)?)?;
+        Ok(made)
     }
 
     /// Replaces `ngx.ctx`.
-    pub(crate) fn set_ngx(&mut self, table: Table) {
-        self.ngx = table;
+    pub(crate) fn set_ngx(&self, table: Table) -> mlua::Result<()> {
+        self.all.raw_set("ngx", table)
     }
 
     /// `kong.ctx.shared`
-    pub(crate) fn shared(&self) -> Table {
-        self.shared.clone()
+    pub(crate) fn shared(&self) -> mlua::Result<Table> {
+        self.get("shared")
     }
 
     /// Replaces `kong.ctx.shared`.
-    pub(crate) fn set_shared(&mut self, table: Table) {
-        self.shared = table;
-    }
-
-    /// Replaces `kong.ctx.plugin` of a plugin.
-    pub(crate) fn set_plugin(&mut self, name: &str, table: Table) {
-        self.plugins.retain(|(of, _)| **of != *name);
-        self.plugins.push((name.into(), table));
+    pub(crate) fn set_shared(&self, table: Table) -> mlua::Result<()> {
+        self.all.raw_set("shared", table)
     }
 
     /// `kong.ctx.plugin` of a plugin.
-    pub(crate) fn plugin(&mut self, lua: &Lua, name: &str) -> mlua::Result<Table> {
-        if let Some((_, table)) = self.plugins.iter().find(|(of, _)| **of == *name) {
-            return Ok(table.clone());
-        }
-        let table = lua.create_table()?;
-        self.plugins.push((name.into(), table.clone()));
-        Ok(table)
+    pub(crate) fn plugin(&self, name: &str) -> mlua::Result<Table> {
+        self.get(&of_plugin(name))
+    }
+
+    /// Replaces `kong.ctx.plugin` of a plugin.
+    pub(crate) fn set_plugin(&self, name: &str, table: Table) -> mlua::Result<()> {
+        self.all.raw_set(of_plugin(name), table)
+    }
+
+    /// What `kong.client.authenticate` was given.
+    pub(crate) fn credential(&self) -> mlua::Result<Option<Table>> {
+        self.all.raw_get("credential")
+    }
+
+    /// Replaces it.
+    pub(crate) fn set_credential(&self, table: Option<Table>) -> mlua::Result<()> {
+        self.all.raw_set("credential", table)
     }
 }

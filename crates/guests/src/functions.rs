@@ -5,10 +5,11 @@ use crate::filter::LuaBodyFilter;
 use crate::pending::PendingHeaders;
 use crate::phase::Phase;
 use crate::sandbox::{SWITCHED_OFF, syntax_error};
+use crate::service_body::ServiceBody;
 use crate::settings::{LuaSettings, UntrustedLua};
 use crate::vm::{Script, Vm};
 use std::sync::Arc;
-use weir_plugin::{BuildContext, Exchange, Flow, Phases, WantsBody};
+use weir_plugin::{BuildContext, Exchange, Flow, Handshake, Phases, WantsBody};
 
 /// The configuration of such a plugin, and its hooks.
 macro_rules! plugin {
@@ -64,6 +65,7 @@ macro_rules! plugin {
             const NAME: &'static str = $name;
             const PRIORITY: i32 = $priority;
             const FOR_CONSUMERS: bool = false;
+            const INIT: Option<weir_plugin::Init> = Some($crate::worker::Worker::begin);
             type Config = Config;
 
             fn new(config: Config, build: &weir_plugin::BuildContext<'_>) -> Result<Self, String> {
@@ -101,8 +103,16 @@ macro_rules! plugin {
                 self.0.log(exchange);
             }
 
-            fn certificate(&self, _: &mut weir_plugin::Handshake) -> weir_plugin::HandshakeFlow {
-                self.0.certificate()
+            fn certificate(
+                &self,
+                handshake: &mut weir_plugin::Handshake,
+            ) -> weir_plugin::HandshakeFlow {
+                self.0.certificate(handshake)
+            }
+
+            fn response_body(&self, exchange: &mut weir_plugin::Exchange, body: Vec<u8>) -> Vec<u8> {
+                $crate::service_body::ServiceBody::keep(exchange, &body);
+                body
             }
 
             fn wants_body(&self) -> weir_plugin::WantsBody {
@@ -114,7 +124,8 @@ macro_rules! plugin {
 pub(crate) use plugin;
 
 /// Names in code that reads the body of requests.
-const BODY_READERS: [&str; 5] = ["get_raw_body", "get_body", "read_body", "get_post_args", "get_body_data"];
+pub(crate) const BODY_READERS: [&str; 5] =
+    ["get_raw_body", "get_body", "read_body", "get_post_args", "get_body_data"];
 
 /// The code of one configuration.
 type Code = Vec<(Phase, Vec<String>)>;
@@ -140,6 +151,7 @@ impl Functions {
             | Phases::ACCESS.only_if(has(Phase::Access))
             // Headers that were set before there was a response are put onto it.
             | Phases::RESPONSE
+            | Phases::RESPONSE_BODY.only_if(names(&code, "enable_buffering"))
             | Phases::LOG.only_if(has(Phase::Log));
         let wants_body = if reads_bodies(&code) { WantsBody::Optional } else { WantsBody::No };
         let guest = Guest::new(plugin, build, move |guest, vm| load(guest, vm, &code));
@@ -156,6 +168,7 @@ impl Functions {
 
     pub(crate) fn response(&self, exchange: &mut Exchange) {
         PendingHeaders::apply(exchange);
+        ServiceBody::buffer(exchange);
         if self.has_header_filter {
             self.guest.run(exchange, Phase::HeaderFilter);
         }
@@ -168,10 +181,15 @@ impl Functions {
         self.guest.run(exchange, Phase::Log);
     }
 
-    pub(crate) fn certificate(&self) -> weir_plugin::HandshakeFlow {
-        self.guest.run(&mut Exchange::vacant(), Phase::Certificate);
+    pub(crate) fn certificate(&self, handshake: &mut Handshake) -> weir_plugin::HandshakeFlow {
+        self.guest.run_certificate(handshake);
         weir_plugin::HandshakeFlow::Continue
     }
+}
+
+/// Whether the code of a phase names a function.
+fn names(code: &Code, function: &str) -> bool {
+    code.iter().any(|(_, functions)| functions.iter().any(|code| code.contains(function)))
 }
 
 /// Whether the code names a function that reads the body of requests, which is then collected before it runs.

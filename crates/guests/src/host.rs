@@ -1,9 +1,11 @@
 //! What a VM knows of the call that runs: the exchange that is lent to it, the phase, and what the call asks of the host.
 
 use crate::budget::Budget;
+use crate::pdk::client_tls::HandshakeWishes;
 use crate::phase::{Phase, Phases};
 use crate::spent::Spent;
-use mlua::{Lua, MultiValue};
+use crate::strands::Group;
+use mlua::{IntoLuaMulti, Lua, MultiValue};
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +27,11 @@ pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome>>>;
 
 /// What a call that waited goes on with: `true` and values, or `false` and an error.
 pub(crate) type Outcome = Box<dyn FnOnce(&Lua) -> mlua::Result<MultiValue>>;
+
+/// The outcome of a function that returns values.
+pub(crate) fn returned<T: IntoLuaMulti + 'static>(values: T) -> Outcome {
+    Box::new(move |lua| (true, values).into_lua_multi(lua))
+}
 
 /// The part of a response's body that passes.
 #[derive(Debug, Default)]
@@ -49,10 +56,14 @@ pub(crate) struct Host {
     pub(crate) operation: RefCell<Option<Operation>>,
     /// The part of the body that the call filters.
     pub(crate) body: RefCell<BodyPart>,
+    /// What the call asks of the handshake.
+    pub(crate) handshake: Cell<HandshakeWishes>,
     /// The call must end, although it cannot yield.
     pub(crate) unwinds: Cell<bool>,
     /// The call ends, and the request goes on.
     pub(crate) leaves: Cell<bool>,
+    /// The light threads of the call, if it has begun some.
+    pub(crate) group: RefCell<Option<Rc<Group>>>,
     pub(crate) budget: Rc<Budget>,
 }
 
@@ -65,13 +76,15 @@ impl Host {
             answer: RefCell::default(),
             operation: RefCell::default(),
             body: RefCell::default(),
+            handshake: Cell::default(),
             unwinds: Cell::new(false),
             leaves: Cell::new(false),
+            group: RefCell::default(),
             budget,
         })
     }
 
-    /// Lends an exchange to the VM for as long as the function takes.
+    /// Lends an exchange to the VM for as long as the function takes. The calls for the exchange share one budget.
     pub(crate) fn lend<R>(
         &self,
         exchange: &mut Exchange,
@@ -93,6 +106,9 @@ impl Host {
         }
         self.unwinds.set(false);
         self.leaves.set(false);
+        // What a call before has begun and could not wait for.
+        self.operation.take();
+        self.group.take();
         self.budget.restart(spent);
     }
 
@@ -108,6 +124,21 @@ impl Host {
     pub(crate) fn check(&self, phases: Phases) -> mlua::Result<()> {
         let phase = self.phase.get();
         if phases.has(phase) { Ok(()) } else { Err(mlua::Error::runtime(phases.refusal(phase))) }
+    }
+
+    /// Has the call wait for an operation. Returns `true`, as a function that is passed to [`Namespace::waiting`] must; it
+    /// may return `false` and values instead.
+    ///
+    /// [`Namespace::waiting`]: crate::pdk::namespace::Namespace::waiting
+    pub(crate) fn wait_for(&self, operation: impl Future<Output = Outcome> + 'static) -> mlua::Result<bool> {
+        self.check_waiting()?;
+        *self.operation.borrow_mut() = Some(Box::pin(operation));
+        Ok(true)
+    }
+
+    /// Whether the call may wait in its phase. The error is OpenResty's text.
+    pub(crate) fn check_waiting(&self) -> mlua::Result<()> {
+        self.phase.get().may_wait().map_err(mlua::Error::runtime)
     }
 
     /// The phase.

@@ -2,13 +2,19 @@
 //!
 //! `vm` makes one Lua VM per worker, once that has Lua to run. A `call` runs Lua functions of a plugin for an exchange, which
 //! the `host` lends to the VM meanwhile. `pdk` is what Lua sees as `kong`, `ngx` what it sees as `ngx`. The plugins
-//! `pre-function` and `post-function` (`functions`) run code of a configuration in a `sandbox`.
+//! `pre-function` and `post-function` (`functions`) run code of a configuration in a `sandbox`; `scripts` runs such code for
+//! other plugins.
 
 mod args;
+mod beside;
 mod budget;
+mod cache;
 mod call;
 mod contexts;
 mod depth;
+mod dicts;
+mod disk;
+mod failures;
 mod filter;
 mod functions;
 mod host;
@@ -23,19 +29,24 @@ mod post_function;
 mod pre_function;
 mod raise;
 mod sandbox;
+mod schema;
+mod scripts;
+mod service_body;
 mod settings;
+mod socket;
 mod source;
 mod spent;
 pub mod steps;
+mod strands;
 #[cfg(test)]
 mod tests;
 mod vm;
+mod worker;
 
-pub use settings::{LuaSettings, UntrustedLua};
-use weir_plugin::{Definition, define};
-
-/// The version of Kong whose plugins these are.
-const KONG_VERSION: &str = "3.9.1";
+pub use disk::{FormerFiles, Missing, PluginFiles, PluginNeeds, definitions, plugin_needs};
+pub use scripts::LuaScripts;
+pub use settings::{LuaSettings, NodeConfiguration, UntrustedLua};
+use weir_plugin::{Definition, KONG_VERSION, define};
 
 /// The plugins that run Lua, in their order.
 pub static PLUGINS: &[Definition] =

@@ -2,8 +2,13 @@
 
 mod constants;
 mod output;
+mod process;
 mod req;
+mod semaphore;
+mod shared;
+mod thread;
 mod time;
+mod timer;
 mod var;
 
 use crate::contexts::Contexts;
@@ -13,15 +18,23 @@ use crate::pdk::headers;
 use crate::pdk::log;
 use crate::pdk::namespace::{Namespace, refused};
 use crate::phase::Phases;
+use crate::vm::Node;
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
 /// Makes `ngx`.
-pub(crate) fn table(lua: &Lua, host: &Rc<Host>, prelude: &Table, vm: u64) -> mlua::Result<Table> {
+pub(crate) fn table(
+    lua: &Lua,
+    host: &Rc<Host>,
+    prelude: &Table,
+    (node, vm): (&Node, u64),
+) -> mlua::Result<Table> {
     let make = Namespace { lua, host, prelude };
     let ngx = lua.create_table()?;
     constants::fill(&ngx)?;
     time::fill(&make, &ngx)?;
+    timer::fill(&make, &ngx)?;
+    ngx.set("thread", thread::table(&make)?)?;
     modules::encodings(lua)?.for_each(|name: Value, function: Value| ngx.raw_set(name, function))?;
     ngx.set("re", modules::regex(lua)?)?;
     ngx.set("var", var::table(&make)?)?;
@@ -32,8 +45,13 @@ pub(crate) fn table(lua: &Lua, host: &Rc<Host>, prelude: &Table, vm: u64) -> mlu
     output::fill(&make, &ngx)?;
     ngx.set("get_phase", make.host(Phases::ANY, |_, host: &Host, ()| Ok(host.phase().name()))?)?;
     ngx.set("is_subrequest", false)?;
+    ngx.set("shared", shared::table(&make, &node.dicts)?)?;
+    ngx.set("worker", process::worker(&make)?)?;
+    ngx.set("config", process::config(&make, node)?)?;
     ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
     ngx.set("location", location(&make)?)?;
+    ngx.set("socket", crate::socket::table(&make)?)?;
+    semaphore::preload(&make)?;
     ngx.set_metatable(Some(dynamic(&make, vm)?))?;
     Ok(ngx)
 }
@@ -72,7 +90,7 @@ fn location(make: &Namespace<'_>) -> mlua::Result<Table> {
 fn dynamic(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
     let get = move |lua: &Lua, host: &Host, (_, key): (Value, LuaString)| {
         Ok(match &*key.to_string_lossy() {
-            "ctx" => Value::Table(Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.ngx()),
+            "ctx" => Value::Table(Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.ngx()?),
             "status" => Value::Integer(host.exchange(Phases::REQUEST)?.response.status.into()),
             "headers_sent" => Value::Boolean(!Phases::RESPONSE_WRITE.has(host.phase())),
             _ => Value::Nil,
@@ -82,8 +100,7 @@ fn dynamic(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         let name = key.as_string().map(|key| key.to_string_lossy()).unwrap_or_default();
         match (name.as_str(), value) {
             ("ctx", Value::Table(value)) => {
-                Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.set_ngx(value);
-                Ok(())
+                Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.set_ngx(value)
             }
             ("status", value) => {
                 let status = lua.coerce_integer(value)?.and_then(|status| u16::try_from(status).ok());

@@ -19,6 +19,8 @@ pub(crate) enum Phase {
     BodyFilter,
     /// The last byte was sent.
     Log,
+    /// Beside requests.
+    Timer,
 }
 
 /// A set of phases.
@@ -53,6 +55,7 @@ impl Phase {
             Self::Response => 1 << 6,
             Self::HeaderFilter => 1 << 7,
             Self::BodyFilter => 1 << 8,
+            Self::Timer => 1 << 9,
             Self::Log => 1 << 10,
         }
     }
@@ -62,9 +65,21 @@ impl Phase {
         NAMES.iter().find(|(bit, _)| *bit == self.bit()).map_or("", |(_, name)| name)
     }
 
-    /// Whether Lua may wait in it, and answer.
-    pub(crate) fn waits(self) -> bool {
+    /// Whether Lua may answer in it.
+    pub(crate) fn answers(self) -> bool {
         matches!(self, Self::Rewrite | Self::Access | Self::Response | Self::Certificate)
+    }
+
+    /// Whether Lua may wait in it. The error is OpenResty's text.
+    pub(crate) fn may_wait(self) -> Result<(), &'static str> {
+        match self {
+            Self::Rewrite | Self::Access | Self::Response | Self::Timer => Ok(()),
+            Self::InitWorker => Err("API disabled in the context of init_worker_by_lua*"),
+            Self::Certificate => Err("API disabled in the context of ssl_certificate_by_lua*"),
+            Self::HeaderFilter => Err("API disabled in the context of header_filter_by_lua*"),
+            Self::BodyFilter => Err("API disabled in the context of body_filter_by_lua*"),
+            Self::Log => Err("API disabled in the context of log_by_lua*"),
+        }
     }
 }
 
@@ -101,6 +116,12 @@ impl Phases {
     pub(crate) const SERVICE_RESPONSE: Self = Self(RESPONSE | HEADER_FILTER | BODY_FILTER | LOG);
     /// Those in which the upstream's body can be changed.
     pub(crate) const BODY: Self = Self(BODY_FILTER);
+    /// The handshake of a client.
+    pub(crate) const CERTIFICATE: Self = Self(Phase::Certificate.bit());
+    /// Those in which the client's certificate can be read.
+    pub(crate) const TLS_CHAIN: Self = Self(REWRITE | ACCESS | BALANCER | RESPONSE | LOG);
+    /// The same, before the log.
+    pub(crate) const TLS_VERIFY: Self = Self(REWRITE | ACCESS | BALANCER | RESPONSE);
     /// Before the upstream is asked.
     pub(crate) const BEFORE: Self = Self(REWRITE | ACCESS);
     /// The same, with the choice of a target.
@@ -110,8 +131,7 @@ impl Phases {
     /// In the access phase alone.
     pub(crate) const ACCESS: Self = Self(ACCESS);
     /// The log phase alone.
-    #[cfg(test)]
-    const LOG: Self = Self(LOG);
+    pub(crate) const LOG: Self = Self(LOG);
     /// Those that know the client.
     pub(crate) const CLIENT: Self = Self(Phase::Certificate.bit() | 1 << 2 | PREREAD | Self::REQUEST.0);
     /// From the beginning of a request to its log.

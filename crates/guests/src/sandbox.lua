@@ -1,6 +1,7 @@
 -- The globals of code of a configuration: what Kong's sandbox shows, read-only.
--- `load` makes a module of the host whose globals are a table.
-local real, kong, ngx, requires, environment, load = ...
+-- `load` makes a module of the host whose globals are a table. `hidden` names shared dictionaries that it does not see. `cache` is its
+-- own `kong.cache`.
+local real, kong, ngx, requires, environment, load, hidden, cache = ...
 local error, setmetatable, pairs, ipairs, type = error, setmetatable, pairs, ipairs, type
 local rawset, require, format = rawset, require, string.format
 
@@ -34,11 +35,40 @@ for name, members in pairs(MODULES) do
 end
 
 local settable = { ctx = true, status = true }
-base.kong = protected("kong", kong)
-local shown = setmetatable({}, { __index = ngx })
-for _, name in ipairs({ "re", "req", "resp", "location" }) do
+-- What plugins keep is not for all to see, or to change.
+-- Vaults hold secrets, such as the variables of the process.
+local vault = { is_reference = kong.vault.is_reference, parse_reference = kong.vault.parse_reference }
+for _, name in ipairs({ "get", "try", "update" }) do
+  vault[name] = function() error(format("kong.vault.%s is not available in the sandbox", name), 2) end
+end
+local own = { cache = cache, vault = protected("kong.vault", vault), tracing = protected("kong.tracing", kong.tracing) }
+-- Entities have secrets, which are for code of the operator alone.
+local hidden_of_kong = { db = true, worker_events = true, cluster_events = true }
+base.kong = protected("kong", setmetatable(own, {
+  __index = function(_, key)
+    if not hidden_of_kong[key] then
+      return kong[key]
+    end
+  end,
+}))
+local shown = setmetatable({}, {
+  __index = function(_, key)
+    if key ~= "socket" then
+      return ngx[key]
+    end
+  end,
+})
+for _, name in ipairs({ "re", "req", "resp", "location", "timer", "thread", "worker", "config" }) do
   shown[name] = protected("ngx." .. name, ngx[name])
 end
+local dicts = {}
+for name, dict in pairs(ngx.shared) do
+  dicts[name] = dict
+end
+for _, name in ipairs(hidden) do
+  dicts[name] = nil
+end
+shown.shared = protected("ngx.shared", dicts)
 base.ngx = setmetatable({}, {
   __index = shown,
   __metatable = false,
@@ -55,9 +85,17 @@ for _, name in ipairs(requires) do
   allowed[name] = true
 end
 
+-- What modules see as `ngx`: all but the dictionaries that the sandbox does not see.
+local of_modules = setmetatable({ shared = shown.shared }, {
+  __index = ngx,
+  __newindex = function(_, key, value)
+    ngx[key] = value
+  end,
+})
+
 -- Makes modules that no other chunk has, with those that they require. Libraries of Lua, which all have, are protected.
 local function modules()
-  local loaded, env = {}, setmetatable({}, { __index = real })
+  local loaded, env = {}, setmetatable({ ngx = of_modules, kong = base.kong }, { __index = real })
   function env.require(name)
     if loaded[name] == nil then
       local module = load(name, env)
@@ -87,6 +125,9 @@ end
 -- Names such as `a.b`, as what the globals have there; tables as copies that take nothing.
 for _, path in ipairs(environment) do
   local from, to, last = real, base, nil
+  if path == "ngx.socket" or path:find("^ngx%.socket%.") then
+    shown.socket, path = protected("ngx.socket", ngx.socket), ""
+  end
   for name in path:gmatch("[^.]+") do
     if last then
       local inner = to[last]

@@ -1,6 +1,8 @@
 //! The globals of code that stands in a configuration.
 
+use crate::dicts;
 use crate::modules;
+use crate::pdk;
 use crate::settings::{LuaSettings, UntrustedLua};
 use crate::vm::compile;
 use mlua::chunk::ChunkMode;
@@ -25,12 +27,21 @@ impl Sandbox {
 
     /// Compiles a chunk, with globals of its own.
     pub(crate) fn compile(&self, lua: &Lua, code: &str, name: &str) -> mlua::Result<Function> {
-        let env = match (&self.make, self.mode) {
-            (Some(make), _) => make.call(())?,
-            (None, UntrustedLua::On) => over_globals(lua)?,
-            (None, _) => return Err(mlua::Error::runtime(SWITCHED_OFF)),
-        };
-        compile(lua, code, name, env)
+        compile(lua, code, name, self.globals(lua)?)
+    }
+
+    /// The globals of one chunk.
+    pub(crate) fn globals(&self, lua: &Lua) -> mlua::Result<Table> {
+        match (&self.make, self.mode) {
+            (Some(make), _) => make.call(()),
+            (None, UntrustedLua::On) => over_globals(lua),
+            (None, _) => Err(mlua::Error::runtime(SWITCHED_OFF)),
+        }
+    }
+
+    /// Whether chunks see all globals.
+    pub(crate) fn is_open(&self) -> bool {
+        self.mode == UntrustedLua::On
     }
 }
 
@@ -42,7 +53,9 @@ fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
     let chunk = lua.load(include_str!("sandbox.lua")).set_name("=[sandbox]").set_mode(ChunkMode::Text);
     let load =
         lua.create_function(|lua, (name, env): (String, Table)| modules::load_over(lua, &name, &env))?;
-    chunk.call((globals, kong, ngx, requires, environment, load))
+    let hidden = lua.create_sequence_from(dicts::HIDDEN)?;
+    let cache = pdk::cache::table(lua, pdk::cache::OF_SANDBOX)?;
+    chunk.call((globals, kong, ngx, requires, environment, load, hidden, cache))
 }
 
 /// Globals of its own over those of all.

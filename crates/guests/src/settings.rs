@@ -1,5 +1,8 @@
 //! What the node's settings say of Lua.
 
+use crate::disk::PluginFiles;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Whether code of a configuration runs.
@@ -27,7 +30,19 @@ pub struct LuaSettings {
     pub timeout: Duration,
     /// How many bytes one VM may take.
     pub memory: usize,
+    /// Plugins and modules on disk.
+    pub files: Arc<PluginFiles>,
+    /// How many bytes each dictionary for cached entities may take.
+    pub cache_memory: usize,
+    /// Further shared dictionaries, with their bytes.
+    pub shared_dicts: Vec<(String, usize)>,
+    /// The node's folder, with a slash at its end.
+    pub prefix: String,
 }
+
+/// The settings of the node as code sees them, by their names: none that holds a secret. The node provides it.
+#[derive(Debug, Default)]
+pub struct NodeConfiguration(pub Map<String, Json>);
 
 impl Default for LuaSettings {
     fn default() -> Self {
@@ -37,6 +52,10 @@ impl Default for LuaSettings {
             sandbox_environment: Vec::new(),
             timeout: Duration::from_millis(50),
             memory: 64 << 20,
+            files: Arc::new(PluginFiles::new("", "")),
+            cache_memory: 128 << 20,
+            shared_dicts: Vec::new(),
+            prefix: String::new(),
         }
     }
 }

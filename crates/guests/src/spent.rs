@@ -32,6 +32,11 @@ impl Spent {
         }
     }
 
+    /// The next call has a budget of its own.
+    pub(crate) fn forget(exchange: &mut Exchange) {
+        exchange.extensions.remove::<Self>();
+    }
+
     /// A call of this guest was ended: its code does not run again for the exchange.
     pub(crate) fn end(exchange: &mut Exchange, guest: u64) {
         Self::of(exchange).ended.push(guest);

@@ -1,12 +1,20 @@
 //! Lua of a configuration, in a gateway in memory.
 
+mod cache;
+mod clients;
 mod escapes;
+mod escapes_waiting;
 mod kept;
 mod library;
 mod limits;
 mod pdk;
+mod queues;
 mod sandbox;
+mod sockets;
 mod tables;
+mod threads;
+mod timers;
+mod waiting;
 
 use crate::{LuaSettings, PLUGINS, UntrustedLua};
 use serde_json::json;

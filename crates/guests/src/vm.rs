@@ -5,11 +5,17 @@ mod library;
 mod require;
 mod safety;
 
+use crate::beside::Beside;
 use crate::budget::Budget;
 use crate::call::Guest;
+use crate::dicts::Dicts;
+use crate::disk::{self, Generation};
+use crate::failures::Failures;
 use crate::host::{Host, Origin};
+use crate::pdk::events::WorkerEvents;
 use crate::phase::Phase;
-use crate::settings::LuaSettings;
+use crate::settings::{LuaSettings, NodeConfiguration};
+use crate::socket::{Network, Sockets};
 use crate::steps::OutOfSteps;
 use crate::{modules, ngx, patterns, pdk, sandbox, source};
 use foldhash::HashMap;
@@ -20,6 +26,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use weir_plugin::{Background, BuildContext, EntityDatabase, NodeId, RequestRecord, Retained, Vaults};
 
 /// How many coroutines wait for their next call.
 const MAX_IDLE_THREADS: usize = 64;
@@ -36,19 +43,86 @@ pub(crate) struct Vm {
     pub(crate) lua: Lua,
     pub(crate) host: Rc<Host>,
     pub(crate) settings: Arc<LuaSettings>,
+    /// The files that its modules come from.
+    pub(crate) files: Arc<Generation>,
+    /// Whether it is that of a worker.
+    pub(crate) serves: bool,
     pub(crate) sequence: Function,
+    /// Makes a function that calls a method of a handler.
+    pub(crate) method: Function,
     pub(crate) sandbox: sandbox::Sandbox,
+    /// What runs beside requests.
+    pub(crate) beside: Rc<Beside>,
+    pub(crate) sockets: Rc<Sockets>,
+    pub(crate) failures: Failures,
     threads: RefCell<Vec<Thread>>,
+    /// Coroutines that code has handles of.
+    handed_out: Table,
     scripts: RefCell<HashMap<u64, Rc<Script>>>,
 }
 
 /// What code learns of the node.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Node {
     /// Its id.
     pub(crate) id: Arc<str>,
     /// The name of its machine.
     pub(crate) hostname: Arc<str>,
+    /// Where its entities are.
+    pub(crate) database: Arc<EntityDatabase>,
+    /// What says that it is about to exit.
+    pub(crate) background: Arc<Background>,
+    /// What opens connections to other servers.
+    pub(crate) network: Network,
+    /// Its folder.
+    pub(crate) prefix: Arc<str>,
+    /// What counts calls that ended early.
+    pub(crate) failures: Failures,
+    /// Its settings.
+    pub(crate) configuration: Arc<NodeConfiguration>,
+    /// What writes the record of a request.
+    pub(crate) record: Arc<RequestRecord>,
+    /// Where secrets are kept.
+    pub(crate) vaults: Arc<Vaults>,
+    /// What its workers post to each other.
+    pub(crate) events: Arc<WorkerEvents>,
+    /// What its workers share.
+    pub(crate) dicts: Arc<Dicts>,
+    /// Whether it serves requests.
+    pub(crate) serves: bool,
+}
+
+impl Node {
+    /// The node whose state this is, on this machine.
+    pub(crate) fn of(retained: &Retained) -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            id: retained.get::<NodeId>().0.to_string().into(),
+            hostname: name.trim().into(),
+            prefix: retained.get::<LuaSettings>().prefix.as_str().into(),
+            database: retained.get(),
+            background: retained.get(),
+            network: Network::of(retained),
+            failures: Failures::of(retained),
+            configuration: retained.get(),
+            record: retained.get(),
+            vaults: retained.get(),
+            events: retained.get(),
+            dicts: Dicts::of(retained),
+            serves: true,
+        }
+    }
+
+    /// The node that a plugin is built for.
+    pub(crate) fn of_build(build: &BuildContext<'_>) -> Self {
+        Network::prepare(build);
+        Self::of(build.retained)
+    }
+
+    /// A node that serves nothing: what it runs reads plugins.
+    pub(crate) fn reading() -> Self {
+        Self { serves: false, ..Self::of(&Retained::default()) }
+    }
 }
 
 /// The functions of one plugin entity in one VM.
@@ -77,18 +151,46 @@ impl Script {
 }
 
 impl Vm {
-    /// The VM of this thread, made if there is none for these settings.
+    /// The VM of this thread, made if there is none for these settings and their files.
     pub(crate) fn of_thread(settings: &Arc<LuaSettings>, node: &Node) -> mlua::Result<Rc<Self>> {
-        let known = VM.with_borrow(|vm| vm.clone());
-        if let Some(vm) = known.filter(|vm| Arc::ptr_eq(&vm.settings, settings)) {
+        let files = settings.files.current();
+        if let Some(vm) = Self::known(settings, &files) {
             return Ok(vm);
         }
-        let vm = Rc::new(Self::new(settings.clone(), node)?);
-        VM.set(Some(vm.clone()));
+        let vm = Rc::new(Self::new((settings.clone(), files), node)?);
+        vm.lua.set_app_data(Rc::downgrade(&vm));
+        Self::replace(Some(vm.clone()));
+        disk::begin(&vm);
         Ok(vm)
     }
 
-    fn new(settings: Arc<LuaSettings>, node: &Node) -> mlua::Result<Self> {
+    /// The same, made for a node that serves nothing if there is none.
+    pub(crate) fn reading(settings: &Arc<LuaSettings>) -> mlua::Result<Rc<Self>> {
+        match Self::known(settings, &settings.files.current()) {
+            Some(vm) => Ok(vm),
+            None => Self::of_thread(settings, &Node::reading()),
+        }
+    }
+
+    fn known(settings: &Arc<LuaSettings>, files: &Arc<Generation>) -> Option<Rc<Self>> {
+        let is_current = |vm: &Rc<Self>| Arc::ptr_eq(&vm.settings, settings) && Arc::ptr_eq(&vm.files, files);
+        VM.with_borrow(|vm| vm.clone()).filter(is_current)
+    }
+
+    /// Puts a VM into the place of the thread's, whose calls beside requests end.
+    fn replace(vm: Option<Rc<Self>>) {
+        if let Some(former) = VM.replace(vm) {
+            former.beside.end();
+        }
+    }
+
+    /// The VM whose code calls a function.
+    pub(crate) fn of(lua: &Lua) -> mlua::Result<Rc<Self>> {
+        let vm = lua.app_data_ref::<std::rc::Weak<Self>>().and_then(|vm| vm.upgrade());
+        vm.ok_or_else(|| mlua::Error::runtime("the VM is not ready"))
+    }
+
+    fn new((settings, files): (Arc<LuaSettings>, Arc<Generation>), node: &Node) -> mlua::Result<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let lua = safety::safe_lua()?;
@@ -97,17 +199,38 @@ impl Vm {
         let budget = Budget::new(&lua, settings.timeout);
         let host = Host::new(budget.clone());
         let prelude = prelude(&lua, &host)?;
-        require::install(&lua)?;
+        lua.set_app_data(node.dicts.clone());
+        require::install(&lua, &files)?;
         let kong = pdk::table(&lua, &host, &prelude, (node, number))?;
-        let ngx = ngx::table(&lua, &host, &prelude, number)?;
+        let ngx = ngx::table(&lua, &host, &prelude, (node, number))?;
         lua.globals().set("kong", &kong)?;
         lua.globals().set("ngx", &ngx)?;
         let sandbox = sandbox::Sandbox::new(&lua, &settings)?;
         lua.set_memory_limit(settings.memory)?;
         budget.watch(&lua)?;
-        let sequence = prelude.get("sequence")?;
+        let (sequence, method) = (prelude.get("sequence")?, prelude.get("method")?);
+        let handed_out = prelude.get("handed_out")?;
+        let beside = Beside::new(node.background.clone());
+        let sockets = Sockets::new(node.network.clone());
         let (threads, scripts) = Default::default();
-        Ok(Self { lua, host, settings, sequence, sandbox, threads, scripts })
+        let serves = node.serves;
+        let failures = node.failures.clone();
+        Ok(Self {
+            lua,
+            host,
+            settings,
+            files,
+            serves,
+            sequence,
+            method,
+            sandbox,
+            beside,
+            sockets,
+            failures,
+            threads,
+            handed_out,
+            scripts,
+        })
     }
 
     /// What the VM has of a plugin entity, loaded if it is new here.
@@ -124,6 +247,12 @@ impl Vm {
         Ok(script)
     }
 
+    /// Does what loads files, which has a budget of its own.
+    pub(crate) fn load_files<T>(&self, load: impl FnOnce() -> T) -> T {
+        self.host.budget.restart(Duration::ZERO);
+        load()
+    }
+
     /// A coroutine that runs the function.
     pub(crate) fn thread(&self, function: &Function) -> mlua::Result<Thread> {
         let idle = self.threads.borrow_mut().pop();
@@ -133,8 +262,11 @@ impl Vm {
         }
     }
 
-    /// Takes a coroutine back that has ended.
+    /// Takes a coroutine back that has ended, unless code could resume it when it runs other code.
     pub(crate) fn put_back(&self, thread: Thread) {
+        if self.handed_out.raw_get(&thread).unwrap_or(true) {
+            return;
+        }
         let mut threads = self.threads.borrow_mut();
         if threads.len() < MAX_IDLE_THREADS {
             threads.push(thread);
@@ -146,7 +278,7 @@ impl Vm {
         // A collection that fails has freed what it could.
         let _ = self.lua.gc_collect();
         if self.lua.used_memory() > self.settings.memory / 100 * FULL_PERCENT {
-            VM.set(None);
+            Self::replace(None);
         }
     }
 }
@@ -175,6 +307,8 @@ fn prelude(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
             }
         })?,
     )?;
+    let of_waiting = host.clone();
+    table.set("check_waiting", lua.create_function(move |_, ()| of_waiting.check_waiting())?)?;
     let of_unwind = host.clone();
     table.set(
         "unwind",

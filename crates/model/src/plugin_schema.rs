@@ -7,6 +7,7 @@ use crate::schema::{
     ConfigError, FieldError, FieldSchema, FieldWarning, Json, Kind, Reader, Record, RecordContext,
     RecordSchema, json, read_record,
 };
+use std::fmt;
 
 /// Whether a plugin runs for sessions of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,19 @@ pub enum Streams {
 
 /// The protocols of requests.
 const HTTP: [&str; 4] = ["grpc", "grpcs", "http", "https"];
+
+/// Reads a configuration: what is wrong goes to the reader, defaults are filled in.
+pub type ReadConfig = dyn Fn(&Node<'_>, &mut Reader<'_>) -> Option<Json> + Send + Sync;
+
+/// A function without a name in `Debug`.
+#[derive(Clone, Copy)]
+struct Read(&'static ReadConfig);
+
+impl fmt::Debug for Read {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Read")
+    }
+}
 
 /// A plugin that can be configured.
 #[derive(Debug, Clone, Copy)]
@@ -52,15 +66,26 @@ pub struct PluginSchema {
     pub shared_by: Option<&'static str>,
     /// The kinds of entities that it declares.
     pub entities: &'static [&'static CustomEntitySchema],
-    read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
+    /// What `/schemas/plugins/NAME` answers, where a schema of Kong's describes the plugin. What is wrong is said in Kong's words then.
+    pub described: Option<&'static Json>,
+    read: Read,
 }
 
 impl PluginSchema {
     /// The plugin of this name, whose configuration is a `C`.
-    pub const fn of<C: Record>(name: &'static str) -> Self {
+    pub const fn of<C: Record + 'static>(name: &'static str) -> Self {
+        Self::read_by(name, C::SCHEMA, &read::<C>)
+    }
+
+    /// The plugin of this name, whose configurations are declared by data and read by a function.
+    pub const fn read_by(
+        name: &'static str,
+        config: &'static RecordSchema,
+        read: &'static ReadConfig,
+    ) -> Self {
         PluginSchema {
             name,
-            config: C::SCHEMA,
+            config,
             for_consumers: true,
             for_consumer_groups: false,
             streams: Streams::Never,
@@ -71,13 +96,20 @@ impl PluginSchema {
             document_warnings: |_| Vec::new(),
             shared_by: None,
             entities: &[],
-            read: read::<C>,
+            described: None,
+            read: Read(read),
         }
     }
 
+    /// The same plugin, which a schema of Kong's describes.
+    pub const fn with_description(mut self, described: &'static Json) -> Self {
+        self.described = Some(described);
+        self
+    }
+
     /// The same plugin, whose configurations are read by this function.
-    pub const fn with_reader(mut self, read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>) -> Self {
-        self.read = read;
+    pub const fn with_reader(mut self, read: &'static ReadConfig) -> Self {
+        self.read = Read(read);
         self
     }
 
@@ -159,14 +191,14 @@ impl PluginSchema {
     /// Checks a configuration and fills in its defaults.
     pub fn check(&self, config: &Json) -> Result<Json, Vec<FieldError>> {
         let mut reader = Reader::new(&());
-        let config = (self.read)(&Node::from(config), &mut reader);
+        let config = (self.read.0)(&Node::from(config), &mut reader);
         reader.finish(config)
     }
 
     /// Everything that is wrong with a configuration, each where it stands; paths start at the configuration.
     pub fn problems(&self, config: &Node<'_>) -> Vec<ConfigError> {
         let mut reader = Reader::new(&());
-        (self.read)(config, &mut reader);
+        (self.read.0)(config, &mut reader);
         reader.into_errors()
     }
 
@@ -178,11 +210,14 @@ impl PluginSchema {
         reader: &mut Reader<'_>,
     ) -> Option<Json> {
         let empty = Node::new(Value::Map(Vec::new()), at);
-        (self.read)(node.unwrap_or(&empty), reader)
+        (self.read.0)(node.unwrap_or(&empty), reader)
     }
 
     /// What `/schemas/plugins/NAME` answers.
     pub fn to_json(&self) -> Json {
+        if let Some(described) = self.described {
+            return described.clone();
+        }
         let config = Kind::Record(self.config);
         let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer" | "consumer_group");
         let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();

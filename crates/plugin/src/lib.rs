@@ -21,6 +21,7 @@ mod count;
 mod dns;
 mod durations;
 pub mod engine;
+mod entity_access;
 mod error_templates;
 mod exchange;
 mod extensions;
@@ -35,7 +36,9 @@ mod local_response;
 mod metrics;
 mod node_log;
 mod phases;
+mod request_record;
 mod retained;
+mod scripts;
 mod session;
 mod shared_dict;
 #[cfg(any(test, feature = "testing"))]
@@ -67,6 +70,9 @@ pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
 pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
+pub use entity_access::{
+    EntityAccess, EntityDatabase, EntityError, EntityKey, EntityOutcome, EntityPage, EntityVerb, EntityWrite,
+};
 pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
@@ -84,7 +90,9 @@ pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use phases::Phases;
 pub use record::Record;
+pub use request_record::RequestRecord;
 pub use retained::{NodeId, Retained};
+pub use scripts::{Script, ScriptCode, ScriptError, ScriptKind, ScriptValue, Scripts};
 pub use session::{Session, SessionTls};
 pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
@@ -100,8 +108,8 @@ pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
 pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
 pub use weir_model::{
-    Document, EntityKinds, EntityWarning, PluginSchema, SecretReference, Uuid, entity, is_reference, rule,
-    schema,
+    Document, EntityKinds, EntityWarning, PluginSchema, ReadConfig, SecretReference, Uuid, entity,
+    is_reference, rule, schema,
 };
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};
@@ -109,6 +117,9 @@ pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::{Captures, Condition, Variables, normalize_path};
 pub use whole_lines::append;
 pub use worker::WorkerContext;
+
+/// The version of Kong whose plugins, Admin API and PDK this is: tools decide by it what to send.
+pub const KONG_VERSION: &str = "3.9.1";
 
 /// What the exchange does after a hook.
 pub enum Flow {
@@ -209,7 +220,7 @@ pub trait Plugin: Hooks + Sized {
     /// Its version, as the Admin API shows it.
     const VERSION: &'static str = "0.1.0";
     /// Its configuration, one declaration for validation, defaults and documentation.
-    type Config: Record;
+    type Config: Record + 'static;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
     /// Whether requests pass without it while it cannot be built with the secrets that it refers to: where it only observes

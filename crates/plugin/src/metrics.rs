@@ -6,6 +6,7 @@ mod tests;
 mod text;
 
 use crate::build::BuildContext;
+use crate::retained::Retained;
 use declaration::{Declaration, Kind};
 use indexmap::{Equivalent, IndexMap};
 use std::collections::BTreeMap;
@@ -53,13 +54,23 @@ pub struct Sample {
     series: Arc<Series>,
 }
 
+impl Retained {
+    /// A number that goes up, as [`BuildContext::counter`] has it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
+        self.get::<Metrics>().metric(Declaration::new(Kind::Counter, name, help, labels, &[])?)
+    }
+}
+
 impl BuildContext<'_> {
     /// A number that only grows. Its name ends in `_total` by convention. The same name and labels are the same metric.
     ///
     /// # Errors
     /// A name or a label that Prometheus does not allow, or that is taken.
     pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
-        self.retained.get::<Metrics>().metric(Declaration::new(Kind::Counter, name, help, labels, &[])?)
+        self.retained.counter(name, help, labels)
     }
 
     /// A number that goes up and down.

@@ -10,6 +10,7 @@ mod value;
 pub use value::DictValue;
 
 use crate::build::BuildContext;
+use crate::retained::Retained;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -126,7 +127,14 @@ impl BuildContext<'_> {
     /// The node's dictionary of this name, which may hold so many bytes. All plugins that ask for the same name get the
     /// same dictionary, now and after reloads; its size is the one that was asked for last.
     pub fn shared_dict(&self, name: &str, bytes: usize) -> SharedDict {
-        self.retained.get::<SharedDicts>().get(name, bytes)
+        self.retained.shared_dict(name, bytes)
+    }
+}
+
+impl Retained {
+    /// The node's dictionary of this name, as [`BuildContext::shared_dict`] has it.
+    pub fn shared_dict(&self, name: &str, bytes: usize) -> SharedDict {
+        self.get::<SharedDicts>().get(name, bytes)
     }
 }
 
@@ -277,6 +285,16 @@ impl SharedDict {
         by: f64,
         init: Option<(f64, Option<Duration>)>,
     ) -> Result<f64, DictError> {
+        self.increment(key, by, init).map(|(number, _)| number)
+    }
+
+    /// The same, which also says what became of other entries.
+    pub fn increment(
+        &self,
+        key: impl AsRef<[u8]>,
+        by: f64,
+        init: Option<(f64, Option<Duration>)>,
+    ) -> Result<(f64, WriteOutcome), DictError> {
         let key = key.as_ref();
         let change = |entries: &mut Entries, budget: &Budget| match entries.find_live(key, budget) {
             Some(Entry { value: Stored::Value(DictValue::Number(number)), .. }) => {
@@ -291,7 +309,7 @@ impl SharedDict {
                 Ok(first + by)
             }
         };
-        self.change(key, true, change).map(|(number, _)| number)
+        self.change(key, true, change)
     }
 
     /// After which time a key expires: `Some(None)` for one that never does, `None` for one that does not exist.
@@ -329,6 +347,11 @@ impl SharedDict {
             left -= stripe.with(|entries| entries.remove_expired(left, &self.0.budget));
         }
         max - left
+    }
+
+    /// How many keys it has, with those that have expired and were not removed yet.
+    pub fn count(&self) -> usize {
+        self.each(|entries, _| entries.count()).sum()
     }
 
     /// Some of the keys that exist, at most so many. For administration: it goes through all keys.

@@ -42,16 +42,22 @@
 //! TLS that ends here, `tls` with `version`, `cipher` and `client_verify`), `upstream`, `latencies`, `tries`, `route`,
 //! `service`, `client_ip`, `started_at`.
 //!
-//! `custom_fields_by_lua` adds fields, or changes and removes existing ones; dots lead into objects. Lua is not run:
-//! only constants are understood.
+//! ## Fields of your own
+//!
+//! `custom_fields_by_lua` adds fields, or changes and removes existing ones; dots lead into objects. Each value is the body of
+//! a function in [Lua](../lua.md), which sees `kong` and `ngx` as in the phase `log`. `nil` removes the field.
 //!
 //! ```yaml
 //! custom_fields_by_lua:
 //!   environment: return "production"
 //!   request.headers.cookie: return nil
+//!   tenant: return kong.request.get_header("x-tenant") or "none"
 //! ```
+//!
+//! Constants cost nothing; for other code the worker's Lua runs once per request. A field whose code fails stays as it was, and
+//! the node's log says why. For sessions of streams the code sees no request.
 
-use super::log_record::{LogRecord, constant};
+use super::log_record::{LogRecord, lua_code};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -72,8 +78,8 @@ pub(super) struct Config {
     /// Opens the file again for each write, for log rotation.
     #[field(default = false)]
     pub reopen: bool,
-    /// Fields to add to the record, to change or to remove: constants.
-    #[field(check = constant)]
+    /// Fields to add to the record, to change or to remove: bodies of functions in Lua.
+    #[field(check = lua_code)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
 }
 
@@ -97,7 +103,7 @@ impl Plugin for FileLog {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let record = LogRecord::new(&config.custom_fields_by_lua);
+        let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
         let target = Arc::new(Target::new(config.path, config.reopen));
         let lines = build.lines(move |text| write(target.clone(), text));
         Ok(Self { record, lines })
@@ -110,11 +116,14 @@ impl Hooks for FileLog {
     }
 
     fn log(&self, exchange: &mut Exchange) {
-        self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
+        let scripted = self.record.evaluate(exchange);
+        self.lines.write(exchange.worker, |out| self.record.write(out, exchange, &scripted));
     }
 
     fn log_stream(&self, session: &Session) {
-        self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
+        let scripted = self.record.evaluate_session();
+        let worker = session.client.port().into();
+        self.lines.write(worker, |out| self.record.write_session(out, session, &scripted));
     }
 }
 

@@ -17,7 +17,7 @@
 //! delays, for `queue.max_retry_time` seconds. Requests never wait. A record is dropped if the queue is full or if it
 //! cannot be delivered: `weir_plugin_dropped_total` in `/metrics` counts it.
 
-use super::log_record::{LogRecord, constant};
+use super::log_record::{LogRecord, lua_code};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -63,8 +63,8 @@ pub(super) struct Config {
     /// How records are queued, batched and retried.
     #[field(default = {})]
     pub queue: QueueConfig,
-    /// Fields to add to the record, to change or to remove: constants.
-    #[field(check = constant)]
+    /// Fields to add to the record, to change or to remove: bodies of functions in Lua.
+    #[field(check = lua_code)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
 }
 
@@ -120,7 +120,7 @@ impl Plugin for HttpLog {
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let record = LogRecord::new(&config.custom_fields_by_lua);
+        let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
         let endpoint = Arc::new(Endpoint::new(&config, build)?);
         let deliver = move |batch: Arc<[Vec<u8>]>| {
             let endpoint = endpoint.clone();

@@ -68,12 +68,17 @@ mod udp_log;
 mod uri_blocker;
 mod zipkin;
 
-/// The version of the bundled plugins: Kong's own have the version of Kong.
-pub const KONG_VERSION: &str = "3.9.1";
+// The version of the bundled plugins: Kong's own have the version of Kong.
+pub use weir_plugin::KONG_VERSION;
+
+/// The record of a request, as log plugins write it.
+pub fn request_record(exchange: &weir_plugin::Exchange) -> Vec<u8> {
+    log_record::request_record(exchange)
+}
 
 const fn define<P: Plugin>() -> Definition {
     let plain = weir_plugin::define::<P>();
-    let schema = plain.schema.with_reader(conditional::read::<P>);
+    let schema = plain.schema.with_reader(&conditional::read::<P>);
     Definition { version: KONG_VERSION, schema, build: conditional::build::<P>, ..plain }
 }
 

@@ -14,7 +14,7 @@
 //! are dropped: `weir_plugin_dropped_total` in `/metrics` counts them, and the error log says so at most once a minute.
 //! A container has no `/dev/log` unless you mount the host's (`-v /dev/log:/dev/log`).
 
-use super::log_record::{LogRecord, constant};
+use super::log_record::{LogRecord, lua_code};
 use crate::shared::datagrams::{Socket, send_lines};
 use std::collections::BTreeMap;
 use std::io;
@@ -44,8 +44,8 @@ pub(super) struct Config {
         "debug", "info", "notice", "warning", "err", "crit", "alert", "emerg",
     ])]
     pub server_errors_severity: String,
-    /// Fields to add to the record, to change or to remove: constants.
-    #[field(check = constant)]
+    /// Fields to add to the record, to change or to remove: bodies of functions in Lua.
+    #[field(check = lua_code)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
     /// The facility.
     #[field(default = "user", one_of = [
@@ -93,7 +93,8 @@ impl Plugin for Syslog {
             let sent = send_lines(&text, socket(Path::new(SOCKET))).await;
             (text, sent)
         });
-        Ok(Self { record: LogRecord::new(&config.custom_fields_by_lua), lines, beginnings })
+        let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
+        Ok(Self { record, lines, beginnings })
     }
 }
 
@@ -113,12 +114,15 @@ impl Hooks for Syslog {
     }
 
     fn log(&self, exchange: &mut Exchange) {
-        self.tell(exchange.worker, exchange.response.status, |out| self.record.write(out, exchange));
+        let scripted = self.record.evaluate(exchange);
+        let (worker, status) = (exchange.worker, exchange.response.status);
+        self.tell(worker, status, |out| self.record.write(out, exchange, &scripted));
     }
 
     fn log_stream(&self, session: &Session) {
         let worker = session.client.port().into();
-        self.tell(worker, session.status, |out| self.record.write_session(out, session));
+        let scripted = self.record.evaluate_session();
+        self.tell(worker, session.status, |out| self.record.write_session(out, session, &scripted));
     }
 }
 

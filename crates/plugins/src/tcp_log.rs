@@ -14,7 +14,7 @@
 //! does not accept them within `timeout`, or not as fast as requests arrive: `weir_plugin_dropped_total` in `/metrics`
 //! counts them.
 
-use super::log_record::{LogRecord, constant};
+use super::log_record::{LogRecord, lua_code};
 use rustls::pki_types::ServerName;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -50,8 +50,8 @@ pub(super) struct Config {
     /// The SNI; `host` if unset.
     #[field(matches = host)]
     pub tls_sni: Option<String>,
-    /// Fields to add to the record, to change or to remove: constants.
-    #[field(check = constant)]
+    /// Fields to add to the record, to change or to remove: bodies of functions in Lua.
+    #[field(check = lua_code)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
 }
 
@@ -68,7 +68,7 @@ impl Plugin for TcpLog {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let record = LogRecord::new(&config.custom_fields_by_lua);
+        let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
         let server = Arc::new(Server::new(config, build)?);
         let lines = build.lines(move |text: Vec<u8>| {
             let server = server.clone();
@@ -89,11 +89,14 @@ impl Hooks for TcpLog {
     }
 
     fn log(&self, exchange: &mut Exchange) {
-        self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
+        let scripted = self.record.evaluate(exchange);
+        self.lines.write(exchange.worker, |out| self.record.write(out, exchange, &scripted));
     }
 
     fn log_stream(&self, session: &Session) {
-        self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
+        let scripted = self.record.evaluate_session();
+        let worker = session.client.port().into();
+        self.lines.write(worker, |out| self.record.write_session(out, session, &scripted));
     }
 }
 

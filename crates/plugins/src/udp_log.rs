@@ -12,7 +12,7 @@
 //! into a datagram of 65,507 bytes, or that cannot be sent to the server, is dropped: `weir_plugin_dropped_total` in
 //! `/metrics` counts it. Weir does not notice datagrams that the network loses.
 
-use super::log_record::{LogRecord, constant};
+use super::log_record::{LogRecord, lua_code};
 use crate::shared::datagrams::{Peer, send_lines};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(super) struct Config {
     /// The timeout for resolving the server's name, in milliseconds.
     #[field(nullable, default = 10_000)]
     pub timeout: f64,
-    /// Fields to add to the record, to change or to remove: constants.
-    #[field(check = constant)]
+    /// Fields to add to the record, to change or to remove: bodies of functions in Lua.
+    #[field(check = lua_code)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
 }
 
@@ -55,7 +55,8 @@ impl Plugin for UdpLog {
                 (text, sent)
             }
         });
-        Ok(Self { record: LogRecord::new(&config.custom_fields_by_lua), lines })
+        let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
+        Ok(Self { record, lines })
     }
 }
 
@@ -65,10 +66,13 @@ impl Hooks for UdpLog {
     }
 
     fn log(&self, exchange: &mut Exchange) {
-        self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
+        let scripted = self.record.evaluate(exchange);
+        self.lines.write(exchange.worker, |out| self.record.write(out, exchange, &scripted));
     }
 
     fn log_stream(&self, session: &Session) {
-        self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
+        let scripted = self.record.evaluate_session();
+        let worker = session.client.port().into();
+        self.lines.write(worker, |out| self.record.write_session(out, session, &scripted));
     }
 }

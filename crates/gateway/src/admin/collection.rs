@@ -149,6 +149,10 @@ fn paths_of(kind: EntityKind, name: &str, kinds: &EntityKinds) -> Vec<(String, E
         vec![(format!("/{name}"), EntityPath::Collection(kind)), (entity.clone(), EntityPath::Entity(kind))];
     for (child, field) in kinds.children(kind).iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
         let nested = Collection::of(*child).nested;
+        // Entities that a plugin keeps to itself.
+        if nested.is_empty() {
+            continue;
+        }
         let nesting = Nesting { parent: kind, kind: *child, field };
         entity_paths.push((format!("{entity}/{nested}"), EntityPath::Children(nesting)));
         entity_paths.push((format!("{entity}/{nested}/{{child}}"), EntityPath::Child(nesting)));
@@ -173,7 +177,8 @@ pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
         let key = schema.endpoint_key.and_then(|key| schema.record.field(key));
         key.is_some_and(|key| key.is_confidential())
     };
-    schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]).collect()
+    let paths = schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]);
+    paths.filter(|path| !path.is_empty()).collect()
 }
 
 /// The fields of a kind that each refer to one entity, with the kind of that entity.

@@ -82,7 +82,7 @@ pub(super) async fn write(
 }
 
 /// The entity at the path, among all that a write changed.
-fn shown(kind: EntityKind, written: &CommittedWrite) -> Option<&Entity> {
+pub(super) fn shown(kind: EntityKind, written: &CommittedWrite) -> Option<&Entity> {
     let of_the_kind = written.changes.iter().filter(|change| change.kind == kind);
     of_the_kind.filter_map(|change| change.entity.as_ref()).next()
 }

@@ -7,11 +7,11 @@ mod rules;
 
 pub(super) use checks::of_certificate;
 
-use super::violations::{REQUIRED, Violation, steps};
+use super::violations::{ENTITY, REQUIRED, Violation, steps};
 use crate::admin::tree::Step;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, FieldSchema, Json, Kind, Literal, RecordSchema, quoted};
-use weir_model::{PluginSchema, config_schema};
+use weir_model::{PluginSchema, config_schema, find_plugin};
 
 /// An entity as it is written.
 #[derive(Clone, Copy)]
@@ -34,6 +34,9 @@ type Words = (String, bool);
 impl<'w> WrittenEntity<'w> {
     /// The errors in Kong's words.
     pub(crate) fn violations(&self, errors: &[FieldError]) -> Vec<Violation> {
+        if self.says_kongs_words() {
+            return errors.iter().flat_map(|error| self.as_said(error)).collect();
+        }
         let broken = entity_checks::broken(self);
         let (across, others): (Vec<_>, Vec<_>) =
             errors.iter().partition(|error| broken.iter().any(|check| check.covers(error)));
@@ -42,6 +45,28 @@ impl<'w> WrittenEntity<'w> {
             error.map(|error| check.violations(error)).unwrap_or_default()
         });
         across_fields.chain(others.into_iter().flat_map(|error| self.reworded(error))).collect()
+    }
+
+    /// Whether a schema of Kong's describes the plugin, so that what is wrong with its configuration is said in Kong's
+    /// words already.
+    fn says_kongs_words(&self) -> bool {
+        let name =
+            self.members.get("name").and_then(Json::as_str).filter(|_| self.kind == EntityKind::Plugins);
+        let plugin = name.and_then(|name| find_plugin(self.plugins, name));
+        plugin.is_some_and(|plugin| plugin.described.is_some())
+    }
+
+    fn as_said(&self, error: &FieldError) -> Vec<Violation> {
+        let said = |path: &str, is_entity| {
+            let (path, message) = (path.to_owned(), error.message.clone());
+            vec![Violation { path, message, hint: None, is_entity }]
+        };
+        let record = error.path.strip_suffix(ENTITY).map(|path| path.trim_end_matches('.'));
+        match record {
+            Some(path) => said(path, true),
+            None if error.path.starts_with("config") => said(&error.path, false),
+            None => self.reworded(error),
+        }
     }
 
     fn reworded(&self, error: &FieldError) -> Vec<Violation> {

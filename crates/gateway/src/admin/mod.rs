@@ -3,6 +3,7 @@ pub(crate) mod auth;
 mod collection;
 mod conditions;
 mod edit;
+pub(crate) mod entity_access;
 mod form;
 mod item;
 pub(crate) mod kong_manager;

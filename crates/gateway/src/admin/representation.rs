@@ -27,6 +27,11 @@ impl Representation {
         }
     }
 
+    /// The entity alone.
+    pub(super) fn bare(entity: &Entity) -> Representation {
+        Representation { entity: entity.clone(), snis: None }
+    }
+
     /// Identifies this version of the entity. It stays the same while a `ttl` runs out.
     pub(super) fn etag(&self) -> String {
         etag(&self.stored().to_string())

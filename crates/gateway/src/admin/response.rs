@@ -128,6 +128,11 @@ impl ApiError {
         }
     }
 
+    /// Kong's number and name of the error, if it has one, and the fields with errors.
+    pub(super) fn into_parts(self) -> (Option<(u8, Cow<'static, str>)>, Option<Json>) {
+        (self.code(), self.fields())
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             ApiError::NotFound | ApiError::NoRevision(_) => StatusCode::NOT_FOUND,

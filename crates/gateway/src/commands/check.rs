@@ -3,14 +3,15 @@ use super::Context;
 use super::against::{self, Catalogue, GivenSetting, Report};
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
 use crate::configuration::{Configuration, Origin, Source, located, process_environment};
-use crate::data_plane::try_out;
-use crate::plugins::schemas;
+use crate::data_plane::{options, try_out};
+use crate::plugins::NodePlugins;
 use crate::settings::{self, Settings};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_guests::{Missing, PluginNeeds, plugin_needs};
 
 /// What Kong checks if no file is named.
 const DEFAULT_FILE: &str = "/etc/kong/kong.conf";
@@ -18,17 +19,21 @@ const DEFAULT_FILE: &str = "/etc/kong/kong.conf";
 /// Checks files of both kinds, and Admin APIs.
 pub(super) fn check(
     mut files: Vec<PathBuf>,
-    against: Option<Rival>,
+    (against, plugins): (Option<Rival>, Option<PathBuf>),
     settings: CheckArgs,
     context: &Context,
 ) -> Result<ExitCode, String> {
-    if files.is_empty() {
+    if files.is_empty() && plugins.is_none() {
         files.push(PathBuf::from(DEFAULT_FILE));
     }
     let (of_settings, declarative): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| holds_settings(file));
     let (output, errors) = (&mut io::stdout(), &mut io::stderr());
     let mut good = true;
+    if let Some(folder) = plugins {
+        let settings = context.load(settings.clone().into())?.settings;
+        good &= check_plugins(&folder, &settings, output)?;
+    }
     for file in of_settings {
         good &= check_settings(&file, context, output, errors).map_err(|error| error.to_string())?;
         if let Some(rival) = against {
@@ -46,6 +51,23 @@ pub(super) fn check(
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Says of each plugin below a folder what keeps it from running here; true if nothing does.
+fn check_plugins(folder: &Path, settings: &Settings, output: &mut dyn Write) -> Result<bool, String> {
+    let plugins = plugin_needs(&options::lua(settings), folder)?;
+    let mut lines = Vec::new();
+    for PluginNeeds { name, missing } in &plugins {
+        match missing.len() {
+            0 => lines.push(format!("{name}: has all that it needs")),
+            1 => lines.push(format!("{name}: 1 problem")),
+            count => lines.push(format!("{name}: {count} problems")),
+        }
+        let line = |it: &Missing| format!("{}:{}: {}", it.file.display(), it.line, it.message);
+        lines.extend(missing.iter().map(line));
+    }
+    lines.iter().try_for_each(|line| writeln!(output, "{line}")).map_err(|error| error.to_string())?;
+    Ok(plugins.iter().all(|plugin| plugin.missing.is_empty()))
+}
+
 fn holds_settings(file: &Path) -> bool {
     // Standard input can be read only once.
     file != Path::new("-") && fs::read_to_string(file).is_ok_and(|text| settings::is_kong_conf(file, &text))
@@ -60,6 +82,10 @@ fn check_settings(
     match settings::load(SettingsArgs::of_file(file.to_owned()).sources(context.program)) {
         Ok(loaded) => {
             loaded.warnings.iter().try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
+            if let Err(problems) = context.plugins(&loaded.settings) {
+                writeln!(errors, "{problems}")?;
+                return Ok(false);
+            }
             writeln!(output, "configuration at {} is valid", file.display())?;
             Ok(true)
         }
@@ -78,11 +104,17 @@ fn check_declarative(
     output: &mut dyn Write,
     errors: &mut dyn Write,
 ) -> Result<bool, String> {
-    let mut good = true;
+    let loaded = context.plugins(settings);
+    let mut good = loaded.is_ok();
+    let loaded = loaded.or_else(|problems| {
+        // What else is wrong is worth knowing.
+        let own = NodePlugins::of_program(context.definitions, settings);
+        writeln!(errors, "{problems}").map(|()| own)
+    });
+    let NodePlugins { definitions, schemas, lua } = loaded.map_err(|error| error.to_string())?;
     for file in files {
-        let (plugins, _) = schemas(context.definitions, &settings.plugins);
-        let (environment, definitions) = (process_environment(), context.definitions);
-        let source = Source { origin: origin(file)?, environment, definitions, plugins };
+        let (environment, plugins, lua) = (process_environment(), schemas.clone(), lua.clone());
+        let source = Source { origin: origin(file)?, environment, definitions, plugins, lua };
         let tried = try_out(&source, settings);
         good &= tell(&source.origin, &tried, output, errors).map_err(|error| error.to_string())?;
         if let Some(rival) = against {

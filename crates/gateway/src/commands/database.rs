@@ -3,7 +3,7 @@ use super::{Context, print};
 use crate::cli::{ConfigCommand, ExportTarget, Program};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
-use crate::plugins::{Definitions, schemas};
+use crate::plugins::NodePlugins;
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
 use crate::store::transfer::{self, Unset};
@@ -30,17 +30,15 @@ pub(super) fn configure(command: ConfigCommand, context: &Context) -> Result<Exi
     match command {
         ConfigCommand::Init { file, .. } => write_example(&file),
         ConfigCommand::Parse { file, .. } => {
-            try_out(&source(file, &settings, context), &settings)
+            try_out(&source(file, &settings, context)?, &settings)
                 .map_err(|errors| format!("Failed parsing:\n{}", errors.join("\n")))?;
             print("parse successful\n")
         }
         ConfigCommand::DbImport { file, .. } => {
-            let report = import(source(file, &settings, context), &settings)?;
+            let report = import(source(file, &settings, context)?, &settings)?;
             print(if is_kong { "parse successful, beginning import\nimport successful\n" } else { &report })
         }
-        ConfigCommand::DbExport { file, target, .. } => {
-            print(&export(&file, target, &settings, context.definitions)?)
-        }
+        ConfigCommand::DbExport { file, target, .. } => print(&export(&file, target, &settings, context)?),
     }
 }
 
@@ -55,10 +53,10 @@ fn write_example(file: &Path) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn source(file: PathBuf, settings: &Settings, context: &Context) -> Source {
-    let definitions = context.definitions;
-    let (plugins, _) = schemas(definitions, &settings.plugins);
-    Source { origin: Origin::File(file), environment: process_environment(), definitions, plugins }
+fn source(file: PathBuf, settings: &Settings, context: &Context) -> Result<Source, String> {
+    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(settings)?;
+    let (origin, environment) = (Origin::File(file), process_environment());
+    Ok(Source { origin, environment, definitions, plugins, lua })
 }
 
 fn import(source: Source, settings: &Settings) -> Result<String, String> {
@@ -77,9 +75,9 @@ fn export(
     file: &Path,
     target: ExportTarget,
     settings: &Settings,
-    definitions: Definitions,
+    context: &Context,
 ) -> Result<String, String> {
-    let (plugins, _) = schemas(definitions, &settings.plugins);
+    let plugins = context.plugins(settings)?.schemas;
     let loaded = wait_for(async {
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
         store.load().await.map_err(|error| error.to_string())

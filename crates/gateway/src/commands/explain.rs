@@ -4,7 +4,7 @@ use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
 use crate::data_plane::options::options;
-use crate::plugins::schemas;
+use crate::plugins::NodePlugins;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -25,10 +25,9 @@ pub(super) fn explain(
 ) -> Result<ExitCode, String> {
     let asked = Asked::read(&question(&arguments)?).map_err(|refusal| refusal.to_string())?;
     let settings = context.load(arguments.settings.into())?.settings;
-    let definitions = context.definitions;
-    let (plugins, _) = schemas(definitions, &settings.plugins);
+    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(&settings)?;
     let origin = Origin::File(arguments.file);
-    let source = Source { origin, environment: process_environment(), definitions, plugins };
+    let source = Source { origin, environment: process_environment(), definitions, plugins, lua };
     let (configuration, snapshot) = compiled(&source, &settings).map_err(|errors| errors.join("\n"))?;
     let options = options(&settings, InternalEndpoints::default());
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked, &options)

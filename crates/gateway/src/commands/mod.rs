@@ -19,8 +19,8 @@ mod vault;
 pub(crate) use container::entrypoint;
 
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
-use crate::plugins::Definitions;
-use crate::settings::{self, Loaded, Sources, TokenRole};
+use crate::plugins::{Definitions, NodePlugins};
+use crate::settings::{self, Loaded, Settings, Sources, TokenRole};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugins::KONG_VERSION;
@@ -49,7 +49,9 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Quit(args) => running_node::quit(args, &context),
         Command::Reload(args) => running_node::reload(args, &context),
         Command::Health(args) => running_node::health(args, &context),
-        Command::Check { files, against, settings } => check::check(files, against, settings, &context),
+        Command::Check { files, against, plugins, settings } => {
+            check::check(files, (against, plugins), settings, &context)
+        }
         Command::Explain(question) => explain::explain(question, &context, &mut io::stdout()),
         Command::Compare(arguments) => compare::compare(arguments, &mut io::stdout()),
         Command::Demo(args) => demo::run(context.load(args)?, definitions),
@@ -64,7 +66,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
             let reference = reference.ok_or(vault::NO_REFERENCE)?;
             let loaded = context.load(settings)?;
             loaded.warnings.iter().for_each(|warning| context.say(0, &format!("warning: {warning}")));
-            print(&vault::get(&reference, &loaded.settings, definitions)?)
+            print(&vault::get(&reference, &loaded.settings, &context)?)
         }
         Command::Settings => print(&settings::manual()),
         Command::Completions { shell } => generate::completions(shell, program),
@@ -91,6 +93,11 @@ impl Context {
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         self.say(2, &format!("settings given: {}", loaded.given.join(", ")));
         Ok(loaded)
+    }
+
+    /// The plugins of a node with these settings.
+    fn plugins(&self, settings: &Settings) -> Result<NodePlugins, String> {
+        NodePlugins::load(self.definitions, settings).map_err(|errors| errors.join("\n"))
     }
 
     /// Prints what is done, if so much was asked for.

@@ -1,8 +1,9 @@
 //! `weir vault`: secrets, as configurations that refer to them get them.
+use super::Context;
 use super::database::wait_for;
 use crate::configuration::{self, Source, process_environment};
 use crate::node::origin;
-use crate::plugins::{Definitions, schemas};
+use crate::plugins::NodePlugins;
 use crate::settings::{Settings, configure_vaults};
 use crate::store;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub(crate) const NO_REFERENCE: &str =
     "Error: the 'get' command needs a <reference> argument\nweir vault get <reference>";
 
 /// The secret of a reference, in a line.
-pub(crate) fn get(reference: &str, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+pub(super) fn get(reference: &str, settings: &Settings, context: &Context) -> Result<String, String> {
     let failed = |reason: &str| format!("Error: {reason}");
     let reference = match is_reference(reference) {
         true => reference.to_owned(),
@@ -27,7 +28,7 @@ pub(crate) fn get(reference: &str, settings: &Settings, definitions: Definitions
     let vault = SecretReference::parse(&reference).map_err(|reason| failed(&reason))?.vault;
     let entities = match find_vault(&vault) {
         Some(_) => Vec::new(),
-        None => entities(settings, definitions).map_err(|reason| {
+        None => entities(settings, context).map_err(|reason| {
             let kinds: Vec<_> = VAULTS.iter().map(|kind| kind.name).collect();
             failed(&format!(
                 "no vault `{vault}`: {}; for a vault entity give --config FILE or --prefix\n\
@@ -43,8 +44,8 @@ pub(crate) fn get(reference: &str, settings: &Settings, definitions: Definitions
 }
 
 /// The vaults of the declarative file, or of the database.
-fn entities(settings: &Settings, definitions: Definitions) -> Result<Vec<Arc<Vault>>, String> {
-    let (plugins, _) = schemas(definitions, &settings.plugins);
+fn entities(settings: &Settings, context: &Context) -> Result<Vec<Arc<Vault>>, String> {
+    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(settings)?;
     let stored = wait_for(async {
         let opened = store::open_to_read(settings, plugins.clone()).await;
         match opened.map_err(|error| error.to_string())? {
@@ -54,7 +55,7 @@ fn entities(settings: &Settings, definitions: Definitions) -> Result<Vec<Arc<Vau
     })??;
     let Some(stored) = stored else {
         let (origin, environment) = (origin(settings), process_environment());
-        let source = Source { origin, environment, definitions, plugins };
+        let source = Source { origin, environment, definitions, plugins, lua };
         return configuration::read(&source)
             .map(|read| read.document.vaults)
             .map_err(|errors| errors.join("\n"));

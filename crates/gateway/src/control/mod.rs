@@ -14,7 +14,7 @@ use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
-use crate::plugins::Definitions;
+use crate::plugins::{self, Definitions};
 use crate::registry::{INITIAL, Registry};
 use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
@@ -103,7 +103,8 @@ impl Control {
         source: Source,
         own: InternalEndpoints,
     ) -> Result<(Control, Vec<String>), StartError> {
-        let compiler = compiler(&settings, source.definitions)?;
+        let compiler = compiler(&settings, source.definitions, &source.lua)?;
+        compiler.retained.provide(crate::data_plane::options::lua_configuration(&shown_settings));
         let source = Arc::new(source);
         let analytics = analytics::Prepared::new(&settings, &compiler.retained);
         let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
@@ -211,21 +212,42 @@ impl Control {
     pub(crate) async fn reload(&self) -> Result<Published, Vec<String>> {
         let source = self.source.clone();
         if let Some(reason) = self.is_not_reloadable() {
-            return Err(vec![format!("{}: {reason}", source.origin)]);
+            return match plugins::on_disk(source.definitions).is_empty() {
+                true => Err(vec![format!("{}: {reason}", source.origin)]),
+                false => self.reload_plugins().await,
+            };
         }
         let vaults = self.plane.compiler.retained.get::<Vaults>();
-        let read = move || (vaults.rotate(), configuration::read(&source));
+        let read = move || match source.lua.read_files_anew(&plugins::on_disk(source.definitions)) {
+            Ok(former) => (vaults.rotate(), configuration::read(&source), Some(former)),
+            Err(errors) => (false, Err(errors), None),
+        };
         let read = spawn_low_priority("weir-reload", read).await;
-        let (rotated, read) = read.unwrap_or_else(|error| (false, Err(vec![error.to_string()])));
+        let (rotated, read, former) =
+            read.unwrap_or_else(|error| (false, Err(vec![error.to_string()]), None));
         let published = match read {
             Ok(read) => self.declare(read).await,
             Err(errors) => Err(errors),
         };
+        if let Some(former) = former.filter(|_| published.is_err()) {
+            self.source.lua.files.go_back(former);
+        }
         // The rotation finds nothing new in secrets that were read here.
         if rotated && published.is_err() {
             self.registry.refresh().await;
         }
         published
+    }
+
+    /// Reads the files of plugins on disk again, where the configuration is in no file.
+    async fn reload_plugins(&self) -> Result<Published, Vec<String>> {
+        let source = self.source.clone();
+        let read = move || source.lua.read_files_anew(&plugins::on_disk(source.definitions)).map(|_| ());
+        let read = spawn_low_priority("weir-reload", read).await;
+        read.unwrap_or_else(|error| Err(vec![error.to_string()]))?;
+        self.registry.refresh().await;
+        let unusable = self.plane.proxy.snapshot().unusable.clone();
+        Ok(Published { hash: self.registry.configuration().hash.clone(), warnings: Vec::new(), unusable })
     }
 
     async fn declare(&self, read: Configuration) -> Result<Published, Vec<String>> {
@@ -454,7 +476,7 @@ async fn begin(
         return Ok(InitialConfiguration::Cached(Box::new(cached)));
     }
     // It compiles apart from the node, so that what cannot be used leaves nothing behind.
-    let own = compiler(settings, source.definitions)?;
+    let own = compiler(settings, source.definitions, &source.lua)?;
     let check =
         move |entity: &Entity, others: &Entities| own.check(entity, others).map_err(|error| error.message);
     let store = store::open(settings, source.plugins.clone(), Box::new(check)).await;

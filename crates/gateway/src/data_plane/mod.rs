@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use tokio_rustls::rustls::pki_types::CertificateDer;
+use weir_guests::LuaSettings;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
-use weir_plugin::Tracing;
+use weir_plugin::{RequestRecord, Tracing};
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
 
@@ -74,7 +75,11 @@ impl registry::DataPlane for DataPlane {
 }
 
 /// The compiler of a node with these settings and plugins.
-pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Compiler, StartError> {
+pub(crate) fn compiler(
+    settings: &Settings,
+    plugins: Definitions,
+    lua: &LuaSettings,
+) -> Result<Compiler, StartError> {
     let shown = files(&settings.ssl_cert, &settings.ssl_cert_key);
     let default_certificate = default_certificate(shown).map_err(StartError::Tls)?;
     let client_certificate = match files(&settings.client_ssl_cert, &settings.client_ssl_cert_key) {
@@ -95,7 +100,8 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         instrumentations: settings.tracing_instrumentations.0,
         sampling_rate: settings.tracing_sampling_rate.0,
     });
-    retained.provide(options::lua(settings));
+    retained.provide(lua.clone());
+    retained.provide(RequestRecord(weir_plugins::request_record));
     provide_counters(&retained, settings)?;
     configure_vaults(&retained.get(), settings);
     Ok(Compiler {
@@ -174,7 +180,8 @@ pub(crate) fn compiled(
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
-    retained.provide(options::lua(settings));
+    retained.provide(source.lua.clone());
+    retained.provide(RequestRecord(weir_plugins::request_record));
     provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
     configure_vaults(&retained.get(), settings);
     let client_certificate = None;

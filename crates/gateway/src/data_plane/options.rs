@@ -1,14 +1,17 @@
 //! The data plane's options, from the settings.
+use crate::prefix;
 use crate::settings::{
     self, AccessLogFormat, Bytes, DnsRecord, ErrorContentType, HeaderBuffers, Headers, Listen, LogTarget,
     Password, Settings, TimedResponses, Trusted,
 };
 use crate::start_error::StartError;
 use rustix::process::{Resource, getrlimit};
+use serde_json::{Map, Value as Json};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use weir_guests::{LuaSettings, UntrustedLua};
+use weir_guests::{LuaSettings, NodeConfiguration, PluginFiles, UntrustedLua};
 use weir_net::resolve::{Lookup, ResolverOptions};
 use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
@@ -45,8 +48,33 @@ pub(crate) fn lua(settings: &Settings) -> LuaSettings {
         sandbox_requires: settings.untrusted_lua_sandbox_requires.clone(),
         sandbox_environment: settings.untrusted_lua_sandbox_environment.clone(),
         timeout: settings.lua_timeout,
-        memory: usize::try_from(settings.lua_memory.0).unwrap_or(usize::MAX),
+        memory: bytes(settings.lua_memory.0),
+        files: Arc::new(PluginFiles::new(
+            &settings.lua_package_path,
+            settings.lua_package_cpath.as_deref().unwrap_or_default(),
+        )),
+        cache_memory: bytes(settings.mem_cache_size.0),
+        shared_dicts: settings
+            .lua_shared_dict
+            .0
+            .iter()
+            .map(|(name, size)| (name.clone(), bytes(*size)))
+            .collect(),
+        prefix: prefix::or_default(settings.prefix.clone())
+            .map(|prefix| format!("{}/", prefix.display()))
+            .unwrap_or_default(),
     }
+}
+
+/// The settings as Lua code sees them: without those that hold secrets.
+pub(crate) fn lua_configuration(shown: &Map<String, Json>) -> NodeConfiguration {
+    let secret = |value: &Json| value.to_string().contains(settings::SECRET);
+    let known = shown.iter().filter(|(_, value)| !secret(value));
+    NodeConfiguration(known.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 /// The data plane's options.

@@ -7,12 +7,13 @@ pub(crate) mod listeners;
 mod node_id;
 mod request_debug;
 
+use crate::admin::entity_access;
 use crate::admin::kong_manager::AdminPorts;
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::reload::Reloader;
 use crate::control::{Control, otlp};
 use crate::listener::{ControlListener, bind};
-use crate::plugins::{self, Definitions};
+use crate::plugins::{Definitions, NodePlugins};
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::settings::{AutoOr, Database, Listeners, Loaded, LogTarget, Role, Settings};
 use crate::start_error::StartError;
@@ -89,11 +90,14 @@ impl Node {
         start_log(&settings)?;
         node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
-        let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
-        let warnings = warnings.into_iter().chain(unknown_plugins);
-        warnings.chain(store::unused(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
+        let plugins = NodePlugins::load(definitions, &settings).map_err(StartError::Plugins)?;
+        let NodePlugins { definitions, schemas, lua } = plugins;
+        warnings
+            .into_iter()
+            .chain(store::unused(&settings, &given))
+            .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit(settings.worker_rlimit_nofile);
-        let source = Source { origin, environment, definitions, plugins: schemas };
+        let source = Source { origin, environment, definitions, plugins: schemas, lua };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;
@@ -113,6 +117,7 @@ impl Node {
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
+        entity_access::provide(&control);
         let mut addresses = addresses(&control, [&admin, &gui, &status, &cluster])?;
         let entered = runtime.enter();
         let ports = AdminPorts::of(admin_listen.0.iter().zip(&addresses.admin));

@@ -474,6 +474,11 @@ settings! {
     /// certificate from one of `lua_ssl_trusted_certificate`. With `off` any certificate is accepted, as in Kong, so
     /// that an attacker on the network can read the logs and the tokens in their headers.
     log_tls_verify: bool = "on";
+    /// Where [plugins in Lua](lua.md#plugins-on-disk) and the modules that they require are, each with a `?` for the
+    /// module's name. The places of LuaRocks below `/usr/local` follow.
+    lua_package_path: String = "./?.lua;./?/init.lua;";
+    /// Where C modules are. None is loaded: a message names the file that a plugin would need.
+    lua_package_cpath: Option<String> = "";
     /// Whether [Lua](lua.md) that stands in the configuration runs, as in pre-function and post-function: in a sandbox
     /// (`sandbox`), with all that plugins may do (`on`), or not at all (`off`).
     untrusted_lua: UntrustedLua = "sandbox";
@@ -486,6 +491,11 @@ settings! {
     lua_timeout: Duration = "50ms";
     /// How much memory the Lua code on each worker may take.
     lua_memory: Bytes = "64m";
+    /// Further dictionaries that Lua code on all workers [shares](lua.md#shared-dictionaries), as in `tokens 10m, counters
+    /// 1m`. One of Kong's names has this size then.
+    lua_shared_dict: SharedDicts = "" | "nginx_http_lua_shared_dict";
+    /// How much memory the dictionary of `kong.cache` may take, which Lua code on all workers shares.
+    mem_cache_size: Bytes = "128m";
     /// Which spans tracing plugins such as opentelemetry send: `request`, `balancer`, `router`, `dns_query`,
     /// `plugin_rewrite`, `plugin_access`, `plugin_header_filter`, or `all`. With `off` they send those of `request` and
     /// `balancer`. `http_client` and `db_query` have no spans.
@@ -540,7 +550,8 @@ settings! {
     vault_rotation_interval: Duration = "60s";
     /// How long requests in flight may take to finish when the node stops.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
-    /// The plugins that a configuration may use; `bundled` is all those of the program.
+    /// The plugins that a configuration may use; `bundled` is all those of the program. Other names are those of [plugins in
+    /// Lua](lua.md#plugins-on-disk).
     plugins: Vec<String> = "bundled";
     /// How routes are written and ordered. With `expressions`, routes may have an `expression`: see
     /// [Expressions](expressions.md). With `traditional`, the older of two equal routes comes first, and `path_handling: v1`

@@ -6,6 +6,7 @@ mod gui;
 mod http_url;
 mod otlp;
 mod secrets;
+mod shared_dicts;
 mod tracing;
 mod vaults;
 
@@ -15,6 +16,7 @@ pub(crate) use gui::{BasePath, PageUrl};
 pub(crate) use http_url::HttpUrl;
 pub(crate) use otlp::{ExportInterval, SecretHeaders};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
+pub(crate) use shared_dicts::SharedDicts;
 pub(crate) use tracing::{Fraction, TracingInstrumentations};
 pub(crate) use vaults::EnabledVaults;
 
@@ -42,7 +44,7 @@ pub(crate) trait Value: Sized {
 }
 
 /// What is shown in place of a secret.
-pub(super) const SECRET: &str = "******";
+pub(crate) const SECRET: &str = "******";
 
 /// A number as a number, not as text.
 fn shown_number(text: &str) -> Json {

@@ -24,8 +24,8 @@ pub(crate) fn run(plugin: &str, file: &File) -> Vec<String> {
         Some(format!("{} (HTTP/{http}): {fault}", case.name))
     });
     let faults: Vec<String> = cases.collect();
-    let refused = file.refused.iter().filter_map(|refused| not_told(plugin, refused, false));
-    let warned = file.warned.iter().filter_map(|warned| not_told(plugin, warned, true));
+    let refused = file.refused.iter().filter_map(|refused| not_told((plugin, file), refused, false));
+    let warned = file.warned.iter().filter_map(|warned| not_told((plugin, file), warned, true));
     faults.into_iter().chain(refused).chain(warned).collect()
 }
 
@@ -74,12 +74,13 @@ fn with(mut value: Value, more: &Map<String, Value>) -> Value {
 
 /// What is said instead of a configuration that is refused, or of a good one that is warned of. Secrets in cases are
 /// `hunter2`, which nothing repeats.
-fn not_told(plugin: &str, refused: &Refused, good: bool) -> Option<String> {
+fn not_told((plugin, file): (&str, &File), refused: &Refused, good: bool) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kong.yml");
     let entity = with(json!({ "name": plugin, "config": refused.config }), &refused.plugin);
     fs::write(&path, json!({ "_format_version": "3.0", "plugins": [entity] }).to_string()).unwrap();
-    let output = weir().arg("check").arg(&path).output().unwrap();
+    let settings = file.settings.iter().map(|(name, value)| (format!("KONG_{}", name.to_uppercase()), value));
+    let output = weir().arg("check").arg(&path).envs(settings).output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let is_so = output.status.success() == good && said.contains(&refused.says) && !said.contains("hunter2");
     (!is_so).then(|| format!("of {:?} is not said {:?}, but: {said}", refused.config, refused.says))

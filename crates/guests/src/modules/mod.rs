@@ -10,6 +10,8 @@ mod ngx;
 mod number;
 mod zlib;
 
+use crate::cache;
+use crate::pdk;
 use mlua::chunk::{Chunk, ChunkMode};
 use mlua::{Lua, Table, Value};
 
@@ -30,19 +32,26 @@ use Source::{Backed, Rust, Script};
 
 const DIGEST: Source = Backed(include_str!("lua/resty_digest.lua"), crypto::natives);
 const TABLE: Source = Script(include_str!("lua/table_functions.lua"));
+const SOCKET_HTTP: Source = Script(include_str!("lua/socket_http.lua"));
 const OPENSSL_DIGEST: Source = Backed(include_str!("lua/openssl_digest.lua"), crypto::natives);
 
 /// The modules by name.
 const MODULES: &[(&str, Source)] = &[
     ("cjson", Rust(cjson::raising)),
     ("cjson.safe", Rust(cjson::safe)),
+    ("kong.api.endpoints", Script(include_str!("lua/kong_endpoints.lua"))),
     ("kong.constants", Script(include_str!("lua/kong_constants.lua"))),
-    ("kong.meta", Script(include_str!("lua/kong_meta.lua"))),
+    ("kong.db.schema", Script(include_str!("lua/kong_schema.lua"))),
+    ("kong.db.schema.entity_checks", Script(include_str!("lua/kong_schema_entity_checks.lua"))),
+    ("kong.db.schema.rules", Script(include_str!("lua/kong_schema_rules.lua"))),
+    ("kong.db.schema.typedefs", Script(include_str!("lua/kong_typedefs.lua"))),
+    ("kong.meta", Backed(include_str!("lua/kong_meta.lua"), pdk::meta)),
     ("kong.plugins.jwt.jwt_parser", Backed(include_str!("lua/jwt_parser.lua"), crypto::natives)),
     ("kong.tools.cjson", Script(include_str!("lua/kong_cjson.lua"))),
     ("kong.tools.gzip", Script(include_str!("lua/kong_gzip.lua"))),
     ("kong.tools.http", Script(include_str!("lua/kong_http.lua"))),
     ("kong.tools.ip", Backed(include_str!("lua/kong_ip.lua"), address::natives)),
+    ("kong.tools.queue", Script(include_str!("lua/kong_queue.lua"))),
     ("kong.tools.rand", Script(include_str!("lua/kong_rand.lua"))),
     ("kong.tools.sha256", Backed(include_str!("lua/kong_sha256.lua"), crypto::natives)),
     ("kong.tools.string", Script(include_str!("lua/kong_string.lua"))),
@@ -69,9 +78,11 @@ const MODULES: &[(&str, Source)] = &[
     ("pl.utils", Script(include_str!("lua/pl_utils.lua"))),
     ("resty.aes", Backed(include_str!("lua/resty_aes.lua"), crypto::natives)),
     ("resty.hmac", Backed(include_str!("lua/resty_hmac.lua"), crypto::natives)),
+    ("resty.http", Script(include_str!("lua/resty_http.lua"))),
+    ("resty.lock", Backed(include_str!("lua/resty_lock.lua"), cache::natives)),
     ("resty.lrucache", Script(include_str!("lua/resty_lrucache.lua"))),
     ("resty.md5", DIGEST),
-    ("resty.mlcache", Script(include_str!("lua/resty_mlcache.lua"))),
+    ("resty.mlcache", Backed(include_str!("lua/resty_mlcache.lua"), cache::natives)),
     ("resty.openssl.bn", Backed(include_str!("lua/openssl_bn.lua"), crypto::natives)),
     ("resty.openssl.cipher", Backed(include_str!("lua/openssl_cipher.lua"), crypto::natives)),
     ("resty.openssl.digest", OPENSSL_DIGEST),
@@ -82,6 +93,7 @@ const MODULES: &[(&str, Source)] = &[
     ("resty.openssl.version", Script(include_str!("lua/openssl_version.lua"))),
     ("resty.openssl.x509", Backed(include_str!("lua/openssl_x509.lua"), crypto::natives)),
     ("resty.random", Backed(include_str!("lua/resty_random.lua"), crypto::natives)),
+    ("resty.redis", Script(include_str!("lua/resty_redis.lua"))),
     ("resty.sha1", DIGEST),
     ("resty.sha224", DIGEST),
     ("resty.sha256", DIGEST),
@@ -89,7 +101,9 @@ const MODULES: &[(&str, Source)] = &[
     ("resty.sha512", DIGEST),
     ("resty.string", Backed(include_str!("lua/resty_string.lua"), crypto::natives)),
     ("socket", Script(include_str!("lua/socket.lua"))),
+    ("socket.http", SOCKET_HTTP),
     ("socket.url", Script(include_str!("lua/socket_url.lua"))),
+    ("ssl.https", SOCKET_HTTP),
     ("string.buffer", Backed(include_str!("lua/string_buffer.lua"), proxies)),
     ("table.clear", TABLE),
     ("table.clone", TABLE),

@@ -111,8 +111,8 @@ fn append(printed: &mut Vec<u8>, steps: &Steps, value: &Value, depth: usize) -> 
 /// `ngx.exit`: below 200 the phase ends, else the request does.
 fn exit(_: &Lua, host: &Host, status: i64) -> mlua::Result<bool> {
     if status < 200 {
-        host.leaves.set(host.phase().waits());
-        return Ok(host.phase().waits());
+        host.leaves.set(host.phase().answers());
+        return Ok(host.phase().answers());
     }
     let status = u16::try_from(status).unwrap_or(500);
     let printed = Printed::take(&mut *host.exchange(Phases::ANY)?).unwrap_or_default();

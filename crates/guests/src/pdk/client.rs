@@ -1,6 +1,6 @@
 //! `kong.client`: who sent the request.
 
-use super::namespace::{Namespace, refused};
+use super::namespace::{Namespace, read_only, refused};
 use crate::contexts::Contexts;
 use crate::modules;
 use crate::phase::Phases;
@@ -19,9 +19,7 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         .set("get_forwarded_ip", make.exchange(ANY, |_, exchange, ()| Ok(exchange.client_ip.to_string()))?)?;
     table.set("get_port", make.exchange(ANY, |_, exchange, ()| Ok(exchange.peer.port()))?)?;
     table.set("get_forwarded_port", make.exchange(ANY, |_, exchange, ()| Ok(exchange.client_port()))?)?;
-    let get_consumer = |lua: &Lua, exchange: &mut Exchange, ()| {
-        exchange.consumer().map(|it| entity(lua, it.json())).transpose()
-    };
+    let get_consumer = |lua: &Lua, exchange: &mut Exchange, ()| consumer(lua, exchange);
     table.set("get_consumer", make.exchange(ROUTED, get_consumer)?)?;
     let get_credential = move |lua: &Lua, exchange: &mut Exchange, ()| credential(lua, exchange, vm);
     table.set("get_credential", make.exchange(ROUTED, get_credential)?)?;
@@ -29,6 +27,7 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
     table.set("get_protocol", make.exchange(ROUTED, protocol)?)?;
     let authenticate =
         move |lua: &Lua, exchange: &mut Exchange, given| authenticate(lua, exchange, vm, given);
+    table.set("tls", read_only(make.lua, super::client_tls::table(make)?)?)?;
     table.set("authenticate", make.exchange(Phases::ACCESS, authenticate)?)?;
     Ok(table)
 }
@@ -38,8 +37,14 @@ pub(super) fn entity(lua: &Lua, text: &str) -> mlua::Result<Value> {
     Ok(modules::from_json(lua, text.as_bytes())?)
 }
 
-fn credential(lua: &Lua, exchange: &mut Exchange, vm: u64) -> mlua::Result<Option<Table>> {
-    if let Some(given) = Contexts::of(exchange, lua, vm)?.credential.clone() {
+/// Who the request was authenticated as.
+pub(super) fn consumer(lua: &Lua, exchange: &Exchange) -> mlua::Result<Option<Value>> {
+    exchange.consumer().map(|it| entity(lua, it.json())).transpose()
+}
+
+/// What the request was authenticated with.
+pub(super) fn credential(lua: &Lua, exchange: &mut Exchange, vm: u64) -> mlua::Result<Option<Table>> {
+    if let Some(given) = Contexts::of(exchange, lua, vm)?.credential()? {
         return Ok(Some(given));
     }
     let Some(id) = exchange.credential_text() else { return Ok(None) };
@@ -98,6 +103,5 @@ fn authenticate(
         |table: &Option<Table>| table.as_ref().and_then(|it| it.get::<Option<String>>("id").ok().flatten());
     let index = text(&consumer).and_then(|id| exchange.find_consumer(id.parse().ok()?));
     exchange.set_authenticated(index, text(&credential).as_deref());
-    Contexts::of(exchange, lua, vm)?.credential = credential;
-    Ok(())
+    Contexts::of(exchange, lua, vm)?.set_credential(credential)
 }

@@ -13,9 +13,9 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         let mut exchange = host.exchange(Phases::ANY)?;
         let contexts = Contexts::of(&mut exchange, lua, vm)?;
         Ok(match key.as_string().map(|key| key.to_string_lossy()).as_deref() {
-            Some("shared") => Some(contexts.shared()),
-            Some("plugin") => Some(contexts.plugin(lua, &origin.plugin)?),
-            Some("core") => Some(contexts.ngx()),
+            Some("shared") => Some(contexts.shared()?),
+            Some("plugin") => Some(contexts.plugin(&origin.plugin)?),
+            Some("core") => Some(contexts.ngx()?),
             _ => None,
         })
     };
@@ -26,9 +26,8 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         match (key.as_string().map(|key| key.to_string_lossy()).as_deref(), value) {
             (Some("shared"), Value::Table(table)) => contexts.set_shared(table),
             (Some("plugin"), Value::Table(table)) => contexts.set_plugin(&origin.plugin, table),
-            _ => return refused("kong.ctx takes tables alone, as kong.ctx.shared and kong.ctx.plugin"),
+            _ => refused("kong.ctx takes tables alone, as kong.ctx.shared and kong.ctx.plugin"),
         }
-        Ok(())
     };
     let (ctx, meta) = (make.table()?, make.table()?);
     meta.set("__index", make.host(Phases::REQUEST, index)?)?;

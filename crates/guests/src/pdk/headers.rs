@@ -210,6 +210,24 @@ pub(crate) fn set(exchange: &mut Exchange, of: HeadersOf, field: &Field) -> mlua
     values.try_for_each(|value| exchange.add_header(of, &name, value).map_err(mlua::Error::runtime))
 }
 
+/// Sets a header that is one string, without a copy of name and value. Returns false where they are something else.
+pub(crate) fn set_text(
+    exchange: &mut Exchange,
+    of: HeadersOf,
+    (name, value): (&Value, &Value),
+) -> mlua::Result<bool> {
+    let (Value::String(name), Value::String(value)) = (name, value) else { return Ok(false) };
+    let (name, value) = (name.as_bytes(), value.as_bytes());
+    let Ok(name) = std::str::from_utf8(&name) else { return Ok(false) };
+    let bytes = name.len() + VALUE + value.len();
+    if name.starts_with(':') || bytes > MAX_FIELD {
+        return Ok(false);
+    }
+    kept::keep(exchange, bytes)?;
+    exchange.set_header(of, &wire_name(name), &value).map_err(mlua::Error::runtime)?;
+    Ok(true)
+}
+
 /// Adds a header to those of its name.
 pub(crate) fn append(exchange: &mut Exchange, of: HeadersOf, field: &Field) -> mlua::Result<()> {
     keep(exchange, field)?;

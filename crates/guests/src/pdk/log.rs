@@ -10,7 +10,7 @@ use crate::steps::Steps;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::fmt::Write;
 use tracing::Level;
-use weir_plugin::{Exchange, Json, LogFieldMode};
+use weir_plugin::{Exchange, Json, LogFieldMode, RequestRecord};
 
 /// Kong's levels, and those of the node's log.
 const LEVELS: [(&str, Level); 9] = [
@@ -35,8 +35,15 @@ const MAX_KEY_PARTS: usize = 16;
 const STEPS_PER_MESSAGE: usize = 4096;
 
 /// Makes the namespace, which can be called itself.
-pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
+pub(super) fn table(make: &Namespace<'_>, record: RequestRecord) -> mlua::Result<Table> {
     let members = make.table()?;
+    let serialize = move |lua: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        let text = record.of(exchange);
+        // To write it takes as long as to read it several times.
+        Steps::of(lua).take_bytes(text.len() * 8)?;
+        Ok(modules::from_json(lua, &text)?)
+    };
+    members.set("serialize", make.exchange(Phases::LOG, serialize)?)?;
     for (name, level) in LEVELS {
         let log = move |lua: &Lua, host: &Host, values: MultiValue| write(lua, host, level, values);
         members.set(name, make.host(Phases::ANY, log)?)?;

@@ -56,6 +56,23 @@ impl Namespace<'_> {
         })
     }
 
+    /// A module that is made when it is first required.
+    pub(crate) fn preload(
+        &self,
+        name: &'static str,
+        module: impl Fn(&Namespace<'_>) -> mlua::Result<Value> + 'static,
+    ) -> mlua::Result<()> {
+        let (host, prelude) = (self.host.clone(), self.prelude.clone());
+        let package: Table = self.lua.globals().get("package")?;
+        let make = move |lua: &Lua, _: Value| module(&Namespace { lua, host: &host, prelude: &prelude });
+        package.get::<Table>("preload")?.set(name, self.lua.create_function(make)?)
+    }
+
+    /// A function that waits for the operation that `begin` gives to the host; see [`Host::wait_for`].
+    pub(crate) fn waiting(&self, begin: Function) -> mlua::Result<Function> {
+        self.prelude.get::<Function>("waiting")?.call(begin)
+    }
+
     /// A function that ends the call where it returns true.
     pub(crate) fn ending(&self, prepare: Function) -> mlua::Result<Function> {
         self.prelude.get::<Function>("ending")?.call(prepare)

@@ -5,7 +5,8 @@ use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
 use crate::phase::Phases;
 use crate::vm::Node;
-use mlua::{Lua, MultiValue, Table, Value};
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, MultiValue, Table, Value};
 use weir_plugin::Exchange;
 
 /// Adds them to `kong`.
@@ -16,6 +17,10 @@ pub(super) fn fill(make: &Namespace<'_>, kong: &Table, node: &Node) -> mlua::Res
     add("ip", ip(make)?)?;
     add("table", tables(make)?)?;
     add("nginx", nginx(make)?)?;
+    let cluster = make.table()?;
+    let no_id = |_: &Lua, ()| Ok((Value::Nil, "this node has no cluster id"));
+    cluster.set("get_id", make.lua.create_function(no_id)?)?;
+    add("cluster", cluster)?;
     let plugin = make.table()?;
     plugin
         .set("get_id", make.host(Phases::ROUTED, |_, host: &Host, ()| Ok(host.origin().id.to_string()))?)?;
@@ -24,16 +29,22 @@ pub(super) fn fill(make: &Namespace<'_>, kong: &Table, node: &Node) -> mlua::Res
 
 fn router(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
-    let route = |lua: &Lua, exchange: &mut Exchange, ()| {
-        exchange.route().map(|it| entity(lua, it.json())).transpose()
-    };
-    table.set("get_route", make.exchange(Phases::ROUTED, route)?)?;
-    let service = |lua: &Lua, exchange: &mut Exchange, ()| {
-        let service = exchange.route().and_then(|route| route.service.as_ref());
-        service.map(|it| entity(lua, it.json())).transpose()
-    };
-    table.set("get_service", make.exchange(Phases::ROUTED, service)?)?;
+    let get_route = |lua: &Lua, exchange: &mut Exchange, ()| route(lua, exchange);
+    table.set("get_route", make.exchange(Phases::ROUTED, get_route)?)?;
+    let get_service = |lua: &Lua, exchange: &mut Exchange, ()| service(lua, exchange);
+    table.set("get_service", make.exchange(Phases::ROUTED, get_service)?)?;
     Ok(table)
+}
+
+/// The route that the request matched.
+pub(super) fn route(lua: &Lua, exchange: &Exchange) -> mlua::Result<Option<Value>> {
+    exchange.route().map(|it| entity(lua, it.json())).transpose()
+}
+
+/// The service of that route.
+pub(super) fn service(lua: &Lua, exchange: &Exchange) -> mlua::Result<Option<Value>> {
+    let service = exchange.route().and_then(|route| route.service.as_ref());
+    service.map(|it| entity(lua, it.json())).transpose()
 }
 
 fn node(make: &Namespace<'_>, node: &Node) -> mlua::Result<Table> {
@@ -41,7 +52,21 @@ fn node(make: &Namespace<'_>, node: &Node) -> mlua::Result<Table> {
     let (id, hostname) = (node.id.clone(), node.hostname.clone());
     table.set("get_id", make.lua.create_function(move |_, ()| Ok(id.to_string()))?)?;
     table.set("get_hostname", make.lua.create_function(move |_, ()| Ok(hostname.to_string()))?)?;
+    table.set("get_memory_stats", memory_stats(make, node)?)?;
     Ok(table)
+}
+
+/// `kong.node.get_memory_stats`. Of the VMs, that of this worker.
+fn memory_stats(make: &Namespace<'_>, node: &Node) -> mlua::Result<Function> {
+    let dicts = node.dicts.clone();
+    let dicts = make.lua.create_function(move |lua, ()| {
+        let sizes = dicts.iter().map(|(name, dict)| (name.to_owned(), [dict.capacity(), dict.free_space()]));
+        lua.create_table_from(sizes)
+    })?;
+    let used = make.lua.create_function(|lua, ()| Ok(lua.used_memory()))?;
+    let chunk = make.lua.load(include_str!("node.lua")).set_name("=[kong.node]").set_mode(ChunkMode::Text);
+    let require: Function = make.lua.globals().get("require")?;
+    chunk.call::<Function>(())?.call((dicts, std::process::id(), used, require))
 }
 
 fn ip(make: &Namespace<'_>) -> mlua::Result<Table> {

@@ -1,18 +1,14 @@
 //! `kong.request`: the client's request.
 
+use super::body::{self, ParsedBody};
 use super::headers;
 use super::namespace::{Namespace, refused};
-use crate::modules;
 use crate::phase::Phases;
-use crate::raise::Raised;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
 use weir_plugin::{Exchange, Version, form};
 
 const ANY: Phases = Phases::REQUEST;
-const FORM: &str = "application/x-www-form-urlencoded";
-const JSON: &str = "application/json";
-const MULTIPART: &str = "multipart/form-data";
 
 /// Kong's message about a body that is not in memory.
 const TOO_LONG: &str =
@@ -33,7 +29,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     };
     table.set("get_headers", make.exchange(ANY, get_headers)?)?;
     table.set("get_raw_body", make.exchange(Phases::REQUEST_BODY, raw_body)?)?;
-    table.set("get_body", make.exchange(Phases::REQUEST_BODY, body)?)?;
+    table.set("get_body", make.exchange(Phases::REQUEST_BODY, get_body)?)?;
     table.set("get_uri_captures", make.exchange(ANY, captures)?)?;
     table.set("get_start_time", make.exchange(ANY, |_, exchange, ()| Ok(start_time(exchange)))?)?;
     Ok(table)
@@ -124,39 +120,16 @@ fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<M
     lua.create_string(body)?.into_lua_multi(lua)
 }
 
-/// A body as a table, what is wrong with it, and its type.
-type ParsedBody = (Option<Value>, Option<String>, Option<String>);
-
-fn body(
+fn get_body(
     lua: &Lua,
     exchange: &mut Exchange,
     (mime, max, _): (Option<LuaString>, Value, Value),
 ) -> mlua::Result<ParsedBody> {
     let own =
         || exchange.request.headers.get("Content-Type").map(|it| String::from_utf8_lossy(it).into_owned());
-    let Some(content_type) = mime.map(|it| it.to_string_lossy()).or_else(own) else {
-        return Ok((None, Some("missing content type".to_owned()), None));
-    };
-    let lower = content_type.to_ascii_lowercase();
-    let mime = lower.split(';').next().unwrap_or_default();
-    let Some(known) = [FORM, JSON, MULTIPART].into_iter().find(|known| mime.starts_with(known)) else {
-        return Ok((None, Some(format!("unsupported content type '{content_type}'")), Some(mime.to_owned())));
-    };
-    let max = headers::limit("max_args", &max)?;
-    let wrong = |message: &str| Ok((None, Some(message.to_owned()), Some(known.to_owned())));
-    let Some(body) = exchange.body().or((!exchange.has_body()).then_some(&[])) else {
-        return wrong(TOO_LONG);
-    };
-    let parsed = match known {
-        FORM => Value::Table(args(lua, form::pairs(&form::text(body)).take(max))?),
-        JSON => match modules::from_json(lua, body) {
-            Ok(parsed @ Value::Table(_)) => parsed,
-            Ok(_) | Err(Raised::Text(_)) => return wrong("invalid json body"),
-            Err(Raised::Vm(error)) => return Err(error),
-        },
-        _ => return wrong("unable to decode multipart body"),
-    };
-    Ok((Some(parsed), None, Some(known.to_owned())))
+    let content_type = mime.map(|it| it.to_string_lossy()).or_else(own);
+    let body = exchange.body().or((!exchange.has_body()).then_some(&[])).ok_or(TOO_LONG);
+    body::read(lua, body, content_type, &max)
 }
 
 fn captures(lua: &Lua, exchange: &mut Exchange, (): ()) -> mlua::Result<Table> {

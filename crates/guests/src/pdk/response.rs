@@ -238,7 +238,7 @@ pub(crate) enum Content {
 /// Answers, or, where there is a response already, replaces that. Returns whether the call ends.
 pub(crate) fn finish(host: &Host, status: u16, content: Content, fields: &[Field]) -> mlua::Result<bool> {
     let mut exchange = host.exchange(Phases::ANY)?;
-    if !host.phase().waits() {
+    if !host.phase().answers() {
         replace(&mut exchange, status, content);
         fields.iter().try_for_each(|field| headers::set(&mut exchange, HeadersOf::Response, field))?;
         return Ok(false);

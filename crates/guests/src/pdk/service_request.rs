@@ -1,10 +1,11 @@
 //! `kong.service.request`: what the upstream gets.
 
-use super::headers;
 use super::namespace::{Namespace, refused};
+use super::{body, headers};
 use crate::kept;
 use crate::modules;
 use crate::phase::Phases;
+use crate::service_body::ServiceBody;
 use mlua::{Lua, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, form};
 
@@ -35,7 +36,7 @@ const METHODS: [&str; 15] = [
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
     let enable_buffering = |_: &Lua, exchange: &mut Exchange, ()| {
-        exchange.keep_service_headers();
+        ServiceBody::want(exchange);
         Ok(())
     };
     table.set("enable_buffering", make.exchange(BALANCED, enable_buffering)?)?;
@@ -53,6 +54,9 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
 
 fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     let set_header = |_: &Lua, exchange: &mut Exchange, (name, value): (Value, Value)| {
+        if headers::set_text(exchange, UPSTREAM, (&name, &value))? {
+            return Ok((Value::Nil, None));
+        }
         let field = headers::field(&name, &value)?;
         if field.0.starts_with(':') {
             return Ok((Value::Nil, Some("cannot set :authority pseudo-header on non-grpc requests")));
@@ -200,9 +204,24 @@ fn set_body(
     let body = match kind.split(';').next().unwrap_or_default().trim() {
         "application/x-www-form-urlencoded" => encoded(&arguments(table)?),
         "application/json" => modules::to_json(lua, &args)?,
+        body::MULTIPART => return set_parts(exchange, &arguments(table)?, &mime),
         _ => return Ok((None, Some(format!("unsupported content type '{mime}'")))),
     };
     put_body(exchange, body)?;
+    exchange.set_header(UPSTREAM, "Content-Type", mime.as_bytes()).map_err(mlua::Error::runtime)?;
+    Ok((Some(true), None))
+}
+
+/// Sends arguments as parts, between boundaries that no value has.
+fn set_parts(
+    exchange: &mut Exchange,
+    pairs: &[Argument],
+    mime: &str,
+) -> mlua::Result<(Option<bool>, Option<String>)> {
+    let own = || format!("{:032x}", weir_plugin::Uuid::new_v4().as_u128());
+    let boundary = body::boundary(mime).map_or_else(own, str::to_owned);
+    put_body(exchange, body::multipart(pairs, &boundary)?)?;
+    let mime = format!("{}; boundary={boundary}", body::MULTIPART);
     exchange.set_header(UPSTREAM, "Content-Type", mime.as_bytes()).map_err(mlua::Error::runtime)?;
     Ok((Some(true), None))
 }

@@ -1,16 +1,15 @@
 //! `kong.service.response`: what the upstream answered.
 
+use super::body::{self, ParsedBody};
 use super::headers;
 use super::namespace::{Namespace, refused};
-use crate::phase::Phases;
-use mlua::{Lua, Table, Value};
+use crate::host::Host;
+use crate::phase::{Phase, Phases};
+use crate::service_body::ServiceBody;
+use mlua::{Lua, LuaString, Table, Value};
 use weir_plugin::{Exchange, Headers};
 
 const READ: Phases = Phases::SERVICE_RESPONSE;
-
-/// Kong's message about a body that was not buffered.
-const NOT_BUFFERED: &str = "service body is only available with buffered proxying (see: \
-                            kong.service.request.enable_buffering function)";
 
 /// Makes the namespace.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
@@ -26,11 +25,35 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
         headers::table(lua, service_headers(exchange).unwrap_or(&Headers::new()), max)
     };
     table.set("get_headers", make.exchange(READ, get_headers)?)?;
-    let no_body =
-        |_: &Lua, _: &mut Exchange, _: mlua::MultiValue| -> mlua::Result<()> { refused(NOT_BUFFERED) };
-    table.set("get_raw_body", make.exchange(READ, no_body)?)?;
-    table.set("get_body", make.exchange(READ, no_body)?)?;
+    table.set("get_raw_body", make.host(READ, |lua, host: &Host, ()| raw_body(lua, host))?)?;
+    table.set("get_body", make.host(READ, get_body)?)?;
     Ok(table)
+}
+
+/// The body of the service's response; none where it has none, or it was too long to be buffered.
+fn raw_body(lua: &Lua, host: &Host) -> mlua::Result<Option<LuaString>> {
+    if host.phase() == Phase::Response {
+        return lua.create_string(&host.body.borrow().data).map(Some);
+    }
+    let body = ServiceBody::of(&*host.exchange(READ)?)?;
+    body.map(|body| lua.create_string(&body)).transpose()
+}
+
+/// The body by its content type, as `kong.request.get_body` reads one.
+fn get_body(lua: &Lua, host: &Host, (mime, max_args): (Value, Value)) -> mlua::Result<ParsedBody> {
+    let body = raw_body(lua, host)?;
+    let of_service = || {
+        let exchange = host.exchange(READ).ok()?;
+        let headers = service_headers(&exchange)?;
+        headers.get("Content-Type").map(|it| String::from_utf8_lossy(it).into_owned())
+    };
+    let mime = match mime {
+        Value::Nil => of_service(),
+        Value::String(mime) => Some(mime.to_string_lossy()),
+        _ => return refused("mimetype must be a string"),
+    };
+    let bytes = body.as_ref().map(|body| body.as_bytes());
+    body::read(lua, Ok(bytes.as_deref().unwrap_or_default()), mime, &max_args)
 }
 
 /// The headers as they came where they were kept, else as they are now; none where the service was not asked.

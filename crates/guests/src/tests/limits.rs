@@ -32,6 +32,10 @@ fn a_loop_without_end_is_ended() {
         "('a'):rep(30):find(('a*'):rep(25) .. 'c')",
         "while true do pcall(function() ('a'):rep(30):find(('a*'):rep(25) .. 'c') end) end",
         "('aaa'):gsub('a', function() while true do end end)",
+        "local d, i = ngx.shared.kong, 0 while true do i = i + 1 d:set(i, i) d:get_keys(0) end",
+        "local d, i = ngx.shared.kong, 0 while true do i = i + 1 d:set(i, i) d:flush_expired() end",
+        "while true do ngx.shared.kong:set(1, ('v'):rep(4e6)) end",
+        "while true do ngx.shared.kong:rpush(1, 1) end",
     ] {
         let outcome = run(brief(), code, "GET /");
         assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);
@@ -152,6 +156,8 @@ impl Subscriber for Longest {
 
 #[test]
 fn messages_are_cut() {
+    // Other tests log too: what is logged while there is no subscriber would be left out later.
+    let _ = tracing::subscriber::set_global_default(Longest(Arc::default()));
     for code in [
         "kong.log.err(('z'):rep(1e6))",
         "local s = ('z'):rep(3000) kong.log.err(s, s, s)",
@@ -166,5 +172,27 @@ fn messages_are_cut() {
         });
         let longest = longest.load(Ordering::Relaxed);
         assert!((4000..4200).contains(&longest), "{code}: {longest}");
+    }
+}
+
+#[test]
+fn calls_that_end_early_are_counted_by_their_reason() {
+    for (code, reason) in [
+        ("while true do end", "timeout"),
+        ("error('no')", "error"),
+        ("local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1e5) .. i end", "memory"),
+        ("local t = {} while true do t[#t + 1] = {} end", "memory"),
+        ("local t = {} for i = 1, 1e9 do t[i] = kong.request.get_path() .. i end", "memory"),
+    ] {
+        let settings =
+            LuaSettings { memory: 8 << 20, timeout: Duration::from_secs(5), ..settings(UntrustedLua::On) };
+        let settings = if reason == "timeout" { brief() } else { settings };
+        let gateway = super::gateway(settings);
+        let hooks = gateway.plugin("pre-function", serde_json::json!({ "access": [code] })).unwrap();
+        assert_eq!(gateway.send(&[&*hooks], "GET /").status(), 500, "{code}");
+        let mut text = String::new();
+        gateway.retained.get::<weir_plugin::Metrics>().write(&mut text);
+        let line = format!("lua_ended_total{{plugin=\"pre-function\",reason=\"{reason}\"}} 1\n");
+        assert!(text.contains(&line), "{code}: {text}");
     }
 }

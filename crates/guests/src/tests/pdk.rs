@@ -1,31 +1,53 @@
 //! Every function of `kong` and `ngx`, as data: in which phases, with which arguments, and what comes of it.
 
 use super::gateway;
-use crate::LuaSettings;
+use crate::{LuaSettings, NodeConfiguration};
 use serde_json::{Value as Json, json};
 use weir_plugin::testing::Gateway;
-use weir_plugin::{Exchange, Flow, Hooks, Source};
+use weir_plugin::{Exchange, Flow, Hooks, RequestRecord, Source};
 
 /// The request of each case.
 const REQUEST: &str = "POST /a%20b/c?x=1&y&x=%202&z=\nX-One: 1\nX-Two: a\nX-Two: b\nCookie: s=t; u=v\n\
                        Content-Type: application/json\nContent-Length: 9\n\n{\"n\":[1]}";
 
-fn case_lines() -> impl Iterator<Item = (usize, &'static str)> {
-    let lines = include_str!("pdk.cases").lines().zip(1..);
-    lines.map(|(line, number)| (number, line)).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+/// The files of cases.
+const FILES: [(&str, &str); 3] = [
+    ("pdk.cases", include_str!("pdk.cases")),
+    ("shared.cases", include_str!("shared.cases")),
+    ("cache.cases", include_str!("cache.cases")),
+];
+
+/// The cases, with their places.
+fn case_lines() -> impl Iterator<Item = (String, &'static str)> {
+    let lines = |(file, text): (&'static str, &'static str)| {
+        text.lines().zip(1..).map(move |(line, number)| (format!("{file}:{number}"), line))
+    };
+    let lines = FILES.into_iter().flat_map(lines);
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// A case is `phase | code | what comes of it`. The code is an expression, or statements that return.
 #[test]
 fn functions() {
-    let gateway = gateway(LuaSettings::default());
+    let settings = LuaSettings {
+        prefix: "/tmp/node/".to_owned(),
+        shared_dicts: vec![("own".to_owned(), 65_536)],
+        timeout: std::time::Duration::from_secs(5),
+        ..LuaSettings::default()
+    };
+    let gateway = gateway(settings);
+    let configuration = json!({ "proxy_listen": ["0.0.0.0:8000"], "workers": 2, "untrusted_lua": "sandbox", "nothing": null });
+    gateway.retained.provide(NodeConfiguration(configuration.as_object().unwrap().clone()));
+    gateway.retained.provide(RequestRecord(|exchange| {
+        json!({ "path": exchange.path_with_query(), "a": 1 }).to_string().into_bytes()
+    }));
     let mut faults = Vec::new();
-    for (number, line) in case_lines() {
+    for (place, line) in case_lines() {
         let parts: Vec<_> = line.splitn(3, " | ").collect();
-        let [phase, code, expected] = *parts else { panic!("pdk.cases:{number}: {line}") };
+        let [phase, code, expected] = *parts else { panic!("{place}: {line}") };
         let found = outcome(&gateway, phase.trim(), code.trim());
         if found.trim() != expected.trim() {
-            faults.push(format!("pdk.cases:{number}: {code}\n  expected {expected}\n  found    {found}"));
+            faults.push(format!("{place}: {code}\n  expected {expected}\n  found    {found}"));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -42,6 +64,8 @@ fn outcome(gateway: &Gateway, phase: &str, code: &str) -> String {
          return '{{' .. table.concat(keys, ' ') .. '}}' end \
          local function all(ok, ...) local t = {{ ... }} for i = 1, select('#', ...) do t[i] = text(t[i]) end \
          return (ok and '' or 'error: ') .. table.concat(t, ', ') end \
+         local d, c = ngx.shared.kong, kong.cache d:flush_all() c:purge() \
+         local function v(x) return function() return x end end \
          kong.log.set_serialize_value('result', all(pcall(function() {body} end)))"
     );
     let hooks = gateway.plugin("pre-function", json!({ phase: [probe] })).unwrap();

@@ -1,6 +1,6 @@
 -- What Lua code sees of errors and coroutines, so that neither keeps a call that must end from ending.
 local host = ...
-local error, select, type = error, select, type
+local error, select, type, unpack = error, select, type, unpack
 local rawpcall, rawxpcall = pcall, xpcall
 local create, rawresume, yield = coroutine.create, coroutine.resume, coroutine.yield
 local isyieldable = coroutine.isyieldable
@@ -8,6 +8,9 @@ local isyieldable = coroutine.isyieldable
 local plain = host.plain
 -- What a coroutine yields that asks something of the host: it passes through every coroutine above.
 local UP = {}
+-- Coroutines that code has a handle of: they are not used again, so that nobody resumes the code of others by it.
+local handed_out = setmetatable({}, { __mode = "k" })
+host.handed_out = handed_out
 -- Each coroutine that runs inside another takes room on the stack of the thread. LuaJIT does not limit them.
 local MAX_DEPTH = 150
 local depth = 0
@@ -60,6 +63,16 @@ local function unwrap(ok, ...)
   error((...), 0)
 end
 
+local running = coroutine.running
+
+function coroutine.running()
+  local thread, is_main = running()
+  if thread then
+    handed_out[thread] = true
+  end
+  return thread, is_main
+end
+
 function coroutine.wrap(f)
   local thread = create(f)
   return function(...)
@@ -74,14 +87,57 @@ local function finish(ok, ...)
   return ...
 end
 
--- A function that waits: `begin` starts the operation, and what it yields is returned.
+local function await(waits, ...)
+  if waits then
+    return finish(yield(UP))
+  end
+  return ...
+end
+
+-- A function that waits: `begin` starts the operation, whose outcome is returned. What `begin` returns itself follows `false`.
 function host.waiting(begin)
   return function(...)
     if not isyieldable() then
+      host.check_waiting()
       error("attempt to yield across C-call boundary", 2)
     end
-    begin(...)
-    return finish(yield(UP))
+    return await(begin(...))
+  end
+end
+
+local function started(ok, ...)
+  depth = depth - 1
+  if not ok then
+    error(plain((...)), 0)
+  end
+end
+
+-- Runs a coroutine until it ends or yields, whatever it yields.
+function host.start(thread, ...)
+  if depth >= MAX_DEPTH then
+    error("C stack overflow", 0)
+  end
+  depth = depth + 1
+  started(rawresume(thread, ...))
+end
+
+-- Passes on what a coroutine that was started has asked of the host: the call ends.
+function host.pass_on()
+  if isyieldable() then
+    yield(UP)
+  end
+  host.unwind()
+end
+
+host.pcall = rawpcall
+
+-- A function with its arguments, as one that takes `premature` before them.
+function host.bound(f, ...)
+  local args, count = { ... }, select("#", ...)
+  return function(premature)
+    -- A call that was ended may have left the coroutines that it was in.
+    depth = 0
+    return f(premature, unpack(args, 1, count))
   end
 end
 
@@ -94,6 +150,13 @@ function host.ending(prepare)
       end
       host.unwind()
     end
+  end
+end
+
+-- A function that calls a method, which is looked up each time.
+function host.method(handler, name, conf)
+  return function()
+    return handler[name](handler, conf)
   end
 end
 

@@ -1,5 +1,6 @@
 //! Custom entities: those that plugins declare, such as the credentials of an authentication plugin. The model knows
 //! them by their declarations alone and keeps each as the plugin's own struct, so that nothing is read twice.
+mod declared;
 mod schema;
 
 pub use schema::{CustomEntity, CustomEntitySchema, DerivedId};
@@ -112,6 +113,11 @@ impl CustomRecord {
     /// Erases the type of an entity.
     pub fn new<T: CustomEntity>(entity: T) -> Self {
         CustomRecord(Arc::new(entity))
+    }
+
+    /// An entity without a struct, as it was read by its declaration.
+    pub(crate) fn declared(schema: &'static CustomEntitySchema, value: Json) -> Self {
+        CustomRecord(Arc::new(declared::DeclaredEntity::new(schema, value)))
     }
 
     /// Its kind.

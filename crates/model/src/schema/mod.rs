@@ -28,6 +28,7 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
+mod declared;
 mod extensions;
 pub(crate) mod json;
 mod json_schema;
@@ -39,6 +40,8 @@ mod type_hints;
 mod types;
 mod unknown_field;
 
+pub use declared::RecordCheck;
+pub(crate) use declared::read_declared;
 pub use extensions::{hide as hide_extensions, take as take_extensions};
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;

@@ -107,6 +107,18 @@ impl<'r> Reader<'r> {
         self.problems.push(ConfigError { at, path: self.path_of(below), message });
     }
 
+    /// Reports a message in words that others compare, below the value being read.
+    pub fn report_exactly(&mut self, below: &str, at: Position, message: &str) {
+        self.report_below(below, at, message);
+    }
+
+    /// Reports a mistake of the record around the value being read.
+    pub fn report_around(&mut self, at: Position, message: &str) {
+        let last = self.path.pop();
+        self.report(at, message);
+        self.path.extend(last);
+    }
+
     /// Everything reported.
     pub fn into_errors(self) -> Vec<ConfigError> {
         self.problems
@@ -223,15 +235,15 @@ impl RecordContext<'static> {
 
 /// The fields of one record, as written.
 pub struct Fields<'n, 'a> {
-    schema: &'static RecordSchema,
-    written: Vec<Option<&'n Entry<'a>>>,
-    given: &'n [(&'static str, Uuid)],
-    at: Position,
+    pub(super) schema: &'static RecordSchema,
+    pub(super) written: Vec<Option<&'n Entry<'a>>>,
+    pub(super) given: &'n [(&'static str, Uuid)],
+    pub(super) at: Position,
 }
 
 impl<'n, 'a> Fields<'n, 'a> {
     /// Sorts what is written by field, reporting names that are none.
-    fn of(
+    pub(super) fn of(
         schema: &'static RecordSchema,
         node: &'n Node<'a>,
         around: &RecordContext<'n>,
@@ -302,7 +314,7 @@ impl<'n, 'a> Fields<'n, 'a> {
     }
 
     /// A value that follows from the place; what is written must agree with it.
-    fn given_value<T: FieldType>(
+    pub(super) fn given_value<T: FieldType>(
         &self,
         id: Uuid,
         written: Option<&Node<'_>>,
@@ -347,14 +359,21 @@ pub fn read_record<T: Record>(
     let all_known = reader.problems.len() == before;
     let record = reader.inside(T::SCHEMA, |reader| T::read_fields(&fields, reader))?;
     // With an unknown field, what a check misses is probably what that field was meant to be.
-    for violation in record.check().into_iter().filter(|_| all_known) {
+    if all_known {
+        report_violations(record.check(), node, reader);
+    }
+    Some(record)
+}
+
+/// Reports what the checks of a record have found.
+pub(super) fn report_violations(found: Vec<FieldError>, node: &Node<'_>, reader: &mut Reader<'_>) {
+    for violation in found {
         if reader.is_full() {
             break;
         }
         let at = node.position_of(&violation.path);
         reader.report_below(&violation.path, at, violation.message);
     }
-    Some(record)
 }
 
 /// Reads a variant by its name.
@@ -400,7 +419,7 @@ pub(super) fn shown(node: &Node<'_>, field: &FieldSchema) -> String {
     }
 }
 
-fn literal_node(literal: &Literal, at: Position) -> Node<'static> {
+pub(super) fn literal_node(literal: &Literal, at: Position) -> Node<'static> {
     let value = match *literal {
         Literal::Bool(value) => Value::Bool(value),
         Literal::Int(value) => Value::Int(value),

@@ -97,6 +97,11 @@ impl Background {
         self.ending.send_replace(true);
     }
 
+    /// Whether the node is about to exit.
+    pub fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
     /// Completes when the node is about to exit, to interrupt longer waits.
     pub fn ending(&self) -> impl Future<Output = ()> + use<> {
         let mut ending = self.ending.subscribe();

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Bytes of an entry beside those of its key and its value.
-const ENTRY_BYTES: usize = 128;
-/// Bytes of an element of a list beside those of its value.
-const ELEMENT_BYTES: usize = 32;
+/// Bytes of an entry beside those of its key and its value: with those of the allocations, and room to grow.
+const ENTRY_BYTES: usize = 256;
+/// Bytes of an element of a list beside those of its value, counted alike.
+const ELEMENT_BYTES: usize = 64;
+/// Room for fewer entries, or elements of a list, is kept though it is not used.
+const MIN_ROOM: usize = 64;
 /// How many expired entries each new one removes, so that expired entries are freed without a sweep.
 const EXPIRED_PER_INSERT: usize = 2;
 /// The end of the order of use.
@@ -63,6 +65,11 @@ impl From<DictError> for Blocked {
     fn from(error: DictError) -> Self {
         Blocked::Refused(error)
     }
+}
+
+/// Whether so much room is given back, because what is counted is far less.
+fn is_roomy(used: usize, room: usize) -> bool {
+    room > MIN_ROOM && used < room / 4
 }
 
 /// What a key holds.
@@ -212,6 +219,9 @@ impl Entries {
         let value = if at_front { elements.pop_front() } else { elements.pop_back() };
         let freed = value.as_ref().map_or(0, |value| ELEMENT_BYTES + value.len());
         *bytes -= freed;
+        if is_roomy(elements.len(), elements.capacity()) {
+            elements.shrink_to(elements.len() * 2);
+        }
         let is_empty = elements.is_empty();
         budget.give_back(freed);
         if is_empty {
@@ -248,6 +258,11 @@ impl Entries {
         let bytes = self.linked.iter().map(|(key, linked)| linked.entry.bytes(key)).sum();
         *self = Self::default();
         budget.give_back(bytes);
+    }
+
+    /// How many there are, be they expired or not.
+    pub(super) fn count(&self) -> usize {
+        self.linked.len()
     }
 
     /// The keys that have not expired.
@@ -293,6 +308,9 @@ impl Entries {
         self.unlink(index);
         let (key, removed) = self.linked.swap_remove_index(index)?;
         budget.give_back(removed.entry.bytes(&key));
+        if is_roomy(self.linked.len(), self.linked.capacity()) {
+            self.linked.shrink_to(self.linked.len() * 2);
+        }
         // The last entry stands here now.
         if let Some((_, &Linked { newer, older, .. })) = self.linked.get_index(index) {
             if newer == END {

@@ -154,6 +154,7 @@ fn a_name_stands_for_one_dictionary_and_a_smaller_size_takes_effect() {
     }
     assert_eq!(dicts.get("a", 1 << 20).keys(1_000).len(), 100);
     let small = dicts.get("a", 25_000);
+    assert_eq!(small.count(), small.keys(1_000).len());
     assert!((15..=25).contains(&small.keys(1_000).len()), "{}", small.keys(1_000).len());
     assert!(small.get("key 99").is_some() && small.get("key 0").is_none(), "the newest stay");
     assert!(dicts.get("b", 1 << 20).get("key 99").is_none());
@@ -184,4 +185,25 @@ fn a_ttl_beyond_the_clock_is_for_ever() {
     let dict = SharedDict::new(1 << 20);
     dict.set("a", "one", Some(Duration::MAX)).unwrap();
     assert!(dict.expire("a", Some(Duration::MAX)) && dict.get("a").is_some());
+}
+
+#[test]
+fn a_list_that_was_long_takes_no_more_than_it_has() {
+    let entries = |list: usize| format!("list {list}");
+    let dict = SharedDict::new(100_000);
+    for list in 0..50 {
+        while dict.rpush(entries(list), "").is_ok() {}
+        while dict.llen(entries(list)).unwrap() > 1 {
+            dict.lpop(entries(list)).unwrap();
+        }
+    }
+    let room = |key: &str| {
+        dict.with(key.as_bytes(), |entries, budget| match entries.find_live(key.as_bytes(), budget) {
+            Some(Entry { value: Stored::List { elements, .. }, .. }) => elements.capacity(),
+            _ => 0,
+        })
+    };
+    let rooms: usize = (0..50).map(|list| room(&entries(list))).sum();
+    assert!((50..=50 * 64).contains(&rooms), "{rooms}");
+    assert_eq!(dict.count(), 50);
 }

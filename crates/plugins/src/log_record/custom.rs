@@ -1,10 +1,13 @@
-//! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`. Only constants
-//! are understood.
+//! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`. Constants are written
+//! as they are, so that Lua runs for other code alone.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weir_plugin::json_text;
-use weir_plugin::{Json, LogField};
+use weir_plugin::{
+    BuildContext, Exchange, Json, LogField, Script, ScriptCode, ScriptKind, ScriptValue, Scripts,
+};
 
 /// The members of a record. Fields with other names can be added without parsing the record.
 const OWN: [&str; 16] = [
@@ -29,34 +32,73 @@ const OWN: [&str; 16] = [
 /// The fields that plugins have set.
 type Fields = RefCell<Vec<LogField>>;
 
+/// A path into the record, and its new value; none if the member is removed.
+type Edit = (Vec<String>, Option<Json>);
+
 /// What a configuration changes in records.
 #[derive(Default)]
 pub(crate) struct CustomFields {
     /// Members to add, each behind a comma.
     added: Vec<u8>,
-    /// Paths into the record and their new values; none if the member is removed.
-    edits: Vec<(Vec<String>, Option<Json>)>,
+    /// Constants that go elsewhere.
+    edits: Vec<Edit>,
+    /// The paths of what code returns, and the code.
+    scripted: Vec<Vec<String>>,
+    script: Option<Arc<dyn Script>>,
 }
 
+/// What the code of a configuration has returned for one request.
+#[derive(Default)]
+pub(crate) struct ScriptedFields(Vec<Edit>);
+
 impl CustomFields {
-    pub(super) fn new(fields: &Option<BTreeMap<String, String>>) -> Self {
-        let mut custom = Self::default();
-        let constants = fields.iter().flatten().filter_map(|(path, code)| Some((path, parse(code)?)));
-        for (path, value) in constants {
-            match value {
-                Some(value) if is_new(path) => {
+    pub(super) fn new(
+        fields: &Option<BTreeMap<String, String>>,
+        plugin: &'static str,
+        build: &BuildContext<'_>,
+    ) -> Result<Self, String> {
+        let (mut custom, mut code) = (Self::default(), Vec::new());
+        for (path, text) in fields.iter().flatten() {
+            match parse(text) {
+                Some(Some(value)) if is_new(path) => {
                     custom.added.push(b',');
                     json_text::string(&mut custom.added, path.as_bytes());
                     custom.added.extend_from_slice(format!(":{value}").as_bytes());
                 }
-                value => custom.edits.push((path.split('.').map(str::to_owned).collect(), value)),
+                Some(value) => custom.edits.push((segments(path), value)),
+                None => {
+                    custom.scripted.push(segments(path));
+                    let name = format!("{plugin}.custom_fields_by_lua.{path}");
+                    code.push(ScriptCode { name, text: text.clone() });
+                }
             }
         }
-        custom
+        custom.script = <dyn Scripts>::load_all(plugin, ScriptKind::LogFields, code, build)?;
+        Ok(custom)
+    }
+
+    /// Runs the code. Fields whose code fails are left as they are.
+    pub(super) fn evaluate(&self, exchange: &mut Exchange) -> ScriptedFields {
+        let Some(script) = &self.script else { return ScriptedFields::default() };
+        let values = script.evaluate(exchange, &|_| true);
+        let edits = self.scripted.iter().zip(values).filter_map(|(path, value)| {
+            let value = match value.ok()? {
+                ScriptValue::Nil => None,
+                ScriptValue::Text(text) => Some(String::from_utf8_lossy(&text).into()),
+                ScriptValue::Json(json) => Some(json),
+            };
+            Some((path.clone(), value))
+        });
+        ScriptedFields(edits.collect())
     }
 
     /// Writes a record, and applies to it the fields that plugins have set, then the configuration.
-    pub(super) fn apply(&self, out: &mut Vec<u8>, fields: Option<&Fields>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn apply(
+        &self,
+        out: &mut Vec<u8>,
+        (fields, ScriptedFields(scripted)): (Option<&Fields>, &ScriptedFields),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let start = out.len();
         write(out);
         if let Some(fields) = fields {
@@ -68,13 +110,16 @@ impl CustomFields {
             out.push(b'}');
         }
         // A field that both have set must not be there twice.
-        if !self.edits.is_empty() || (fields.is_some() && !self.added.is_empty()) {
-            let edits = self.edits.iter();
-            edit(out, start, |record| {
-                edits.for_each(|(path, value)| put(record, path, value.as_ref()));
-            });
+        let is_edited = !self.edits.is_empty() || !scripted.is_empty();
+        if is_edited || (fields.is_some() && !self.added.is_empty()) {
+            let edits = self.edits.iter().chain(scripted);
+            edit(out, start, |record| edits.for_each(|(path, value)| put(record, path, value.as_ref())));
         }
     }
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split('.').map(str::to_owned).collect()
 }
 
 /// Changes the record that is written from `start` on.
@@ -104,15 +149,11 @@ fn put(record: &mut Json, path: &[String], value: Option<&Json>) {
     }
 }
 
-/// Whether code is a constant, for configurations.
-pub(crate) fn constant(code: &str) -> Result<(), String> {
+/// Whether code can run, for configurations.
+pub(crate) fn lua_code(code: &str) -> Result<(), String> {
     match parse(code) {
         Some(_) => Ok(()),
-        None => {
-            Err("Lua is not run; write a constant: return \"text\", return 1, return true, or return nil to \
-                     remove the field"
-                .to_owned())
-        }
+        None => <dyn Scripts>::check(code),
     }
 }
 

@@ -7,16 +7,17 @@ mod session;
 mod tests;
 mod tries;
 
-pub(super) use custom::{CustomFields, constant};
+pub(super) use custom::lua_code;
 
 use crate::correlation_id::CorrelationIdOf;
+use custom::{CustomFields, ScriptedFields};
 use headers::headers;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 use weir_plugin::form;
 use weir_plugin::json_text::{self, Object, integer, raw};
-use weir_plugin::{Exchange, Known, Latencies, Session, Source, WORKSPACE, host_end};
+use weir_plugin::{BuildContext, Exchange, Known, Latencies, Session, Source, WORKSPACE, host_end};
 
 /// Nanoseconds in a millisecond.
 const NANOSECONDS: u64 = 1_000_000;
@@ -30,33 +31,57 @@ pub(super) struct LogRecord {
 }
 
 impl LogRecord {
-    pub(super) fn new(custom: &Option<std::collections::BTreeMap<String, String>>) -> Self {
-        Self { custom: CustomFields::new(custom) }
+    /// With the fields of a configuration of the plugin.
+    pub(super) fn new(
+        custom: &Option<std::collections::BTreeMap<String, String>>,
+        plugin: &'static str,
+        build: &BuildContext<'_>,
+    ) -> Result<Self, String> {
+        Ok(Self { custom: CustomFields::new(custom, plugin, build)? })
+    }
+
+    /// Runs the code of the configuration, if it has any. That comes before the record is written, because code may take long
+    /// and writers may hold a lock.
+    pub(super) fn evaluate(&self, exchange: &mut Exchange) -> ScriptedFields {
+        self.custom.evaluate(exchange)
     }
 
     /// Appends the record of a request.
-    pub(super) fn write(&self, out: &mut Vec<u8>, exchange: &Exchange) {
-        self.custom.apply(out, exchange.log_fields(), |out| write(out, exchange));
+    pub(super) fn write(&self, out: &mut Vec<u8>, exchange: &Exchange, scripted: &ScriptedFields) {
+        self.custom.apply(out, (exchange.log_fields(), scripted), |out| write(out, exchange));
+    }
+
+    /// The same for a session of a stream listener, of which the code sees nothing.
+    pub(super) fn evaluate_session(&self) -> ScriptedFields {
+        self.custom.evaluate(&mut Exchange::vacant())
     }
 
     /// Appends the record of a session of a stream listener.
-    pub(super) fn write_session(&self, out: &mut Vec<u8>, session: &Session) {
-        self.custom.apply(out, None, |out| session::write(out, session));
+    pub(super) fn write_session(&self, out: &mut Vec<u8>, session: &Session, scripted: &ScriptedFields) {
+        self.custom.apply(out, (None, scripted), |out| session::write(out, session));
     }
 
     /// The record of a request.
-    pub(super) fn of(&self, exchange: &Exchange) -> Vec<u8> {
+    pub(super) fn of(&self, exchange: &mut Exchange) -> Vec<u8> {
+        let scripted = self.evaluate(exchange);
         let mut out = Vec::with_capacity(2048);
-        self.write(&mut out, exchange);
+        self.write(&mut out, exchange, &scripted);
         out
     }
 
     /// The record of a session.
     pub(super) fn of_session(&self, session: &Session) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
-        self.write_session(&mut out, session);
+        self.write_session(&mut out, session, &self.evaluate_session());
         out
     }
+}
+
+/// The record of a request without fields of a log plugin's own.
+pub(super) fn request_record(exchange: &Exchange) -> Vec<u8> {
+    let (mut out, none) = (Vec::with_capacity(2048), ScriptedFields::default());
+    LogRecord { custom: CustomFields::default() }.write(&mut out, exchange, &none);
+    out
 }
 
 /// The trace id in each format that the client sent and that the upstream gets, stored by tracing plugins.

@@ -7,12 +7,24 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use weir_plugin::testing::{self, Gateway, entity, id};
 use weir_plugin::{ConsumerIndex, Credential, FailedTry};
-use weir_plugin::{Headers, Json, LogFieldMode, SessionTls, Uuid};
+use weir_plugin::{Headers, Json, LogFieldMode, Scripts, SessionTls, Uuid};
 
-fn record(exchange: &Exchange, custom: &[(&str, &str)]) -> Json {
+/// The record of a request, with these fields of the configuration.
+fn written(exchange: &mut Exchange, custom: &Option<BTreeMap<String, String>>) -> Vec<u8> {
+    log_record(custom).of(exchange)
+}
+
+fn log_record(custom: &Option<BTreeMap<String, String>>) -> LogRecord {
+    <dyn Scripts>::install(&weir_guests::LuaScripts);
+    let plugin = entity(json!({ "id": id(0xf1), "name": "file-log", "config": {} }));
+    let gateway = Gateway::new(PLUGINS);
+    gateway.build_with(&plugin, |build| LogRecord::new(custom, "file-log", build)).unwrap()
+}
+
+fn record(exchange: &mut Exchange, custom: &[(&str, &str)]) -> Json {
     let custom: BTreeMap<_, _> =
         custom.iter().map(|(path, code)| ((*path).to_owned(), (*code).to_owned())).collect();
-    let text = LogRecord::new(&Some(custom)).of(exchange);
+    let text = written(exchange, &Some(custom));
     assert!(!text.contains(&b'\n'));
     serde_json::from_slice(&text)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&text)))
@@ -36,7 +48,7 @@ fn a_record_has_kongs_members() {
     let mut exchange =
         answered("GET /p/a%20b?x=1&x=2&flag&y=%22&z=\nUser-Agent: t\nX-Two: 1\nX-Two: 2\nX-Odd: a\"b");
     exchange.authenticate(ConsumerIndex(0), Credential { id: id(0xa1), identifier: None });
-    let record = record(&exchange, &[]);
+    let record = record(&mut exchange, &[]);
     let request = &record["request"];
     assert_eq!(request["id"], "0123456789abcdef0123456789abcdef");
     assert_eq!(request["uri"], "/p/a%20b?x=1&x=2&flag&y=%22&z=");
@@ -78,14 +90,14 @@ fn a_record_has_kongs_members() {
 fn what_did_not_happen_is_written_as_by_kong() {
     let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
     (exchange.source, exchange.response.status) = (Source::Kong, 403);
-    let record = record(&exchange, &[]);
+    let record = record(&mut exchange, &[]);
     assert_eq!((&record["upstream_status"], &record["tries"]), (&json!(""), &json!([])));
     assert_eq!((&record["latencies"]["proxy"], &record["latencies"]["receive"]), (&json!(-1), &json!(0)));
     assert_eq!((&record["source"], &record["request"]["querystring"]), (&json!("exit"), &json!({})));
     assert_eq!((record.get("consumer"), record.get("authenticated_entity")), (None, None));
     testing::no_route(&mut exchange);
     testing::failed(&mut exchange);
-    let unmatched = self::record(&exchange, &[]);
+    let unmatched = self::record(&mut exchange, &[]);
     assert_eq!(
         (unmatched.get("tries"), unmatched.get("route"), unmatched.get("service")),
         (None, None, None)
@@ -102,7 +114,7 @@ fn failed_tries_come_before_the_one_that_succeeded() {
         &mut exchange,
         FailedTry { address: None, port: 81, start: from, end: to, code: 504 },
     );
-    let tries = record(&exchange, &[])["tries"].clone();
+    let tries = record(&mut exchange, &[])["tries"].clone();
     let [failed, succeeded] = &tries.as_array().unwrap()[..] else { panic!("{tries}") };
     assert_eq!((failed.get("ip"), &failed["port"], &failed["state"]), (None, &json!(81), &json!("failed")));
     assert_eq!((&failed["balancer_latency"], &failed["balancer_latency_ns"]), (&json!(3), &json!(3_000_000)));
@@ -113,7 +125,7 @@ fn failed_tries_come_before_the_one_that_succeeded() {
 #[test]
 fn what_proves_identity_is_redacted_however_often_it_is_sent() {
     let request = "GET /\nAuthorization: Basic c2VjcmV0\nPROXY-authorization: secret\nauthorization: secret\nX-Other: 1";
-    let headers = record(&answered(request), &[])["request"]["headers"].clone();
+    let headers = record(&mut answered(request), &[])["request"]["headers"].clone();
     assert_eq!(
         (&headers["authorization"], &headers["proxy-authorization"]),
         (&json!("REDACTED"), &json!("REDACTED"))
@@ -124,7 +136,7 @@ fn what_proves_identity_is_redacted_however_often_it_is_sent() {
 #[test]
 fn names_of_any_kind_are_found_to_repeat() {
     let lines: String = (0..90).map(|number| format!("\nX-{}: {number}", number % 45)).collect();
-    let headers = record(&answered(&format!("GET /{lines}")), &[])["request"]["headers"].clone();
+    let headers = record(&mut answered(&format!("GET /{lines}")), &[])["request"]["headers"].clone();
     for name in 0..45 {
         let expected = json!([name.to_string(), (name + 45).to_string()]);
         assert_eq!(headers[format!("x-{name}")], expected);
@@ -189,15 +201,15 @@ const NAMES: &[&str] = &[
 
 #[test]
 fn fields_that_plugins_set_are_in_the_record_before_those_of_the_configuration() {
-    let exchange = answered("GET /");
+    let mut exchange = answered("GET /");
     exchange.set_log_field("request.tenant", Some(json!("blue")), LogFieldMode::Set);
     exchange.set_log_field("env", Some(json!("test")), LogFieldMode::Set);
     exchange.set_log_field("source", Some(json!("x")), LogFieldMode::Add);
     exchange.set_log_field("upstream_status", Some(json!(1)), LogFieldMode::Replace);
-    let found = record(&exchange, &[]);
+    let found = record(&mut exchange, &[]);
     assert_eq!((&found["request"]["tenant"], &found["env"]), (&json!("blue"), &json!("test")));
     assert_eq!((&found["source"], &found["upstream_status"]), (&json!("upstream"), &json!(1)));
-    let text = LogRecord::new(&Some([("env".to_owned(), "return 'prod'".to_owned())].into())).of(&exchange);
+    let text = written(&mut exchange, &Some([("env".to_owned(), "return 'prod'".to_owned())].into()));
     assert_eq!(text.windows(6).filter(|part| part == b"\"env\":").count(), 1);
     assert_eq!(serde_json::from_slice::<Json>(&text).unwrap()["env"], "prod");
 }
@@ -207,7 +219,7 @@ fn a_credentials_id_may_be_any_text() {
     let mut exchange = answered("GET /");
     exchange.set_authenticated(exchange.find_consumer(id(1)), Some("auth0|1"));
     assert_eq!(
-        record(&exchange, &[])["authenticated_entity"],
+        record(&mut exchange, &[])["authenticated_entity"],
         json!({ "id": "auth0|1", "consumer_id": id(1) })
     );
 }
@@ -224,7 +236,7 @@ fn custom_fields_are_added_changed_and_removed() {
         ("source", "return nil"),
         ("workspace_name", "return 'mine'"),
     ];
-    let record = record(&answered("GET /\nX-Secret: s\nX-Kept: k"), &custom);
+    let record = record(&mut answered("GET /\nX-Secret: s\nX-Kept: k"), &custom);
     assert_eq!((&record["env"], &record["weight"]), (&json!("prod"), &json!(1.5)));
     assert_eq!(
         (record["request"]["headers"].get("x-secret"), &record["request"]["headers"]["x-kept"]),
@@ -239,36 +251,38 @@ fn custom_fields_are_added_changed_and_removed() {
 }
 
 #[test]
-fn constants_alone_are_understood() {
-    for code in [
-        "return 1",
-        "return -2.5e3",
-        "  return \"x\" ; ",
-        "return'x'",
-        "return nil",
-        "return false",
-        "return ''",
-    ] {
-        assert_eq!(constant(code), Ok(()), "{code}");
+fn code_adds_changes_and_removes_fields() {
+    let custom = [
+        ("tenant", "return kong.request.get_header('x-tenant') or 'none'"),
+        ("sum", "local n = 0 for i = 1, 10 do n = n + i end return n"),
+        ("parts", "return { 'a', { b = true } }"),
+        (
+            "request.headers.x-tenant",
+            "if kong.request.get_method() == 'GET' then return nil end return 'kept'",
+        ),
+        ("response.phase", "return ngx.get_phase()"),
+        ("failed", "return nothing.at.all"),
+        ("endless", "return 'constant'"),
+    ];
+    let record = record(&mut answered("GET /\nX-Tenant: acme"), &custom);
+    assert_eq!((&record["tenant"], &record["sum"]), (&json!("acme"), &json!(55)));
+    assert_eq!((&record["parts"], &record["endless"]), (&json!(["a", { "b": true }]), &json!("constant")));
+    assert_eq!(record["request"]["headers"].get("x-tenant"), None);
+    assert_eq!(record["response"]["phase"], "log");
+    assert_eq!(record.get("failed"), None);
+}
+
+#[test]
+fn code_that_does_not_parse_is_refused_with_its_line() {
+    <dyn Scripts>::install(&weir_guests::LuaScripts);
+    for code in ["return 1", "return'x'", "return nil", "return 1 + 1", "local x = 1 return x", "return {}"] {
+        assert_eq!(lua_code(code), Ok(()), "{code}");
     }
-    for code in [
-        "",
-        "1",
-        "return",
-        "return kong.request.get_method()",
-        "local x = 1 return x",
-        "return 'a' .. 'b'",
-        "returnnil",
-        "return 'a",
-        "return \"a'",
-        "return nan",
-        "return inf",
-        "return 1 + 1",
-        "return {}",
-        "return '\\x41'",
-        "return '",
-    ] {
-        assert!(constant(code).unwrap_err().contains("return \"text\""), "{code}");
+    for (code, line) in
+        [("return 'a", ":1: "), ("local x =\n= 1", ":2: "), ("returnnil", ":1: "), ("1", ":1: ")]
+    {
+        let refusal = lua_code(code).unwrap_err();
+        assert!(refusal.starts_with("Error parsing function: ") && refusal.contains(line), "{refusal}");
     }
 }
 
@@ -277,13 +291,13 @@ fn sessions_have_a_record_of_their_own() {
     let address = |text: &str| text.parse().unwrap();
     let mut session = Session::new(address("192.0.2.1:50000"), address("127.0.0.1:5000"));
     (session.status, session.received, session.sent) = (200, 10, 20);
-    let text = LogRecord::new(&None).of_session(&session);
+    let text = log_record(&None).of_session(&session);
     let record: Json = serde_json::from_slice(&text).unwrap();
     assert_eq!(record["session"], json!({ "received": 10, "sent": 20, "status": 200, "server_port": 5000 }));
     assert_eq!(record["upstream"], json!({ "received": 20, "sent": 10 }));
     assert_eq!((&record["client_ip"], record.get("route")), (&json!("192.0.2.1"), None));
     session.tls = Some(SessionTls { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384".to_owned() });
-    let text = LogRecord::new(&None).of_session(&session);
+    let text = log_record(&None).of_session(&session);
     let record: Json = serde_json::from_slice(&text).unwrap();
     let tls = json!({ "version": "TLSv1.3", "cipher": "TLS_AES_256_GCM_SHA384", "client_verify": "NONE" });
     assert_eq!(record["session"]["tls"], tls);
@@ -294,7 +308,7 @@ fn entities_are_written_without_unset_fields() {
     let mut gateway = Gateway::new(PLUGINS);
     gateway.document.routes =
         vec![entity(json!({ "id": id(0x61), "name": "tagged", "paths": ["/"], "tags": ["a b"] }))];
-    let record = record(&gateway.exchange("GET /"), &[]);
+    let record = record(&mut gateway.exchange("GET /"), &[]);
     assert_eq!((&record["route"]["name"], &record["route"]["tags"]), (&json!("tagged"), &json!(["a b"])));
     assert_eq!((record["route"].get("methods"), record.get("service")), (None, None));
     assert_eq!(record["route"]["id"], json!(Uuid::from_u128(0x61)));

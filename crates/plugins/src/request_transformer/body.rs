@@ -31,6 +31,11 @@ impl Form {
     }
 }
 
+/// The kind of a request's body, where it is one that can be changed.
+pub(super) fn form(exchange: &Exchange) -> Option<Form> {
+    Form::of(exchange.header(Known::ContentType)?)
+}
+
 /// Changes the body, if it is complete and can be parsed.
 pub(super) fn transform(exchange: &mut Exchange, operations: &Operations, values: &Rendered) {
     if let Some(body) = transformed(exchange, operations, values) {

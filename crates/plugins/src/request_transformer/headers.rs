@@ -40,6 +40,13 @@ impl HeaderOperations {
         })
     }
 
+    /// Whether it may give a request another type of body.
+    pub(super) fn sets_content_type(&self) -> bool {
+        let set = [&self.replace, &self.add, &self.append].into_iter().flatten().map(|entry| &*entry.name);
+        let mut names = set.chain(self.rename.iter().map(|(_, new)| &**new));
+        names.any(|name| Known::of(name.as_bytes()) == Known::ContentType)
+    }
+
     pub(super) fn apply(&self, exchange: &mut Exchange, values: &Rendered) {
         let headers = &mut exchange.request.headers;
         for name in &self.remove {

@@ -41,13 +41,20 @@
 //! | `query_params.name`, `query_params["na-me"]` | a query argument, decoded; `true` if it has no value |
 //! | `uri_captures.name`, `uri_captures[1]` | what a group of the route's path captured |
 //! | `consumer.id`, `consumer.custom_id`, `consumer.username` | the consumer |
+//! | `shared` | `kong.ctx.shared`, which plugins in Lua set |
 //! | `'text'`, `"text"`, `nil`, `true`, `false` | literals |
 //! | `or`, `and`, `not`, `==`, `~=`, `..`, `( )` | as in Lua |
 //! | `:sub(i, j)`, `:lower()`, `:upper()` | as in Lua; nil if the value is not a string |
+//! | any other expression | run by the worker's [Lua](../lua.md), in a sandbox unless `untrusted_lua=on` |
 //!
 //! Nil and false are rendered as nothing. In `replace.uri` values are not escaped, so a value that a client chooses may
-//! contain `..`. If several headers or arguments have one name, the first counts. Other Lua code is rejected with the
-//! configuration.
+//! contain `..`.
+//!
+//! All rows but the last two are evaluated without Lua. There, if several headers or arguments have one name, the first
+//! counts. In code that runs in Lua, such a value is a table, as in Kong: `type(headers.x) == 'table' and headers.x[1] or
+//! headers.x`. Such code sees the library of the sandbox, but neither `kong` nor `ngx`, and can set nothing. If it fails, the
+//! request is answered 500, and the node's log says why. Code that does not parse is rejected with the configuration, and with
+//! `untrusted_lua=off` all code.
 
 mod arguments;
 mod body;
@@ -66,7 +73,8 @@ use headers::HeaderOperations;
 use operations::{Operations, Value, Values, apply};
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Phases, Plugin, Record,
+    WantsBody,
 };
 
 /// What is changed.
@@ -189,7 +197,7 @@ impl Plugin for RequestTransformer {
         ignored_fields(config)
     }
 
-    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let mut values = Values::default();
         let Config { http_method, remove, rename, replace, add, append } = config;
         let Replace { values: replace, uri } = replace;
@@ -199,11 +207,14 @@ impl Plugin for RequestTransformer {
         let headers = HeaderOperations::new(&remove.headers, headers, &mut values)?;
         let body = [&rename.body, &replace.body, &add.body, &append.body];
         let query = [&rename.querystring, &replace.querystring, &add.querystring, &append.querystring];
+        let body = values.for_body(|values| Operations::new(&remove.body, body, values))?;
+        let query = Operations::new(&remove.querystring, query, &mut values)?;
+        values.load(Self::NAME, build)?;
         Ok(Self {
             uri,
             headers,
-            body: Operations::new(&remove.body, body, &mut values)?,
-            query: Operations::new(&remove.querystring, query, &mut values)?,
+            body,
+            query,
             values,
             moves_form: matches!(http_method.as_deref(), Some("GET" | "HEAD" | "TRACE")),
             http_method,
@@ -217,7 +228,9 @@ impl Hooks for RequestTransformer {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let values = self.values.render(exchange);
+        let has_form = || body::form(exchange).is_some() || self.headers.sets_content_type();
+        let with_body = !self.body.is_empty() && has_form();
+        let Ok(values) = self.values.render(exchange, with_body) else { return failed() };
         if let Some(uri) = &self.uri {
             exchange.set_upstream_path(values.text(uri));
         }
@@ -243,6 +256,13 @@ impl Hooks for RequestTransformer {
     fn wants_body(&self) -> WantsBody {
         if self.moves_form || !self.body.is_empty() { WantsBody::Yes } else { WantsBody::No }
     }
+}
+
+/// As Kong answers when a template fails.
+fn failed() -> Flow {
+    let mut answer = LocalResponse::error(500, "An unexpected error occurred");
+    answer.failed = true;
+    Flow::Respond(answer)
 }
 
 /// Adds the fields of an urlencoded body to the query string.

@@ -3,7 +3,11 @@
 use super::template::Template;
 use crate::shared::transformer::split;
 use std::borrow::Cow;
-use weir_plugin::Exchange;
+use std::ops::Range;
+use std::sync::Arc;
+use weir_plugin::{
+    BuildContext, Exchange, Script, ScriptCode, ScriptError, ScriptKind, ScriptValue, Scripts,
+};
 
 /// A value of the configuration.
 #[derive(Debug)]
@@ -15,26 +19,75 @@ pub(super) enum Value {
 
 /// The templates of a configuration, each once.
 #[derive(Default)]
-pub(super) struct Values(Vec<Template>);
+pub(super) struct Values {
+    templates: Vec<Prepared>,
+    code: Vec<ScriptCode>,
+    script: Option<Arc<dyn Script>>,
+    /// Whether what is prepared next is for bodies.
+    is_for_body: bool,
+}
+
+struct Prepared {
+    template: Template,
+    /// Where its code stands among all.
+    code: Range<usize>,
+    /// Whether bodies alone need it.
+    is_for_body: bool,
+}
 
 impl Values {
     pub(super) fn prepare(&mut self, text: &str) -> Result<Value, String> {
         let Some(template) = Template::parse(text)? else { return Ok(Value::Text(text.into())) };
-        let known = self.0.iter().position(|known| *known == template);
-        Ok(Value::Rendered(known.unwrap_or_else(|| {
-            self.0.push(template);
-            self.0.len() - 1
-        })))
+        if let Some(known) = self.templates.iter().position(|known| known.template == template) {
+            self.templates[known].is_for_body &= self.is_for_body;
+            return Ok(Value::Rendered(known));
+        }
+        let start = self.code.len();
+        let code =
+            template.code().map(|code| ScriptCode { name: "template".to_owned(), text: code.to_owned() });
+        self.code.extend(code);
+        let code = start..self.code.len();
+        self.templates.push(Prepared { template, code, is_for_body: self.is_for_body });
+        Ok(Value::Rendered(self.templates.len() - 1))
     }
 
-    /// Renders the values for a request, before any of it is changed.
-    pub(super) fn render(&self, exchange: &Exchange) -> Rendered {
-        let mut rendered = Rendered { bytes: Vec::new(), ends: Vec::with_capacity(self.0.len()) };
-        for template in &self.0 {
-            template.render(exchange, &mut rendered.bytes);
+    /// The same for operations on bodies.
+    pub(super) fn for_body<T>(&mut self, prepare: impl FnOnce(&mut Self) -> T) -> T {
+        self.is_for_body = true;
+        let prepared = prepare(self);
+        self.is_for_body = false;
+        prepared
+    }
+
+    /// Loads the code of all templates.
+    pub(super) fn load(&mut self, plugin: &'static str, build: &BuildContext<'_>) -> Result<(), String> {
+        let code = std::mem::take(&mut self.code);
+        self.script = <dyn Scripts>::load_all(plugin, ScriptKind::Templates, code, build)?;
+        Ok(())
+    }
+
+    /// Renders the values for a request, before any of it is changed. Those that bodies alone need may be left out.
+    pub(super) fn render(&self, exchange: &mut Exchange, with_body: bool) -> Result<Rendered, ScriptError> {
+        let mut rendered = Rendered { bytes: Vec::new(), ends: Vec::with_capacity(self.templates.len()) };
+        let mut values = self.evaluate(exchange, with_body)?;
+        for prepared in &self.templates {
+            if with_body || !prepared.is_for_body {
+                let values = values.get_mut(prepared.code.clone()).into_iter().flatten();
+                let values = values.map(|value| std::mem::replace(value, ScriptValue::Nil));
+                prepared.template.render(exchange, values, &mut rendered.bytes);
+            }
             rendered.ends.push(rendered.bytes.len());
         }
-        rendered
+        Ok(rendered)
+    }
+
+    /// The values of the code in all templates.
+    fn evaluate(&self, exchange: &mut Exchange, with_body: bool) -> Result<Vec<ScriptValue>, ScriptError> {
+        let Some(script) = &self.script else { return Ok(Vec::new()) };
+        let is_wanted = |code: usize| {
+            with_body || self.templates.iter().any(|it| !it.is_for_body && it.code.contains(&code))
+        };
+        script.evaluate(exchange, &is_wanted).into_iter().collect()
     }
 }
 

@@ -1,12 +1,22 @@
-//! Parses expressions in `$(…)`.
+//! Parses expressions in `$(…)` that need no Lua: those that most templates have.
 
 use super::expression::{Attribute, Constant, Expression, Field, HeaderName, Method};
 
 /// The most terms of one expression.
 const MAX_TERMS: usize = 256;
 
-/// Why an expression cannot be parsed.
-type Reason = String;
+/// Why an expression is not evaluated here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It is for Lua, which may refuse it.
+    ForLua,
+    /// It is a mistake in any case.
+    Mistake(String),
+}
+
+/// What may stand behind a minus, where it is no part of a name.
+const NAMES: [&str; 8] =
+    ["headers", "query_params", "uri_captures", "consumer", "shared", "tonumber", "tostring", "not"];
 
 /// A parser of one expression.
 pub(super) struct Parser<'t> {
@@ -77,7 +87,7 @@ impl<'t> Parser<'t> {
     /// Counts a term. Evaluation recurses as deep as the expression, so the number is bounded.
     fn count(&mut self) -> Result<(), Reason> {
         self.terms += 1;
-        if self.terms > MAX_TERMS { Err(format!("more than {MAX_TERMS} terms")) } else { Ok(()) }
+        if self.terms > MAX_TERMS { Err(Reason::ForLua) } else { Ok(()) }
     }
 
     fn primary(&mut self) -> Result<Expression, Reason> {
@@ -98,12 +108,7 @@ impl<'t> Parser<'t> {
             Some("query_params") => Ok(Expression::Field(Field::Argument(self.key()?.into()))),
             Some("uri_captures") => self.capture().map(Expression::Field),
             Some("consumer") => self.attribute().map(Expression::Field),
-            Some("shared") => {
-                Err("`shared`, which nothing sets here: there are no plugins in Lua".to_owned())
-            }
-            Some("function") => Err("a function".to_owned()),
-            Some(other) => Err(format!("`{other}`")),
-            None => Err(self.unexpected()),
+            _ => Err(Reason::ForLua),
         }
     }
 
@@ -124,37 +129,42 @@ impl<'t> Parser<'t> {
             "id" => Attribute::Id,
             "custom_id" => Attribute::CustomId,
             "username" => Attribute::Username,
-            other => return Err(format!("`consumer.{other}`; a consumer has id, custom_id and username")),
+            _ => return Err(Reason::ForLua),
         }))
     }
 
     /// `.name` or `["name"]`.
     fn key(&mut self) -> Result<String, Reason> {
         if self.takes("[") {
-            let key = self.text()?.ok_or_else(|| self.unexpected())?;
+            let key = self.text()?.ok_or(Reason::ForLua)?;
             self.expect("]")?;
             return Ok(key);
         }
         let named = self.takes(".");
-        let key = self.word().filter(|_| named).ok_or_else(|| self.unexpected())?;
-        if self.rest.starts_with('-') {
-            return Err(format!("`{key}-…`; names with hyphens are written [\"{key}-…\"]"));
+        let key = self.word().filter(|_| named).ok_or(Reason::ForLua)?;
+        if let Some(rest) = self.rest.strip_prefix('-')
+            && let Some(word) = Self::new(rest).word().filter(|word| rest.starts_with(word))
+            && !NAMES.contains(&word)
+        {
+            let message =
+                format!("`{key}-{word}` is a subtraction: write names with hyphens as [\"{key}-{word}\"]");
+            return Err(Reason::Mistake(message));
         }
         Ok(key.to_owned())
     }
 
     fn method(&mut self) -> Result<Method, Reason> {
-        let name = self.word().ok_or_else(|| self.unexpected())?;
+        let name = self.word().ok_or(Reason::ForLua)?;
         self.expect("(")?;
         let method = match name {
             "lower" => Method::Lower,
             "upper" => Method::Upper,
             "sub" => {
-                let from = self.number().ok_or_else(|| self.unexpected())?;
-                let to = if self.takes(",") { self.number().ok_or_else(|| self.unexpected())? } else { -1 };
+                let from = self.number().ok_or(Reason::ForLua)?;
+                let to = if self.takes(",") { self.number().ok_or(Reason::ForLua)? } else { -1 };
                 Method::Sub(from, to)
             }
-            other => return Err(format!("the method `{other}`")),
+            _ => return Err(Reason::ForLua),
         };
         self.expect(")")?;
         Ok(method)
@@ -183,7 +193,7 @@ impl<'t> Parser<'t> {
                     Some((_, escaped @ ('\\' | '\'' | '"'))) => escaped,
                     Some((_, 't')) => '\t',
                     Some((_, 'n')) => '\n',
-                    _ => return Err("an escape other than \\\\, \\', \\\", \\t and \\n".to_owned()),
+                    _ => return Err(Reason::ForLua),
                 }),
                 end if end == quote => {
                     self.rest = &start[at + 2..];
@@ -192,7 +202,7 @@ impl<'t> Parser<'t> {
                 other => text.push(other),
             }
         }
-        Err("a text without its closing quote".to_owned())
+        Err(Reason::ForLua)
     }
 
     fn word(&mut self) -> Option<&'t str> {
@@ -221,13 +231,6 @@ impl<'t> Parser<'t> {
     }
 
     fn expect(&mut self, sign: &str) -> Result<(), Reason> {
-        if self.takes(sign) { Ok(()) } else { Err(self.unexpected()) }
-    }
-
-    fn unexpected(&self) -> Reason {
-        match self.rest.trim_start().chars().next() {
-            Some(character) => format!("`{character}` where it cannot stand"),
-            None => "no closing parenthesis".to_owned(),
-        }
+        if self.takes(sign) { Ok(()) } else { Err(Reason::ForLua) }
     }
 }

@@ -348,7 +348,8 @@ fn instance(definition: &Definition, entity: &entity::Plugin, hooks: Arc<dyn Hoo
     Instance {
         id: entity.id,
         name: definition.name,
-        authenticates: !definition.schema.for_consumers,
+        // A guest that need not know of consumers may do more than authenticate.
+        authenticates: !definition.schema.for_consumers && definition.schema.described.is_none(),
         hooks,
         http: phases.only_if(serves(protocols, false)),
         https: phases.only_if(serves(protocols, true)),

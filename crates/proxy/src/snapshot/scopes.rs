@@ -83,7 +83,7 @@ impl Scopes {
         let finished =
             plugins.into_iter().map(|(name, (priority, collected))| collected.finish(name, priority));
         let mut plugins: Vec<Plugin> = finished.collect();
-        let order = |p: &Plugin| (std::cmp::Reverse(p.priority), p.name);
+        let order = |p: &Plugin| std::cmp::Reverse((p.priority, p.name));
         plugins.sort_by(|a, b| order(a).cmp(&order(b)));
         Self { plugins, named, chains: Mutex::default() }
     }

@@ -22,7 +22,9 @@ pub(crate) fn add_of_plugin(name: &str, schema: &mut Json) {
 }
 
 fn add(owner: &str, schema: &mut Json) {
-    schema["entity_checks"] = json!([]);
+    if schema.get("entity_checks").is_none() {
+        schema["entity_checks"] = json!([]);
+    }
     for (path, checks) in of_owner(owner) {
         if let Some(record) = record_at(schema, path) {
             record["entity_checks"] = checks.clone();

@@ -11,7 +11,7 @@ pub(super) use differences::Catalogue;
 pub(super) use live::fetched;
 
 use crate::configuration::{Origin, located};
-use crate::{plugins, settings};
+use crate::settings;
 use differences::{Difference, Verdict};
 use items::Item;
 use std::collections::{BTreeMap, HashSet};
@@ -27,12 +27,6 @@ pub(super) struct GivenSetting {
     pub(super) value: String,
     /// Such as `kong.conf:3` or `KONG_ROLE`.
     pub(super) place: String,
-}
-
-/// What the setting `plugins` names and Weir does not have.
-fn unknown_plugins(value: &str) -> Vec<String> {
-    let names: Vec<_> = value.split(',').map(|name| name.trim().to_owned()).collect();
-    plugins::schemas(plugins::of_every_gateway().leak(), &names).1
 }
 
 /// How often a difference occurs, and where first.
@@ -71,11 +65,6 @@ impl<'c> Report<'c> {
     /// Judges settings.
     pub(super) fn add_settings(&mut self, catalogue: &'c Catalogue, settings: &[GivenSetting]) {
         for GivenSetting { name, value, place } in settings {
-            if name == "plugins" {
-                let lines =
-                    unknown_plugins(value).into_iter().map(|line| format!("{place}: settings.{line}"));
-                self.without_effect.extend(lines);
-            }
             let item = items::of_setting(name, value);
             match settings::why_ignored(name, value) {
                 Some(reason) if catalogue.find(&item).is_none() => {

@@ -132,7 +132,7 @@ async fn what_no_longer_reads_is_named(place: Place) {
     let store = place.open().await;
     commit(&*store, Revision(0), &puts(&everything())).await;
     drop(store);
-    let switched_off = plugins::schemas(weir_plugins::PLUGINS, &["off".to_owned()]).0;
+    let switched_off = plugins::bundled().iter().map(|plugin| plugin.switched_off()).collect();
     let store = open_database(&place.settings, switched_off).await.unwrap().unwrap();
     let error = store.load().await.unwrap_err();
     assert!(matches!(error, StoreError::Broken(_)), "{error:?}");

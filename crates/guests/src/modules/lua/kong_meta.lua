@@ -1,10 +1,13 @@
 -- kong.meta: the version of Kong whose interface is offered.
-local version = setmetatable({ major = 3, minor = 9, patch = 3 }, { __tostring = function() return "3.9.3" end })
+local _, native = ...
+local text = native.version
+local major, minor, patch = text:match("(%d+)%.(%d+)%.(%d+)")
+local version = { major = tonumber(major), minor = tonumber(minor), patch = tonumber(patch) }
 return {
-  version = "3.9.3",
+  version = text,
   _NAME = "kong",
-  _VERSION = "3.9.3",
-  _VERSION_TABLE = version,
-  version_num = 3009003,
-  core_version = "3.9.3",
+  _VERSION = text,
+  _VERSION_TABLE = setmetatable(version, { __tostring = function() return text end }),
+  version_num = native.number,
+  core_version = text,
 }

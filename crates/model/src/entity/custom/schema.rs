@@ -2,7 +2,10 @@
 use super::{CustomKind, CustomRecord};
 use crate::entity::EntityKind;
 use crate::node::Node;
-use crate::schema::{FieldSchema, Kind, Reader, Record, RecordContext, RecordSchema, read_record};
+use crate::schema::{
+    FieldSchema, Kind, Reader, Record, RecordCheck, RecordContext, RecordSchema, read_declared, read_record,
+};
+use std::fmt;
 
 /// A struct that a plugin declares as an entity. It needs a field `id: Uuid`; the fields `tags: Option<Vec<String>>` and
 /// `created_at: Option<i64>` have the meaning they have everywhere. A field that references an entity, such as
@@ -31,6 +34,8 @@ pub struct CustomEntitySchema {
     pub endpoint_key: Option<&'static str>,
     /// Fields whose values together must be unique.
     pub unique_together: &'static [&'static str],
+    /// The fields that make the key by which plugins in Lua cache it; empty for those of the gateway's own plugins.
+    pub cache_key: &'static [&'static str],
     /// What the id of an entity in a file derives from.
     pub derived_id: DerivedId,
     /// The field that says for how many seconds, counted from `created_at`, an entity lasts.
@@ -46,7 +51,23 @@ pub struct CustomEntitySchema {
     read: ReadEntity,
 }
 
-type ReadEntity = fn(&Node<'_>, &RecordContext<'_>, bool, &mut Reader<'_>) -> Option<CustomRecord>;
+/// How entities are read.
+#[derive(Clone, Copy)]
+enum ReadEntity {
+    /// As a struct.
+    Struct(fn(&Node<'_>, &RecordContext<'_>, bool, &mut Reader<'_>) -> Option<CustomRecord>),
+    /// By the declaration alone, with this check of the whole.
+    Declared(&'static RecordCheck),
+}
+
+impl fmt::Debug for ReadEntity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReadEntity::Struct(_) => "Struct",
+            ReadEntity::Declared(_) => "Declared",
+        })
+    }
+}
 
 /// What an id derives from, by Kong's scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +95,43 @@ impl CustomEntitySchema {
             record: T::SCHEMA,
             endpoint_key: None,
             unique_together: &[],
+            cache_key: &[],
             derived_id: DerivedId::Content,
             ttl: None,
             hashed: None,
             parent_hints: &[],
             other_names: &[],
             referenced: &[],
-            read: read::<T>,
+            read: ReadEntity::Struct(read::<T>),
         }
+    }
+
+    /// Entities without a struct, which a plugin declares while the program runs; `check` says what is wrong with one as a
+    /// whole. The record needs the field `id`, whose type is that of ids.
+    pub fn declared(name: &'static str, record: &'static RecordSchema, check: &'static RecordCheck) -> Self {
+        CustomEntitySchema {
+            name,
+            path: name,
+            nested_path: name,
+            record,
+            endpoint_key: None,
+            unique_together: &[],
+            cache_key: &[],
+            derived_id: DerivedId::Content,
+            ttl: None,
+            hashed: None,
+            parent_hints: &[],
+            other_names: &[],
+            referenced: &[],
+            read: ReadEntity::Declared(check),
+        }
+    }
+
+    /// With the fields that make the key by which plugins in Lua cache an entity.
+    pub const fn with_cache_key(mut self, fields: &'static [&'static str]) -> Self {
+        assert!(has_fields(self.record, fields), "what makes the cache key are fields of the entity");
+        self.cache_key = fields;
+        self
     }
 
     /// With these names in the Admin API: at the top, and below the entity that it references.
@@ -208,13 +258,19 @@ impl CustomEntitySchema {
 
     /// Reads an entity; `hash` says whether secrets are still to be hashed.
     pub(crate) fn read(
-        &self,
+        &'static self,
         node: &Node<'_>,
         context: &RecordContext<'_>,
         hash: bool,
         reader: &mut Reader<'_>,
     ) -> Option<CustomRecord> {
-        (self.read)(node, context, hash, reader)
+        match self.read {
+            ReadEntity::Struct(read) => read(node, context, hash, reader),
+            ReadEntity::Declared(check) => {
+                let value = read_declared((self.record, check), node, context, reader)?;
+                Some(CustomRecord::declared(self, value))
+            }
+        }
     }
 }
 

@@ -1,0 +1,1 @@
+return { name = "notes", fields = { { config = { type = "record", fields = {} } } } }

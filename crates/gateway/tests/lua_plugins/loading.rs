@@ -1,0 +1,103 @@
+//! How plugins are found, what is said of those that are not, and which methods run.
+use super::Plugins;
+use crate::harness::{Gateway, Upstream};
+
+const EVERY_PHASE: &str = r#"
+local ran = require "kong.plugins.mine.ran"
+local Mine = { PRIORITY = 10, VERSION = "1.2.3" }
+function Mine:init_worker() ran.note("init_worker") end
+function Mine:configure(configs) ran.note("configure " .. #configs) end
+function Mine:rewrite(conf) ran.note("rewrite " .. conf.__plugin_id:sub(14, 14)) end
+function Mine:access(conf)
+  ran.note("access")
+  kong.service.request.set_header("x-ran", ran.text())
+  kong.ctx.plugin.started = true
+end
+function Mine:header_filter(conf)
+  kong.response.set_header("x-phases", ran.text() .. (kong.ctx.plugin.started and " started" or ""))
+  kong.response.clear_header("content-length")
+end
+function Mine:body_filter(conf)
+  ngx.arg[1] = ngx.arg[1]:upper()
+end
+function Mine:log(conf) kong.log.notice("logged by mine") end
+return Mine
+"#;
+
+const RAN: &str = "local names = {} \
+    return { note = function(name) names[#names + 1] = name end, \
+             text = function() return table.concat(names, ',') end }";
+
+#[test]
+fn every_method_runs_in_its_phase() {
+    let plugins = Plugins::mine(EVERY_PHASE);
+    plugins.write("mine/ran.lua", RAN);
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n");
+    let gateway = plugins.start_mine(upstream.address);
+    let response = gateway.get("/");
+    assert_eq!((response.status, response.text()), (200, "HELLO\n"));
+    let phases = response.header("x-phases").unwrap();
+    assert!(phases.starts_with("init_worker,configure 1,rewrite "), "{phases}");
+    assert!(phases.ends_with(",access started"), "{phases}");
+    crate::harness::eventually("the log phase has run", || gateway.log().contains("logged by mine"));
+}
+
+#[test]
+fn a_response_phase_has_the_whole_body_and_may_answer() {
+    let plugins = Plugins::mine(
+        "local Mine = { PRIORITY = 10, VERSION = '1.0' } \
+         function Mine:response() \
+           kong.response.set_header('x-status', kong.response.get_status()) \
+           if kong.request.get_path() == '/exit' then kong.response.exit(418, { short = true }) end \
+         end return Mine",
+    );
+    let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nhello\n");
+    let gateway = plugins.start_mine(upstream.address);
+    let response = gateway.get("/");
+    assert_eq!(
+        (response.status, response.text(), response.header("x-status")),
+        (201, "hello\n", Some("201"))
+    );
+    let response = gateway.get("/exit");
+    assert_eq!((response.status, response.text()), (418, r#"{"short":true}"#));
+}
+
+#[test]
+fn a_plugin_that_is_not_installed_keeps_the_node_from_starting() {
+    let (status, said) =
+        Gateway::builder("_format_version: '3.0'\n").set("plugins", "bundled,nowhere").fail();
+    assert!(!status.success());
+    for expected in [
+        "nowhere plugin is enabled but not installed",
+        "no file './kong/plugins/nowhere/handler.lua'",
+        "no file './kong/plugins/nowhere/handler/init.lua'",
+        "no file '/usr/local/share/lua/5.1/kong/plugins/nowhere/handler.lua'",
+        "lua_package_path",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+#[test]
+fn a_handler_that_cannot_run_is_refused_with_its_file() {
+    for (handler, expected) in [
+        ("return { VERSION = '1.0.0' }", r#"its PRIORITY field is not a valid integer number, got: "nil""#),
+        ("return { PRIORITY = 1.5, VERSION = '1.0.0' }", r#"got: "1.5""#),
+        ("return { PRIORITY = 1 }", r#"its VERSION field does not follow the "x.y.z" format, got: "nil""#),
+        ("return { PRIORITY = 1, VERSION = '1.0.0.0' }", r#"got: "1.0.0.0""#),
+        (
+            "return { PRIORITY = 1, VERSION = '1.0', response = print, body_filter = print }",
+            "implements both `response` and `header_filter` or `body_filter` methods",
+        ),
+        ("return 5", "its handler is a integer"),
+        ("return {", "mine/handler.lua:1: unexpected symbol near '<eof>'"),
+        ("error('no')", "mine/handler.lua:1: no"),
+        ("require 'kong.plugins.mine.nothing'", "module 'kong.plugins.mine.nothing' not found"),
+    ] {
+        let plugins = Plugins::mine(handler);
+        let (status, said) = plugins.builder("mine", "_format_version: '3.0'\n").fail();
+        assert!(!status.success());
+        assert!(said.contains(expected), "{handler}\nexpected {expected}\nfound {said}");
+        assert!(said.contains("mine/handler.lua"), "{said}");
+    }
+}

@@ -1,0 +1,59 @@
+//! `weir check --plugins`: what plugins need that is not here.
+use super::{Plugins, SCHEMA};
+use crate::harness::weir;
+use std::path::Path;
+
+fn check(folder: &Path) -> (bool, String) {
+    let output = weir().arg("check").arg("--plugins").arg(folder).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_plugin_that_has_all_is_good() {
+    let plugins = Plugins::mine(
+        "local http, mine = require 'resty.sha256', require('kong.plugins.mine.more')\n\
+         local kong, ngx_log = kong, ngx.log\n\
+         return { PRIORITY = 1, VERSION = '1.0', access = function() -- kong.nothing\n\
+           ngx_log(ngx.ERR, kong.request.get_header('x'), ngx.ctx.x, ngx.var.uri, kong.ctx.shared.y) end }",
+    );
+    plugins.write("mine/more.lua", "return require 'beside'");
+    std::fs::write(plugins.folder().join("beside.lua"), "return {}").unwrap();
+    let (good, said) = check(plugins.folder());
+    assert!(good && said.contains("mine: has all that it needs"), "{said}");
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_line() {
+    let plugins = Plugins::new(&[
+        ("one/schema.lua", SCHEMA),
+        (
+            "one/handler.lua",
+            "local ffi = require 'ffi'\nlocal ok = pcall(require, \"resty.nothing\")\n\
+             local request = kong.request\nrequest.get_header('x')\nrequest.get_nothing()\n\
+             ngx.location.nothing('/x')\nlocal rand = require('kong.tools.rand')\nrand.nothing()",
+        ),
+        ("three/handler.lua", "return {}"),
+        ("two/handler.lua", "return {\n  PRIORITY = = 1\n}"),
+        ("two/schema.lua", SCHEMA),
+    ]);
+    let (good, said) = check(plugins.folder());
+    let plugin = |name: &str| plugins.folder().join(format!("kong/plugins/{name}/handler.lua"));
+    let file = plugin("one");
+    let expected = [
+        "one: 5 problems".to_owned(),
+        format!("{}:1: there is no module 'ffi' here", file.display()),
+        format!("{}:2: there is no module 'resty.nothing' here", file.display()),
+        format!("{}:5: there is no kong.request.get_nothing here", file.display()),
+        format!("{}:6: there is no ngx.location.nothing here", file.display()),
+        format!("{}:8: there is no kong.tools.rand.nothing here", file.display()),
+        "three: 1 problem".to_owned(),
+        format!("{}:1: there is no schema.lua beside it", plugin("three").display()),
+        "two: 1 problem".to_owned(),
+        format!("{}:2: unexpected symbol near '='", plugin("two").display()),
+    ];
+    assert!(!good);
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    let (good, said) = check(&plugins.folder().join("kong"));
+    assert!(!good && said.contains("no plugin here"), "{said}");
+}

@@ -1,0 +1,156 @@
+//! What the Admin API and files know of a plugin by its `schema.lua`.
+use super::Plugins;
+use crate::harness::{Upstream, one_route};
+use serde_json::{Value, json};
+
+const HANDLER: &str = r#"
+return {
+  PRIORITY = 10, VERSION = "2.0.1",
+  access = function(self, conf)
+    local tags = table.concat(conf.tags, "+")
+    kong.response.exit(200, ("%s:%d %s %s"):format(conf.redis.host, conf.redis.port, tags, tostring(conf.note)))
+  end,
+}
+"#;
+
+const SCHEMA: &str = r#"
+local typedefs = require "kong.db.schema.typedefs"
+return {
+  name = "mine",
+  fields = {
+    { consumer = typedefs.no_consumer },
+    { protocols = typedefs.protocols_http },
+    { config = { type = "record", fields = {
+      { redis = { type = "record", required = true, fields = {
+        { host = typedefs.host { default = "127.0.0.1" } },
+        { port = typedefs.port { default = 6379 } },
+      } } },
+      { tags = { type = "array", required = true, default = { "a" }, elements = { type = "string", len_max = 5 } } },
+      { note = { type = "string", referenceable = true, description = "Anything." } },
+      { low = { type = "integer" } },
+      { high = { type = "integer" } },
+    } } },
+  },
+  entity_checks = {
+    { custom_entity_check = { field_sources = { "config.low", "config.high" }, fn = function(entity)
+      local low, high = entity.config.low, entity.config.high
+      if low == ngx.null or high == ngx.null or low < high then return true end
+      return nil, "low must be lower than high"
+    end } },
+  },
+}
+"#;
+
+fn plugins() -> Plugins {
+    Plugins::new(&[("mine/handler.lua", HANDLER), ("mine/schema.lua", SCHEMA)])
+}
+
+#[test]
+fn the_admin_api_knows_the_schema() {
+    let plugins = plugins();
+    let gateway = plugins.start_empty("mine");
+    let schema = gateway.admin("/schemas/plugins/mine").json();
+    let field = |name: &str| -> Value {
+        let fields = schema["fields"].as_array().unwrap();
+        fields.iter().find_map(|field| field.get(name)).cloned().unwrap_or_default()
+    };
+    assert_eq!(field("consumer")["eq"], Value::Null);
+    assert_eq!(field("protocols")["elements"]["one_of"], json!(["grpc", "grpcs", "http", "https"]));
+    let config = &field("config")["fields"];
+    assert_eq!(config[0]["redis"]["fields"][1]["port"]["default"], 6379, "{config}");
+    assert_eq!(
+        config[2]["note"],
+        json!({"type": "string", "referenceable": true, "description": "Anything."})
+    );
+    let about = &gateway.admin("/").json()["plugins"]["available_on_server"]["mine"];
+    assert_eq!(*about, json!({"version": "2.0.1", "priority": 10}));
+    let enabled = gateway.admin("/plugins/enabled").json();
+    assert!(enabled["enabled_plugins"].as_array().unwrap().contains(&"mine".into()), "{enabled}");
+    let made =
+        gateway.ask_admin("POST", "/plugins", &json!({"name": "mine", "config": {"note": "n"}}).to_string());
+    assert_eq!(made.status, 201, "{}", made.text());
+    let config = &made.json()["config"];
+    let expected = json!({"redis": {"host": "127.0.0.1", "port": 6379}, "tags": ["a"], "note": "n", "low": null,
+                          "high": null});
+    assert_eq!(*config, expected);
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let change = json!({"config": {"redis": {"port": 1}, "tags": ["b", "c"]}});
+    let changed = gateway.ask_admin("PATCH", &format!("/plugins/{id}"), &change.to_string());
+    assert_eq!(changed.json()["config"]["redis"], json!({"host": "127.0.0.1", "port": 1}));
+    assert_eq!(gateway.get("/").status, 404, "without a route, access does not run");
+}
+
+#[test]
+fn what_is_wrong_is_said_as_in_kong() {
+    let plugins = plugins();
+    let gateway = plugins.start_empty("mine");
+    for (config, message, fields) in [
+        (
+            json!({"redis": {"port": 70000}}),
+            "schema violation (config.redis: {\n  port = \"value should be between 0 and 65535\"\n})",
+            json!({"config": {"redis": {"port": "value should be between 0 and 65535"}}}),
+        ),
+        (
+            json!({"tags": ["a", "too-long"]}),
+            "schema violation (config.tags: {\n  [2] = \"length must be at most 5\"\n})",
+            json!({"config": {"tags": [null, "length must be at most 5"]}}),
+        ),
+        (
+            json!({"nothing": 1}),
+            "schema violation (config.nothing: unknown field)",
+            json!({"config": {"nothing": "unknown field"}}),
+        ),
+        (
+            json!({"low": 2, "high": 1}),
+            "schema violation (low must be lower than high)",
+            json!({"@entity": ["low must be lower than high"]}),
+        ),
+    ] {
+        let refused =
+            gateway.ask_admin("POST", "/plugins", &json!({"name": "mine", "config": config}).to_string());
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        let said = refused.json();
+        assert_eq!((said["message"].as_str(), &said["fields"]), (Some(message), &fields), "{config}: {said}");
+    }
+}
+
+#[test]
+fn a_file_is_checked_and_conf_has_its_defaults() {
+    let plugins = plugins();
+    let upstream = Upstream::echoing();
+    let with = |config: &str| {
+        format!("{}  plugins:\n  - name: mine\n    config: {{{config}}}\n", one_route(upstream.address))
+    };
+    let gateway =
+        plugins.builder("mine", &with("note: \"{vault://env/my-note}\", redis: {port: \"${REDIS_PORT}\"}"));
+    let gateway = gateway.env("MY_NOTE", "secret").env("REDIS_PORT", "7000").start();
+    assert_eq!(gateway.get("/").text(), "127.0.0.1:7000 a secret");
+    let (status, said) = plugins.builder("mine", &with("redis: {host: \"a b\"}, low: x")).fail();
+    assert!(!status.success());
+    assert!(
+        said.contains("kong.yml:10:28: services[0].plugins[0].config.redis.host: invalid value: a b"),
+        "{said}"
+    );
+    assert!(said.contains("services[0].plugins[0].config.low: expected an integer"), "{said}");
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_is_refused_with_its_file() {
+    for (schema, expected) in [
+        ("return {", "mine/schema.lua:1: unexpected symbol near '<eof>'"),
+        ("return 5", "mine/schema.lua: return a table with `name` and `fields`"),
+        ("return { name = 'mine', fields = {} }", "add a field `config` of the type record"),
+        ("return require('kong.db.schema.typedefs').nothing", "definition nothing does not exist"),
+        (
+            "return { name = 'mine', fields = { { config = { type = 'record', fields = { { a = { type = 'sting' } } } } } } }",
+            "there is no type 'sting': known are string, number,",
+        ),
+    ] {
+        let plugins = Plugins::new(&[("mine/handler.lua", HANDLER), ("mine/schema.lua", schema)]);
+        let (status, said) = plugins.builder("mine", "_format_version: '3.0'\n").fail();
+        assert!(!status.success() && said.contains(expected), "{schema}\nexpected {expected}\nfound {said}");
+    }
+    let plugins = Plugins::new(&[("mine/handler.lua", HANDLER)]);
+    let (_, said) = plugins.builder("mine", "_format_version: '3.0'\n").fail();
+    assert!(said.contains("no configuration schema found for plugin: mine"), "{said}");
+}

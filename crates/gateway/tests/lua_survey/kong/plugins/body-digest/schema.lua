@@ -1,0 +1,4 @@
+return {
+  name = "body-digest",
+  fields = { { config = { type = "record", fields = { { required = { type = "boolean", default = false } } } } } },
+}

@@ -1,0 +1,4 @@
+return {
+  name = "gunzip-request",
+  fields = { { config = { type = "record", fields = { { max_size = { type = "integer", default = 65536 } } } } } },
+}

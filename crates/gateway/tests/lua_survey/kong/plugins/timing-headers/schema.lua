@@ -1,0 +1,4 @@
+return {
+  name = "timing-headers",
+  fields = { { config = { type = "record", fields = { { file = { type = "string" } } } } } },
+}

@@ -1,0 +1,191 @@
+//! Plugins on disk, as Kong has them: `kong.plugins.NAME.handler` with a method for each phase, and
+//! `kong.plugins.NAME.schema`.
+//!
+//! `search` finds their files, `handler` reads what a handler says of itself, `hooks` calls its methods with the `conf` of an
+//! entity, and `worker` those that run on each worker before it serves.
+
+mod api;
+mod conf;
+mod entities;
+pub(crate) mod handler;
+mod hooks;
+mod needs;
+mod schema;
+mod search;
+mod tokens;
+mod worker;
+
+pub use needs::{Missing, PluginNeeds, plugin_needs};
+pub(crate) use worker::begin;
+
+use crate::settings::LuaSettings;
+use crate::vm::Vm;
+use foldhash::HashMap;
+use handler::{Handler, module};
+use hooks::DiskPlugin;
+use search::Sources;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use tokens::Token;
+use weir_plugin::{BuildContext, Built, Definition, Json};
+
+use crate::functions::BODY_READERS;
+
+/// Where the files of plugins are, and what was last read of them.
+#[derive(Debug)]
+pub struct PluginFiles {
+    path: String,
+    c_path: String,
+    current: RwLock<Arc<Generation>>,
+}
+
+/// What was read of files since they were last read anew. Each has VMs of its own.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) sources: Sources,
+    plugins: Mutex<HashMap<String, Arc<Code>>>,
+}
+
+/// What was read before, to go back to.
+pub struct FormerFiles(Arc<Generation>);
+
+/// A plugin as its files have it.
+#[derive(Debug)]
+struct Code {
+    handler: Handler,
+    /// Whether it names a function that reads the body of requests.
+    reads_bodies: bool,
+}
+
+impl PluginFiles {
+    /// Those in the places that `lua_package_path` and `lua_package_cpath` name.
+    pub fn new(path: &str, c_path: &str) -> Self {
+        let first = Generation { sources: Sources::new(path, c_path), plugins: Mutex::default() };
+        Self { path: path.to_owned(), c_path: c_path.to_owned(), current: RwLock::new(Arc::new(first)) }
+    }
+
+    /// Where modules are looked for.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What was last read.
+    pub(crate) fn current(&self) -> Arc<Generation> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Uses from now on what was read before.
+    pub fn go_back(&self, former: FormerFiles) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = former.0;
+    }
+}
+
+impl LuaSettings {
+    /// Reads the files of these plugins anew, in a VM of this thread. All workers run them from now on, each in a new VM.
+    /// Nothing changes if one cannot be loaded: the errors say why.
+    pub fn read_files_anew(&self, names: &[&str]) -> Result<FormerFiles, Vec<String>> {
+        let files = Arc::new(PluginFiles::new(&self.files.path, &self.files.c_path));
+        let settings = Arc::new(Self { files: files.clone(), ..self.clone() });
+        let errors = names.iter().filter_map(|name| installed(&settings, name).err());
+        let errors: Vec<_> = errors.collect();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let former = self.files.current();
+        self.files.go_back(FormerFiles(files.current()));
+        Ok(FormerFiles(former))
+    }
+}
+
+/// What the files of a plugin say, read in a VM of this thread when it is first asked for.
+fn code(settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
+    let files = settings.files.current();
+    let plugins = || files.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = plugins().get(name) {
+        return Ok(known.clone());
+    }
+    let vm = Vm::reading(settings).map_err(|error| error.to_string())?;
+    let handler = Handler::read(&vm, name)?;
+    let code = Arc::new(Code { handler, reads_bodies: reads_bodies(&files.sources, name) });
+    plugins().insert(name.to_owned(), code.clone());
+    Ok(code)
+}
+
+/// Whether the handler, or a file that it requires by a name in its text, names a function that reads the body of requests.
+fn reads_bodies(sources: &Sources, name: &str) -> bool {
+    let mut left = vec![module(name, "handler")];
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(module) = left.pop() {
+        let Ok(Some(file)) = sources.find(&module) else { continue };
+        let text = String::from_utf8_lossy(&file.text);
+        if BODY_READERS.iter().any(|name| text.contains(name)) {
+            return true;
+        }
+        let more = required_in(&text).into_iter();
+        left.extend(more.filter(|name| !seen.contains(name)));
+        seen.push(module);
+    }
+    false
+}
+
+/// The modules that a text requires by their names.
+fn required_in(text: &str) -> Vec<String> {
+    let words = tokens::tokens(text);
+    let at = (0..words.len()).filter(|at| words[*at].0 == Token::Name("require"));
+    at.filter_map(|at| needs::required(&words, at + 1)).map(|(name, _)| name).collect()
+}
+
+/// The rows of these plugins in the list of plugins, or what is wrong with their files. They last as long as the process.
+pub fn definitions(settings: &Arc<LuaSettings>, names: &[&str]) -> Result<Vec<Definition>, Vec<String>> {
+    let read = names.iter().map(|name| definition(settings, name));
+    let (good, bad): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
+    match bad.is_empty() {
+        true => Ok(good.into_iter().filter_map(Result::ok).collect()),
+        false => Err(bad.into_iter().filter_map(Result::err).collect()),
+    }
+}
+
+/// Whether the files of a plugin are there and can be loaded.
+fn installed(settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
+    let files = settings.files.current();
+    let sources = &files.sources;
+    if sources.find(&module(name, "handler"))?.is_none() {
+        let looked = sources.not_found(&module(name, "handler"));
+        return Err(format!(
+            "{name} plugin is enabled but not installed;\n{looked}\nInstall it in one of these places, add its place to \
+             lua_package_path, or take `{name}` out of the setting plugins"
+        ));
+    }
+    if sources.find(&module(name, "schema"))?.is_none() {
+        let looked = sources.not_found(&module(name, "schema"));
+        return Err(format!("no configuration schema found for plugin: {name}\n{looked}"));
+    }
+    let code = code(settings, name)?;
+    schema::loads(settings, name)?;
+    Ok(code)
+}
+
+fn definition(settings: &Arc<LuaSettings>, name: &str) -> Result<Definition, String> {
+    let code = installed(settings, name)?;
+    let entities = entities::entities(settings, name)?;
+    api::warn(settings, name, entities);
+    let schema = schema::plugin(settings, name)?.with_entities(entities);
+    let name: &'static str = name.to_owned().leak();
+    Ok(Definition {
+        name,
+        priority: code.handler.priority,
+        version: code.handler.version.clone().leak(),
+        schema,
+        fails_open: false,
+        admin_routes: &[],
+        build,
+        init: Some(worker::init),
+        // Files that are read anew may have one.
+        configure: Some(worker::configure),
+    })
+}
+
+fn build(config: &Json, build: &BuildContext<'_>) -> Built {
+    let plugin = DiskPlugin::new(config, build);
+    plugin.code().map(|_| ())?;
+    Ok(Arc::new(plugin))
+}

@@ -1,0 +1,81 @@
+//! What `kong.plugins.NAME.schema` declares, as the model knows it.
+
+use super::handler::{module, required};
+use crate::schema::declaration::{described, items, record};
+use crate::schema::reader::PluginReader;
+use crate::settings::LuaSettings;
+use crate::source;
+use crate::vm::Vm;
+use mlua::{Lua, Table, Value};
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_plugin::node::Node as Written;
+use weir_plugin::schema::Reader;
+use weir_plugin::{Json, PluginSchema, ReadConfig, Streams};
+
+/// The protocols of sessions, which a plugin for requests alone does not name.
+const OF_STREAMS: [&str; 4] = ["tcp", "tls", "tls_passthrough", "udp"];
+
+/// The schema of a plugin. It lasts as long as the process.
+pub(super) fn plugin(settings: &Arc<LuaSettings>, name: &str) -> Result<PluginSchema, String> {
+    let (vm, table) = table(settings, name)?;
+    let declared = declared(&vm.lua, &table, (settings, name, module(name, "schema")));
+    declared.map_err(|error| wrong(&vm, name, &source::message(&error)))
+}
+
+/// Whether the file of a schema can be loaded, and declares a configuration.
+pub(super) fn loads(settings: &Arc<LuaSettings>, name: &str) -> Result<(), String> {
+    let (vm, table) = table(settings, name)?;
+    let fields = items(&table, "fields");
+    let declares = fields.and_then(|fields| config(&fields).map(|_| ()));
+    declares.map_err(|error| wrong(&vm, name, &source::message(&error)))
+}
+
+fn table(settings: &Arc<LuaSettings>, name: &str) -> Result<(Rc<Vm>, Table), String> {
+    let vm = Vm::reading(settings).map_err(|error| source::message(&error))?;
+    match required(&vm, &module(name, "schema"))? {
+        Value::Table(table) => Ok((vm, table)),
+        _ => Err(wrong(&vm, name, "return a table with `name` and `fields`")),
+    }
+}
+
+fn wrong(vm: &Vm, name: &str, what: &str) -> String {
+    let module = module(name, "schema");
+    let file = vm.files.sources.find(&module).ok().flatten();
+    let file = file.map_or(module, |file| file.path.clone());
+    format!("error initializing schema for plugin: {name}: {file}: {what}")
+}
+
+fn config(fields: &[(String, Table)]) -> mlua::Result<&Table> {
+    let config = fields.iter().find(|(field, _)| field == "config").map(|(_, table)| table);
+    config.ok_or_else(|| mlua::Error::runtime("add a field `config` of the type record"))
+}
+
+fn declared(
+    lua: &Lua,
+    table: &Table,
+    (settings, name, module): (&Arc<LuaSettings>, &str, String),
+) -> mlua::Result<PluginSchema> {
+    let fields = items(table, "fields")?;
+    let find = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, table)| table);
+    let config = record(config(&fields)?)?;
+    let reader = PluginReader { module, settings: settings.clone(), config };
+    let reader: &'static PluginReader = Box::leak(Box::new(reader));
+    let read: &'static ReadConfig =
+        Box::leak(Box::new(move |node: &Written<'_>, problems: &mut Reader<'_>| reader.read(node, problems)));
+    let shown: &'static Json = Box::leak(Box::new(described(lua, table)?));
+    let schema = PluginSchema::read_by(name.to_owned().leak(), config, read).with_description(shown);
+    let is_refused = |name: &str| {
+        find(name).is_some_and(|field| field.get::<Value>("eq").is_ok_and(|eq| eq == Value::NULL))
+    };
+    let schema = schema.with_streams(streams(find("protocols"))?);
+    Ok(if is_refused("consumer") { schema.without_consumer() } else { schema })
+}
+
+/// Streams are refused where the allowed protocols are those of requests.
+fn streams(protocols: Option<&Table>) -> mlua::Result<Streams> {
+    let elements = protocols.map(|field| field.get::<Option<Table>>("elements")).transpose()?.flatten();
+    let allowed: Option<Vec<String>> = elements.map(|it| it.get("one_of")).transpose()?.flatten();
+    let names_streams = allowed.is_none_or(|all| all.iter().any(|name| OF_STREAMS.contains(&name.as_str())));
+    Ok(if names_streams { Streams::Accepted } else { Streams::Never })
+}

@@ -1,0 +1,93 @@
+//! What the methods `init_worker` and `configure` of a handler do on each worker, before that serves.
+//!
+//! A VM that takes the place of another does the same before its first call.
+
+use super::conf::Conf;
+use super::handler;
+use super::hooks::DiskPlugin;
+use crate::host::Origin;
+use crate::phase::Phase;
+use crate::source;
+use crate::vm::{Node, Vm};
+use crate::worker::Worker;
+use mlua::{Table, Value};
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_plugin::{Exchange, Hooks, WorkerContext};
+
+/// A plugin that has begun on the worker.
+#[derive(Clone)]
+struct Begun {
+    plugin: &'static str,
+    /// What it was last configured with, if it was.
+    configs: Option<Vec<Arc<Conf>>>,
+}
+
+thread_local! {
+    static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Loads the handler, and calls its `init_worker`.
+pub(super) fn init(worker: &WorkerContext) -> Result<(), String> {
+    Worker::begin(worker)?;
+    let vm = vm(worker)?;
+    BEGUN.with_borrow_mut(|begun| begun.push(Begun { plugin: worker.plugin, configs: None }));
+    init_in(&vm, worker.plugin)
+}
+
+/// Calls `configure` with the configurations of all instances, or nil if there are none.
+pub(super) fn configure(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Result<(), String> {
+    let vm = vm(worker)?;
+    let own = instances.iter().filter_map(|hooks| (*hooks as &dyn Any).downcast_ref::<DiskPlugin>());
+    let configs: Vec<_> = own.map(|plugin| plugin.conf.clone()).collect();
+    let configured = configure_in(&vm, worker.plugin, &configs);
+    BEGUN.with_borrow_mut(|begun| {
+        let own = begun.iter_mut().find(|it| it.plugin == worker.plugin);
+        own.into_iter().for_each(|own| own.configs = Some(configs.clone()));
+    });
+    configured
+}
+
+/// Has a new VM of a worker do what the one before did as it began.
+pub(crate) fn begin(vm: &Vm) {
+    if !vm.serves {
+        return;
+    }
+    for Begun { plugin, configs } in BEGUN.with_borrow(Clone::clone) {
+        let done = init_in(vm, plugin);
+        let done = done.and_then(|()| configs.map_or(Ok(()), |configs| configure_in(vm, plugin, &configs)));
+        if let Err(error) = done {
+            tracing::error!(plugin, "init failed: {error}");
+        }
+    }
+}
+
+fn vm(worker: &WorkerContext) -> Result<Rc<Vm>, String> {
+    let vm = Vm::of_thread(&worker.retained.get(), &Node::of(&worker.retained));
+    vm.map_err(|error| source::message(&error))
+}
+
+fn init_in(vm: &Vm, plugin: &str) -> Result<(), String> {
+    call(vm, plugin, "init_worker", Value::Nil)
+}
+
+fn configure_in(vm: &Vm, plugin: &str, configs: &[Arc<Conf>]) -> Result<(), String> {
+    let tables = configs.iter().map(|conf| conf.table(&vm.lua)).collect::<mlua::Result<Vec<Table>>>();
+    let list = tables.and_then(|tables| match tables.is_empty() {
+        true => Ok(Value::Nil),
+        false => vm.lua.create_sequence_from(tables).map(Value::Table),
+    });
+    call(vm, plugin, "configure", list.map_err(|error| source::message(&error))?)
+}
+
+fn call(vm: &Vm, plugin: &str, method: &str, argument: Value) -> Result<(), String> {
+    let handler = handler::table(vm, plugin)?;
+    let Ok(Value::Function(function)) = handler.get::<Value>(method) else { return Ok(()) };
+    let origin = Rc::new(Origin { plugin: plugin.into(), id: "".into() });
+    let called = vm.host.lend(&mut Exchange::vacant(), (Phase::InitWorker, &origin), || {
+        function.call::<()>((handler, argument))
+    });
+    called.map_err(|error| source::message(&error))
+}

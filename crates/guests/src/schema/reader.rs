@@ -1,0 +1,97 @@
+//! Reads values by a schema in Lua, in a VM of the thread that reads.
+
+use super::values;
+use crate::disk::handler::required;
+use crate::settings::LuaSettings;
+use crate::source;
+use crate::vm::Vm;
+use mlua::{Function, MultiValue, Table, Value};
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_plugin::Json;
+use weir_plugin::node::{Node, Origin, Value as Written};
+use weir_plugin::schema::{JsonMap, Kind, Reader, RecordSchema};
+
+/// The schema of a plugin on disk.
+pub(crate) struct PluginReader {
+    pub(crate) module: String,
+    pub(crate) settings: Arc<LuaSettings>,
+    pub(crate) config: &'static RecordSchema,
+}
+
+impl PluginReader {
+    /// Reads the `config` of a plugin entity: defaults are filled in, and what is wrong goes to the reader.
+    pub(crate) fn read(&self, node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
+        let written = written(node, Some(Kind::Record(self.config)));
+        let (config, errors) = match self.checked(&written) {
+            Ok(checked) => checked,
+            Err(error) => {
+                reader.report(node.at, source::message(&error));
+                return None;
+            }
+        };
+        for (path, message) in &errors {
+            match path.strip_prefix("config").map(|path| path.trim_start_matches('.')) {
+                Some(path) => reader.report_exactly(path, node.position_of(path), message),
+                None => reader.report_around(node.at, message),
+            }
+        }
+        errors.is_empty().then_some(config)
+    }
+
+    fn checked(&self, config: &Json) -> mlua::Result<(Json, Vec<(String, String)>)> {
+        let vm = Vm::reading(&self.settings)?;
+        let check = self.check(&vm)?;
+        let mark = values::list_mark(&vm.lua)?;
+        let config = values::to_lua(&vm.lua, &mark, config)?;
+        let returned: MultiValue = vm.load_files(|| check.call(config))?;
+        let (config, errors): (Value, Table) = vm.lua.unpack_multi(returned)?;
+        let errors = errors.sequence_values::<Table>().map(|pair| {
+            let pair = pair?;
+            Ok((pair.get::<String>(1)?, pair.get::<String>(2)?))
+        });
+        Ok((values::to_json(&mark, &config)?, errors.collect::<mlua::Result<_>>()?))
+    }
+
+    /// The function that fills in and checks a configuration, made once for each VM.
+    fn check(&self, vm: &Rc<Vm>) -> mlua::Result<Function> {
+        let key = format!("weir.schema.{}", self.module);
+        if let Some(known) = vm.lua.named_registry_value::<Option<Function>>(&key)? {
+            return Ok(known);
+        }
+        let schema = required(vm, &self.module).map_err(mlua::Error::runtime)?;
+        let engine = required(vm, "kong.db.schema").map_err(mlua::Error::runtime)?;
+        let engine = engine.as_table().ok_or_else(|| mlua::Error::runtime("kong.db.schema is no table"))?;
+        let check: Function = engine.get::<Function>("plugin")?.call(schema)?;
+        vm.lua.set_named_registry_value(&key, &check)?;
+        Ok(check)
+    }
+}
+
+/// What is written, as JSON; words and values of the environment that stand for numbers and booleans are those.
+fn written(node: &Node<'_>, kind: Option<Kind>) -> Json {
+    match (&node.value, kind) {
+        (Written::Map(entries), kind) => {
+            let of = |name: &str| match kind {
+                Some(Kind::Record(record)) => record.field(name).map(|field| field.kind),
+                Some(Kind::Map(kind)) => Some(*kind),
+                _ => None,
+            };
+            let member = entries.iter().map(|it| (it.key.to_string(), written(&it.node, of(&it.key))));
+            Json::Object(member.collect::<JsonMap>())
+        }
+        (Written::List(items), kind) => {
+            let of = if let Some(Kind::Array(kind)) = kind { Some(*kind) } else { None };
+            items.iter().map(|item| written(item, of)).collect()
+        }
+        (Written::Str(text, Origin::Plain | Origin::Interpolated), Some(Kind::Boolean)) => match &**text {
+            "true" | "yes" | "on" => true.into(),
+            "false" | "no" | "off" => false.into(),
+            _ => node.to_json(),
+        },
+        (Written::Str(text, Origin::Interpolated), Some(Kind::Integer(..) | Kind::Number)) => {
+            text.trim().parse().map_or_else(|_| node.to_json(), values::number)
+        }
+        _ => node.to_json(),
+    }
+}
