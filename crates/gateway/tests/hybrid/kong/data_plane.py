@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import queue
+import select
 import socket
 import ssl
 import sys
@@ -28,6 +29,42 @@ import kong
 import rpc
 import websocket
 from websocket import BINARY, CLOSE, PING, PONG, TEXT, Dropped
+
+
+class TlsStream:
+    """A TLS connection that one thread reads while another writes. A lock keeps them apart because OpenSSL allows one call at a
+    time for each connection, and Python before 3.13 does not see to that. The lock is not held while nothing can be read."""
+
+    def __init__(self, context, plain, name):
+        self.timeout = plain.gettimeout()
+        self.tls, self.lock = context.wrap_socket(plain, server_hostname=name), threading.Lock()
+
+    def settimeout(self, seconds):
+        self.timeout = seconds
+
+    def recv(self, size):
+        while True:
+            try:
+                with self.lock:
+                    self.tls.settimeout(0)
+                    return self.tls.recv(size)
+            except ssl.SSLWantReadError:
+                if not select.select([self.tls], [], [], self.timeout)[0]:
+                    raise TimeoutError from None
+
+    def sendall(self, data):
+        with self.lock:
+            self.tls.settimeout(self.timeout)
+            self.tls.sendall(data)
+
+    def version(self):
+        return self.tls.version()
+
+    def shutdown(self, how):
+        self.tls.shutdown(how)
+
+    def close(self):
+        self.tls.close()
 
 
 class DataPlane:
@@ -72,7 +109,7 @@ class DataPlane:
         name = self.options.get("server_name", host) if "ca" in self.options else "kong_clustering"
         # Kong waits for 5 s, which a busy machine may need for its other side.
         plain = socket.create_connection((host, port), 30)
-        self.stream = self.context().wrap_socket(plain, server_hostname=name)
+        self.stream = TlsStream(self.context(), plain, name)
         if self.options.get("rpc"):
             return self.run_rpc(f"{host}:{port}")
         hostname = self.options.get("hostname", "fake-data-plane")
