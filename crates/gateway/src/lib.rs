@@ -24,6 +24,7 @@ mod listener;
 mod logger;
 mod low_priority;
 mod node;
+mod options;
 mod plugins;
 mod prefix;
 mod registry;

@@ -1,7 +1,6 @@
 //! The plugins that this program was built with, and which of them the settings allow.
 
-use crate::admin::plugin_conflicts;
-use crate::data_plane::options;
+use crate::options;
 use crate::settings::Settings;
 use std::sync::Arc;
 use weir_guests::{LuaScripts, LuaSettings};
@@ -39,8 +38,12 @@ impl NodePlugins {
     }
 
     /// Those of this program, and those on disk that the setting `plugins` names. The errors say which of them cannot be
-    /// loaded.
-    pub(crate) fn load(own: Definitions, settings: &Settings) -> Result<Self, Vec<String>> {
+    /// loaded, and what `check` finds in all of them together.
+    pub(crate) fn load(
+        own: Definitions,
+        settings: &Settings,
+        check: impl FnOnce(Definitions) -> Result<(), String>,
+    ) -> Result<Self, Vec<String>> {
         let is_own = |name: &str| own.iter().any(|plugin| plugin.name == name);
         let names = settings.plugins.iter().map(String::as_str);
         let mut on_disk: Vec<&str> =
@@ -55,7 +58,7 @@ impl NodePlugins {
         let mut all = [own, &found].concat();
         in_order(&mut all);
         let all = all.leak();
-        plugin_conflicts::check(all).map_err(|conflict| vec![conflict])?;
+        check(all).map_err(|conflict| vec![conflict])?;
         Ok(Self::new(all, settings, lua))
     }
 }

@@ -1,6 +1,6 @@
 //! Questions to a Prometheus server that scrapes the nodes, and remembers for longer than they do.
-use crate::data_plane::verify_by_system;
 use crate::settings::HttpUrl;
+use crate::settings::verify_by_system;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, StatusCode, Uri, header};
 use serde::Deserialize;

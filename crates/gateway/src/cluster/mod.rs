@@ -7,13 +7,14 @@ mod source;
 mod tls;
 
 use crate::analytics::Analytics;
-use crate::control::Control;
+use crate::registry::Registry;
 use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
 use crate::store;
 use applied::Applied;
 pub(crate) use rows::Shared;
 use rows::Sharing;
+use serde_json::{Map, Value as Json};
 use source::RegistrySource;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,9 +24,9 @@ use tokio::runtime;
 use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
 use weir_cluster::control_plane::{self, ControlPlane, Fleet};
-use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus};
+use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus, Stored};
 use weir_cluster::sync::Selector;
-use weir_model::Uuid;
+use weir_model::{PluginSchema, Uuid};
 use weir_plugins::KONG_VERSION;
 use weir_proxy::listen::{Bound, Listener};
 
@@ -49,6 +50,17 @@ impl Cluster {
     }
 }
 
+/// The parts of a node that take part in its fleet.
+pub(crate) struct Parts<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) registry: &'a Arc<Registry>,
+    pub(crate) plugins: &'a [PluginSchema],
+    pub(crate) analytics: Option<&'a Analytics>,
+    pub(crate) shown_settings: &'a Map<String, Json>,
+    /// What a data plane has on disk.
+    pub(crate) stored: Stored,
+}
+
 /// Begins to share, if there is a store, what a control plane knows of its data planes with the others of its store.
 pub(crate) async fn share(settings: &Settings, fleet: Arc<Fleet>) -> Result<Option<Shared>, StartError> {
     let Some(store) = store::fleet::open(settings).await.map_err(StartError::Store)? else { return Ok(None) };
@@ -62,21 +74,17 @@ fn purge_delay(settings: &Settings) -> std::time::Duration {
 }
 
 /// Starts the node's part in its fleet, if it is in one.
-pub(crate) fn start(
-    settings: &Settings,
-    control: &Arc<Control>,
-    bound: Vec<Bound>,
-) -> Result<(), StartError> {
-    match control.cluster() {
+pub(crate) fn start(settings: &Settings, parts: Parts<'_>, bound: Vec<Bound>) -> Result<(), StartError> {
+    match parts.cluster {
         Cluster::Alone => Ok(()),
-        Cluster::ControlPlane(fleet) => start_control_plane(settings, control, fleet.clone(), bound),
-        Cluster::DataPlane(status) => start_data_plane(settings, control, status.clone()),
+        Cluster::ControlPlane(fleet) => start_control_plane(settings, &parts, fleet.clone(), bound),
+        Cluster::DataPlane(status) => start_data_plane(settings, status.clone(), parts),
     }
 }
 
 fn start_control_plane(
     settings: &Settings,
-    control: &Arc<Control>,
+    parts: &Parts<'_>,
     fleet: Arc<Fleet>,
     bound: Vec<Bound>,
 ) -> Result<(), StartError> {
@@ -86,13 +94,13 @@ fn start_control_plane(
         max_payload: settings.cluster_max_payload as usize,
         push_interval: settings.db_update_frequency,
         version: KONG_VERSION.to_owned(),
-        plugins: control.plugins().into(),
+        plugins: parts.plugins.into(),
         rpc: settings.cluster_rpc,
         incremental_sync: settings.cluster_incremental_sync,
         selector: Selector::new(settings.cluster_select_by_labels.iter().cloned()),
     };
-    let source = Arc::new(RegistrySource::new(control.registry().clone()));
-    let incoming = control.analytics().and_then(Analytics::incoming);
+    let source = Arc::new(RegistrySource::new(parts.registry.clone()));
+    let incoming = parts.analytics.and_then(Analytics::incoming);
     let plane = ControlPlane::new(source, tls, fleet, options);
     let plane = Arc::new(plane.collecting(incoming.map(|incoming| incoming as _)));
     let mut listeners = Vec::new();
@@ -123,8 +131,8 @@ fn start_control_plane(
 
 fn start_data_plane(
     settings: &Settings,
-    control: &Arc<Control>,
     status: Arc<LinkStatus>,
+    parts: Parts<'_>,
 ) -> Result<(), StartError> {
     let (identity, trust) = tls::identity_and_trust(settings)?;
     let tls = weir_cluster::tls::ClientTls::new(&identity, &trust).map_err(StartError::Cluster)?;
@@ -134,12 +142,12 @@ fn start_data_plane(
         id: settings.node_id.unwrap_or_default(),
         hostname,
         version: KONG_VERSION.to_owned(),
-        plugins: plugins(control),
-        settings: control.shown_settings().clone(),
+        plugins: available(parts.plugins),
+        settings: parts.shown_settings.clone(),
         labels: settings.cluster_dp_labels.0.clone(),
     };
     let plane = DataPlane {
-        apply: Arc::new(Applied::new(control.registry().clone())),
+        apply: Arc::new(Applied::new(parts.registry.clone())),
         connector,
         control_planes: settings.cluster_control_plane.clone(),
         about,
@@ -148,16 +156,16 @@ fn start_data_plane(
             reports_errors: settings.konnect_mode,
             incremental_sync: settings.cluster_incremental_sync,
         },
-        plugins: control.plugins().into(),
+        plugins: parts.plugins.into(),
         status,
-        analytics: control.analytics().and_then(Analytics::outgoing).map(|outgoing| outgoing as _),
+        analytics: parts.analytics.and_then(Analytics::outgoing).map(|outgoing| outgoing as _),
     };
-    on_thread(plane.run(control.take_stored()))
+    on_thread(plane.run(parts.stored))
 }
 
 /// The plugins that a configuration may use, with the version of Kong's of the same name.
-fn plugins(control: &Control) -> Vec<(String, Option<String>)> {
-    let available = control.plugins().iter().filter(|plugin| plugin.available);
+fn available(plugins: &[PluginSchema]) -> Vec<(String, Option<String>)> {
+    let available = plugins.iter().filter(|plugin| plugin.available);
     let mut plugins: Vec<_> =
         available.map(|plugin| (plugin.name.to_owned(), Some(KONG_VERSION.to_owned()))).collect();
     plugins.sort_unstable();

@@ -1,5 +1,5 @@
 //! The HTTP client of commands that ask other servers.
-use crate::data_plane::verify_by_system;
+use crate::settings::verify_by_system;
 use std::sync::Arc;
 use weir_net::dialer::{Dialer, NodeResolver};
 use weir_net::resolve::{Resolver, ResolverOptions};

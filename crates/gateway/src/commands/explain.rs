@@ -3,7 +3,7 @@ use super::Context;
 use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
-use crate::data_plane::options::options;
+use crate::options::options;
 use crate::plugins::NodePlugins;
 use serde_json::{Map, Value, json};
 use std::io::Write;

@@ -18,6 +18,7 @@ mod vault;
 
 pub(crate) use container::entrypoint;
 
+use crate::admin::plugin_conflicts;
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::{Definitions, NodePlugins};
 use crate::settings::{self, Loaded, Settings, Sources, TokenRole};
@@ -97,7 +98,8 @@ impl Context {
 
     /// The plugins of a node with these settings.
     fn plugins(&self, settings: &Settings) -> Result<NodePlugins, String> {
-        NodePlugins::load(self.definitions, settings).map_err(|errors| errors.join("\n"))
+        NodePlugins::load(self.definitions, settings, plugin_conflicts::check)
+            .map_err(|errors| errors.join("\n"))
     }
 
     /// Prints what is done, if so much was asked for.

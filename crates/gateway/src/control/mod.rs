@@ -9,11 +9,11 @@ use crate::analytics::{self, Analytics, Prometheus};
 use crate::cluster::cached::{self, Cached};
 use crate::cluster::{self, Cluster, Shared};
 use crate::configuration::{self, Configuration, Origin, Source};
-use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
+use crate::options::{access_logs, options};
 use crate::plugins::{self, Definitions};
 use crate::registry::{INITIAL, Registry};
 use crate::settings::{Role, Settings};
@@ -104,7 +104,7 @@ impl Control {
         own: InternalEndpoints,
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings, source.definitions, &source.lua)?;
-        compiler.retained.provide(crate::data_plane::options::lua_configuration(&shown_settings));
+        compiler.retained.provide(crate::options::lua_configuration(&shown_settings));
         let source = Arc::new(source);
         let analytics = analytics::Prepared::new(&settings, &compiler.retained);
         let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
@@ -369,9 +369,16 @@ impl Control {
         &self.node_id
     }
 
-    /// What a data plane has on disk. It is taken once.
-    pub(crate) fn take_stored(&self) -> Stored {
-        std::mem::take(&mut *self.stored.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What the node's part in its fleet works with. What is on disk is taken once.
+    pub(crate) fn cluster_parts(&self) -> cluster::Parts<'_> {
+        cluster::Parts {
+            cluster: &self.cluster,
+            registry: &self.registry,
+            plugins: self.plugins(),
+            analytics: self.analytics(),
+            shown_settings: &self.shown_settings,
+            stored: std::mem::take(&mut *self.stored.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 
     /// What the node knows of its fleet.

@@ -1,5 +1,5 @@
 //! Opens the sockets of the node's own APIs.
-use crate::data_plane::options;
+use crate::options;
 use crate::settings::{Listen, Listeners};
 use crate::start_error::StartError;
 use std::io;

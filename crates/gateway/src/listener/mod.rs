@@ -158,7 +158,7 @@ impl ControlListener {
         }));
         let tls = tls.map(TlsAcceptor::from);
         let service = ApiService { tls, requires_certificate, proxy_protocol, router, timeouts, counts };
-        let limit = Arc::new(ConnectionLimit::new(crate::data_plane::options::control_connections()));
+        let limit = Arc::new(ConnectionLimit::new(crate::options::control_connections()));
         Ok(ControlListener { name, socket, file, service: Arc::new(service), limit })
     }
 

@@ -2,8 +2,9 @@
 use crate::admin::kong_manager::{self, AdminPorts, Origins};
 use crate::admin::{self, auth};
 use crate::control::Control;
-use crate::data_plane::{self, options};
+use crate::data_plane;
 use crate::listener::{ClientTimeouts, ControlListener, ServedCounts, Serving, TrustedPeers};
+use crate::options;
 use crate::settings::{Listen, Listeners, LogTarget, Settings};
 use crate::start_error::StartError;
 use crate::status as status_api;

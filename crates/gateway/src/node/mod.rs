@@ -7,8 +7,8 @@ pub(crate) mod listeners;
 mod node_id;
 mod request_debug;
 
-use crate::admin::entity_access;
 use crate::admin::kong_manager::AdminPorts;
+use crate::admin::{entity_access, plugin_conflicts};
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::reload::Reloader;
 use crate::control::{Control, otlp};
@@ -90,7 +90,8 @@ impl Node {
         start_log(&settings)?;
         node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
-        let plugins = NodePlugins::load(definitions, &settings).map_err(StartError::Plugins)?;
+        let plugins = NodePlugins::load(definitions, &settings, plugin_conflicts::check)
+            .map_err(StartError::Plugins)?;
         let NodePlugins { definitions, schemas, lua } = plugins;
         warnings
             .into_iter()
@@ -131,7 +132,7 @@ impl Node {
             let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
             servers.extend(listeners::apisix(&settings, &control, listeners, &router)?);
         }
-        cluster::start(&settings, &control, cluster)?;
+        cluster::start(&settings, control.cluster_parts(), cluster)?;
         otlp::start(&control);
         drop(entered);
         let drain_timeout = settings.drain_timeout;

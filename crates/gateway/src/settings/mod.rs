@@ -29,7 +29,7 @@ pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
 pub(crate) use source::{Problem, why_ignored};
 pub(crate) use table::Settings;
-pub(crate) use trusted_certificates::trusted_certificate_files;
+pub(crate) use trusted_certificates::{trusted_certificate_files, verify_by_system};
 pub(crate) use value::*;
 pub(crate) use vaults::configure as configure_vaults;
 

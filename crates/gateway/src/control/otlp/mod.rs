@@ -3,8 +3,8 @@ mod message;
 
 use super::Control;
 use crate::analytics::now;
-use crate::data_plane::verify_by_system;
 use crate::low_priority::spawn_low_priority;
+use crate::settings::verify_by_system;
 use crate::settings::{HttpUrl, Role, Settings};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};

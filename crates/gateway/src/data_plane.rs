@@ -1,10 +1,10 @@
 //! The data plane of the node: the proxy, and the compiler with the certificates of the settings.
-pub(crate) mod options;
-
 use crate::configuration::{self, Configuration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
-use crate::settings::{KeyFile, RouterFlavor, Settings, configure_vaults, trusted_certificate_files};
+use crate::settings::{
+    KeyFile, RouterFlavor, Settings, configure_vaults, trusted_certificate_files, verify_by_system,
+};
 use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use weir_guests::LuaSettings;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
-use weir_net::tls::{Verify, ca_certificates, client_certificate, default_certificate};
+use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_plugin::{RequestRecord, Tracing};
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
@@ -162,13 +162,6 @@ fn read_trusted(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 /// Reads and compiles a configuration without serving it, with the database of these settings if they name one.
 pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
     compiled(source, settings).map(|(configuration, _)| configuration)
-}
-
-/// Verification against the authorities that the system trusts.
-pub(crate) fn verify_by_system() -> Verify {
-    let files = trusted_certificate_files(&["system".to_owned()]);
-    let pems = files.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    Verify { roots: pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect(), depth: None }
 }
 
 /// The same, with the snapshot.
