@@ -67,15 +67,26 @@ $(GO_TOOLS)/helm:
 	$(call need,go)
 	GOBIN=$(GO_TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.21.4
 
-CHART := deploy/helm/weir
 .PHONY: chart
 chart: $(GO_TOOLS)/helm ## Pack the Helm chart into target/dist
 	mkdir -p "$(DIST)"
-	$(GO_TOOLS)/helm package $(CHART) --version $(VERSION) --app-version $(VERSION) --destination "$(DIST)"
+	$(GO_TOOLS)/helm package deploy/helm/weir --version $(VERSION) --app-version $(VERSION) --destination "$(DIST)"
 
 .PHONY: test-chart
-test-chart: $(GO_TOOLS)/helm $(KUBERNETES)/installed ## Check the Helm chart with each of its example values
-	HELM=$(GO_TOOLS)/helm VALIDATE=$(KUBERNETES)/bin/kubernetes-validate deploy/helm/test $(CHART)
+test-chart: $(GO_TOOLS)/helm $(KUBERNETES)/installed ## Check the Helm charts with each of their example values
+	HELM=$(GO_TOOLS)/helm VALIDATE=$(KUBERNETES)/bin/kubernetes-validate deploy/helm/test
+
+# OpenTofu is built in its own module, because its go.mod replaces another one.
+TOFU_VERSION := v1.10.10
+$(GO_TOOLS)/tofu:
+	$(call need,go)
+	cd "$$(go mod download -json github.com/opentofu/opentofu@$(TOFU_VERSION) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" && go build -o $@ ./cmd/tofu
+
+.PHONY: test-terraform
+test-terraform: tools-rust $(GO_TOOLS)/tofu ## Check the Terraform modules, and measure on hosts of one of them
+	$(call need,sshd nginx)
+	$(CARGO) build --locked --package weirlab
+	TERRAFORM=$(GO_TOOLS)/tofu WEIRLAB="$(TARGET)/debug/weirlab" deploy/terraform/test
 
 .PHONY: sbom
 sbom: tools-rust $(CARGO_TOOLS)/bin/cargo-cyclonedx ## List what weir is made of, as CycloneDX, into target/dist

@@ -1,4 +1,5 @@
 //! Sessions over several machines: network namespaces with a real sshd each.
+mod agreement;
 mod generators;
 mod network;
 
@@ -32,8 +33,9 @@ fn call(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
 
 /// A short `weirlab run`.
 fn weirlab(network: &Network, hosts: &Path, arguments: &[&str]) -> Command {
-    let usual = ["run", "kong/plain-1", "--scheme", "http", "--duration", "200ms", "--no-control"];
-    call(network, hosts, &[&usual, arguments].concat())
+    let usual = ["run", "kong/plain-1", "--scheme", "http", "--no-control"];
+    let window: &[&str] = if arguments.contains(&"--duration") { &[] } else { &["--duration", "200ms"] };
+    call(network, hosts, &[&usual, window, arguments].concat())
 }
 
 fn said(output: &Output) -> String {
@@ -96,6 +98,27 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     assert!(manifest["pinning"].as_str().unwrap().contains(" of gateway; upstream on "), "{manifest}");
     await_clean(&network);
     assert_eq!(NAMES.map(|name| network.output(name, SETTINGS)), before);
+}
+
+#[test]
+fn a_run_over_a_network_that_delays_and_loses_packets_ends_well() {
+    let network = Network::with_loss(&NAMES.map(|name| (name, PLAIN)), Some(0.01));
+    let hosts = network.hosts(&MACHINES, "");
+    let arguments = ["--targets", "nginx,direct", "--rounds", "2", "--duration", "1s"];
+    let output = weirlab(&network, &hosts, &arguments).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let data = data(&network);
+    for cell in data["cells"].as_array().unwrap() {
+        assert!(
+            cell["blocks"].as_array().unwrap().iter().all(|block| block["good"].as_u64() > Some(0)),
+            "{cell}"
+        );
+    }
+    for name in NAMES {
+        let round_trip = data["manifest"]["hosts"][name]["round_trip_us"].as_f64().unwrap();
+        assert!(round_trip >= 2.0 * f64::from(network::DELAY_US), "{name}: {round_trip} us");
+    }
+    await_clean(&network);
 }
 
 #[test]

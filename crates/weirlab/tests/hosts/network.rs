@@ -1,6 +1,7 @@
 //! Machines for tests: network namespaces on one switch, each with an sshd of its own. Nothing of this machine's own network
 //! is touched, and all of it is gone when the test ends.
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Longer than an agent waits for a session that is silent.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// One way; twice that is a round trip within a zone of a cloud.
-const DELAY: &str = "0.1ms";
+pub(super) const DELAY_US: u32 = 100;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -20,6 +21,7 @@ pub(super) struct Network {
     id: String,
     namespaces: Vec<String>,
     sshds: Vec<Child>,
+    relay: Option<Child>,
 }
 
 /// How a machine differs from a plain one.
@@ -34,22 +36,53 @@ pub(super) struct Oddity {
 impl Network {
     /// Machines of these names; addresses are given in their order, from 10.77.0.11 on.
     pub(super) fn new(machines: &[(&str, Oddity)]) -> Network {
+        Network::with_loss(machines, None)
+    }
+
+    /// With a loss, frames are delayed and lost by a program, whatever this kernel can do.
+    pub(super) fn with_loss(machines: &[(&str, Oddity)], loss: Option<f64>) -> Network {
         assert!(
             rustix::process::geteuid().is_root(),
             "network namespaces need root: run `sudo -E env PATH=\"$PATH\" cargo test -p weirlab --test main hosts`"
         );
         let id = format!("wl{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::tempdir().unwrap();
-        let mut network = Network { folder, id, namespaces: Vec::new(), sshds: Vec::new() };
+        let mut network = Network { folder, id, namespaces: Vec::new(), sshds: Vec::new(), relay: None };
         network.keys();
         network.namespace("switch");
         network.within("switch", "ip link add br0 type bridge && ip link set br0 up");
         network.join("here", 10);
-        for (nth, (name, oddity)) in machines.iter().enumerate() {
-            network.join(name, 11 + nth);
-            network.sshd(name, 11 + nth, *oddity);
+        (11..).zip(machines).for_each(|(address, (name, _))| network.join(name, address));
+        match loss {
+            Some(loss) => network.relay(loss, machines.len()),
+            None => network.delay(machines),
+        }
+        for (address, (name, oddity)) in (11..).zip(machines) {
+            network.sshd(name, address, *oddity);
         }
         network
+    }
+
+    fn delay(&self, machines: &[(&str, Oddity)]) {
+        let names = machines.iter().map(|(name, _)| *name).chain(["here"]);
+        let command = format!("tc qdisc add dev eth0 root netem delay {DELAY_US}us");
+        if !names.fold(true, |all, name| all & self.try_within(name, &command)) {
+            eprintln!("this machine has no tc with netem: the network of this test has no delay");
+        }
+    }
+
+    /// Puts a program in the place of the bridge.
+    fn relay(&mut self, loss: f64, machines: usize) {
+        self.within("switch", "ip link delete br0");
+        let mut command = self.command("switch", "/usr/bin/python3");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/relay.py"));
+        command.args([DELAY_US.to_string(), loss.to_string()]);
+        command.args((10..=10 + machines).map(|address| format!("p{address}")));
+        let mut relay = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(relay.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.relay = Some(relay);
+        assert_eq!(line, "ready\n", "relay.py has not begun");
     }
 
     fn keys(&self) {
@@ -77,10 +110,6 @@ impl Network {
             .args(["peer", "name", "eth0", "netns", &machine]));
         self.within("switch", &format!("ip link set {port} master br0 up"));
         self.within(name, &format!("ip address add 10.77.0.{address}/24 dev eth0 && ip link set eth0 up"));
-        let delayed = self.try_within(name, &format!("tc qdisc add dev eth0 root netem delay {DELAY}"));
-        if !delayed {
-            eprintln!("this machine has no tc with netem: the network of this test has no delay");
-        }
     }
 
     fn sshd(&mut self, name: &str, address: usize, oddity: Oddity) {
@@ -180,9 +209,9 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for sshd in &mut self.sshds {
-            let _ = sshd.kill();
-            let _ = sshd.wait();
+        for child in self.sshds.iter_mut().chain(&mut self.relay) {
+            let _ = child.kill();
+            let _ = child.wait();
         }
         for namespace in &self.namespaces {
             // What a failed test has left there.
