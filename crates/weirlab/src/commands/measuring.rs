@@ -138,7 +138,8 @@ fn settle(contender: &mut Contender, site: &Site) -> Result<(), String> {
         return Ok(());
     }
     let here = contender.unavailable.is_none().then_some(contender.binary.as_path());
-    let found = site.program(&contender.target, here).map_err(|error| error.to_string())?;
+    let found =
+        site.program(&contender.target, here, contender.is_named).map_err(|error| error.to_string())?;
     (contender.binary, contender.unavailable) = match found {
         Ok(binary) => (binary, None),
         Err(why) => (PathBuf::new(), Some(why)),

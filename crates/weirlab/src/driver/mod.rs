@@ -15,7 +15,7 @@ pub(crate) use family::MARK;
 pub(crate) use log::last_lines;
 
 use crate::target::{Launch, free_addresses};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
@@ -109,7 +109,12 @@ impl std::fmt::Display for DriverError {
             | DriverError::PortTaken(text)
             | DriverError::NotReady(text)
             | DriverError::Unable(text) => formatter.write_str(text),
-            DriverError::System(text, error) => write!(formatter, "{text}: {error}"),
+            DriverError::System(text, error) => {
+                write!(formatter, "{text}: {error}")?;
+                let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                let fix = "; make room there, or let TMPDIR name a folder on another disk";
+                formatter.write_str(if full { fix } else { "" })
+            }
         }
     }
 }

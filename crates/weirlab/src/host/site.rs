@@ -90,7 +90,7 @@ impl Site {
     }
 
     /// Where a target's program is on the machine that it runs on: what this project has built, or what was named, is
-    /// copied there. `here` is where it is on this machine, if it is.
+    /// copied there. `here` is where it is on this machine, if it is; `is_named` says whether the user named it.
     ///
     /// # Errors
     /// When it cannot be copied. The inner error says how to install it, where it is not there.
@@ -98,9 +98,10 @@ impl Site {
         &self,
         target: &Target,
         here: Option<&Path>,
+        is_named: bool,
     ) -> Result<Result<PathBuf, String>, HostError> {
         match &self.elsewhere {
-            Some(elsewhere) => elsewhere.target.locate(target, here),
+            Some(elsewhere) => elsewhere.target.locate(target, here, is_named),
             None => Ok(here.map(Path::to_owned).ok_or_else(String::new)),
         }
     }

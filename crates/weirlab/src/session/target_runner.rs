@@ -29,6 +29,8 @@ pub struct Contender {
     pub target: Target,
     /// Its program; empty for those without one.
     pub binary: PathBuf,
+    /// Whether the user named the program, or it was built: then it goes to the machine that it runs on.
+    pub is_named: bool,
     /// Why it cannot take part, if it is not on this machine.
     pub unavailable: Option<String>,
     /// What is known of its version.

@@ -121,9 +121,7 @@ impl Target {
             return std::env::current_exe()
                 .map_err(|error| TargetError::Unreadable(PathBuf::from("weirlab"), error));
         }
-        let variable = self.override_variable();
-        let named = std::env::var_os(&variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(path) = given.map(Path::to_owned).or(named) {
+        if let Some(path) = given.map(Path::to_owned).or_else(|| self.named_program()) {
             let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
             return if is_program(&absolute) { Ok(absolute) } else { Err(self.no_program(&path)) };
         }
@@ -131,10 +129,16 @@ impl Target {
             .find
             .iter()
             .find_map(|candidate| locate(&self.folder, candidate))
-            .ok_or_else(|| self.not_installed(&variable))
+            .ok_or_else(|| self.not_installed())
     }
 
-    /// Whether its program is of this project or was named, rather than installed: a host gets a copy of it.
+    /// The program that the environment names.
+    #[must_use]
+    pub fn named_program(&self) -> Option<PathBuf> {
+        std::env::var_os(self.override_variable()).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
+    /// Whether this program is of this project, rather than installed: a host gets a copy of it.
     #[must_use]
     pub fn is_own(&self, binary: &Path) -> bool {
         let installed = self.candidates_elsewhere();
@@ -179,7 +183,8 @@ impl Target {
         ))
     }
 
-    fn not_installed(&self, variable: &str) -> TargetError {
+    fn not_installed(&self) -> TargetError {
+        let variable = self.override_variable();
         TargetError::Missing(format!(
             "{} is not on this machine ({}). Install it: {}. Or name its program with {variable}=PATH",
             self.title,

@@ -67,7 +67,9 @@ fn a_run_over_three_machines_leaves_data_of_all_and_nothing_else() {
     let weir = crate::session::weir();
     let arguments =
         ["--targets", "weir,nginx,floor,direct", "--rounds", "2", "--weir", weir.to_str().unwrap()];
-    let output = weirlab(&network, &hosts, &arguments).output().unwrap();
+    // What is named is copied, also where the PATH leads to it here.
+    let path = format!("{}:{}", weir.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = weirlab(&network, &hosts, &arguments).env("PATH", path).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let data = data(&network);
     for cell in data["cells"].as_array().unwrap() {
@@ -254,7 +256,8 @@ fn another_architecture_and_a_full_disk_are_seen_before_anything_is_started() {
         environment: "XDG_CACHE_HOME=$F/full",
         before: "mkdir $F/full && mount -t tmpfs -o size=1m tmpfs $F/full",
     };
-    let network = Network::new(&[("gateway", PLAIN), ("origin", foreign), ("load", full)]);
+    let small = Oddity { before: "mount -t tmpfs -o size=12k tmpfs $F/tmp-gateway", ..PLAIN };
+    let network = Network::new(&[("gateway", small), ("origin", foreign), ("load", full)]);
     let all = "\"target\", \"upstream\", \"generator\"";
     let hosts = network.hosts(&[("origin", 12, all)], "");
     let wanted =
@@ -262,6 +265,9 @@ fn another_architecture_and_a_full_disk_are_seen_before_anything_is_started() {
     check_refused(&network, &hosts, &[], &wanted);
     let hosts = network.hosts(&[("load", 13, all)], "");
     let wanted = ["hosts.toml:7: host load, address: copying ", "its disk is full", "make room there"];
+    check_refused(&network, &hosts, &[], &wanted);
+    let hosts = network.hosts(&[("gateway", 11, all)], "");
+    let wanted = ["on host gateway: cannot write its files into ", "No space left", "make room there"];
     check_refused(&network, &hosts, &[], &wanted);
 }
 

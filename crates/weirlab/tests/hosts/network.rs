@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than an agent waits for a session that is silent.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// One way; twice that is a round trip within a zone of a cloud.
 pub(super) const DELAY_US: u32 = 100;
 

@@ -25,11 +25,12 @@ impl Programs {
         &self,
         target: &Target,
         here: Option<&Path>,
+        is_named: bool,
     ) -> Result<Result<PathBuf, String>, HostError> {
         if target.is_built_in() {
             return Ok(self.connection.find(&[])?.ok_or_else(String::new));
         }
-        if let Some(own) = here.filter(|here| target.is_own(here)) {
+        if let Some(own) = here.filter(|here| is_named || target.is_own(here)) {
             return self.copied(own).map(Ok);
         }
         let candidates = target.candidates_elsewhere();
