@@ -116,7 +116,6 @@ fn a_hundred_reloads_lose_no_request_and_leave_no_vm_behind() {
         }
         done.store(true, Ordering::SeqCst);
     });
-    println!("{} KiB after 20 reloads, {} KiB after 100", early >> 10, late >> 10);
     assert!(late < early + MAX_GROWTH, "{early} bytes, then {late}");
     assert_eq!(gateway.get("/").text(), "100");
 }

@@ -123,9 +123,7 @@ fn long_operations_are_ended_soon() {
         "local a, b = ('x'):rep(2e7) .. 'a', ('x'):rep(2e7) .. 'b' while true do local _ = a < b end",
         "local a = ('x'):rep(1e7) while true do local _ = a .. 'b' end",
     ] {
-        let begun = crate::steps::thread_time();
         assert_eq!(run(settings.clone(), code, "GET /").status(), 500, "{code}");
-        println!("{code}: {:?}", crate::steps::thread_time() - begun);
     }
 }
 
@@ -150,7 +148,6 @@ fn a_vm_is_small() {
     let code = "parts = {}\n".to_owned() + &(0..100).map(part).collect::<String>();
     assert!(code.lines().count() > 1000, "{}", code.lines().count());
     let (bare, with) = (kib_with(""), kib_with(&code));
-    println!("{bare} KiB, {with} KiB with 1,000 lines");
     assert!((1.0..=MAX_KIB).contains(&with), "{bare} KiB, {with} KiB with 1,000 lines");
 }
 
