@@ -2,42 +2,67 @@
 //!
 //! The VM calls a hook after every so many instructions, and functions in Rust ask when they have worked for long. Both look
 //! at the clock of the thread, so that what other threads do does not count. That clock is slow to read: a call that has just
-//! begun is known by another.
+//! begun is known by another. Most calls end before the hook runs: for these the coarse clock is enough.
 
-use crate::steps::{Steps, thread_time};
+use crate::memory::Memory;
+use crate::steps::{Steps, coarse_time, thread_time};
 use mlua::{HookTriggers, Lua, VmState};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// After how many instructions the hook runs. One of them may compare or join strings as long as the memory of the VM
-/// allows, for milliseconds.
-const INSTRUCTIONS: u32 = 250;
+/// allows, for milliseconds: the more memory is in use, the sooner it runs.
+const INSTRUCTIONS: [(usize, u32); 3] = [(8 << 20, 250), (16 << 20, 100), (32 << 20, 40)];
+
+/// The same where more memory is in use.
+const INSTRUCTIONS_OF_MANY_BYTES: u32 = 16;
 
 /// How long a call runs before the clock of the thread is asked.
 const BRIEF: Duration = Duration::from_micros(200);
+
+/// How far the coarse clock may be behind, at most.
+const TICK: Duration = Duration::from_millis(10);
+
+/// When the clock of the thread was last asked.
+#[derive(Clone, Copy)]
+enum Asked {
+    At(Instant),
+    /// The call began then, by the coarse clock.
+    Never(Duration),
+}
+
+/// After how many instructions the hook runs in a VM that uses so many bytes.
+fn instructions(used: usize) -> u32 {
+    let found = INSTRUCTIONS.iter().find(|(bytes, _)| used <= *bytes);
+    found.map_or(INSTRUCTIONS_OF_MANY_BYTES, |(_, instructions)| *instructions)
+}
 
 /// What is left of the time of the running call.
 pub(crate) struct Budget {
     limit: Duration,
     /// What functions in Rust may do, which the hook cannot interrupt.
     steps: Steps,
-    /// When the call began, or the clock of the thread was last asked.
-    asked: Cell<Instant>,
+    asked: Cell<Asked>,
     /// The CPU time of the thread at which the call ends, once that was asked.
     deadline: Cell<Option<Duration>>,
     /// What calls before have used of the limit.
     spent: Cell<Duration>,
     is_exceeded: Cell<bool>,
+    /// After how many instructions the hook runs now.
+    instructions: Cell<u32>,
+    memory: Memory,
 }
 
 impl Budget {
-    /// So much for the calls of each exchange.
-    pub(crate) fn new(lua: &Lua, limit: Duration) -> Rc<Self> {
+    /// So much for the calls of each exchange, in a VM that may use so many bytes.
+    pub(crate) fn new(lua: &Lua, limit: Duration, memory: usize) -> Rc<Self> {
         let steps = Steps::of(lua);
-        let (asked, is_exceeded) = (Cell::new(Instant::now()), Cell::new(false));
-        let (deadline, spent) = Default::default();
-        let budget = Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded });
+        let (asked, is_exceeded) = (Cell::new(Asked::Never(coarse_time())), Cell::new(false));
+        let (deadline, spent, instructions) = Default::default();
+        let memory = Memory::new(memory);
+        let budget =
+            Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded, instructions, memory });
         let weak = Rc::downgrade(&budget);
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
         budget
@@ -51,7 +76,7 @@ impl Budget {
 
     /// A call begins, of an exchange whose calls before have used so much.
     pub(crate) fn restart(&self, spent: Duration) {
-        self.asked.set(Instant::now());
+        self.asked.set(Asked::Never(coarse_time()));
         self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
@@ -77,10 +102,21 @@ impl Budget {
 
     /// Has every call of the VM that takes too long raise an error, again and again until it ends.
     pub(crate) fn watch(self: &Rc<Self>, lua: &Lua) -> mlua::Result<()> {
+        let instructions = instructions(lua.used_memory());
+        if self.instructions.replace(instructions) == instructions {
+            return Ok(());
+        }
         let budget = self.clone();
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
+            budget.memory.make_room(lua);
+            budget.watch(lua)?;
             if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error()) }
         })
+    }
+
+    /// Collects garbage before a call, which need not pay for it, if the VM is nearly full.
+    pub(crate) fn make_room(&self, lua: &Lua) {
+        self.memory.make_room(lua);
     }
 
     /// What ends the call.
@@ -96,17 +132,28 @@ impl Budget {
             return false;
         }
         self.steps.refill();
-        let passed = self.asked.get().elapsed();
+        let passed = self.passed();
         if passed < BRIEF {
             return true;
         }
         let now = thread_time();
-        self.asked.set(Instant::now());
+        self.asked.set(Asked::At(Instant::now()));
         match self.deadline.get() {
             None => self.deadline.set(Some(now + self.left_after(passed))),
             Some(deadline) => self.is_exceeded.set(now > deadline),
         }
         !self.is_exceeded.get()
+    }
+
+    /// How long ago the clock of the thread was asked, or the call began.
+    fn passed(&self) -> Duration {
+        match self.asked.get() {
+            Asked::At(instant) => instant.elapsed(),
+            Asked::Never(begun) => {
+                self.asked.set(Asked::At(Instant::now()));
+                coarse_time().saturating_sub(begun + TICK)
+            }
+        }
     }
 
     /// What is left of the limit after the time before the clock of the thread was first asked. Other threads may have

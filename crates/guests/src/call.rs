@@ -77,6 +77,7 @@ impl Guest {
 
     fn script(&self) -> mlua::Result<(Rc<Vm>, Rc<Script>)> {
         let vm = Vm::of_thread(&self.settings, &self.node)?;
+        vm.host.budget.make_room(&vm.lua);
         let script = vm.script(self);
         let script = script.inspect_err(|_| vm.failures.count(&self.plugin, Reason::Load))?;
         Ok((vm, script))

@@ -19,6 +19,7 @@ mod filter;
 mod functions;
 mod host;
 mod kept;
+mod memory;
 pub mod modules;
 mod ngx;
 pub mod patterns;
@@ -40,6 +41,7 @@ pub mod steps;
 mod strands;
 #[cfg(test)]
 mod tests;
+mod text;
 mod vm;
 mod worker;
 

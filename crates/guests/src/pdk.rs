@@ -11,6 +11,7 @@ mod db;
 pub(crate) mod events;
 pub(crate) mod headers;
 pub(crate) mod log;
+pub(crate) mod names;
 pub(crate) mod namespace;
 mod node;
 pub(crate) mod request;

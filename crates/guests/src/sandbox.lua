@@ -44,6 +44,12 @@ end
 local own = { cache = cache, vault = protected("kong.vault", vault), tracing = protected("kong.tracing", kong.tracing) }
 -- Entities have secrets, which are for code of the operator alone.
 local hidden_of_kong = { db = true, worker_events = true, cluster_events = true }
+-- What is there already need not be looked up each time.
+for name, member in pairs(kong) do
+  if not hidden_of_kong[name] and own[name] == nil then
+    own[name] = member
+  end
+end
 base.kong = protected("kong", setmetatable(own, {
   __index = function(_, key)
     if not hidden_of_kong[key] then
@@ -58,6 +64,11 @@ local shown = setmetatable({}, {
     end
   end,
 })
+for name, member in pairs(ngx) do
+  if name ~= "socket" then
+    rawset(shown, name, member)
+  end
+end
 for _, name in ipairs({ "re", "req", "resp", "location", "timer", "thread", "worker", "config" }) do
   shown[name] = protected("ngx." .. name, ngx[name])
 end
@@ -148,7 +159,7 @@ end
 
 -- The globals of one chunk.
 return function()
-  local env = { require = requirer() }
+  local env = { require = requirer(), kong = base.kong, ngx = base.ngx }
   env._G = env
   return setmetatable(env, { __index = base, __metatable = false })
 end

@@ -165,15 +165,16 @@ impl Strands {
     ) -> mlua::Result<()> {
         let host = self.vm.host.clone();
         host.group.replace(self.group.take());
-        let returned = values(&self.vm.lua).and_then(|values| run(&host, &next.thread, values));
+        let ran = values(&self.vm.lua).and_then(|values| run(&host, &next.thread, values));
         self.group = host.group.take();
-        self.settle(next, returned?)
+        self.settle(next, ran?)
     }
 
     /// Notes what a coroutine waits for, and those that it has begun or ended.
-    fn settle(&mut self, next: Next, mut returned: MultiValue) -> mlua::Result<()> {
+    fn settle(&mut self, next: Next, ran: Ran) -> mlua::Result<()> {
         let Next { thread, number } = next;
-        if thread.is_resumable() {
+        let Ran { mut returned, waits } = ran;
+        if waits {
             let operation = self.vm.host.operation.take().unwrap_or_else(soon);
             let thread = self.vm.lua.create_registry_value(thread)?;
             self.add(Waiting { thread, number, operation });
@@ -223,13 +224,20 @@ impl Strands {
     }
 }
 
-/// Resumes a coroutine until it ends, with what it returns, or asks something of the host.
-fn run(host: &Host, thread: &Thread, mut values: MultiValue) -> mlua::Result<MultiValue> {
+/// What a coroutine has returned or yielded, and whether it has yielded.
+struct Ran {
+    returned: MultiValue,
+    waits: bool,
+}
+
+/// Resumes a coroutine until it ends, or asks something of the host.
+fn run(host: &Host, thread: &Thread, mut values: MultiValue) -> mlua::Result<Ran> {
     loop {
         let returned = thread.resume::<MultiValue>(values)?;
+        let waits = thread.is_resumable();
         // A yield that asks for nothing goes on at once, within the same budget, unless there are others.
-        if !thread.is_resumable() || host.is_asked() || host.group.borrow().is_some() {
-            return Ok(returned);
+        if !waits || host.is_asked() || host.group.borrow().is_some() {
+            return Ok(Ran { returned, waits });
         }
         values = MultiValue::new();
     }

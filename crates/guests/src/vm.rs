@@ -21,7 +21,7 @@ use crate::{modules, ngx, patterns, pdk, sandbox, source};
 use foldhash::HashMap;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Table, Thread, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -56,9 +56,21 @@ pub(crate) struct Vm {
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) failures: Failures,
     threads: RefCell<Vec<Thread>>,
-    /// Coroutines that code has handles of.
-    handed_out: Table,
+    /// Coroutines that code has handles of, once there are any.
+    handed_out: HandedOut,
     scripts: RefCell<HashMap<u64, Rc<Script>>>,
+}
+
+/// Coroutines that code has handles of.
+struct HandedOut {
+    any: Rc<Cell<bool>>,
+    threads: Table,
+}
+
+impl HandedOut {
+    fn has(&self, thread: &Thread) -> bool {
+        self.any.get() && self.threads.raw_get(thread).unwrap_or(true)
+    }
 }
 
 /// What code learns of the node.
@@ -153,11 +165,10 @@ impl Script {
 impl Vm {
     /// The VM of this thread, made if there is none for these settings and their files.
     pub(crate) fn of_thread(settings: &Arc<LuaSettings>, node: &Node) -> mlua::Result<Rc<Self>> {
-        let files = settings.files.current();
-        if let Some(vm) = Self::known(settings, &files) {
+        if let Some(vm) = Self::known(settings) {
             return Ok(vm);
         }
-        let vm = Rc::new(Self::new((settings.clone(), files), node)?);
+        let vm = Rc::new(Self::new((settings.clone(), settings.files.current()), node)?);
         vm.lua.set_app_data(Rc::downgrade(&vm));
         Self::replace(Some(vm.clone()));
         disk::begin(&vm);
@@ -166,15 +177,16 @@ impl Vm {
 
     /// The same, made for a node that serves nothing if there is none.
     pub(crate) fn reading(settings: &Arc<LuaSettings>) -> mlua::Result<Rc<Self>> {
-        match Self::known(settings, &settings.files.current()) {
+        match Self::known(settings) {
             Some(vm) => Ok(vm),
             None => Self::of_thread(settings, &Node::reading()),
         }
     }
 
-    fn known(settings: &Arc<LuaSettings>, files: &Arc<Generation>) -> Option<Rc<Self>> {
-        let is_current = |vm: &Rc<Self>| Arc::ptr_eq(&vm.settings, settings) && Arc::ptr_eq(&vm.files, files);
-        VM.with_borrow(|vm| vm.clone()).filter(is_current)
+    fn known(settings: &Arc<LuaSettings>) -> Option<Rc<Self>> {
+        let is_current =
+            |vm: &&Rc<Self>| Arc::ptr_eq(&vm.settings, settings) && settings.files.is_current(&vm.files);
+        VM.with_borrow(|vm| vm.as_ref().filter(is_current).cloned())
     }
 
     /// Puts a VM into the place of the thread's, whose calls beside requests end.
@@ -196,9 +208,10 @@ impl Vm {
         let lua = safety::safe_lua()?;
         patterns::install(&lua)?;
         library::install(&lua)?;
-        let budget = Budget::new(&lua, settings.timeout);
+        let budget = Budget::new(&lua, settings.timeout, settings.memory);
         let host = Host::new(budget.clone());
-        let prelude = prelude(&lua, &host)?;
+        let any_handed_out = Rc::default();
+        let prelude = prelude(&lua, &host, &any_handed_out)?;
         lua.set_app_data(node.dicts.clone());
         require::install(&lua, &files)?;
         let kong = pdk::table(&lua, &host, &prelude, (node, number))?;
@@ -209,7 +222,7 @@ impl Vm {
         lua.set_memory_limit(settings.memory)?;
         budget.watch(&lua)?;
         let (sequence, method) = (prelude.get("sequence")?, prelude.get("method")?);
-        let handed_out = prelude.get("handed_out")?;
+        let handed_out = HandedOut { any: any_handed_out, threads: prelude.get("handed_out")? };
         let beside = Beside::new(node.background.clone());
         let sockets = Sockets::new(node.network.clone());
         let (threads, scripts) = Default::default();
@@ -264,7 +277,7 @@ impl Vm {
 
     /// Takes a coroutine back that has ended, unless code could resume it when it runs other code.
     pub(crate) fn put_back(&self, thread: Thread) {
-        if self.handed_out.raw_get(&thread).unwrap_or(true) {
+        if self.handed_out.has(&thread) {
             return;
         }
         let mut threads = self.threads.borrow_mut();
@@ -292,8 +305,10 @@ fn is_out_of_steps(error: &Value) -> bool {
     error.as_error().is_some_and(|error| error.downcast_ref::<OutOfSteps>().is_some())
 }
 
-fn prelude(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
+fn prelude(lua: &Lua, host: &Rc<Host>, any_handed_out: &Rc<Cell<bool>>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
+    let any = any_handed_out.clone();
+    table.set("hands_out", lua.create_function(move |_, ()| Ok(any.set(true)))?)?;
     let of_plain = host.clone();
     table.set(
         "plain",

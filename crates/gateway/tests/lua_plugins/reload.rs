@@ -1,6 +1,8 @@
 //! Files of plugins that change while a node runs.
 use super::{Plugins, SCHEMA};
-use crate::harness::{Upstream, one_route};
+use crate::harness::{Gateway, Upstream, eventually, one_route};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 fn handler(version: &str) -> String {
     format!(
@@ -39,4 +41,81 @@ fn a_reload_runs_the_files_as_they_are_now() {
     let configured = configuration.replace("name: mine", "name: mine\n  config: {a: x}");
     assert!(gateway.reload(&configured).status.success(), "{}", gateway.log());
     assert_eq!(gateway.get("/").text(), "three");
+}
+
+/// A handler of about 1,000 lines, which says its version and keeps some state.
+fn long_handler(version: usize) -> String {
+    let functions: String = (0..240)
+        .map(|number| {
+            format!("function parts.f{number}(a)\n  if a then\n    return a + {number}\n  end\nend\n")
+        })
+        .collect();
+    format!(
+        "local parts, state = {{}}, {{}}\n{functions}
+for i = 1, 1000 do state[i] = {{ i }} end
+return {{ PRIORITY = 10, VERSION = '1.0.0', access = function()
+  if kong.request.get_path() == '/slow' then ngx.sleep(0.05) end
+  kong.response.exit(200, tostring({version} + parts.f0(0)), {{ ['Content-Type'] = 'text/plain' }})
+end }}"
+    )
+}
+
+fn resident(gateway: &Gateway) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+/// Asks over one connection until told to stop. Versions never go back, because a worker has one VM for what begins.
+fn ask(gateway: &Gateway, path: &str, done: &AtomicBool, served: &AtomicUsize) {
+    let (mut client, mut newest) = (gateway.connect(), 0);
+    while !done.load(Ordering::SeqCst) {
+        let response = client.send(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
+        assert_eq!(response.status, 200, "{}", response.text());
+        let version: usize = response.text().parse().unwrap();
+        assert!(version >= newest, "{version} after {newest}");
+        newest = version;
+        served.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// How much larger the node may become over the later reloads: much less than the VMs that were replaced.
+const MAX_GROWTH: usize = 24 << 20;
+
+#[test]
+fn a_hundred_reloads_lose_no_request_and_leave_no_vm_behind() {
+    let plugins = Plugins::mine(&long_handler(0));
+    let configuration = format!(
+        "{}plugins:\n- name: mine\n",
+        one_route(Upstream::answering("HTTP/1.1 200 OK\r\n\r\n").address)
+    );
+    let gateway =
+        plugins.builder("mine", &configuration).set("workers", "2").set("keepalive_requests", "1000000000");
+    let gateway = gateway.start();
+    let (done, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (mut early, mut late) = (0, 0);
+    thread::scope(|scope| {
+        for path in ["/", "/", "/slow", "/slow"] {
+            let (gateway, done, served) = (&gateway, &done, &served);
+            scope.spawn(move || ask(gateway, path, done, served));
+        }
+        for version in 1..=100 {
+            plugins.write("mine/handler.lua", &long_handler(version));
+            let before = served.load(Ordering::SeqCst);
+            let output = gateway.reload(&configuration);
+            if !output.status.success() {
+                done.store(true, Ordering::SeqCst);
+                panic!("{output:?}");
+            }
+            eventually("requests are served between reloads", || served.load(Ordering::SeqCst) > before + 4);
+            match version {
+                20 => early = resident(&gateway),
+                100 => late = resident(&gateway),
+                _ => {}
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(late < early + MAX_GROWTH, "{early} bytes, then {late}");
+    assert_eq!(gateway.get("/").text(), "100");
 }

@@ -24,6 +24,7 @@ use foldhash::HashMap;
 use handler::{Handler, module};
 use hooks::DiskPlugin;
 use search::Sources;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokens::Token;
 use weir_plugin::{BuildContext, Built, Definition, Json};
@@ -36,6 +37,8 @@ pub struct PluginFiles {
     path: String,
     c_path: String,
     current: RwLock<Arc<Generation>>,
+    /// The address of what is current, so that each call can ask for it without a write to memory that workers share.
+    address: AtomicUsize,
 }
 
 /// What was read of files since they were last read anew. Each has VMs of its own.
@@ -59,8 +62,9 @@ struct Code {
 impl PluginFiles {
     /// Those in the places that `lua_package_path` and `lua_package_cpath` name.
     pub fn new(path: &str, c_path: &str) -> Self {
-        let first = Generation { sources: Sources::new(path, c_path), plugins: Mutex::default() };
-        Self { path: path.to_owned(), c_path: c_path.to_owned(), current: RwLock::new(Arc::new(first)) }
+        let first = Arc::new(Generation { sources: Sources::new(path, c_path), plugins: Mutex::default() });
+        let address = AtomicUsize::new(address(&first));
+        Self { path: path.to_owned(), c_path: c_path.to_owned(), current: RwLock::new(first), address }
     }
 
     /// Where modules are looked for.
@@ -73,10 +77,21 @@ impl PluginFiles {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether this was last read. Who has it keeps its address from being that of another.
+    pub(crate) fn is_current(&self, files: &Arc<Generation>) -> bool {
+        self.address.load(Ordering::Acquire) == address(files)
+    }
+
     /// Uses from now on what was read before.
     pub fn go_back(&self, former: FormerFiles) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = former.0;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        self.address.store(address(&former.0), Ordering::Release);
+        *current = former.0;
     }
+}
+
+fn address(files: &Arc<Generation>) -> usize {
+    Arc::as_ptr(files).addr()
 }
 
 impl LuaSettings {

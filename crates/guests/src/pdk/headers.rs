@@ -1,8 +1,11 @@
 //! Header names and values, as the PDK takes and shows them. The messages are Kong's.
 
-use super::namespace::refused;
+use super::names::Names;
+use super::namespace::{Namespace, refused};
 use crate::kept;
-use mlua::{Lua, LuaString, Table, Value};
+use crate::phase::Phases;
+use crate::text;
+use mlua::{Function, Lua, LuaString, Table, Value};
 use std::borrow::Cow;
 use weir_plugin::Headers;
 use weir_plugin::{Exchange, HeadersOf};
@@ -15,11 +18,32 @@ pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
     if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
 }
 
+/// A function that returns the first value of a header of the exchange.
+pub(crate) fn getter(
+    make: &Namespace<'_>,
+    phases: Phases,
+    of: impl Fn(&Exchange) -> Option<&Headers> + Copy + 'static,
+) -> mlua::Result<Function> {
+    let names = Names::of(make.lua)?;
+    let by_number = move |lua: &Lua, exchange: &mut Exchange, number: usize| {
+        let name = names.get(number)?;
+        let value = of(exchange).and_then(|headers| headers.get(&name.wire));
+        value.map(|value| text::string(lua, value)).transpose()
+    };
+    let names = Names::of(make.lua)?;
+    let by_name = move |lua: &Lua, exchange: &mut Exchange, name: Value| {
+        let text = self::name(&name)?;
+        names.learn(&name)?;
+        of(exchange).map_or(Ok(None), |headers| first(lua, headers, &text))
+    };
+    make.named(make.exchange(phases, by_number)?, make.exchange(phases, by_name)?)
+}
+
 /// The first value of a header.
 pub(crate) fn first(lua: &Lua, headers: &Headers, name: &LuaString) -> mlua::Result<Option<LuaString>> {
     let bytes = name.as_bytes();
     let Ok(name) = std::str::from_utf8(&bytes) else { return Ok(None) };
-    headers.get(&wire_name(name)).map(|value| lua.create_string(value)).transpose()
+    headers.get(&wire_name(name)).map(|value| text::string(lua, value)).transpose()
 }
 
 /// A name that code gives.
@@ -47,11 +71,20 @@ pub(crate) fn limit(what: &str, value: &Value) -> mlua::Result<usize> {
 
 /// Headers as a table, with keys in small letters. Those that repeat are arrays.
 pub(crate) fn table(lua: &Lua, headers: &Headers, max: usize) -> mlua::Result<Table> {
+    let meta = metatable(lua)?;
+    let bytes: usize = headers.iter().take(max).map(|field| field.value.len()).sum();
+    if bytes > SMALL {
+        return filled(lua, headers, max, meta);
+    }
+    text::within_limit(lua, || filled(lua, headers, max, meta))
+}
+
+fn filled(lua: &Lua, headers: &Headers, max: usize, meta: Table) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for field in headers.iter().take(max) {
         add(lua, &table, &field.name.to_ascii_lowercase(), Value::String(lua.create_string(field.value)?))?;
     }
-    table.set_metatable(Some(metatable(lua)?))?;
+    table.set_metatable(Some(meta))?;
     Ok(table)
 }
 
@@ -79,6 +112,9 @@ fn metatable(lua: &Lua) -> mlua::Result<Table> {
     lua.set_named_registry_value(METATABLE, &meta)?;
     Ok(meta)
 }
+
+/// How many bytes of values are made into strings at once.
+const SMALL: usize = 16 << 10;
 
 /// A header that code sets: its name and values.
 pub(crate) type Field = (String, Vec<Vec<u8>>);
@@ -210,21 +246,18 @@ pub(crate) fn set(exchange: &mut Exchange, of: HeadersOf, field: &Field) -> mlua
     values.try_for_each(|value| exchange.add_header(of, &name, value).map_err(mlua::Error::runtime))
 }
 
-/// Sets a header that is one string, without a copy of name and value. Returns false where they are something else.
+/// Sets a header to one value. Returns false where it cannot be so long.
 pub(crate) fn set_text(
     exchange: &mut Exchange,
     of: HeadersOf,
-    (name, value): (&Value, &Value),
+    (name, value): (&str, &[u8]),
 ) -> mlua::Result<bool> {
-    let (Value::String(name), Value::String(value)) = (name, value) else { return Ok(false) };
-    let (name, value) = (name.as_bytes(), value.as_bytes());
-    let Ok(name) = std::str::from_utf8(&name) else { return Ok(false) };
     let bytes = name.len() + VALUE + value.len();
-    if name.starts_with(':') || bytes > MAX_FIELD {
+    if bytes > MAX_FIELD {
         return Ok(false);
     }
     kept::keep(exchange, bytes)?;
-    exchange.set_header(of, &wire_name(name), &value).map_err(mlua::Error::runtime)?;
+    exchange.set_header(of, name, value).map_err(mlua::Error::runtime)?;
     Ok(true)
 }
 

@@ -20,10 +20,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     forwarded(make, &table)?;
     line(make, &table)?;
     query(make, &table)?;
-    let get_header = |lua: &Lua, exchange: &mut Exchange, name: Value| {
-        headers::first(lua, &exchange.request.headers, &headers::name(&name)?)
-    };
-    table.set("get_header", make.exchange(ANY, get_header)?)?;
+    table.set("get_header", headers::getter(make, ANY, |exchange| Some(&exchange.request.headers))?)?;
     let get_headers = |lua: &Lua, exchange: &mut Exchange, max: Value| {
         headers::table(lua, &exchange.request.headers, headers::limit("max_headers", &max)?)
     };

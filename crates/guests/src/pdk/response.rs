@@ -18,10 +18,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
     table.set("get_status", make.exchange(READ, |_, it, ()| Ok(it.response.status))?)?;
     table.set("get_source", make.exchange(READ, |_, it, ()| Ok(it.response_source().as_str()))?)?;
-    let get_header = |lua: &Lua, exchange: &mut Exchange, name: Value| {
-        headers::first(lua, &exchange.response.headers, &headers::name(&name)?)
-    };
-    table.set("get_header", make.exchange(READ, get_header)?)?;
+    table.set("get_header", headers::getter(make, READ, |exchange| Some(&exchange.response.headers))?)?;
     let get_headers = |lua: &Lua, exchange: &mut Exchange, max: Value| {
         headers::table(lua, &exchange.response.headers, headers::limit("max_headers", &max)?)
     };

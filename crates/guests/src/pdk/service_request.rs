@@ -1,12 +1,13 @@
 //! `kong.service.request`: what the upstream gets.
 
+use super::names::Names;
 use super::namespace::{Namespace, refused};
 use super::{body, headers};
 use crate::kept;
 use crate::modules;
 use crate::phase::Phases;
 use crate::service_body::ServiceBody;
-use mlua::{Lua, Table, Value};
+use mlua::{BString, Either, Function, IntoLua, Lua, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, form};
 
 const BALANCED: Phases = Phases::BALANCED;
@@ -53,18 +54,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
 }
 
 fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
-    let set_header = |_: &Lua, exchange: &mut Exchange, (name, value): (Value, Value)| {
-        if headers::set_text(exchange, UPSTREAM, (&name, &value))? {
-            return Ok((Value::Nil, None));
-        }
-        let field = headers::field(&name, &value)?;
-        if field.0.starts_with(':') {
-            return Ok((Value::Nil, Some("cannot set :authority pseudo-header on non-grpc requests")));
-        }
-        headers::set(exchange, UPSTREAM, &field)?;
-        Ok((Value::Nil, None))
-    };
-    table.set("set_header", make.exchange(BALANCED, set_header)?)?;
+    table.set("set_header", set_header(make)?)?;
     let add_header = |_: &Lua, exchange: &mut Exchange, (name, value): (Value, Value)| {
         headers::append(exchange, UPSTREAM, &headers::field(&name, &value)?)
     };
@@ -80,6 +70,34 @@ fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
         headers::fields(&given)?.iter().try_for_each(|field| headers::set(exchange, UPSTREAM, field))
     };
     table.set("set_headers", make.exchange(BEFORE, set_headers)?)
+}
+
+fn set_header(make: &Namespace<'_>) -> mlua::Result<Function> {
+    let names = Names::of(make.lua)?;
+    let by_number = move |lua: &Lua,
+                          exchange: &mut Exchange,
+                          (number, value): (usize, Either<BString, Value>)| {
+        let name = names.get(number)?;
+        match value {
+            Either::Left(value) if headers::set_text(exchange, UPSTREAM, (&name.wire, &value))? => {}
+            value => {
+                let (name, value) = (Value::String(lua.create_string(&*name.text)?), value.into_lua(lua)?);
+                headers::set(exchange, UPSTREAM, &headers::field(&name, &value)?)?;
+            }
+        }
+        Ok(Value::Nil)
+    };
+    let names = Names::of(make.lua)?;
+    let by_name = move |_: &Lua, exchange: &mut Exchange, (name, value): (Value, Value)| {
+        let field = headers::field(&name, &value)?;
+        if field.0.starts_with(':') {
+            return Ok((Value::Nil, Some("cannot set :authority pseudo-header on non-grpc requests")));
+        }
+        headers::set(exchange, UPSTREAM, &field)?;
+        names.learn(&name)?;
+        Ok((Value::Nil, None))
+    };
+    make.named(make.exchange(BALANCED, by_number)?, make.exchange(BALANCED, by_name)?)
 }
 
 fn set_scheme(_: &Lua, exchange: &mut Exchange, scheme: Value) -> mlua::Result<()> {

@@ -15,11 +15,7 @@ const READ: Phases = Phases::SERVICE_RESPONSE;
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
     table.set("get_status", make.exchange(READ, |_, exchange, ()| Ok(exchange.service_status()))?)?;
-    let get_header = |lua: &Lua, exchange: &mut Exchange, name: Value| {
-        let name = headers::name(&name)?;
-        service_headers(exchange).map_or(Ok(None), |headers| headers::first(lua, headers, &name))
-    };
-    table.set("get_header", make.exchange(READ, get_header)?)?;
+    table.set("get_header", headers::getter(make, READ, service_headers)?)?;
     let get_headers = |lua: &Lua, exchange: &mut Exchange, max: Value| {
         let max = headers::limit("max_headers", &max)?;
         headers::table(lua, service_headers(exchange).unwrap_or(&Headers::new()), max)

@@ -10,6 +10,9 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+/// What a VM may take with a plugin of 1,000 lines.
+const MAX_KIB: f64 = 300.0;
+
 fn brief() -> LuaSettings {
     LuaSettings { timeout: Duration::from_millis(20), ..settings(UntrustedLua::On) }
 }
@@ -91,6 +94,61 @@ fn memory_is_bounded_and_the_next_request_has_some() {
         assert_eq!(outcome.status(), 500, "{code}: {:?}", outcome.answer);
         assert_eq!(value(settings.clone(), "return 1 + 1"), "2", "{code}");
     }
+}
+
+#[test]
+fn garbage_of_others_is_collected_before_memory_is_used_up() {
+    let settings =
+        LuaSettings { memory: 16 << 20, timeout: Duration::from_secs(60), ..settings(UntrustedLua::On) };
+    let gateway = super::gateway(settings);
+    let run = |code: &str| {
+        let hooks = gateway.plugin("pre-function", serde_json::json!({ "access": [code] })).unwrap();
+        gateway.send(&[&*hooks], "GET /").status()
+    };
+    let keep = "kept = {} for i = 1, 110 do kept[i] = ('x'):rep(1e5) .. i end _G.all = kept";
+    assert_eq!(run(keep), 200);
+    // Few instructions, so that no hook runs within a call; and many.
+    for i in 0..100 {
+        assert_eq!(run(&format!("local _ = ('y'):rep(1e6) .. {i}")), 200, "{i}");
+    }
+    for i in 0..20 {
+        assert_eq!(run(&format!("for i = 1, 300 do local _ = ('y'):rep(1e5) .. i .. {i} end")), 200, "{i}");
+    }
+}
+
+#[test]
+fn long_operations_are_ended_soon() {
+    let settings = LuaSettings { timeout: Duration::from_millis(20), ..settings(UntrustedLua::On) };
+    for code in [
+        "local a, b = ('x'):rep(2e7) .. 'a', ('x'):rep(2e7) .. 'b' while true do local _ = a < b end",
+        "local a = ('x'):rep(1e7) while true do local _ = a .. 'b' end",
+    ] {
+        assert_eq!(run(settings.clone(), code, "GET /").status(), 500, "{code}");
+    }
+}
+
+/// How many KiB a VM takes after it has loaded and run code.
+fn kib_with(code: &str) -> f64 {
+    let gateway = super::gateway(settings(UntrustedLua::On));
+    let code = format!("{code} collectgarbage() kong.response.exit(200, tostring(collectgarbage('count')))");
+    let hooks = gateway.plugin("pre-function", serde_json::json!({ "access": [code] })).unwrap();
+    let answer = gateway.send(&[&*hooks], "GET /").answer.unwrap();
+    answer.rsplit("\r\n").next().unwrap().parse().unwrap_or_else(|_| panic!("{answer}"))
+}
+
+#[test]
+fn a_vm_is_small() {
+    let part = |i: u32| {
+        format!(
+            "function parts.f{i}(a)\n  local value = kong.request.get_header('x-{i}')\n  if value and a then\n    \
+             local t = {{ name = value, count = {i} }}\n    kong.log.debug('part ', t.name)\n    return t\n  end\n  \
+             return nil\nend\n\n"
+        )
+    };
+    let code = "parts = {}\n".to_owned() + &(0..100).map(part).collect::<String>();
+    assert!(code.lines().count() > 1000, "{}", code.lines().count());
+    let (bare, with) = (kib_with(""), kib_with(&code));
+    assert!((1.0..=MAX_KIB).contains(&with), "{bare} KiB, {with} KiB with 1,000 lines");
 }
 
 #[test]

@@ -11,6 +11,8 @@ local UP = {}
 -- Coroutines that code has a handle of: they are not used again, so that nobody resumes the code of others by it.
 local handed_out = setmetatable({}, { __mode = "k" })
 host.handed_out = handed_out
+-- Tells the host that there are any, so that it need not look before.
+local hands_out, any_handed_out = host.hands_out, false
 -- Each coroutine that runs inside another takes room on the stack of the thread. LuaJIT does not limit them.
 local MAX_DEPTH = 150
 local depth = 0
@@ -68,6 +70,10 @@ local running = coroutine.running
 function coroutine.running()
   local thread, is_main = running()
   if thread then
+    if not any_handed_out then
+      hands_out()
+      any_handed_out = true
+    end
     handed_out[thread] = true
   end
   return thread, is_main
@@ -150,6 +156,17 @@ function host.ending(prepare)
       end
       host.unwind()
     end
+  end
+end
+
+-- A function of a header's name: `by_number` gets the number of a name that has one.
+function host.named(numbers, by_number, by_name)
+  return function(name, value)
+    local number = numbers[name]
+    if number then
+      return by_number(number, value)
+    end
+    return by_name(name, value)
   end
 end
 
