@@ -62,7 +62,9 @@ fn vm_over(libraries: Option<PathBuf>) -> mlua::Result<Lua> {
     })?;
     lua.globals().set("require", require)?;
     // What Penlight needs of a library that the host has.
-    lua.load("debug = { traceback = function(message) return message end, getinfo = function() end }")
+    lua.load("debug = { traceback = function(message) return message end, getinfo = function() return { what = 'Lua' } end, \
+         gethook = function() return 'external hook' end, \
+         getmetatable = getmetatable, setmetatable = function(value) return value end }")
         .exec()?;
     let ngx = modules::encodings(&lua)?;
     ngx.set("re", modules::regex(&lua)?)?;

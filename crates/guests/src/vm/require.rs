@@ -53,7 +53,8 @@ pub(super) fn install(lua: &Lua, files: &Arc<Generation>) -> mlua::Result<()> {
 
 /// Whether a library of files is preferred to the part of it that the host has, because its parts need each other.
 fn comes_whole(name: &str, files: &Generation) -> bool {
-    let is_penlight = name == "pl" || name.starts_with("pl.");
+    // The original of pl.pretty changes the metatable of strings for a moment, which nothing here can do.
+    let is_penlight = (name == "pl" || name.starts_with("pl.")) && name != "pl.pretty";
     is_penlight && matches!(files.sources.find(name), Ok(Some(_)))
 }
 
