@@ -89,6 +89,16 @@ $(KAFKA)/installed: $(KAFKA_FILES)/pom.xml $(KAFKA_FILES)/sha256sums | $(VALKEY)
 	  (cd $(KAFKA) && sha256sum --check --strict --quiet) < $(KAFKA_FILES)/sha256sums && touch $@; \
 	else echo "Apache Kafka cannot be had here: what needs it is tested only where KAFKA names its jars" >&2; fi
 
+# Libraries in Lua of Debian, which ours are compared with. They are not installed, because some bring nginx.
+LUA_LIBRARIES := $(abspath $(TARGET)/tools/lua)
+LUA_PACKAGES := lua-penlight lua-inspect lua-socket lua-nginx-redis lua-nginx-memcached lua-dkjson lua-basexx \
+	lua-messagepack lua-argparse
+$(LUA_LIBRARIES)/fetched: | $(KAFKA)/installed
+	rm -rf $(LUA_LIBRARIES) && mkdir -p $(LUA_LIBRARIES)
+	cd $(LUA_LIBRARIES) && apt-get --quiet download $(LUA_PACKAGES) && \
+	  for package in *.deb; do dpkg-deb --extract $$package .; done
+	touch $@
+
 # Says which step begins, so that a long build is not silent.
 step = @echo '==> $(1)'
 # Before a long command: without a terminal, cargo shows no progress, so the time is printed every half minute.
@@ -122,12 +132,13 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server KAFKA=$(KAFKA) \
+  LUA_LIBRARIES=$(LUA_LIBRARIES) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed ## Fetch what only the tests use: h2spec, aioquic, Valkey, Kafka
+test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, aioquic, Valkey, Kafka, libraries in Lua
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

@@ -50,8 +50,10 @@ pub(crate) fn table(
     ngx.set("config", process::config(&make, node)?)?;
     ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
     ngx.set("location", location(&make)?)?;
+    refusals(&make, &ngx)?;
     ngx.set("socket", crate::socket::table(&make)?)?;
     semaphore::preload(&make)?;
+    output::preload_resp(&make)?;
     ngx.set_metatable(Some(dynamic(&make, vm)?))?;
     Ok(ngx)
 }
@@ -79,11 +81,27 @@ fn integral(value: Value) -> Value {
 
 fn location(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
-    let capture = |_: &Lua, _: &Host, _: MultiValue| -> mlua::Result<()> {
-        refused("ngx.location.capture is not available: use resty.http")
-    };
-    table.set("capture", make.host(Phases::ANY, capture)?)?;
+    let refuse = |name| unavailable(make, name, "use resty.http");
+    table.set("capture", refuse("ngx.location.capture")?)?;
+    table.set("capture_multi", refuse("ngx.location.capture_multi")?)?;
     Ok(table)
+}
+
+/// What OpenResty has and nothing here can do.
+fn refusals(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
+    ngx.set("exec", unavailable(make, "ngx.exec", "there are no locations")?)?;
+    let threads = "work that takes long belongs into a service of its own";
+    ngx.set("run_worker_thread", unavailable(make, "ngx.run_worker_thread", threads)?)?;
+    let on_abort = |_: &Lua, _: &Host, _: MultiValue| Ok((Value::Nil, "lua_check_client_abort is off"));
+    ngx.set("on_abort", make.host(Phases::REQUEST, on_abort)?)
+}
+
+/// A function that always fails.
+fn unavailable(make: &Namespace<'_>, name: &'static str, why: &'static str) -> mlua::Result<Function> {
+    let refuse = move |_: &Lua, _: &Host, _: MultiValue| -> mlua::Result<()> {
+        refused(format!("{name} is not available: {why}"))
+    };
+    make.host(Phases::ANY, refuse)
 }
 
 /// `ngx.ctx`, `ngx.status` and `ngx.headers_sent`, which are of the request.
@@ -101,6 +119,9 @@ fn dynamic(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         match (name.as_str(), value) {
             ("ctx", Value::Table(value)) => {
                 Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.set_ngx(value)
+            }
+            ("ctx", other) => {
+                refused(format!("ctx should be a table while getting a {}", headers::type_of(&other)))
             }
             ("status", value) => {
                 let status = lua.coerce_integer(value)?.and_then(|status| u16::try_from(status).ok());
@@ -127,6 +148,15 @@ fn virtual_table(make: &Namespace<'_>, get: Function, set: Function) -> mlua::Re
     Ok(table)
 }
 
+/// How many headers or arguments are read: zero is all.
+fn limit(max: Option<usize>) -> usize {
+    match max {
+        None => 100,
+        Some(0) => usize::MAX,
+        Some(max) => max,
+    }
+}
+
 /// A header that code gives: no value, a text, or several.
 fn field(name: &LuaString, value: &Value) -> mlua::Result<headers::Field> {
     let mut room = headers::Room::beside(name)?;
@@ -140,7 +170,11 @@ fn field(name: &LuaString, value: &Value) -> mlua::Result<headers::Field> {
     };
     let name = name.to_string_lossy();
     match values {
-        Some(values) => Ok((name, values)),
+        // nginx drops a header without a value.
+        Some(mut values) => {
+            values.retain(|value| !value.is_empty());
+            Ok((name, values))
+        }
         None => refused(format!("bad value of the header \"{name}\": {}", value.type_name())),
     }
 }

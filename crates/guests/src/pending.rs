@@ -1,8 +1,10 @@
 //! Headers of the response that code sets before there is a response.
 
 use crate::kept;
+use crate::pdk::headers::listed;
 use crate::pdk::wire_name;
-use weir_plugin::{Exchange, HeadersOf, LocalResponse};
+use mlua::{Lua, Value};
+use weir_plugin::{Exchange, Headers, HeadersOf, LocalResponse};
 
 /// What code has written by `ngx.say` and `ngx.print`.
 #[derive(Default)]
@@ -55,6 +57,22 @@ impl PendingHeaders {
     pub(crate) fn add(&mut self, (name, values): &(String, Vec<Vec<u8>>)) {
         let name = wire_name(name);
         self.0.extend(values.iter().map(|value| (name.to_string(), value.clone())));
+    }
+
+    /// What code has set of this name.
+    pub(crate) fn get(&self, lua: &Lua, name: &str) -> mlua::Result<Value> {
+        let name = wire_name(name);
+        let of_name = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name));
+        listed(lua, of_name.map(|(_, value)| value.as_slice()))
+    }
+
+    /// All of them.
+    pub(crate) fn headers(&self) -> Headers {
+        let mut headers = Headers::default();
+        for (name, value) in &self.0 {
+            headers.append(name, value);
+        }
+        headers
     }
 
     /// Puts them onto a response of the gateway's own.

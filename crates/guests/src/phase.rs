@@ -128,6 +128,10 @@ impl Phases {
     pub(crate) const BALANCED: Self = Self(REWRITE | ACCESS | BALANCER);
     /// The same, with streams.
     pub(crate) const TARGET: Self = Self(REWRITE | ACCESS | BALANCER | PREREAD);
+    /// Where the target of a stream is chosen.
+    pub(crate) const STREAM_TARGET: Self = Self(BALANCER | PREREAD);
+    /// The first message of a client's handshake.
+    pub(crate) const CLIENT_HELLO: Self = Self(1 << 2);
     /// In the access phase alone.
     pub(crate) const ACCESS: Self = Self(ACCESS);
     /// The log phase alone.

@@ -3,7 +3,7 @@
 -- own `kong.cache`.
 local real, kong, ngx, requires, environment, load, hidden, cache = ...
 local error, setmetatable, pairs, ipairs, type = error, setmetatable, pairs, ipairs, type
-local rawset, require, format = rawset, require, string.format
+local getmetatable, rawset, require, format, select = getmetatable, rawset, require, string.format, select
 
 local BASE = "_VERSION assert error ipairs next pairs pcall select tonumber tostring type unpack xpcall"
 local MODULES = {
@@ -34,11 +34,39 @@ for name, members in pairs(MODULES) do
   base[name] = protected(name, chosen)
 end
 
+-- What is protected takes nothing by `table.insert` either: assignments ask its metatable.
+local insert, is_protected = real.table.insert, function(items)
+  return type(items) == "table" and getmetatable(items) == false
+end
+
+local function insert_by_assigning(items, count, at, value)
+  for i = count, at, -1 do
+    items[i + 1] = items[i]
+  end
+  items[at] = value
+end
+
+local of_tables = {}
+for member in MODULES.table:gmatch("%S+") do
+  of_tables[member] = real.table[member]
+end
+function of_tables.insert(items, ...)
+  if not is_protected(items) then
+    return insert(items, ...)
+  end
+  local count, first, second = #items, ...
+  if select("#", ...) == 2 and type(first) == "number" then
+    return insert_by_assigning(items, count, first, second)
+  end
+  return insert_by_assigning(items, count, count + 1, first)
+end
+base.table = protected("table", of_tables)
+
 local settable = { ctx = true, status = true }
 -- What plugins keep is not for all to see, or to change.
 -- Vaults hold secrets, such as the variables of the process.
 local vault = { is_reference = kong.vault.is_reference, parse_reference = kong.vault.parse_reference }
-for _, name in ipairs({ "get", "try", "update" }) do
+for _, name in ipairs({ "get", "try", "update", "flush" }) do
   vault[name] = function() error(format("kong.vault.%s is not available in the sandbox", name), 2) end
 end
 local own = { cache = cache, vault = protected("kong.vault", vault), tracing = protected("kong.tracing", kong.tracing) }

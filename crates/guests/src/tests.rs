@@ -3,11 +3,14 @@
 mod cache;
 mod clients;
 mod escapes;
+mod escapes_known;
 mod escapes_waiting;
 mod kept;
 mod library;
 mod limits;
+mod names;
 mod pdk;
+mod proxies;
 mod queues;
 mod sandbox;
 mod sockets;

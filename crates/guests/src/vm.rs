@@ -1,5 +1,6 @@
 //! The VM of a worker: made when the first Lua runs there, and anew when its memory is used up.
 
+mod debug;
 mod files;
 mod library;
 mod require;

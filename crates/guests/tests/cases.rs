@@ -5,7 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
@@ -36,19 +36,36 @@ fn keys() -> &'static [(&'static str, String)] {
 
 /// A VM as the host makes it, as far as modules see it.
 fn vm() -> mlua::Result<Lua> {
+    vm_over(None)
+}
+
+/// The same, whose modules come from files where that folder has them.
+fn vm_over(libraries: Option<PathBuf>) -> mlua::Result<Lua> {
     let lua = Lua::new();
     patterns::install(&lua)?;
     let loaded = lua.create_table()?;
     let require = lua.create_function(move |lua, name: String| match loaded.get::<Value>(&*name)? {
         Value::Nil => {
-            let module = modules::load(lua, &name)?
-                .ok_or_else(|| mlua::Error::runtime(format!("module '{name}' not found")))?;
+            if let Ok(library @ Value::Table(_)) = lua.globals().get(&*name) {
+                return Ok(library);
+            }
+            let of_file = libraries.as_ref().and_then(|folder| file(folder, &name));
+            let module = match of_file {
+                Some(path) => Some(lua.load(path).call(&*name)?),
+                None => modules::load(lua, &name)?,
+            };
+            let module = module.ok_or_else(|| mlua::Error::runtime(format!("module '{name}' not found")))?;
             loaded.set(name, &module)?;
             Ok(module)
         }
         module => Ok(module),
     })?;
     lua.globals().set("require", require)?;
+    // What Penlight needs of a library that the host has.
+    lua.load("debug = { traceback = function(message) return message end, getinfo = function() return { what = 'Lua' } end, \
+         gethook = function() return 'external hook' end, \
+         getmetatable = getmetatable, setmetatable = function(value) return value end }")
+        .exec()?;
     let ngx = modules::encodings(&lua)?;
     ngx.set("re", modules::regex(&lua)?)?;
     ngx.set("null", Value::NULL)?;
@@ -66,6 +83,21 @@ fn vm() -> mlua::Result<Lua> {
         lua.globals().set(*name, &**key)?;
     }
     Ok(lua)
+}
+
+/// The file of a module in a folder.
+fn file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let path = name.replace('.', "/");
+    let places = [format!("{path}.lua"), format!("{path}/init.lua")];
+    places.into_iter().map(|place| folder.join(place)).find(|path| path.is_file())
+}
+
+/// The folder with the libraries of Debian's packages.
+fn libraries() -> PathBuf {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/lua");
+    let folder = std::env::var_os("LUA_LIBRARIES").map_or(fetched, PathBuf::from).join("usr/share/lua/5.1");
+    assert!(folder.is_dir(), "{} is missing: run `make test-tools`, or set LUA_LIBRARIES", folder.display());
+    folder
 }
 
 /// The cases of a file: the line of the snippet, the snippet, the expected result.
@@ -88,7 +120,10 @@ fn cases(text: &str) -> Vec<(usize, String, &str)> {
 
 /// What a snippet does in a VM of its own.
 fn run(snippet: &str) -> String {
-    let lua = vm().expect("a VM");
+    run_in(&vm().expect("a VM"), snippet)
+}
+
+fn run_in(lua: &Lua, snippet: &str) -> String {
     let run: Function = lua.load(RUNNER).set_name("=run").eval().expect("the runner");
     run.call(snippet).unwrap_or_else(|error| format!("the runner fails: {error}"))
 }
@@ -125,6 +160,24 @@ fn modules_do_what_the_cases_say() {
     files.sort();
     assert!(!files.is_empty());
     let failures: Vec<_> = files.iter().flat_map(|file| failures(file)).collect();
+    assert!(failures.is_empty(), "{} cases failed\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Modules that we have of libraries which Debian packages: its own do what the same cases say.
+#[test]
+fn libraries_of_debian_do_the_same() {
+    let (folder, mut failures) = (libraries(), Vec::new());
+    for name in ["pl", "inspect", "ltn12"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/{name}.txt"));
+        let text = fs::read_to_string(&path).expect("a readable file");
+        for (line, snippet, expected) in cases(&text) {
+            let found = run_in(&vm_over(Some(folder.clone())).expect("a VM"), &snippet);
+            if found != expected {
+                failures
+                    .push(format!("{name}.txt:{line}: {snippet}  expected {expected}\n  found    {found}"));
+            }
+        }
+    }
     assert!(failures.is_empty(), "{} cases failed\n{}", failures.len(), failures.join("\n"));
 }
 

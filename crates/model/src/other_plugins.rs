@@ -88,7 +88,11 @@ pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: 
         (Some(nearest), _) => (format!("Kong's plugin `{shown}` is not available yet"), nearest),
         (None, Some(nearest)) => (format!("Kong Enterprise's plugin `{shown}` is not available"), nearest),
         (None, None) if !hint.is_empty() => return format!("no such plugin `{shown}`{hint}"),
-        (None, None) => return format!("no such plugin `{shown}`; available: {names}"),
+        (None, None) => {
+            return format!(
+                "no such plugin `{shown}`; available: {names}; one of your own in Lua has to be named in the setting `plugins`"
+            );
+        }
     };
     let otherwise = if nearest.is_empty() { format!("available: {names}") } else { nearest.to_owned() };
     format!("{what}; {otherwise}")

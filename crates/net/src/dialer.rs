@@ -3,7 +3,9 @@
 
 use crate::connect;
 use crate::resolve::{Addresses, ResolveError, Resolver};
-use crate::tls::OLD_VERSION;
+use crate::tls::{OLD_VERSION, certified_key};
+use rustls::client::Resumption;
+use rustls::sign::SingleCertAndKey;
 use rustls::{CertificateError, ClientConfig};
 use std::io;
 use std::net::SocketAddr;
@@ -84,6 +86,17 @@ impl Dialer {
             Arc::make_mut(config).alpn_protocols = vec![protocol.to_vec()];
         }
         self
+    }
+
+    /// The same, presenting this certificate to servers that ask for one; both are PEM. Sessions of others are not resumed.
+    pub fn with_identity(mut self, chain: &[u8], key: &[u8]) -> Result<Self, String> {
+        let identity = certified_key(chain, key).map_err(|problem| problem.to_string())?;
+        if let Some(Ok(config)) = self.tls.as_mut().map(|tls| tls.config.as_mut()) {
+            let config = Arc::make_mut(config);
+            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(Arc::new(identity)));
+            config.resumption = Resumption::disabled();
+        }
+        Ok(self)
     }
 
     /// Connects without TLS. The addresses of a name are tried one after another.

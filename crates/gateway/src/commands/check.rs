@@ -31,9 +31,12 @@ pub(super) fn check(
         files.into_iter().partition(|file| holds_settings(file));
     let (output, errors) = (&mut io::stdout(), &mut io::stderr());
     let mut good = true;
+    let mut own = None;
     if let Some(folder) = plugins {
         let settings = context.load(settings.clone().into())?.settings;
-        good &= check_plugins(&folder, &settings, output)?;
+        let (names, all_run) = check_plugins(&folder, &settings, output)?;
+        good &= all_run;
+        own = Some((folder, names));
     }
     for file in of_settings {
         good &= check_settings(&file, context, output, errors).map_err(|error| error.to_string())?;
@@ -46,14 +49,21 @@ pub(super) fn check(
         }
     }
     if !declarative.is_empty() {
-        let settings = context.load(settings.into())?.settings;
+        let mut settings = context.load(settings.into())?.settings;
+        if let Some((folder, names)) = own {
+            settings = with_plugins(settings, &folder, names);
+        }
         good &= check_declarative((declarative, against), &settings, context, output, errors)?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says of each plugin below a folder what keeps it from running here; true if nothing does.
-fn check_plugins(folder: &Path, settings: &Settings, output: &mut dyn Write) -> Result<bool, String> {
+/// Says of each plugin below a folder what keeps it from running here. Returns their names, and whether nothing does.
+fn check_plugins(
+    folder: &Path,
+    settings: &Settings,
+    output: &mut dyn Write,
+) -> Result<(Vec<String>, bool), String> {
     let plugins = plugin_needs(&options::lua(settings), folder)?;
     let mut lines = Vec::new();
     for PluginNeeds { name, missing } in &plugins {
@@ -66,7 +76,22 @@ fn check_plugins(folder: &Path, settings: &Settings, output: &mut dyn Write) -> 
         lines.extend(missing.iter().map(line));
     }
     lines.iter().try_for_each(|line| writeln!(output, "{line}")).map_err(|error| error.to_string())?;
-    Ok(plugins.iter().all(|plugin| plugin.missing.is_empty()))
+    let all_run = plugins.iter().all(|plugin| plugin.missing.is_empty());
+    Ok((plugins.into_iter().map(|plugin| plugin.name).collect(), all_run))
+}
+
+/// The settings with which a node loads the plugins of a folder, too, where they are in `kong/plugins` as on a node.
+fn with_plugins(settings: Settings, folder: &Path, names: Vec<String>) -> Settings {
+    let root = folder.to_str().and_then(|folder| folder.trim_end_matches('/').strip_suffix("kong/plugins"));
+    let root = root.map_or(folder, |root| Path::new(if root.is_empty() { "." } else { root }));
+    let is_new = |name: &String| {
+        root.join("kong/plugins").join(name).is_dir() && !settings.plugins.iter().any(|known| known == name)
+    };
+    let mut plugins = settings.plugins.clone();
+    plugins.extend(names.into_iter().filter(is_new));
+    let root = root.display();
+    let path = format!("{root}/?.lua;{root}/?/init.lua;{}", settings.lua_package_path);
+    Settings { lua_package_path: path, plugins, ..settings }
 }
 
 fn holds_settings(file: &Path) -> bool {

@@ -57,3 +57,27 @@ fn what_is_missing_is_named_with_its_line() {
     let (good, said) = check(&plugins.folder().join("kong"));
     assert!(!good && said.contains("no plugin here"), "{said}");
 }
+
+#[test]
+fn a_file_is_checked_with_the_plugins_beside_it() {
+    let plugins = Plugins::mine("return { PRIORITY = 1, VERSION = '1.0' }");
+    let daos = "return { { name = 'marks', primary_key = { 'id' }, fields = {
+      { id = require('kong.db.schema.typedefs').uuid }, { text = { type = 'string', required = true } } } } }";
+    plugins.write("mine/daos.lua", daos);
+    let file = plugins.folder().join("kong.yml");
+    let check = |text: &str, folder: &Path| {
+        std::fs::write(&file, text).unwrap();
+        let output = weir().arg("check").arg(&file).arg("--plugins").arg(folder).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let good = "_format_version: '3.0'\nplugins:\n- name: mine\nmarks:\n- text: a\n";
+    for folder in [plugins.folder().to_owned(), plugins.folder().join("kong/plugins")] {
+        let said = check(good, &folder);
+        assert!(said.contains("mine: has all that it needs") && said.contains("kong.yml: good"), "{said}");
+    }
+    let said = check(&good.replace("text: a", "text: 1"), plugins.folder());
+    assert!(said.contains("kong.yml:5:3: marks[0].text: expected a string"), "{said}");
+    let said = check(&good.replace("name: mine", "name: other"), plugins.folder());
+    let hint = "one of your own in Lua has to be named in the setting `plugins`";
+    assert!(said.contains("no such plugin `other`; available: ") && said.contains(hint), "{said}");
+}

@@ -70,6 +70,9 @@ const OPEN: [&str; 9] = [
     "ngx.var",
 ];
 
+/// The methods of an endpoint in `api.lua`.
+const METHODS: [&str; 6] = ["before", "DELETE", "GET", "PATCH", "POST", "PUT"];
+
 /// What there is.
 struct Host {
     vm: std::rc::Rc<Vm>,
@@ -130,11 +133,11 @@ impl Host {
 
     fn missing(&self, file: &Path, text: &str, plugin: (&str, &Path)) -> Vec<Missing> {
         let tokens = tokens(text);
+        let mut found = own_endpoints(file, &tokens);
         let mut known: HashMap<String, Place> = HashMap::default();
         for root in ["kong", "ngx"] {
             known.insert(root.to_owned(), Place { root: root.to_owned(), members: Vec::new() });
         }
-        let mut found = Vec::new();
         let mut at = 0;
         while let Some((token, line)) = tokens.get(at) {
             let mut needs = |what: String| {
@@ -232,7 +235,31 @@ fn with_members(place: &Place, tokens: &[(Token<'_>, usize)], mut at: usize) -> 
         place.members.push(name.to_owned());
         at += 2;
     }
+    // A method that is called.
+    if let [(Token::Sign(':'), _), (Token::Name(name), _), (Token::Sign('(' | '{') | Token::Text(_), _), ..] =
+        tokens[at.min(tokens.len())..]
+    {
+        place.members.push(name.to_owned());
+        at += 2;
+    }
     (Some(place), at)
+}
+
+/// Functions that `api.lua` has for methods: the Admin API runs none.
+fn own_endpoints(file: &Path, tokens: &[(Token<'_>, usize)]) -> Vec<Missing> {
+    let is_api = file.file_name().is_some_and(|name| name == "api.lua");
+    let tokens = if is_api { tokens } else { &[] };
+    let of_method = tokens.windows(3).filter_map(|tokens| match *tokens {
+        [(Token::Name(method), line), (Token::Sign('='), _), (Token::Name("function"), _)] => {
+            METHODS.contains(&method).then_some((method, line))
+        }
+        _ => None,
+    });
+    let message = |method| {
+        format!("the Admin API does not run the function for {method}: it has generated endpoints alone")
+    };
+    let missing = |(method, line)| Missing { file: file.to_owned(), line, message: message(method) };
+    of_method.map(missing).collect()
 }
 
 /// The name that `local name = …` gives to what stands between these tokens.

@@ -15,7 +15,7 @@ use crate::pdk;
 use mlua::chunk::{Chunk, ChunkMode};
 use mlua::{Lua, Table, Value};
 
-pub(crate) use cjson::{read as from_json, write as to_json};
+pub(crate) use cjson::{array as json_array, read as from_json, write as to_json};
 pub use ngx::{encodings, regex};
 
 /// Where a module comes from.
@@ -33,14 +33,17 @@ use Source::{Backed, Rust, Script};
 const DIGEST: Source = Backed(include_str!("lua/resty_digest.lua"), crypto::natives);
 const TABLE: Source = Script(include_str!("lua/table_functions.lua"));
 const SOCKET_HTTP: Source = Script(include_str!("lua/socket_http.lua"));
+const OF_CORE: Source = Script(include_str!("lua/ngx_modules.lua"));
 const OPENSSL_DIGEST: Source = Backed(include_str!("lua/openssl_digest.lua"), crypto::natives);
 
 /// The modules by name.
 const MODULES: &[(&str, Source)] = &[
     ("cjson", Rust(cjson::raising)),
     ("cjson.safe", Rust(cjson::safe)),
+    ("inspect", Script(include_str!("lua/inspect.lua"))),
     ("kong.api.endpoints", Script(include_str!("lua/kong_endpoints.lua"))),
     ("kong.constants", Script(include_str!("lua/kong_constants.lua"))),
+    ("kong.db.errors", Script(include_str!("lua/kong_db_errors.lua"))),
     ("kong.db.schema", Script(include_str!("lua/kong_schema.lua"))),
     ("kong.db.schema.entity_checks", Script(include_str!("lua/kong_schema_entity_checks.lua"))),
     ("kong.db.schema.rules", Script(include_str!("lua/kong_schema_rules.lua"))),
@@ -51,8 +54,10 @@ const MODULES: &[(&str, Source)] = &[
     ("kong.tools.gzip", Script(include_str!("lua/kong_gzip.lua"))),
     ("kong.tools.http", Script(include_str!("lua/kong_http.lua"))),
     ("kong.tools.ip", Backed(include_str!("lua/kong_ip.lua"), address::natives)),
+    ("kong.tools.module", Script(include_str!("lua/kong_module.lua"))),
     ("kong.tools.queue", Script(include_str!("lua/kong_queue.lua"))),
     ("kong.tools.rand", Script(include_str!("lua/kong_rand.lua"))),
+    ("kong.tools.redis.schema", Script(include_str!("lua/kong_redis_schema.lua"))),
     ("kong.tools.sha256", Backed(include_str!("lua/kong_sha256.lua"), crypto::natives)),
     ("kong.tools.string", Script(include_str!("lua/kong_string.lua"))),
     ("kong.tools.table", Script(include_str!("lua/kong_table.lua"))),
@@ -62,8 +67,14 @@ const MODULES: &[(&str, Source)] = &[
     ("kong.tools.utils", Script(include_str!("lua/kong_utils.lua"))),
     ("kong.tools.uuid", Backed(include_str!("lua/kong_uuid.lua"), address::natives)),
     ("lfs", Rust(files::lfs)),
+    ("ltn12", Script(include_str!("lua/ltn12.lua"))),
+    ("mime", Script(include_str!("lua/mime.lua"))),
     ("ngx.base64", Rust(ngx::base64_url)),
+    ("ngx.errlog", OF_CORE),
+    ("ngx.process", OF_CORE),
     ("ngx.re", Script(include_str!("lua/ngx_re.lua"))),
+    ("ngx.req", OF_CORE),
+    ("ngx.ssl", Backed(include_str!("lua/ngx_ssl.lua"), crypto::natives)),
     ("pl.List", Script(include_str!("lua/pl_list.lua"))),
     ("pl.OrderedMap", Script(include_str!("lua/pl_orderedmap.lua"))),
     ("pl.class", Script(include_str!("lua/pl_class.lua"))),
@@ -77,12 +88,18 @@ const MODULES: &[(&str, Source)] = &[
     ("pl.types", Script(include_str!("lua/pl_types.lua"))),
     ("pl.utils", Script(include_str!("lua/pl_utils.lua"))),
     ("resty.aes", Backed(include_str!("lua/resty_aes.lua"), crypto::natives)),
+    ("resty.core", OF_CORE),
     ("resty.hmac", Backed(include_str!("lua/resty_hmac.lua"), crypto::natives)),
     ("resty.http", Script(include_str!("lua/resty_http.lua"))),
+    ("resty.http_connect", Script(include_str!("lua/resty_http_connect.lua"))),
+    ("resty.http_headers", Script(include_str!("lua/resty_http_headers.lua"))),
+    ("resty.ipmatcher", Backed(include_str!("lua/resty_ipmatcher.lua"), address::natives)),
+    ("resty.jit-uuid", Backed(include_str!("lua/resty_jit_uuid.lua"), address::natives)),
     ("resty.lock", Backed(include_str!("lua/resty_lock.lua"), cache::natives)),
     ("resty.lrucache", Script(include_str!("lua/resty_lrucache.lua"))),
     ("resty.md5", DIGEST),
     ("resty.mlcache", Backed(include_str!("lua/resty_mlcache.lua"), cache::natives)),
+    ("resty.openssl", Script(include_str!("lua/openssl.lua"))),
     ("resty.openssl.bn", Backed(include_str!("lua/openssl_bn.lua"), crypto::natives)),
     ("resty.openssl.cipher", Backed(include_str!("lua/openssl_cipher.lua"), crypto::natives)),
     ("resty.openssl.digest", OPENSSL_DIGEST),

@@ -1,34 +1,57 @@
 //! What goes to the client: `ngx.header`, `ngx.say`, `ngx.exit`, `ngx.arg` and their like.
 
-use super::{field, virtual_table};
+use super::{field, limit, virtual_table};
 use crate::host::Host;
 use crate::kept;
 use crate::pdk::headers;
 use crate::pdk::namespace::{Namespace, refused};
-use crate::pdk::response::{Content, finish, set};
-use crate::pending::Printed;
-use crate::phase::Phases;
+use crate::pdk::response::{Content, add, finish, set};
+use crate::pending::{PendingHeaders, Printed};
+use crate::phase::{Phase, Phases};
 use crate::steps::Steps;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use weir_plugin::Exchange;
 
 /// `ngx.header`
 pub(super) fn header(make: &Namespace<'_>) -> mlua::Result<Table> {
-    let get = |lua: &Lua, exchange: &mut Exchange, (_, name): (Value, LuaString)| {
-        headers::first(lua, &exchange.response.headers, &name)
+    let get = |lua: &Lua, host: &Host, (_, name): (Value, LuaString)| {
+        let (phase, mut exchange) = (host.phase(), host.exchange(Phases::REQUEST)?);
+        match phase {
+            Phase::Rewrite | Phase::Access => {
+                PendingHeaders::of(&mut exchange).get(lua, &name.to_string_lossy())
+            }
+            _ => headers::all(lua, &exchange.response.headers, &name.to_string_lossy()),
+        }
     };
     let write =
         |_: &Lua, host: &Host, (_, name, value): (Value, LuaString, Value)| set(host, &field(&name, &value)?);
-    virtual_table(make, make.exchange(Phases::REQUEST, get)?, make.host(Phases::RESPONSE_WRITE, write)?)
+    virtual_table(make, make.host(Phases::REQUEST, get)?, make.host(Phases::RESPONSE_WRITE, write)?)
+}
+
+/// The module `ngx.resp`.
+pub(super) fn preload_resp(make: &Namespace<'_>) -> mlua::Result<()> {
+    make.preload("ngx.resp", |make| {
+        let add = |_: &Lua, host: &Host, (name, value): (LuaString, Value)| add(host, &field(&name, &value)?);
+        let module = make.table()?;
+        module.set("add_header", make.host(Phases::RESPONSE_WRITE, add)?)?;
+        Ok(Value::Table(module))
+    })
 }
 
 /// `ngx.resp`
 pub(super) fn resp(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
-    let get_headers = |lua: &Lua, exchange: &mut Exchange, _: MultiValue| {
-        headers::table(lua, &exchange.response.headers, usize::MAX)
+    let get_headers = |lua: &Lua, host: &Host, (max, _): (Option<usize>, MultiValue)| {
+        let (phase, mut exchange) = (host.phase(), host.exchange(Phases::REQUEST)?);
+        match phase {
+            Phase::Rewrite | Phase::Access => {
+                let pending = PendingHeaders::of(&mut exchange).headers();
+                headers::table(lua, &pending, limit(max))
+            }
+            _ => headers::table(lua, &exchange.response.headers, limit(max)),
+        }
     };
-    table.set("get_headers", make.exchange(Phases::REQUEST, get_headers)?)?;
+    table.set("get_headers", make.host(Phases::REQUEST, get_headers)?)?;
     Ok(table)
 }
 

@@ -1,7 +1,9 @@
 //! `ngx.req`: the request.
 
 use super::constants::METHODS;
-use super::field;
+use super::var::protocol;
+use super::{field, limit, unavailable};
+use crate::kept;
 use crate::pdk::headers;
 use crate::pdk::namespace::{Namespace, refused};
 use crate::pdk::request::{args, version};
@@ -25,7 +27,62 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     };
     table.set("start_time", make.exchange(ANY, start_time)?)?;
     table.set("is_internal", make.lua.create_function(|_, ()| Ok(false))?)?;
+    table.set("raw_header", make.exchange(ANY, raw_header)?)?;
+    pieces(make, &table)?;
     Ok(table)
+}
+
+/// The head as the client sent it, as far as it was not changed since.
+fn raw_header(lua: &Lua, exchange: &mut Exchange, no_line: Value) -> mlua::Result<LuaString> {
+    let mut text = Vec::new();
+    if matches!(no_line, Value::Nil | Value::Boolean(false)) {
+        let (method, target) = (exchange.request.method_str(), exchange.path_with_query());
+        text.extend_from_slice(format!("{method} {target} {}\r\n", protocol(exchange)).as_bytes());
+    }
+    for field in exchange.request.headers.iter() {
+        for part in [field.name, b": ", field.value, b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    lua.create_string(text)
+}
+
+/// A body that code makes of pieces.
+struct BodyPieces(Vec<u8>);
+
+/// `init_body`, `append_body` and `finish_body`; and what needs the client's connection, or a file.
+fn pieces(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    let init = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        exchange.extensions.insert(BodyPieces(Vec::new()));
+        Ok(())
+    };
+    table.set("init_body", make.exchange(BEFORE, init)?)?;
+    let append = |_: &Lua, exchange: &mut Exchange, piece: LuaString| {
+        kept::keep(exchange, piece.as_bytes().len())?;
+        match exchange.extensions.get_mut::<BodyPieces>() {
+            Some(BodyPieces(body)) => body.extend_from_slice(&piece.as_bytes()),
+            None => return refused("request body not initialized"),
+        }
+        Ok(())
+    };
+    table.set("append_body", make.exchange(BEFORE, append)?)?;
+    let finish = |_: &Lua, exchange: &mut Exchange, ()| match exchange.extensions.remove::<BodyPieces>() {
+        Some(BodyPieces(body)) => replace_body(exchange, body),
+        None => refused("request body not initialized"),
+    };
+    table.set("finish_body", make.exchange(BEFORE, finish)?)?;
+    let socket = |_: &Lua, _: &mut Exchange, _: MultiValue| Ok((Value::Nil, "request body already exists"));
+    table.set("socket", make.exchange(BEFORE, socket)?)?;
+    let no_files = "use set_body_data";
+    table.set("set_body_file", unavailable(make, "ngx.req.set_body_file", no_files)?)
+}
+
+fn replace_body(exchange: &mut Exchange, body: Vec<u8>) -> mlua::Result<()> {
+    match exchange.set_body(body) {
+        true => Ok(()),
+        false => refused("the request's body is too long to be replaced"),
+    }
 }
 
 fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
@@ -43,19 +100,13 @@ fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("clear_header", make.exchange(BEFORE, clear_header)?)
 }
 
-/// How many are read: zero is all.
-fn limit(max: Option<usize>) -> usize {
-    match max {
-        None => 100,
-        Some(0) => usize::MAX,
-        Some(max) => max,
-    }
-}
-
 fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     let get_method = |_: &Lua, exchange: &mut Exchange, ()| Ok(exchange.request.method_str().to_owned());
     table.set("get_method", make.exchange(ANY, get_method)?)?;
-    let set_method = |_: &Lua, exchange: &mut Exchange, method: i64| {
+    let set_method = |_: &Lua, exchange: &mut Exchange, method: Value| {
+        let Some(method) = method.as_integer().or_else(|| method.as_number().map(|it| it as i64)) else {
+            return refused("bad method number");
+        };
         match METHODS.iter().find(|(number, _)| *number == method) {
             Some((_, name)) => exchange.set_method(name),
             None => return refused(format!("unsupported HTTP method: {method}")),
@@ -66,7 +117,8 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     let http_version = |_: &Lua, exchange: &mut Exchange, ()| Ok(version(exchange.request.version));
     table.set("http_version", make.exchange(ANY, http_version)?)?;
     let get_uri_args = |lua: &Lua, exchange: &mut Exchange, (max, _): (Option<usize>, Value)| {
-        args(lua, exchange.query_args(limit(max)))
+        let max = limit(max);
+        args(lua, exchange.query_args(max.saturating_add(1)), max)
     };
     table.set("get_uri_args", make.exchange(ANY, get_uri_args)?)?;
     let set_uri_args = |_: &Lua, exchange: &mut Exchange, given: Value| {
@@ -79,7 +131,10 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     };
     table.set("set_uri_args", make.exchange(BEFORE, set_uri_args)?)?;
     let set_uri = |_: &Lua, exchange: &mut Exchange, (path, _): (LuaString, MultiValue)| {
-        exchange.set_path(&path.to_string_lossy());
+        match &*path.to_string_lossy() {
+            "" => return refused("attempt to use zero-length uri"),
+            path => exchange.set_path(path),
+        }
         Ok(())
     };
     table.set("set_uri", make.exchange(BEFORE, set_uri)?)
@@ -96,14 +151,10 @@ fn body(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     };
     table.set("get_body_data", make.exchange(ANY, get_body_data)?)?;
     let get_post_args = |lua: &Lua, exchange: &mut Exchange, max: Option<usize>| {
-        args(lua, form::pairs(&form::text(exchange.body().unwrap_or_default())).take(limit(max)))
+        args(lua, form::pairs(&form::text(exchange.body().unwrap_or_default())), limit(max))
     };
     table.set("get_post_args", make.exchange(ANY, get_post_args)?)?;
-    let set_body_data = |_: &Lua, exchange: &mut Exchange, body: LuaString| match exchange
-        .set_body(body.as_bytes().to_vec())
-    {
-        true => Ok(()),
-        false => refused("the request's body is too long to be replaced"),
-    };
+    let set_body_data =
+        |_: &Lua, exchange: &mut Exchange, body: LuaString| replace_body(exchange, body.as_bytes().to_vec());
     table.set("set_body_data", make.exchange(BEFORE, set_body_data)?)
 }

@@ -8,7 +8,7 @@ local meta = { __index = semaphore }
 function semaphore.new(permits)
   permits = tonumber(permits) or 0
   if permits < 0 then
-    error("no negative count", 2)
+    error("no negative number", 2)
   end
   return setmetatable({ make(permits) }, meta)
 end
@@ -24,7 +24,7 @@ end
 function semaphore:post(permits)
   permits = permits == nil and 1 or tonumber(permits)
   if not permits or permits < 1 then
-    error("no less than 1", 2)
+    error("positive number required", 2)
   end
   post(self[1], permits)
   return true

@@ -19,8 +19,23 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-fn since_epoch() -> f64 {
+/// The seconds since 1970.
+pub(super) fn since_epoch() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The time as nginx's `time_iso8601`.
+pub(super) fn iso8601() -> String {
+    format!("{}+00:00", date_and_time(OffsetDateTime::now_utc()).replace(' ', "T"))
+}
+
+/// The time as access logs have it.
+pub(super) fn common_log_time() -> String {
+    let now = OffsetDateTime::now_utc();
+    let month = now.month().to_string();
+    let (time, name) = (date_and_time(now), month.get(..3).unwrap_or_default());
+    let (_, time) = time.split_once(' ').unwrap_or_default();
+    format!("{:02}/{name}/{:04}:{time} +0000", now.day(), now.year())
 }
 
 fn date(now: OffsetDateTime) -> String {

@@ -1,16 +1,29 @@
 //! `ngx.var`: the variables of nginx that plugins use.
 
+use super::time::{common_log_time, iso8601, since_epoch};
 use super::virtual_table;
 use crate::pdk::headers::wire_name;
 use crate::pdk::namespace::{Namespace, refused};
 use crate::phase::Phases;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, Table, Value};
+use std::net::IpAddr;
+use std::sync::OnceLock;
 use weir_plugin::schema::Choice;
 use weir_plugin::{Exchange, Headers};
 
 /// Makes the table. Those that few set can be set.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
-    let get = |lua: &Lua, exchange: &mut Exchange, (_, name): (Value, LuaString)| {
+    let get = |lua: &Lua, exchange: &mut Exchange, (_, name): (Value, Value)| {
+        let Value::String(name) = name else {
+            // Numbers are captures of nginx's own regular expressions, which there are none of.
+            return if matches!(name, Value::Integer(_) | Value::Number(_)) {
+                Ok(None)
+            } else {
+                refused("bad variable name")
+            };
+        };
         let name = name.to_string_lossy();
         variable(exchange, &name).map(|value| lua.create_string(value)).transpose()
     };
@@ -55,12 +68,57 @@ fn variable(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
         "ssl_cipher" => exchange.tls_session().and_then(|(_, cipher)| text(cipher)),
         "content_type" => exchange.request.headers.get("Content-Type").map(<[u8]>::to_vec),
         "content_length" => exchange.request.headers.get("Content-Length").map(<[u8]>::to_vec),
-        "pid" => text(&std::process::id().to_string()),
-        _ => upstream(exchange, name).or_else(|| by_prefix(exchange, name)),
+        "remote_user" => basic_user(exchange),
+        "request_body" => exchange.body().map(<[u8]>::to_vec),
+        _ => of_the_node(exchange, name)
+            .or_else(|| upstream(exchange, name))
+            .or_else(|| by_prefix(exchange, name)),
     }
 }
 
-fn protocol(exchange: &Exchange) -> &'static str {
+/// The node, its clock, and what nginx says of every request.
+fn of_the_node(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
+    let text = match name {
+        "hostname" => hostname().to_owned(),
+        "pid" => std::process::id().to_string(),
+        "nginx_version" => "1.25.3.2".to_owned(),
+        "server_name" => "kong".to_owned(),
+        "msec" => format!("{:.3}", since_epoch()),
+        "time_iso8601" => iso8601(),
+        "time_local" => common_log_time(),
+        "body_bytes_sent" => exchange.bytes_out.to_string(),
+        "request_completion" => String::new(),
+        "pipe" => ".".to_owned(),
+        "binary_remote_addr" => {
+            return Some(match exchange.client_ip {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            });
+        }
+        _ => return None,
+    };
+    Some(text.into_bytes())
+}
+
+fn hostname() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        name.trim().to_owned()
+    })
+}
+
+/// The name in credentials of the scheme Basic.
+fn basic_user(exchange: &Exchange) -> Option<Vec<u8>> {
+    let given = exchange.request.headers.get("Authorization")?;
+    let (scheme, rest) = given.split_at_checked("Basic ".len())?;
+    let decoded = STANDARD.decode(rest).ok().filter(|_| scheme.eq_ignore_ascii_case(b"Basic "))?;
+    let end = decoded.iter().position(|byte| *byte == b':')?;
+    Some(decoded[..end].to_vec())
+}
+
+/// The protocol, as request lines name it.
+pub(super) fn protocol(exchange: &Exchange) -> &'static str {
     match crate::pdk::request::version(exchange.request.version) {
         version if version < 1.1 => "HTTP/1.0",
         version if version < 2.0 => "HTTP/1.1",
@@ -116,7 +174,15 @@ fn assign(exchange: &mut Exchange, name: &str, value: String) -> mlua::Result<()
         "upstream_host" => exchange.set_upstream_host(&value),
         "upstream_scheme" => exchange.set_upstream_tls(value == "https"),
         "args" => exchange.set_query(value),
-        other => return refused(format!("variable \"{other}\" not changeable")),
+        other if variable(exchange, other).is_some() => {
+            return refused(format!("variable \"{other}\" not changeable"));
+        }
+        other => {
+            return refused(format!(
+                "variable \"{other}\" not found for writing; maybe it is a built-in variable that is not changeable \
+                 or you forgot to use \"set ${other} '';\" in the config file to define it first"
+            ));
+        }
     }
     Ok(())
 }

@@ -36,7 +36,9 @@ fn find(lua: &Lua, steps: Steps) -> mlua::Result<Function> {
     raise::function(lua, move |lua, (subject, pattern, init, plain): (Value, Value, Value, Value)| {
         let (subject, pattern) = operands(lua, "find", &subject, &pattern)?;
         let (subject, pattern) = (&*subject.as_bytes(), &*pattern.as_bytes());
-        let init = start(subject.len(), args::integer(lua, "find", 3, &init, 1)?);
+        let Some(init) = start(subject.len(), args::integer(lua, "find", 3, &init, 1)?) else {
+            return Ok(nothing());
+        };
         if args::truthy(&plain) || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte)) {
             steps.take_bytes((subject.len() - init) / SEARCHED_PER_BYTE)?;
             let found = memchr::memmem::find(&subject[init..], pattern).map(|at| init + at);
@@ -58,12 +60,14 @@ fn match_first(lua: &Lua, steps: Steps) -> mlua::Result<Function> {
     raise::function(lua, move |lua, (subject, pattern, init): (Value, Value, Value)| {
         let (subject, pattern) = operands(lua, "match", &subject, &pattern)?;
         let (subject, pattern) = (&*subject.as_bytes(), &*pattern.as_bytes());
-        let init = start(subject.len(), args::integer(lua, "match", 3, &init, 1)?);
+        let Some(init) = start(subject.len(), args::integer(lua, "match", 3, &init, 1)?) else {
+            return Ok(nothing());
+        };
         let (anchored, pattern) = anchor(pattern);
         let mut matcher = Matcher::new(subject, pattern, &steps);
         match search(&mut matcher, subject, init, anchored)? {
             Some(found) => whole_or_captures(lua, MultiValue::new(), subject, found, matcher.captures()),
-            None => Ok(MultiValue::from_vec(vec![Value::Nil])),
+            None => Ok(nothing()),
         }
     })
 }
@@ -173,10 +177,15 @@ fn operands(lua: &Lua, function: &str, subject: &Value, pattern: &Value) -> Chec
     Ok((args::string(lua, function, 1, subject)?, args::string(lua, function, 2, pattern)?))
 }
 
-/// Where to begin, from a position that counts from 1, or from the end if it is negative.
-fn start(len: usize, init: i64) -> usize {
+/// Where to begin, from a position that counts from 1, or from the end if it is negative. None if that is behind the end.
+fn start(len: usize, init: i64) -> Option<usize> {
     let at = if init < 0 { init + len as i64 } else { init - 1 };
-    usize::try_from(at.max(0)).unwrap_or(0).min(len)
+    usize::try_from(at.max(0)).ok().filter(|at| *at <= len)
+}
+
+/// What is returned where nothing is found.
+fn nothing() -> MultiValue {
+    MultiValue::from_vec(vec![Value::Nil])
 }
 
 /// Whether the pattern begins with `^`, and the rest of it.

@@ -45,7 +45,7 @@ pub(super) fn read(
     };
     Steps::of(lua).take_bytes(body.len())?;
     let parsed = match known {
-        FORM => Value::Table(args(lua, form::pairs(&form::text(body)).take(max))?),
+        FORM => Value::Table(args(lua, form::pairs(&form::text(body)), max)?.table),
         JSON => match modules::from_json(lua, body) {
             Ok(parsed @ Value::Table(_)) => parsed,
             Ok(_) | Err(Raised::Text(_)) => return wrong("invalid json body"),

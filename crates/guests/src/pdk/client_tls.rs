@@ -45,6 +45,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
         Ok(true)
     };
     table.set("disable_session_reuse", make.host(Phases::CERTIFICATE, disable)?)?;
+    table.set("disable_http2_alpn", make.host(Phases::CLIENT_HELLO, |_, _: &Host, ()| Ok(true))?)?;
     let chain = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
         Ok(exchange.client_certificate().map(|certificate| pem(&certificate)))
     };

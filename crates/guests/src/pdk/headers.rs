@@ -5,7 +5,7 @@ use super::namespace::{Namespace, refused};
 use crate::kept;
 use crate::phase::Phases;
 use crate::text;
-use mlua::{Function, Lua, LuaString, Table, Value};
+use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::borrow::Cow;
 use weir_plugin::Headers;
 use weir_plugin::{Exchange, HeadersOf};
@@ -46,6 +46,25 @@ pub(crate) fn first(lua: &Lua, headers: &Headers, name: &LuaString) -> mlua::Res
     headers.get(&wire_name(name)).map(|value| text::string(lua, value)).transpose()
 }
 
+/// The value of a header, as `ngx.header` shows it: a list where it has several.
+pub(crate) fn all(lua: &Lua, headers: &Headers, name: &str) -> mlua::Result<Value> {
+    listed(lua, headers.get_all(&wire_name(name)))
+}
+
+/// A value, or a list of several.
+pub(crate) fn listed<'v>(lua: &Lua, values: impl Iterator<Item = &'v [u8]>) -> mlua::Result<Value> {
+    let values: Vec<_> = values.collect();
+    match values[..] {
+        [] => Ok(Value::Nil),
+        [one] => lua.create_string(one).map(Value::String),
+        _ => {
+            let texts = values.iter().map(|value| lua.create_string(value));
+            let texts = texts.collect::<mlua::Result<Vec<_>>>()?;
+            lua.create_sequence_from(texts).map(Value::Table)
+        }
+    }
+}
+
 /// A name that code gives.
 pub(crate) fn name(value: &Value) -> mlua::Result<LuaString> {
     match value {
@@ -69,14 +88,30 @@ pub(crate) fn limit(what: &str, value: &Value) -> mlua::Result<usize> {
     }
 }
 
-/// Headers as a table, with keys in small letters. Those that repeat are arrays.
-pub(crate) fn table(lua: &Lua, headers: &Headers, max: usize) -> mlua::Result<Table> {
+/// A table, and "truncated" if it does not have all. A complete one is the only value, because code passes it on.
+pub(crate) struct Listed {
+    pub(crate) table: Table,
+    pub(crate) is_truncated: bool,
+}
+
+impl IntoLuaMulti for Listed {
+    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
+        match self.is_truncated {
+            true => (self.table, "truncated").into_lua_multi(lua),
+            false => self.table.into_lua_multi(lua),
+        }
+    }
+}
+
+/// Headers as a table, with keys in small letters, and "truncated" if there are more. Those that repeat are arrays.
+pub(crate) fn table(lua: &Lua, headers: &Headers, max: usize) -> mlua::Result<Listed> {
     let meta = metatable(lua)?;
     let bytes: usize = headers.iter().take(max).map(|field| field.value.len()).sum();
-    if bytes > SMALL {
-        return filled(lua, headers, max, meta);
-    }
-    text::within_limit(lua, || filled(lua, headers, max, meta))
+    let table = match bytes > SMALL {
+        true => filled(lua, headers, max, meta)?,
+        false => text::within_limit(lua, || filled(lua, headers, max, meta))?,
+    };
+    Ok(Listed { table, is_truncated: headers.iter().nth(max).is_some() })
 }
 
 fn filled(lua: &Lua, headers: &Headers, max: usize, meta: Table) -> mlua::Result<Table> {
@@ -137,7 +172,8 @@ impl Room {
     /// A value of it as text, if it can be one.
     pub(crate) fn text(&mut self, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
         self.take(VALUE + value.as_string().map_or(0, |text| text.as_bytes().len()))?;
-        Ok(scalar(value))
+        Ok(scalar(value)
+            .map(|text| if text.iter().any(|byte| is_escaped(*byte)) { escaped(&text) } else { text }))
     }
 
     fn take(&mut self, bytes: usize) -> mlua::Result<()> {
@@ -147,6 +183,23 @@ impl Room {
         }
         Ok(())
     }
+}
+
+/// What nginx does not send in a value as it is.
+fn is_escaped(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
+}
+
+/// A value with `%XX` for each such byte, so that none ends the header.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        match is_escaped(*byte) {
+            true => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            false => out.push(*byte),
+        }
+    }
+    out
 }
 
 /// How many bytes a header takes.
@@ -253,7 +306,7 @@ pub(crate) fn set_text(
     (name, value): (&str, &[u8]),
 ) -> mlua::Result<bool> {
     let bytes = name.len() + VALUE + value.len();
-    if bytes > MAX_FIELD {
+    if name.starts_with(':') || bytes > MAX_FIELD || value.iter().any(|byte| is_escaped(*byte)) {
         return Ok(false);
     }
     kept::keep(exchange, bytes)?;

@@ -1,8 +1,9 @@
 //! `kong.request`: the client's request.
 
 use super::body::{self, ParsedBody};
-use super::headers;
+use super::headers::{self, Listed};
 use super::namespace::{Namespace, refused};
+use crate::modules;
 use crate::phase::Phases;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
@@ -58,7 +59,8 @@ fn query(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
         .set("get_raw_query", make.exchange(ANY, |lua, it, ()| text(lua, it.query().unwrap_or_default()))?)?;
     table.set("get_query_arg", make.exchange(ANY, query_arg)?)?;
     let get_query = |lua: &Lua, exchange: &mut Exchange, max: Value| {
-        args(lua, exchange.query_args(headers::limit("max_args", &max)?))
+        let max = headers::limit("max_args", &max)?;
+        args(lua, exchange.query_args(max.saturating_add(1)), max)
     };
     table.set("get_query", make.exchange(ANY, get_query)?)
 }
@@ -98,13 +100,17 @@ fn argument(lua: &Lua, value: Option<&[u8]>) -> mlua::Result<Value> {
     }
 }
 
-/// Arguments as a table. Those that repeat are arrays.
-pub(crate) fn args<'a>(lua: &Lua, pairs: impl Iterator<Item = form::Pair<'a>>) -> mlua::Result<Table> {
+/// So many arguments as a table, and "truncated" if there are more. Those that repeat are arrays.
+pub(crate) fn args<'a>(
+    lua: &Lua,
+    mut pairs: impl Iterator<Item = form::Pair<'a>>,
+    max: usize,
+) -> mlua::Result<Listed> {
     let table = lua.create_table()?;
-    for pair in pairs {
+    for pair in pairs.by_ref().take(max) {
         headers::add(lua, &table, &pair.name, argument(lua, pair.value.as_deref())?)?;
     }
-    Ok(table)
+    Ok(Listed { table, is_truncated: pairs.next().is_some() })
 }
 
 /// The request's body, or nil and why there is none.
@@ -130,7 +136,7 @@ fn get_body(
 }
 
 fn captures(lua: &Lua, exchange: &mut Exchange, (): ()) -> mlua::Result<Table> {
-    let (named, unnamed) = (lua.create_table()?, lua.create_table()?);
+    let (named, unnamed) = (lua.create_table()?, modules::json_array(lua)?);
     if let Some(captures) = exchange.uri_captures() {
         for (number, (name, text)) in captures.iter().enumerate() {
             let Some(text) = text else { continue };

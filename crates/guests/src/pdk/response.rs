@@ -71,7 +71,7 @@ pub(crate) fn set(host: &Host, field: &Field) -> mlua::Result<()> {
 }
 
 /// Adds a header to the response.
-fn add(host: &Host, field: &Field) -> mlua::Result<()> {
+pub(crate) fn add(host: &Host, field: &Field) -> mlua::Result<()> {
     if is_transfer_encoding(&field.0) {
         return Ok(());
     }

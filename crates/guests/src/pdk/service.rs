@@ -21,7 +21,48 @@ pub(super) fn fill(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
         Ok(())
     };
     table.set("set_retries", make.exchange(Phases::TARGET, set_retries)?)?;
-    table.set("set_timeouts", make.exchange(Phases::TARGET, set_timeouts)?)
+    table.set("set_timeouts", make.exchange(Phases::TARGET, set_timeouts)?)?;
+    let callback = |_: &Lua, _: &mut Exchange, callback: Value| -> mlua::Result<()> {
+        match callback {
+            Value::Function(_) => refused(
+                "kong.service.set_target_retry_callback is not available: use an Upstream with several targets, \
+                 and kong.service.set_upstream",
+            ),
+            _ => refused("argument must be a function"),
+        }
+    };
+    table.set("set_target_retry_callback", make.exchange(Phases::ACCESS, callback)?)?;
+    tls(make, table)
+}
+
+/// How the upstream's TLS is verified, which the service's own fields say alone.
+fn tls(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    type Refused = (Value, &'static str);
+    let cert_key = |_: &Lua, _: &mut Exchange, (chain, key): (Value, Value)| -> mlua::Result<Refused> {
+        match (&chain, &key) {
+            (Value::Table(_), Value::Table(_)) => {
+                Ok((Value::Nil, "not available: set client_certificate of the service"))
+            }
+            (Value::Table(_), _) => refused("key must be a parsed cdata object"),
+            _ => refused("chain must be a parsed cdata object"),
+        }
+    };
+    table.set("set_tls_cert_key", make.exchange(Phases::TARGET, cert_key)?)?;
+    let verify = |_: &Lua, _: &mut Exchange, on: Value| match on {
+        Value::Boolean(_) => Ok((Value::Nil, "not available: set tls_verify of the service")),
+        _ => refused("argument must be a boolean"),
+    };
+    table.set("set_tls_verify", make.exchange(Phases::TARGET, verify)?)?;
+    let depth = |_: &Lua, _: &mut Exchange, depth: Value| match number(&depth) {
+        Some(_) => Ok((Value::Nil, "not available: set tls_verify_depth of the service")),
+        None => refused("argument must be a number"),
+    };
+    table.set("set_tls_verify_depth", make.exchange(Phases::TARGET, depth)?)?;
+    let store = |_: &Lua, _: &mut Exchange, store: Value| match store {
+        Value::Table(_) => Ok((Value::Nil, "not available: set ca_certificates of the service")),
+        _ => refused("argument must be a resty.openssl.x509.store object"),
+    };
+    table.set("set_tls_verify_store", make.exchange(Phases::TARGET, store)?)
 }
 
 fn set_target(_: &Lua, exchange: &mut Exchange, (host, port): (Value, Value)) -> mlua::Result<()> {

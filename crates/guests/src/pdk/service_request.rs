@@ -50,6 +50,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     headers_of(make, &table)?;
     table.set("set_raw_body", make.exchange(BALANCED, set_raw_body)?)?;
     table.set("set_body", make.exchange(BEFORE, set_body)?)?;
+    table.set("disable_tls", make.exchange(Phases::STREAM_TARGET, |_, _, ()| Ok(true))?)?;
     Ok(table)
 }
 

@@ -30,6 +30,8 @@ pub(super) fn table(make: &Namespace<'_>, vaults: &Arc<Vaults>) -> mlua::Result<
         _ => refused("options must be a table"),
     };
     table.set("update", make.lua.create_function(update)?)?;
+    // Nothing is kept here: vaults keep what they have read for as long as their settings say.
+    table.set("flush", make.lua.create_function(|_, ()| Ok(()))?)?;
     Ok(table)
 }
 

@@ -12,7 +12,8 @@ use weir_plugin::schema::{Kind, Literal};
 /// defaults, or each error as `path: message`.
 #[test]
 fn configurations() {
-    let vm = Vm::reading(&Arc::new(LuaSettings::default())).unwrap();
+    let patient = LuaSettings { timeout: std::time::Duration::from_secs(60), ..LuaSettings::default() };
+    let vm = Vm::reading(&Arc::new(patient)).unwrap();
     let mut faults = Vec::new();
     let lines = include_str!("cases.txt").lines().zip(1..);
     for (line, number) in lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')) {

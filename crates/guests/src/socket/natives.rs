@@ -157,9 +157,9 @@ fn connect(lua: &Lua, host: &Host, (tcp, name, port, pool): ConnectArgs) -> mlua
     waits.into_lua_multi(lua)
 }
 
-type SecureArgs = (UserDataRef<Tcp>, LuaString, bool);
+type SecureArgs = (UserDataRef<Tcp>, LuaString, bool, Option<LuaString>, Option<LuaString>);
 
-fn secure(lua: &Lua, host: &Host, (tcp, name, verify): SecureArgs) -> mlua::Result<MultiValue> {
+fn secure(lua: &Lua, host: &Host, (tcp, name, verify, chain, key): SecureArgs) -> mlua::Result<MultiValue> {
     host.check_waiting()?;
     let state = tcp.0.clone();
     let Some(connection) = state.connection.take() else { return now(lua, (Value::Nil, "closed")) };
@@ -167,7 +167,12 @@ fn secure(lua: &Lua, host: &Host, (tcp, name, verify): SecureArgs) -> mlua::Resu
         state.connection.replace(Some(connection));
         return now(lua, true);
     }
-    let dialer = match Vm::of(lua)?.sockets.network.secure(verify) {
+    let dialer = Vm::of(lua)?.sockets.network.secure(verify);
+    let dialer = match (dialer, chain.zip(key)) {
+        (Ok(dialer), Some((chain, key))) => dialer.with_identity(&chain.as_bytes(), &key.as_bytes()),
+        (dialer, _) => dialer,
+    };
+    let dialer = match dialer {
         Ok(dialer) => dialer,
         Err(why) => return now(lua, (Value::Nil, why)),
     };

@@ -20,8 +20,10 @@ function stream:connect(host, port, options)
   if path then
     options = type(port) == "table" and port or options
   else
-    port = port_number(port, "connect")
-    if port < 0 or port > 65535 or port % 1 ~= 0 then
+    port = tonumber(port)
+    if not port then
+      return nil, "missing the port number"
+    elseif port < 0 or port > 65535 or port % 1 ~= 0 then
       return nil, "bad port number: " .. port
     end
   end
@@ -32,7 +34,8 @@ function stream:connect(host, port, options)
 end
 
 function stream:sslhandshake(session, name, verify)
-  local ok, err = tcp.secure(self[1], name or self.host or "", verify and true or false)
+  local cert, key = self.cert, self.key
+  local ok, err = tcp.secure(self[1], name or self.host or "", verify and true or false, cert, key)
   if not ok then
     return nil, err
   elseif session == false then
@@ -54,8 +57,10 @@ function stream:receiveany(max)
 end
 
 function stream:receiveuntil(text, options)
-  if type(text) ~= "string" or text == "" then
-    error("bad argument #1 to 'receiveuntil' (pattern is empty)", 2)
+  if type(text) ~= "string" then
+    error("bad argument #1 to 'receiveuntil' (string expected, got " .. type(text) .. ")", 2)
+  elseif text == "" then
+    return nil, "pattern is empty"
   end
   local inclusive, has_ended = options ~= nil and options.inclusive == true, false
   return function(size)
@@ -93,8 +98,20 @@ function stream:setoption()
   return true
 end
 
-function stream:setclientcert()
-  return nil, "client certificates are not available"
+-- A certificate and a key that `ngx.ssl` has parsed, for the next handshake.
+function stream:setclientcert(cert, key)
+  if cert == nil and key == nil then
+    self.cert, self.key = nil, nil
+    return true
+  end
+  local chain, private = type(cert) == "table" and cert.pem, type(key) == "table" and key.pem
+  if not chain then
+    return nil, "bad client cert type"
+  elseif not private then
+    return nil, "bad client pkey type"
+  end
+  self.cert, self.key = chain, private
+  return true
 end
 
 function datagram:setpeername(host, port)

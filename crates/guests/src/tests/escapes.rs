@@ -79,12 +79,29 @@ fn the_compiler_cannot_be_reached() {
 
 #[test]
 fn neither_can_the_machine() {
-    for name in
-        ["os.execute", "os.exit", "os.remove", "os.rename", "os.tmpname", "io.popen", "newproxy", "debug"]
-    {
+    for name in ["os.execute", "os.exit", "os.remove", "os.rename", "os.tmpname", "io.popen", "newproxy"] {
         closed(&format!("return {name}"), "nil");
     }
-    closed("return require('debug')", "not found");
+    for name in [
+        "sethook",
+        "getregistry",
+        "getlocal",
+        "setlocal",
+        "getmetatable",
+        "setmetatable",
+        "getupvalue",
+        "setupvalue",
+        "upvalueid",
+        "upvaluejoin",
+        "getfenv",
+        "setfenv",
+        "debug",
+        "getuservalue",
+        "setuservalue",
+    ] {
+        closed(&format!("return debug.{name}"), "nil");
+    }
+    closed("return require('debug') == debug and debug.getinfo(1, 'f').func", "nil");
     closed("return tostring(package.loadlib) .. tostring(package.cpath)", "nilnil");
 }
 

@@ -184,8 +184,8 @@ fn semaphores_count_and_wait() {
             "local s = new() local t = ngx.thread.spawn(function() s:wait(60) end) ngx.thread.kill(t) ngx.sleep(0) return s:count()",
             "0",
         ),
-        ("new(-1)", "no negative count"),
-        ("new():post(0)", "no less than 1"),
+        ("new(-1)", "no negative number"),
+        ("new():post(0)", "positive number required"),
         ("new():wait(-1)", "time must be greater than or equal to 0"),
     ] {
         check(&format!("local new = require('ngx.semaphore').new {code}"), expected);

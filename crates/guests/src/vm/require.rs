@@ -24,7 +24,8 @@ pub(super) fn install(lua: &Lua, files: &Arc<Generation>) -> mlua::Result<()> {
             return Ok(known);
         }
         let text = name.to_string_lossy();
-        let module = match super::module(lua, &text)? {
+        let own = if comes_whole(&text, &files) { None } else { super::module(lua, &text)? };
+        let module = match own {
             Some(module) => module,
             None => match preloaded(&preload, &text)? {
                 Some(module) => module,
@@ -48,6 +49,13 @@ pub(super) fn install(lua: &Lua, files: &Arc<Generation>) -> mlua::Result<()> {
         Ok(module)
     })?;
     lua.globals().set("require", require)
+}
+
+/// Whether a library of files is preferred to the part of it that the host has, because its parts need each other.
+fn comes_whole(name: &str, files: &Generation) -> bool {
+    // The original of pl.pretty changes the metatable of strings for a moment, which nothing here can do.
+    let is_penlight = (name == "pl" || name.starts_with("pl.")) && name != "pl.pretty";
+    is_penlight && matches!(files.sources.find(name), Ok(Some(_)))
 }
 
 fn preloaded(preload: &Table, name: &str) -> mlua::Result<Option<Value>> {

@@ -3,7 +3,7 @@
 //! LuaJIT opens its FFI by itself, runs bytecode without checking it, and hands out raw pointers. Each of that is taken away
 //! before any code of others runs.
 
-use super::files;
+use super::{debug, files};
 use crate::depth::Depth;
 use crate::kept;
 use crate::modules::NEWPROXY;
@@ -19,6 +19,7 @@ pub(super) fn safe_lua() -> mlua::Result<Lua> {
     forget_modules(&lua)?;
     keep_the_process(&lua)?;
     files::guard(&lua)?;
+    debug::install(&lua)?;
     Ok(lua)
 }
 

@@ -111,6 +111,13 @@ fn decode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> 
     })
 }
 
+/// A table that is an array for `cjson`, whatever it has.
+pub(crate) fn array(lua: &Lua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.set_metatable(Some(Metatables::of(lua)?.array))?;
+    Ok(table)
+}
+
 /// The text of a value as Kong's own functions write it.
 pub(crate) fn write(lua: &Lua, value: &Value) -> Checked<Vec<u8>> {
     let (metatables, next): (_, Function) = (Metatables::of(lua)?, lua.globals().get("next")?);

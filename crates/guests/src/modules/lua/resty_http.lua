@@ -1,6 +1,6 @@
 -- A client of HTTP/1.1, on sockets of `ngx.socket`.
-local getmetatable, ipairs, pairs, rawget, rawset, setmetatable, tonumber, tostring, type =
-  getmetatable, ipairs, pairs, rawget, rawset, setmetatable, tonumber, tostring, type
+local connect_to, new_headers = require("resty.http_connect"), require("resty.http_headers").new
+local ipairs, pairs, setmetatable, tonumber, tostring, type = ipairs, pairs, setmetatable, tonumber, tostring, type
 local concat, format, lower, sub, upper = table.concat, string.format, string.lower, string.sub, string.upper
 local min = math.min
 -- How many lines a head has, and how many bytes are read at once unless code says otherwise.
@@ -11,33 +11,6 @@ local PORTS = { http = 80, https = 443 }
 
 local http = { _VERSION = "0.17.2", _USER_AGENT = "lua-resty-http/0.17.2 (Lua) weir" }
 local meta = { __index = http }
-
--- Headers that are found by any case, and with `_` for `-`.
-local headers_meta = {}
-
-local function normal(name)
-  return (lower(name):gsub("_", "-"))
-end
-
-local function new_headers()
-  return setmetatable({}, { names = {}, __index = headers_meta.index, __newindex = headers_meta.set })
-end
-
-local function names_of(headers)
-  return getmetatable(headers).names
-end
-
-function headers_meta.index(headers, name)
-  local known = type(name) == "string" and names_of(headers)[normal(name)]
-  return known and rawget(headers, known) or nil
-end
-
-function headers_meta.set(headers, name, value)
-  local names = names_of(headers)
-  local key = normal(tostring(name))
-  names[key] = names[key] or name
-  rawset(headers, names[key], value)
-end
 
 local function add_header(headers, name, value)
   local known = headers[name]
@@ -104,39 +77,6 @@ end
 
 local function is_table(value)
   return type(value) == "table" and value or {}
-end
-
--- Connects as `connect{...}` says.
-local function connect_to(self, options)
-  local host, port, scheme = options.host, options.port, options.scheme and lower(options.scheme)
-  if type(host) ~= "string" then
-    return nil, "host must be a string"
-  elseif options.proxy_opts or self.proxy_opts then
-    return nil, "proxies are not available"
-  end
-  local path = host:match("^unix:")
-  port = not path and (tonumber(port) or PORTS[scheme or "http"]) or nil
-  local name, verify = options.ssl_server_name or host, options.ssl_verify ~= false
-  local is_secure = scheme == "https"
-  local pool = options.pool
-    or concat({ scheme or "", host, port or "", is_secure and name or "", is_secure and tostring(verify) or "" }, ":")
-  local address = host:match("^%[(.*)%]$") or host
-  local pooling = { pool = pool, pool_size = options.pool_size, backlog = options.backlog }
-  local ok, err
-  if path then
-    ok, err = self.sock:connect(host, pooling)
-  else
-    ok, err = self.sock:connect(address, port, pooling)
-  end
-  if ok and is_secure then
-    ok, err = self.sock:sslhandshake(nil, name, verify)
-  end
-  if not ok then
-    self.sock:close()
-    return nil, err
-  end
-  self.host, self.port, self.scheme, self.ssl, self.keepalive = host, port, scheme or "http", is_secure, true
-  return true
 end
 
 function http.connect(self, options, ...)
@@ -269,8 +209,11 @@ local function head_of(self, params)
       return format("%%%02X", c:byte())
     end)
   end
+  if self.proxy_authorization and not headers["Proxy-Authorization"] then
+    headers["Proxy-Authorization"] = self.proxy_authorization
+  end
   local version = (params.version or 1.1) < 1.1 and "1.0" or "1.1"
-  local lines = { upper(params.method), " ", path, " HTTP/", version, "\r\n" }
+  local lines = { upper(params.method), " ", self.prefix or "", path, " HTTP/", version, "\r\n" }
   for name, value in pairs(headers) do
     if not write_header(lines, tostring(name), value) then
       return nil, "invalid header: " .. tostring(name):gsub("%c", "?")

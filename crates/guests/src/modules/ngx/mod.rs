@@ -88,7 +88,14 @@ fn base64_functions(lua: &Lua, table: &Table) -> mlua::Result<()> {
         let Value::String(text) = value else { return Err("string argument only".into()) };
         Ok(decode(&LENIENT, &text.as_bytes()).map(|bytes| lua.create_string(bytes)).transpose()?)
     })?;
-    table.raw_set("decode_base64", decode)
+    table.raw_set("decode_base64", decode)?;
+    let decode_mime = raise::metered(lua, |lua, value: Value| {
+        let Value::String(text) = value else { return Err("string argument only".into()) };
+        let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+        let text: Vec<u8> = text.as_bytes().iter().copied().filter(is_letter).collect();
+        Ok(self::decode(&LENIENT, &text).map(|bytes| lua.create_string(bytes)).transpose()?)
+    })?;
+    table.raw_set("decode_base64mime", decode_mime)
 }
 
 /// What Base64 stands for, up to the first `=`.

@@ -15,7 +15,10 @@ end
 
 local function match(subject, regex, options, context, result)
   local from, to, captures = capture(text(subject), text(regex), options, offset(context), result)
-  if not from then return nil, to end
+  if not from then
+    if to == nil then return nil end
+    return nil, to
+  end
   if context then context.pos = to + 1 end
   return captures
 end
@@ -23,7 +26,10 @@ end
 local function find(subject, regex, options, context, nth)
   nth = nth and nth > 0 and nth or 0
   local stop, from, to = locate(text(subject), text(regex), options, offset(context), nth)
-  if not stop then return nil, nil, from end
+  if not stop then
+    if from == nil then return nil end
+    return nil, nil, from
+  end
   if context then context.pos = stop + 1 end
   return from, to
 end
@@ -64,7 +70,9 @@ end
 local function replacer(global)
   return function(subject, regex, replace, options)
     if type(replace) == "function" then return substitute_by(subject, regex, replace, options, global) end
-    return substitute(text(subject), text(regex), text(replace), options, global)
+    local made, count, message = substitute(text(subject), text(regex), text(replace), options, global)
+    if message == nil then return made, count end
+    return made, count, message
   end
 end
 

@@ -4,6 +4,7 @@ use mlua::{Lua, Table, Value};
 
 use super::text;
 use crate::args;
+use crate::pdk::headers::Listed;
 use crate::raise::{self, Checked};
 use crate::steps::Steps;
 
@@ -42,7 +43,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
 
 /// What stays as it is in a component of a URI.
 fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+    byte.is_ascii_alphanumeric() || b"-._~!*'()".contains(&byte)
 }
 
 /// What stays as it is in a whole URI.
@@ -90,7 +91,7 @@ fn encode_args(lua: &Lua, arguments: &Table) -> Checked<Vec<u8>> {
     for pair in arguments.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let Value::String(key) = key else {
-            return Err("attempt to use a non-string key in the \"args\" arg table".into());
+            return Err("attempt to use a non-string key in the \"args\" option table".into());
         };
         pairs.push((key.as_bytes().to_vec(), value));
     }
@@ -129,14 +130,14 @@ fn encode_arg(lua: &Lua, out: &mut Vec<u8>, key: &[u8], value: &Value) -> Checke
 }
 
 /// The arguments of a query as a table, and "truncated" if there are more than `max`. 0 is no limit.
-fn decode_args(lua: &Lua, query: &[u8], max: usize) -> Checked<(Table, Option<&'static str>)> {
+fn decode_args(lua: &Lua, query: &[u8], max: usize) -> Checked<Listed> {
     let table = lua.create_table()?;
     let parts = query.split(|byte| *byte == b'&').filter(|part| !part.is_empty() && part[0] != b'=');
     let steps = Steps::of(lua);
     for (count, part) in parts.enumerate() {
         steps.take_bytes(ARGUMENT)?;
         if max > 0 && count == max {
-            return Ok((table, Some("truncated")));
+            return Ok(Listed { table, is_truncated: true });
         }
         let (key, value) = match memchr::memchr(b'=', part) {
             Some(at) => (&part[..at], Value::String(lua.create_string(percent_decode(&part[at + 1..]))?)),
@@ -149,7 +150,7 @@ fn decode_args(lua: &Lua, query: &[u8], max: usize) -> Checked<(Table, Option<&'
             first => table.raw_set(key, lua.create_sequence_from([first, value])?)?,
         }
     }
-    Ok((table, None))
+    Ok(Listed { table, is_truncated: false })
 }
 
 /// A literal of SQL, as MySQL escapes it.

@@ -1,0 +1,93 @@
+//! What there is of all names that code of Kong's plugins may use, and in which phases.
+
+use super::{gateway, settings, value};
+use crate::{LuaSettings, UntrustedLua};
+use serde_json::json;
+use weir_plugin::testing::Gateway;
+use weir_plugin::{Exchange, Flow, Hooks, Json, Source};
+
+/// Tables and names in them.
+fn names(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once(' '));
+    lines.flat_map(|(place, names)| names.split_whitespace().map(move |name| (place, name)))
+}
+
+/// An expression that is nil, or raises, if there is no such name.
+fn expression(place: &str, name: &str) -> String {
+    match place {
+        "require." => format!("require('{name}')"),
+        "_G." => name.to_owned(),
+        place => format!("{place}{name}"),
+    }
+}
+
+#[test]
+fn every_name_is_there_or_known_to_be_missing() {
+    let (there, missing) = include_str!("names.txt").split_once("\nmissing\n").unwrap();
+    let mut code = "local wrong = {} local function check(name, wanted, get) local ok, it = pcall(get) \
+                    if (ok and it ~= nil) ~= wanted then wrong[#wrong + 1] = name end end "
+        .to_owned();
+    for (text, wanted) in [(there, true), (missing, false)] {
+        for (place, name) in names(text) {
+            let expression = expression(place, name);
+            code += &format!("check([[{expression}]], {wanted}, loadstring([[return {expression}]])) ");
+        }
+    }
+    let settings = LuaSettings {
+        shared_dicts: vec![("own".to_owned(), 65_536)],
+        timeout: std::time::Duration::from_secs(60),
+        ..settings(UntrustedLua::On)
+    };
+    assert_eq!(value(settings, &(code + "return table.concat(wrong, ' ')")), "");
+}
+
+/// The phases by their letters.
+const PHASES: [(char, &str); 4] = [('R', "rewrite"), ('A', "access"), ('H', "header_filter"), ('L', "log")];
+
+/// A line is the letters of the phases that a call is allowed in, and the call.
+#[test]
+fn functions_are_refused_in_all_other_phases() {
+    let gateway =
+        gateway(LuaSettings { timeout: std::time::Duration::from_secs(5), ..settings(UntrustedLua::On) });
+    let mut faults = Vec::new();
+    for line in include_str!("phases.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (letters, call) = line.split_once(' ').unwrap();
+        for (letter, phase) in PHASES {
+            let refused = is_refused(&gateway, phase, call);
+            if refused == letters.contains(letter) {
+                faults.push(format!("{phase}: {call} is {}", if refused { "refused" } else { "allowed" }));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+fn is_refused(gateway: &Gateway, phase: &str, call: &str) -> bool {
+    let code = format!(
+        "local ok, why = pcall(function() {call} end) local refused = not ok and tostring(why):find('function cannot be called in ' \
+         .. ngx.get_phase() .. ' phase (only in: ', 1, true) ~= nil kong.log.set_serialize_value('refused', refused)"
+    );
+    let hooks = gateway.plugin("pre-function", json!({ phase: [code] })).unwrap();
+    let mut exchange = gateway.exchange("GET /");
+    run(&*hooks, phase, &mut exchange);
+    let fields = exchange.log_fields().map(|fields| fields.borrow().last().and_then(|it| it.value.clone()));
+    // A call that ends the request has not been refused.
+    fields.flatten() == Some(Json::Bool(true))
+}
+
+fn run(hooks: &dyn Hooks, phase: &str, exchange: &mut Exchange) {
+    let _: Flow = match phase {
+        "rewrite" => hooks.rewrite(exchange),
+        "access" => hooks.access(exchange),
+        phase => {
+            exchange.source = Source::Service;
+            exchange.response.status = 200;
+            match phase {
+                "log" => hooks.log(exchange),
+                _ => hooks.response(exchange),
+            }
+            Flow::Continue
+        }
+    };
+}
