@@ -2,10 +2,12 @@
 mod compare;
 mod kong;
 mod program;
+mod upgrade;
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use kong::{MigrationArgs, PrepareArgs, QuitArgs, ReloadArgs, StartArgs};
 pub(crate) use program::Program;
+pub(crate) use upgrade::UpgradeArgs;
 
 use crate::settings::{self, Flag, Sources};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -37,7 +39,7 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the access log; SIGTERM, SIGQUIT and SIGINT drain, a
+    /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the access log, SIGUSR2 upgrades; SIGTERM, SIGQUIT and SIGINT drain, a
     /// second one stops at once.
     Run(RunArgs),
     /// Start a node in the background: returns once it serves. With `nginx_daemon=off` it stays in the foreground.
@@ -73,6 +75,9 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Make the running node read its declarative file again; fails with the errors if the file is invalid.
     Reload(ReloadArgs),
+    /// Replace the running process by a new one without losing a connection: of the program as it is now on the disk, with the
+    /// settings of now. If the new one does not start, the old one goes on, and this says why.
+    Upgrade(UpgradeArgs),
     /// Make the running node drain and stop; waits until it has.
     Quit(QuitArgs),
     /// Serve a sample configuration with a built-in upstream, and print requests to try.

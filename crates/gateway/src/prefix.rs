@@ -2,8 +2,9 @@
 use rustix::fs::{Access, OFlags, access};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The longest path of a socket that the kernel accepts, in bytes.
@@ -113,7 +114,9 @@ pub(crate) fn create(folder: &Path) -> Result<(), PrefixError> {
 pub(crate) struct Prefix {
     folder: PathBuf,
     /// Its lock ends with the process, however that ends, so a file that is left behind does no harm.
-    _pid_file: File,
+    pid_file: File,
+    /// Whether this process is the node's, rather than one that replaces it or was replaced.
+    is_own: bool,
 }
 
 impl Prefix {
@@ -144,13 +147,33 @@ impl Prefix {
             }
             Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
         }
-        file.set_len(0).map_err(at(&path))?;
-        writeln!(file, "{}", std::process::id()).map_err(at(&path))?;
+        write_pid(&file).map_err(at(&path))?;
         // The process that left this socket behind no longer holds the lock.
         match fs::remove_file(socket(&folder)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&socket(&folder))(error)),
-            _ => Ok(Prefix { folder, _pid_file: file }),
+            _ => Ok(Prefix { folder, pid_file: file, is_own: true }),
         }
+    }
+
+    /// Shares the folder with the process that holds it, whose pid file this is.
+    pub(crate) fn share(folder: PathBuf, pid_file: File) -> Prefix {
+        Prefix { folder, pid_file, is_own: false }
+    }
+
+    /// Takes the folder over from that process.
+    pub(crate) fn take_over(&mut self) -> io::Result<()> {
+        self.is_own = true;
+        write_pid(&self.pid_file)
+    }
+
+    /// Leaves the folder to the process that has taken it over.
+    pub(crate) fn leave(&mut self) {
+        self.is_own = false;
+    }
+
+    /// The pid file, for another process.
+    pub(crate) fn pid_file(&self) -> io::Result<OwnedFd> {
+        self.pid_file.try_clone().map(OwnedFd::from)
     }
 
     /// The folder's path.
@@ -161,10 +184,21 @@ impl Prefix {
 
 impl Drop for Prefix {
     fn drop(&mut self) {
+        if !self.is_own {
+            return;
+        }
         // The pid file stays: removing a locked file would let two nodes hold two files of one name.
-        let _ = self._pid_file.set_len(0);
+        let _ = self.pid_file.set_len(0);
         let _ = fs::remove_file(socket(&self.folder));
     }
+}
+
+/// Both processes of an upgrade have the same place in the file, so it is named.
+fn write_pid(file: &File) -> io::Result<()> {
+    let line = format!("{}\n", std::process::id());
+    // In this order, so that a reader never finds it empty.
+    file.write_all_at(line.as_bytes(), 0)?;
+    file.set_len(line.len() as u64)
 }
 
 fn read_pid(file: &mut File) -> String {
@@ -199,6 +233,27 @@ mod tests {
         assert!(!socket(prefix.path()).exists());
         let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();
         assert_eq!(pid, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn one_process_takes_it_over_from_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid_file = folder.path().join("weir.pid");
+        let mut old = Prefix::take(folder.path().to_owned()).unwrap();
+        let share = |old: &Prefix| Prefix::share(folder.path().to_owned(), old.pid_file().unwrap().into());
+        fs::write(socket(folder.path()), "").unwrap();
+        drop(share(&old));
+        let pid = format!("{}\n", std::process::id());
+        assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid, "a process that fails changes nothing");
+        let mut new = share(&old);
+        new.take_over().unwrap();
+        old.leave();
+        drop(old);
+        assert!(socket(folder.path()).exists());
+        assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid);
+        assert!(Prefix::take(folder.path().to_owned()).is_err(), "the lock is kept");
+        drop(new);
+        assert!(Prefix::take(folder.path().to_owned()).is_ok());
     }
 
     #[test]

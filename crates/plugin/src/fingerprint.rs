@@ -6,6 +6,7 @@
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::OnceLock;
 
 /// A keyed hash of one or more byte strings.
 pub type Fingerprint = u128;
@@ -23,8 +24,14 @@ pub struct Fingerprinter(SipHasher13);
 impl Fingerprinter {
     /// One with a new random key.
     pub fn with_random_key() -> Self {
-        let random = |salt: u64| RandomState::new().hash_one(salt);
-        Self(SipHasher13::new_with_keys(random(0), random(1)))
+        let (one, other) = random_key();
+        Self(SipHasher13::new_with_keys(one, other))
+    }
+
+    /// One with the key of this node, which a process that replaces this one has as well: for what it takes over.
+    pub fn with_node_key() -> Self {
+        let (one, other) = node_key();
+        Self(SipHasher13::new_with_keys(one, other))
     }
 
     /// Continues with these bytes. Their length is part of the hash, so neighbours cannot run into each other.
@@ -41,6 +48,24 @@ impl Fingerprinter {
         hasher.write(bytes);
         hasher.finish128().as_u128()
     }
+}
+
+static NODE_KEY: OnceLock<(u64, u64)> = OnceLock::new();
+
+fn random_key() -> (u64, u64) {
+    let random = |salt: u64| RandomState::new().hash_one(salt);
+    (random(0), random(1))
+}
+
+/// The secret key of the node, for the process that replaces this one.
+pub fn node_key() -> (u64, u64) {
+    *NODE_KEY.get_or_init(random_key)
+}
+
+/// Takes over the key of the process that this one replaces, before anything has used one.
+pub fn inherit_node_key(key: (u64, u64)) {
+    // It was used already only if the process replaces none.
+    let _ = NODE_KEY.set(key);
 }
 
 /// Takes a fingerprint's low half as its hash.

@@ -28,6 +28,7 @@ mod extensions;
 mod fingerprint;
 pub mod form;
 mod grpc_client;
+mod handover;
 mod handshake;
 mod http_client;
 mod instrumentations;
@@ -80,8 +81,11 @@ pub use exchange::{
     UpstreamOutcome, WORKSPACE,
 };
 pub use extensions::Extensions;
-pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use fingerprint::{
+    Fingerprint, FingerprintMap, FingerprintState, Fingerprinter, inherit_node_key, node_key,
+};
 pub use grpc_client::{CallError, GrpcClient, GrpcStream};
+pub use handover::Handover;
 pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use instrumentations::{Instrumentations, TracedStep, Tracing};
@@ -230,6 +234,8 @@ pub trait Plugin: Hooks + Sized {
     const FOR_CONSUMER_GROUPS: bool = false;
     /// Whether Kong 3.9 does not have the plugin, so that a file for Kong must not hold it.
     const EXTENSION: bool = false;
+    /// State that a process hands to the one that replaces it.
+    const HANDOVERS: &'static [Handover] = &[];
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Entities of its own, such as credentials.
@@ -284,6 +290,8 @@ pub struct Definition {
     pub fails_open: bool,
     /// What it adds to the Admin API.
     pub admin_routes: &'static [AdminRoute],
+    /// State that a process hands to the one that replaces it.
+    pub handovers: &'static [Handover],
     /// Makes one instance from a checked configuration.
     pub build: fn(&Json, &BuildContext<'_>) -> Built,
     /// What it does on each worker before that serves.
@@ -301,6 +309,7 @@ pub const fn define<P: Plugin>() -> Definition {
         schema: schema::<P>(),
         fails_open: P::FAILS_OPEN,
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
+        handovers: P::HANDOVERS,
         build: |config, build| {
             // What stood in the place of references was checked when the entity was read.
             let config = P::Config::from_resolved(config).map_err(|violations| {

@@ -25,7 +25,9 @@ use crate::shared::variables::Template;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::LocalKey;
-use weir_plugin::{BuildContext, Exchange, Fingerprint, Flow, Hooks, LocalResponse, Phases, Plugin, Record};
+use weir_plugin::{
+    BuildContext, Exchange, Fingerprint, Flow, Handover, Hooks, LocalResponse, Phases, Plugin, Record,
+};
 
 /// When the upstream fails, and what clients get then.
 #[derive(Debug, Clone, Record)]
@@ -95,6 +97,7 @@ impl Plugin for ApiBreaker {
     const PRIORITY: i32 = 1005;
     const FOR_CONSUMER_GROUPS: bool = true;
     const EXTENSION: bool = true;
+    const HANDOVERS: &'static [Handover] = &[Table::<Breaker>::handover("api-breaker")];
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -209,6 +212,23 @@ impl Counter for Breaker {
     fn is_over(&self, now: &u64) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failures == 0 || state.used.saturating_add(IDLE) < *now
+    }
+
+    const NUMBERS: usize = 4;
+
+    fn numbers(&self) -> Vec<u64> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Never at 0: that is when it was not opened.
+        vec![state.failures.into(), state.successes.into(), state.opened.unwrap_or_default(), state.used]
+    }
+
+    fn restore(&self, numbers: &[u64]) {
+        if let [failures, successes, opened, used] = *numbers {
+            let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            let opened = (opened > 0).then_some(opened);
+            let state = State { failures: count(failures), successes: count(successes), opened, used };
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        }
     }
 
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {

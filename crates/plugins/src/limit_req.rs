@@ -41,8 +41,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::LocalKey;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Phases, Plugin, Record, Resume,
+    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Handover, Hooks, Json,
+    LocalResponse, Phases, Plugin, Record, Resume,
 };
 
 /// The rate, and what requests are counted by.
@@ -100,6 +100,7 @@ impl Plugin for LimitReq {
     const PRIORITY: i32 = 1001;
     const FOR_CONSUMER_GROUPS: bool = true;
     const EXTENSION: bool = true;
+    const HANDOVERS: &'static [Handover] = &[Table::<Bucket>::handover("limit-req")];
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
@@ -229,6 +230,20 @@ impl Counter for Bucket {
 
     fn is_over(&self, now: &u64) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).empty <= *now
+    }
+
+    const NUMBERS: usize = 3;
+
+    fn numbers(&self) -> Vec<u64> {
+        let level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        vec![level.excess.to_bits(), level.at, level.empty]
+    }
+
+    fn restore(&self, numbers: &[u64]) {
+        if let [excess, at, empty] = *numbers {
+            let level = Level { excess: f64::from_bits(excess), at, empty };
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = level;
+        }
     }
 
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {

@@ -33,13 +33,13 @@
 //!
 //! `hide_client_headers` leaves out the headers for clients.
 
-use super::limits::{Identifier, Limit, Limiter, Periods, Policy, Redis, SentQuery, written};
+use super::limits::{HANDOVERS, Identifier, Limit, Limiter, Periods, Policy, Redis, SentQuery, written};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, LocalResponse,
-    Phases, Plugin, Record, Resume, Source, Uuid,
+    BuildContext, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Handover, Headers, Hooks,
+    LocalResponse, Phases, Plugin, Record, Resume, Source, Uuid,
 };
 
 /// The limits, and what usage is counted by.
@@ -153,6 +153,7 @@ struct Rules {
 impl Plugin for ResponseRateLimiting {
     const NAME: &'static str = "response-ratelimiting";
     const PRIORITY: i32 = 900;
+    const HANDOVERS: &'static [Handover] = HANDOVERS;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -1,6 +1,7 @@
 //! What plugins can do with where a request goes and with TLS handshakes: a real client, real upstreams, sockets.
 
 mod handshakes;
+mod stuck;
 mod targets;
 
 use crate::observe::access_log::{AccessLog, Format, Target};

@@ -32,13 +32,16 @@ mod testing;
 mod tunnel;
 mod worker;
 
+pub use downstream::http3::QuicIdentity;
 pub use downstream::proxy_protocol;
 pub use listen::{Address, Listen, Network, Traffic};
+pub use observe::activity::RunningHook;
 pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};
 pub use recording::Recording;
 pub use runtime::in_memory;
-pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
+pub use runtime::proxy::{AccessLogs, DrainTimeouts, Inheritance, Listening, Proxy, StartError, Totals};
+pub use runtime::watchdog::{Finding, Watchdog};
 pub use snapshot::{CompileError, Compiler, Snapshot, UpstreamVerification};
 pub use weir_http1::Limits;
 pub use weir_plugin::{

@@ -3,6 +3,7 @@ use super::changes::ChangeWatcher;
 use super::incoming::Collecting;
 use super::outgoing::HandingIn;
 use super::{Memory, lock, now};
+use crate::handover::FilesGate;
 use crate::low_priority::set_idle_priority;
 use std::collections::HashSet;
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use weir_analytics::disk::{Disk, DiskError};
 use weir_analytics::store::Store;
 
@@ -47,10 +49,16 @@ impl Collector {
         Collector { memory, exchange, watcher, disk, logged: HashSet::new() }
     }
 
-    /// Collects on a thread of its own, until the other end of `stopping` is dropped.
-    pub(super) fn spawn(mut self, stopping: Receiver<()>, ending: Sender<()>) -> io::Result<()> {
+    /// Collects on a thread of its own, once the history is this process's own, and until the other end of `stopping` is
+    /// dropped.
+    pub(super) fn spawn(
+        mut self,
+        (files, runtime): (Arc<FilesGate>, Handle),
+        (stopping, ending): (Receiver<()>, Sender<()>),
+    ) -> io::Result<()> {
         let work = move || {
             set_idle_priority();
+            files.wait(&runtime);
             self.open_disk();
             while stopping.recv_timeout(DRAIN_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 self.collect();

@@ -13,6 +13,7 @@ mod prometheus;
 
 pub(crate) use prometheus::{Need, Prometheus, PrometheusError, Questions, Samples};
 
+use crate::handover::FilesGate;
 use crate::prefix;
 use crate::registry::Registry;
 use crate::settings::{Role, SampledRequests, Settings};
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Handle;
 use weir_analytics::changes::{Change, Changes};
 use weir_analytics::entities::Entities;
 use weir_analytics::samples::Sampling;
@@ -99,13 +101,14 @@ impl Prepared {
     }
 
     /// Starts the collector, which notes the changes of this configuration too.
-    pub(crate) fn start(self, registry: &Arc<Registry>) -> io::Result<Analytics> {
+    pub(crate) fn start(self, registry: &Arc<Registry>, files: &Arc<FilesGate>) -> io::Result<Analytics> {
         let Prepared { store, role, disk } = self;
         let memory = Arc::new(Memory { store: Mutex::new(Some(store)), changes: Mutex::default() });
         let ((stop, stopping), (ending, ended)) = (channel(), channel());
         let watcher = ChangeWatcher::new(registry.clone());
         let (fleet, exchange) = fleet_part(role);
-        Collector::new(memory.clone(), exchange, watcher, disk).spawn(stopping, ending)?;
+        let gate = (files.clone(), Handle::current());
+        Collector::new(memory.clone(), exchange, watcher, disk).spawn(gate, (stopping, ending))?;
         Ok(Analytics { memory, stop: Mutex::new(Some(stop)), ended: Mutex::new(ended), fleet })
     }
 }

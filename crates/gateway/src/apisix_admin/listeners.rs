@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use weir_proxy::listen::Bound;
+use weir_proxy::listen::{Bound, SocketTable};
 use weir_proxy::{Address, InternalEndpoints};
 
 /// The listeners of APISIX's Admin API and the key to it.
@@ -25,7 +25,11 @@ pub(crate) struct ApisixListeners {
 
 impl ApisixListeners {
     /// Opens the listeners of the settings; none without `apisix_admin`.
-    pub(crate) fn open(settings: &Settings, prefix: &Path) -> Result<Option<ApisixListeners>, StartError> {
+    pub(crate) fn open(
+        settings: &Settings,
+        prefix: &Path,
+        sockets: &SocketTable,
+    ) -> Result<Option<ApisixListeners>, StartError> {
         if !settings.apisix_admin {
             return Ok(None);
         }
@@ -36,7 +40,7 @@ impl ApisixListeners {
             value: apisix_key_file(prefix).display().to_string(),
             error,
         })?;
-        let admin = bind("apisix_admin_listen", &settings.apisix_admin_listen)?;
+        let admin = bind("apisix_admin_listen", &settings.apisix_admin_listen, sockets)?;
         let on_proxy = OnProxy::new(settings.apisix_admin_on_proxy);
         let proxy_listeners = settings.apisix_proxy_listen.0.len();
         Ok(Some(ApisixListeners { key, admin, on_proxy, proxy_listeners }))

@@ -43,9 +43,9 @@ pub(crate) struct QuitArgs {
     /// How long requests in flight may take, in seconds; otherwise `drain_timeout`.
     #[arg(short, long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
-    /// How long to wait before, in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 0.0)]
-    pub(crate) wait: f64,
+    /// How long the node still accepts connections while it is not ready, in seconds; otherwise `shutdown_delay`.
+    #[arg(short, long, value_name = "SECONDS")]
+    pub(crate) wait: Option<f64>,
 }
 
 /// Which tables are meant, and how they are migrated.

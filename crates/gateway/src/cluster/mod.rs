@@ -7,6 +7,7 @@ mod source;
 mod tls;
 
 use crate::analytics::Analytics;
+use crate::handover::FilesGate;
 use crate::registry::Registry;
 use crate::settings::{Role, Settings};
 use crate::start_error::StartError;
@@ -59,6 +60,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) shown_settings: &'a Map<String, Json>,
     /// What a data plane has on disk.
     pub(crate) stored: Stored,
+    /// When the files of the node are this process's own.
+    pub(crate) files: &'a Arc<FilesGate>,
 }
 
 /// Begins to share, if there is a store, what a control plane knows of its data planes with the others of its store.
@@ -114,7 +117,9 @@ fn start_control_plane(
             }
         }
     }
+    let files = parts.files.clone();
     on_thread(async move {
+        files.opened().await;
         let mut serving = JoinSet::new();
         for listener in listeners {
             match tokio::net::TcpListener::from_std(listener) {
@@ -160,7 +165,15 @@ fn start_data_plane(
         status,
         analytics: parts.analytics.and_then(Analytics::outgoing).map(|outgoing| outgoing as _),
     };
-    on_thread(plane.run(parts.stored))
+    let (files, stored) = (parts.files.clone(), parts.stored);
+    on_thread(async move {
+        files.opened().await;
+        tokio::select! {
+            () = plane.run(stored) => {}
+            // The process that has taken the node over has a connection of its own.
+            () = files.left() => std::future::pending().await,
+        }
+    })
 }
 
 /// The plugins that a configuration may use, with the version of Kong's of the same name.

@@ -1,6 +1,6 @@
 //! What Kong's image has a script for: `weir docker-start`, and `docker-entrypoint.sh` as a name of the program.
 use super::Context;
-use super::start::{make_ready, serve};
+use super::start::{make_ready, serve, start_of};
 use crate::cli::PrepareArgs;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, chownat, openat};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ pub(super) fn docker_start(args: PrepareArgs, context: &Context) -> Result<ExitC
     let is_given = loaded.given.contains(&"nginx_user");
     let user = User::to_become(&loaded.settings.nginx_user, is_given)?.filter(|_| folder.parent().is_some());
     let Some(user) = user else {
-        return serve(loaded, context, |_| Ok(()));
+        return serve(loaded, start_of(&args.settings, None, context)?, context, |_| Ok(()));
     };
     context.say(1, &format!("continuing as {}", user.name));
     user.own(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -1,9 +1,10 @@
 //! `weir demo`: a node with a sample configuration and a built-in upstream. It sends the requests that it suggests, and
 //! shows the status of each response. Then it goes on with a little traffic, so that the web UI has something to show.
 use super::{demo_traffic, echo};
-use crate::node::{Addresses, Node};
+use crate::node::{Addresses, Node, Start};
 use crate::plugins::Definitions;
 use crate::settings::{Database, Listen, Listeners, Loaded};
+use crate::upgrade::Launch;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode, Stdio};
@@ -61,7 +62,10 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
         "ECHO_URL" => Some(upstream.clone()),
         _ => std::env::var(name).ok(),
     };
-    let node = Node::start(loaded, Box::new(environment), definitions).map_err(|error| error.to_string())?;
+    let start = Start { launch: Launch::none(), predecessor: None };
+    let node = Node::start(loaded, Box::new(environment), definitions, start);
+    let mut node = node.map_err(|error| error.to_string())?;
+    node.open().map_err(|error| error.to_string())?;
     let addresses = node.addresses().clone();
     thread::Builder::new()
         .name("demo".to_owned())

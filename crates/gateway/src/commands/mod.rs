@@ -49,6 +49,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
         Command::Stop(args) => running_node::stop(args, &context),
         Command::Quit(args) => running_node::quit(args, &context),
         Command::Reload(args) => running_node::reload(args, &context),
+        Command::Upgrade(args) => running_node::upgrade(args, &context),
         Command::Health(args) => running_node::health(args, &context),
         Command::Check { files, against, plugins, settings } => {
             check::check(files, (against, plugins), settings, &context)

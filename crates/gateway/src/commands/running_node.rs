@@ -1,37 +1,52 @@
 //! The commands to a running node: `weir stop`, `quit`, `reload` and `health`.
 use super::start::folder;
 use super::{Context, print};
-use crate::cli::{NodeArgs, Program, QuitArgs, ReloadArgs};
-use crate::node::command_socket::{self, CommandError, Reply, Request};
+use crate::cli::{NodeArgs, Program, QuitArgs, ReloadArgs, UpgradeArgs};
+use crate::node::command_socket::{self, CommandError, Quit, Reply, Request};
 use crate::prefix;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Stops a node at once.
 pub(super) fn stop(args: NodeArgs, context: &Context) -> Result<ExitCode, String> {
-    ask(args, Request::Quit(Some(0)), context)?;
+    ask(args, Request::Quit(Quit::AT_ONCE), context)?;
     print(&format!("{} stopped\n", context.program.product()))
 }
 
 /// Has a node finish its requests and stop.
 pub(super) fn quit(args: QuitArgs, context: &Context) -> Result<ExitCode, String> {
-    let wait = Duration::try_from_secs_f64(args.wait).map_err(|error| format!("--wait: {error}"))?;
-    let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
-    let timeout = timeout.map_err(|error| format!("--timeout: {error}"))?;
-    #[expect(clippy::disallowed_methods, reason = "a command has no runtime to block")]
-    thread::sleep(wait);
+    let quit =
+        Quit { timeout: milliseconds("--timeout", args.timeout)?, delay: milliseconds("--wait", args.wait)? };
     context.say(1, "waiting for requests in flight");
     let asked = Instant::now();
-    let milliseconds = timeout.map(|timeout| timeout.as_millis().try_into().unwrap_or(u64::MAX));
-    let reply = ask(args.node, Request::Quit(milliseconds), context)?;
-    let in_time = asked.elapsed() < Duration::from_millis(reply.drain_timeout);
+    let reply = ask(args.node, Request::Quit(quit), context)?;
+    let in_time =
+        asked.elapsed() < Duration::from_millis(reply.shutdown_delay.saturating_add(reply.drain_timeout));
     let product = context.program.product();
     match in_time {
         true => print(&format!("{product} stopped (gracefully)\n")),
         false => print(&format!("Timeout, {product} stopped forcefully\n")),
+    }
+}
+
+/// Seconds of an option, in milliseconds.
+fn milliseconds(option: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
+    let time = seconds.map(Duration::try_from_secs_f64).transpose();
+    let time = time.map_err(|error| format!("{option}: {error}"))?;
+    Ok(time.map(|time| time.as_millis().try_into().unwrap_or(u64::MAX)))
+}
+
+/// Has a new process take over.
+pub(super) fn upgrade(args: UpgradeArgs, context: &Context) -> Result<ExitCode, String> {
+    let timeout = milliseconds("--timeout", args.timeout)?;
+    let program = args.program.map(std::path::absolute).transpose();
+    let program = program.map_err(|error| format!("--program: {error}"))?;
+    let reply = ask(args.node, Request::Upgrade(program, timeout), context)?;
+    match reply.pid {
+        Some(pid) => print(&format!("upgraded: process {pid} serves, the old one drains\n")),
+        None => Err(reply.errors.join("\n")),
     }
 }
 

@@ -2,11 +2,12 @@
 use super::{Context, migrations, print};
 use crate::cli::{PrepareArgs, Program, RunArgs, SettingsArgs, StartArgs};
 use crate::configuration::process_environment;
-use crate::node::Node;
-use crate::node::command_socket::{self, Request};
+use crate::node::command_socket::{self, Quit, Request};
+use crate::node::{Node, Start};
 use crate::prefix;
 use crate::settings::{Loaded, Settings};
 use crate::store::migrations::Task;
+use crate::upgrade::{Launch, Predecessor};
 use rustix::stdio;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,15 +16,37 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Serves in the foreground.
+/// Serves in the foreground, perhaps in the place of another process.
 pub(super) fn run(args: RunArgs, context: &Context) -> Result<ExitCode, String> {
-    let loaded = context.load(args.settings)?;
+    let predecessor = Predecessor::of_environment();
+    let predecessor = predecessor.map_err(|error| format!("the process to replace: {error}"))?;
+    let failing = predecessor.as_ref().map(Predecessor::failing);
+    run_after(predecessor, args, context).inspect_err(|reason| {
+        if let Some(failing) = failing {
+            failing.tell(reason);
+        }
+    })
+}
+
+fn run_after(predecessor: Option<Predecessor>, args: RunArgs, context: &Context) -> Result<ExitCode, String> {
+    let loaded = context.load(args.settings.clone())?;
+    let start = start_of(&args.settings, predecessor, context)?;
     if !args.detach {
-        return serve(loaded, context, |_| Ok(()));
+        return serve(loaded, start, context, |_| Ok(()));
     }
     // Fails if this process leads a session already, which is as good.
     let _ = rustix::process::setsid();
-    serve(loaded, context, leave_terminal)
+    serve(loaded, start, context, leave_terminal)
+}
+
+/// How a node with these options comes to be, and the process that replaces it one day.
+pub(super) fn start_of(
+    args: &SettingsArgs,
+    predecessor: Option<Predecessor>,
+    context: &Context,
+) -> Result<Start, String> {
+    let launch = Launch::new(context.program.command(), args.options()).map_err(|error| error.to_string())?;
+    Ok(Start { launch, predecessor })
 }
 
 /// Starts a node, in the background unless the settings say otherwise.
@@ -43,7 +66,7 @@ pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
     args.nginx.refuse()?;
     let loaded = context.load(args.settings.clone())?;
     let folder = folder(&loaded.settings)?;
-    if command_socket::ask(&folder, Request::Quit(Some(0))).is_ok() {
+    if command_socket::ask(&folder, Request::Quit(Quit::AT_ONCE)).is_ok() {
         context.say(1, "stopped");
     }
     make_ready(&loaded.settings, context)?;
@@ -53,7 +76,7 @@ pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
 fn launch(loaded: Loaded, args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {
     match loaded.settings.nginx_daemon {
         true => in_background(args, context),
-        false => serve(loaded, context, |_| Ok(())),
+        false => serve(loaded, start_of(args, None, context)?, context, |_| Ok(())),
     }
 }
 
@@ -67,14 +90,18 @@ pub(super) fn prepare(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
 /// Starts a node and serves until it is stopped; `started` is called once it serves.
 pub(super) fn serve(
     loaded: Loaded,
+    start: Start,
     context: &Context,
     started: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<ExitCode, String> {
     let folder = folder(&loaded.settings)?;
-    let node = Node::start(loaded, process_environment(), context.definitions);
-    let node = node.map_err(|error| error.to_string())?;
+    let replaces = start.predecessor.is_some();
+    let node = Node::start(loaded, process_environment(), context.definitions, start);
+    let mut node = node.map_err(|error| error.to_string())?;
+    node.open().map_err(|error| error.to_string())?;
     let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
-    print(&format!("{line}\n"))?;
+    // The reader of the replaced process's line may have closed the pipe.
+    print(&format!("{line}\n")).or_else(|error| if replaces { Ok(ExitCode::SUCCESS) } else { Err(error) })?;
     started(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     node.serve().map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)

@@ -4,12 +4,14 @@ pub(crate) mod otlp;
 pub(crate) mod process;
 pub(crate) mod reload;
 mod rotation;
+mod succession;
 
 use crate::analytics::{self, Analytics, Prometheus};
 use crate::cluster::cached::{self, Cached};
 use crate::cluster::{self, Cluster, Shared};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
+use crate::handover::FilesGate;
 use crate::listener::ServedCounts;
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
@@ -36,9 +38,10 @@ use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
+use weir_proxy::listen::SocketTable;
 use weir_proxy::{
-    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Snapshot,
-    Totals, Traffic,
+    Address, Compiler, DrainTimeouts, Inheritance, InternalEndpoints, Listening, NodeId, NodeLog, Options,
+    Proxy, Retained, Snapshot, Totals, Traffic,
 };
 use weir_upstream::health::{self, TargetStatus};
 
@@ -75,6 +78,8 @@ pub(crate) struct Control {
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
     started: SystemTime,
+    sockets: Arc<SocketTable>,
+    files: Arc<FilesGate>,
 }
 
 /// The outcome of a successful reload.
@@ -87,6 +92,27 @@ pub(crate) struct Published {
     /// The certificates and plugins that cannot be used with their secrets, which are logged already.
     pub(crate) unusable: Vec<String>,
 }
+
+/// What a process begins with besides settings and configuration.
+pub(crate) struct Beginning {
+    pub(crate) inheritance: Inheritance,
+    /// Whether it replaces another process of the node.
+    pub(crate) replaces: bool,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    /// How long requests in flight may take.
+    pub(crate) timeout: Duration,
+    /// Whether another process has taken its place.
+    pub(crate) is_replaced: bool,
+}
+
+/// How long a connection may take to send the request that is on its way when a drain begins.
+const IDLE_GRACE: Duration = Duration::from_secs(1);
+/// The same after an upgrade, when no command waits for the process to end.
+const REPLACED_IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The configuration that a node starts with.
 enum InitialConfiguration {
@@ -102,17 +128,21 @@ impl Control {
         shown_settings: Map<String, Json>,
         source: Source,
         own: InternalEndpoints,
+        Beginning { inheritance, replaces }: Beginning,
     ) -> Result<(Control, Vec<String>), StartError> {
+        let (sockets, files) = (inheritance.sockets.clone(), Arc::new(FilesGate::new(replaces)));
         let compiler = compiler(&settings, source.definitions, &source.lua)?;
         compiler.retained.provide(crate::options::lua_configuration(&shown_settings));
         let source = Arc::new(source);
         let analytics = analytics::Prepared::new(&settings, &compiler.retained);
         let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
         let options = options(&settings, own);
-        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached).await? {
+        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached, replaces)
+            .await?
+        {
             InitialConfiguration::Cached(cached) => {
                 let Cached { document, hash, snapshot } = *cached;
-                let plane = serve(options, &settings, compiler, snapshot, &document)?;
+                let plane = serve((options, inheritance), &settings, compiler, snapshot, &document)?;
                 (plane.clone(), Registry::received(plane, document, hash), Vec::new(), BTreeSet::new())
             }
             InitialConfiguration::Declared(read) => {
@@ -120,7 +150,7 @@ impl Control {
                 let snapshot = compiler.compile(&read.document).map_err(|errors| {
                     StartError::Configuration(read.compile_errors(&source.origin, &errors))
                 })?;
-                let plane = serve(options, &settings, compiler, snapshot, &read.document)?;
+                let plane = serve((options, inheritance), &settings, compiler, snapshot, &read.document)?;
                 let listed = read.new_ignored_fields(&BTreeSet::new(), &source.origin);
                 let ignored_fields = read.ignored_field_names();
                 let warnings = read.warnings.into_iter().chain(listed).collect();
@@ -132,7 +162,7 @@ impl Control {
                 let snapshot = compiler.compile(&document).map_err(|errors| {
                     StartError::Configuration(errors.iter().map(ToString::to_string).collect())
                 })?;
-                let plane = serve(options, &settings, compiler, snapshot, &document)?;
+                let plane = serve((options, inheritance), &settings, compiler, snapshot, &document)?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins)
                     .map_err(StartError::System)?;
                 (plane, registry, Vec::new(), BTreeSet::new())
@@ -142,7 +172,7 @@ impl Control {
         let node_id = plane.compiler.retained.get::<NodeId>().0;
         let registry = Arc::new(registry);
         rotation::start(plane.clone(), registry.clone(), settings.vault_rotation_interval);
-        let analytics = analytics.map(|prepared| prepared.start(&registry)).transpose();
+        let analytics = analytics.map(|prepared| prepared.start(&registry, &files)).transpose();
         let analytics = analytics.map_err(StartError::System)?;
         let server = settings.analytics_prometheus.clone();
         let prometheus = server.map(|server| Prometheus::new(server, &plane.compiler.retained));
@@ -169,6 +199,8 @@ impl Control {
             otlp,
             stored: Mutex::new(stored),
             started: SystemTime::now(),
+            sockets,
+            files,
         };
         Ok((control, warnings))
     }
@@ -298,19 +330,29 @@ impl Control {
         }
     }
 
-    /// Stops accepting connections, and returns when the requests in flight have ended; true if all did in time.
-    pub(crate) async fn drain(&self, timeout: Duration) -> bool {
+    /// Has balancers send no more connections, which are still accepted.
+    pub(crate) fn fail_readiness(&self) {
         self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops accepting connections, and returns when the requests in flight have ended; true if all did in time.
+    pub(crate) async fn drain(&self, Drain { timeout, is_replaced }: Drain) -> bool {
+        if !is_replaced {
+            self.fail_readiness();
+        }
+        self.sockets.close_copies();
         let end = Instant::now() + timeout;
         let background = self.plane.compiler.retained.get::<Background>();
         background.hurry();
         if let Cluster::ControlPlane(fleet) = &self.cluster {
             fleet.drain(timeout.min(MAX_FLEET_DRAIN)).await;
         }
-        if let Some(shared) = &self.shared {
+        // A process that was replaced has the id of the one that replaced it.
+        if let Some(shared) = self.shared.as_ref().filter(|_| !is_replaced) {
             shared.leave().await;
         }
-        let in_time = self.plane.proxy.drain(timeout).await;
+        let idle = if is_replaced { REPLACED_IDLE_GRACE } else { IDLE_GRACE };
+        let in_time = self.plane.proxy.drain(DrainTimeouts { total: timeout, idle }).await;
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();
         let left = end.saturating_duration_since(Instant::now()).max(MIN_DELIVERY_TIMEOUT);
@@ -378,6 +420,7 @@ impl Control {
             analytics: self.analytics(),
             shown_settings: &self.shown_settings,
             stored: std::mem::take(&mut *self.stored.lock().unwrap_or_else(PoisonError::into_inner)),
+            files: &self.files,
         }
     }
 
@@ -478,6 +521,7 @@ async fn begin(
     settings: &Settings,
     source: &Source,
     cached: Option<Cached>,
+    replaces: bool,
 ) -> Result<InitialConfiguration, StartError> {
     if let Some(cached) = cached {
         return Ok(InitialConfiguration::Cached(Box::new(cached)));
@@ -486,7 +530,7 @@ async fn begin(
     let own = compiler(settings, source.definitions, &source.lua)?;
     let check =
         move |entity: &Entity, others: &Entities| own.check(entity, others).map_err(|error| error.message);
-    let store = store::open(settings, source.plugins.clone(), Box::new(check)).await;
+    let store = store::open(settings, source.plugins.clone(), Box::new(check), replaces).await;
     match store.map_err(StartError::Store)? {
         Some(store) => {
             let loaded = store.load().await.map_err(StartError::Store)?;
@@ -504,16 +548,16 @@ fn served(settings: &Settings, entities: &Entities) -> Document {
     if settings.role == Role::ControlPlane { Document::default() } else { entities.document() }
 }
 
-/// Starts the data plane with a first configuration.
+/// Starts the data plane with a first configuration. It accepts nothing before [`Proxy::open`].
 fn serve(
-    options: Options,
+    (options, inheritance): (Options, Inheritance),
     settings: &Settings,
     compiler: Compiler,
     snapshot: Snapshot,
     document: &Document,
 ) -> Result<Arc<DataPlane>, StartError> {
     let serves = settings.role != Role::ControlPlane;
-    let proxy = Proxy::start(options, access_logs(settings)?, snapshot, &compiler.retained)
+    let proxy = Proxy::prepare(options, access_logs(settings)?, snapshot, &compiler.retained, inheritance)
         .map_err(StartError::Proxy)?;
     let stream_listen_check = StreamListenCheck::new(settings);
     stream_listen_check.warn_once(document);

@@ -4,13 +4,17 @@ use crate::settings::{Listen, Listeners};
 use crate::start_error::StartError;
 use std::io;
 use weir_proxy::Traffic;
-use weir_proxy::listen::{self, Bound};
+use weir_proxy::listen::{Bound, SocketTable};
 
 /// The mode of Unix sockets: for the node's own user alone.
 const OWN: u32 = 0o600;
 
-/// Opens the sockets of the setting `name`, which errors mention.
-pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
+/// Opens the sockets of the setting `name`, which errors mention, or takes them from those that this process was given.
+pub(crate) fn bind(
+    name: &'static str,
+    listeners: &Listeners,
+    sockets: &SocketTable,
+) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
         if listen.http2 && !listen.ssl {
             tracing::warn!(
@@ -21,7 +25,7 @@ pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Boun
         let unsupported = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
         let bound = match listen {
             Listen { quic: true, .. } => unsupported("`quic` is not supported here"),
-            listen => listen::bind(&options::listen(listen, Traffic::Http, OWN)),
+            listen => sockets.bind(name, &options::listen(listen, Traffic::Http, OWN)),
         };
         bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })
     };

@@ -1,6 +1,6 @@
 //! The limit of a listener's connections, and which of them is closed for another.
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -11,6 +11,8 @@ pub(super) struct ConnectionLimit {
     next: AtomicU64,
     /// The connections without a request, idle longest first, and how to close them.
     idle: Mutex<BTreeMap<u64, Arc<Notify>>>,
+    /// Connections without a request are closed.
+    closing: AtomicBool,
 }
 
 /// The share of one connection in the limit.
@@ -29,6 +31,7 @@ impl ConnectionLimit {
             free: Arc::new(Semaphore::new(size)),
             next: AtomicU64::new(1),
             idle: Mutex::default(),
+            closing: AtomicBool::new(false),
         }
     }
 
@@ -47,6 +50,12 @@ impl ConnectionLimit {
             close.notify_one();
         }
         self.free.clone().acquire_owned().await.ok()
+    }
+
+    /// Closes the connections that have no request, now or after their next response.
+    pub(super) fn close_idle(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.idle().values().for_each(|close| close.notify_one());
     }
 
     /// Registers a connection, which is idle so far.
@@ -70,6 +79,9 @@ impl ConnectionPermit {
         let mut idle = self.limit.idle();
         idle.remove(&self.number.swap(number, Ordering::Relaxed));
         idle.insert(number, self.close.clone());
+        if self.limit.closing.load(Ordering::SeqCst) {
+            self.close.notify_one();
+        }
     }
 
     /// Returns when the connection must be closed for another.

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -52,6 +52,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The longest head of a request, in bytes.
 const MAX_HEAD_LEN: usize = 64 << 10;
+
+/// How long a connection may take to send the request that is on its way when another process takes the listener over.
+const REPLACED_IDLE_GRACE: Duration = Duration::from_secs(1);
 
 /// The first byte of a TLS handshake; no HTTP request begins with it.
 const HANDSHAKE: u8 = 22;
@@ -167,8 +170,18 @@ impl ControlListener {
         self.file.take()
     }
 
-    /// Serves for as long as the node runs.
-    pub(crate) async fn serve(self) {
+    /// Serves until another process of the node does.
+    pub(crate) async fn serve(self, mut replaced: watch::Receiver<bool>) {
+        let limit = self.limit.clone();
+        tokio::select! {
+            () = self.accept() => {}
+            Ok(_) = replaced.wait_for(|replaced| *replaced) => {}
+        }
+        tokio::time::sleep(REPLACED_IDLE_GRACE).await;
+        limit.close_idle();
+    }
+
+    async fn accept(self) {
         let mut warned = false;
         loop {
             let Some(permit) = self.permit(&mut warned).await else { return };

@@ -6,33 +6,36 @@ pub(crate) mod command_socket;
 pub(crate) mod listeners;
 mod node_id;
 mod request_debug;
+mod signals;
+mod watchdog;
 
 use crate::admin::kong_manager::AdminPorts;
 use crate::admin::{entity_access, plugin_conflicts};
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::reload::Reloader;
-use crate::control::{Control, otlp};
+use crate::control::{Beginning, Control, otlp};
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{Definitions, NodePlugins};
 use crate::prefix::{self, Prefix, PrefixError};
+use crate::service_manager::{self, ServiceManager};
 use crate::settings::{AutoOr, Database, Listeners, Loaded, LogTarget, Role, Settings};
 use crate::start_error::StartError;
+use crate::upgrade::{Launch, Predecessor, Upgrader};
 use crate::{apisix_admin, cluster, logger, store};
-use command_socket::CommandServer;
+use command_socket::{CommandServer, Stop};
 use listeners::openable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
+use signals::{Ended, Requests, Signals, Stopped};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
-use weir_proxy::Address;
-use weir_proxy::listen::Bound;
+use tokio::sync::{mpsc, watch};
+use weir_proxy::listen::{Bound, SocketTable};
+use weir_proxy::{Address, Inheritance};
 
 /// The addresses that a node listens on, with their real ports: the line it prints when it has started.
 #[derive(Debug, Clone, Serialize)]
@@ -56,6 +59,14 @@ pub(crate) struct Addresses {
     pub(crate) apisix_admin: Vec<Address>,
 }
 
+/// How a process comes to be the node's.
+pub(crate) struct Start {
+    /// How the process that replaces this one is started.
+    pub(crate) launch: Launch,
+    /// The process that this one replaces.
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
 /// A node that has started.
 pub(crate) struct Node {
     control: Arc<Control>,
@@ -63,33 +74,39 @@ pub(crate) struct Node {
     servers: Vec<ControlListener>,
     commands: UnixListener,
     signals: Signals,
-    drain_timeout: Duration,
+    stop: Stop,
+    manager: Arc<ServiceManager>,
+    launch: Launch,
+    predecessor: Option<Predecessor>,
     runtime: Runtime,
     prefix: Prefix,
 }
 
-struct Signals {
-    hangup: Signal,
-    /// SIGUSR1, which log rotation sends, as for nginx.
-    reopen: Signal,
-    stop: [Signal; 3],
-}
-
 impl Node {
-    /// Starts the data plane, and opens the listeners of the APIs.
+    /// Starts the data plane, and opens the listeners of the APIs. Nothing is accepted before [`Node::open`].
     pub(crate) fn start(
         loaded: Loaded,
         environment: Environment,
         definitions: Definitions,
+        Start { launch, mut predecessor }: Start,
     ) -> Result<Node, StartError> {
         let Loaded { mut settings, given, warnings, shown } = loaded;
         let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
-        let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
+        let (prefix, commands) = match &mut predecessor {
+            None => (Prefix::take(folder).map_err(StartError::Prefix)?, None),
+            Some(predecessor) => {
+                let (pid_file, commands) = predecessor.take_files()?;
+                (Prefix::share(folder, pid_file), Some(commands))
+            }
+        };
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
         node_id::place(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
+        if let Some(predecessor) = &predecessor {
+            tracing::info!(pid = predecessor.pid(), "upgrade: this process is to replace another");
+        }
         let plugins = NodePlugins::load(definitions, &settings, plugin_conflicts::check)
             .map_err(StartError::Plugins)?;
         let NodePlugins { definitions, schemas, lua } = plugins;
@@ -102,19 +119,32 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;
-        let commands = command_socket::bind(prefix.path())
-            .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
-            .map_err(StartError::Prefix)?;
+        let commands = match commands {
+            Some(commands) => UnixListener::from_std(commands)?,
+            None => command_socket::bind(prefix.path())
+                .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
+                .map_err(StartError::Prefix)?,
+        };
         drop(entered);
-        let apisix = apisix_admin::ApisixListeners::open(&settings, prefix.path())?;
+        let manager = Arc::new(ServiceManager::of_environment());
+        let inheritance = match &mut predecessor {
+            Some(predecessor) => predecessor.inheritance(),
+            None => {
+                let sockets = Arc::new(SocketTable::given(service_manager::given_sockets()));
+                Inheritance { sockets, quic: None }
+            }
+        };
+        let sockets = inheritance.sockets.clone();
+        let apisix = apisix_admin::ApisixListeners::open(&settings, prefix.path(), &sockets)?;
         let admin_listen = openable("admin_listen", &settings.admin_listen, &settings);
-        let admin = bind("admin_listen", &admin_listen)?;
+        let admin = bind("admin_listen", &admin_listen, &sockets)?;
         let gui_listen = openable("admin_gui_listen", &settings.admin_gui_listen, &settings);
-        let gui = bind_gui(&gui_listen, given.contains(&"admin_gui_listen"))?;
-        let status = bind("status_listen", &settings.status_listen)?;
-        let cluster = bind("cluster_listen", &settings.cluster_listen)?;
+        let gui = bind_gui(&gui_listen, given.contains(&"admin_gui_listen"), &sockets)?;
+        let status = bind("status_listen", &settings.status_listen, &sockets)?;
+        let cluster = bind("cluster_listen", &settings.cluster_listen, &sockets)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
-        let starting = Box::pin(Control::start(settings.clone(), shown, source, own));
+        let beginning = Beginning { inheritance, replaces: predecessor.is_some() };
+        let starting = Box::pin(Control::start(settings.clone(), shown, source, own, beginning));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
@@ -135,8 +165,25 @@ impl Node {
         cluster::start(&settings, control.cluster_parts(), cluster)?;
         otlp::start(&control);
         drop(entered);
-        let drain_timeout = settings.drain_timeout;
-        Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
+        let stop = Stop { delay: settings.shutdown_delay, drain_timeout: settings.drain_timeout };
+        for socket in sockets.close_unused() {
+            tracing::warn!(
+                "the socket {socket} was given to this process, and no setting listens there: it is closed"
+            );
+        }
+        Ok(Node {
+            control,
+            addresses,
+            servers,
+            commands,
+            signals,
+            stop,
+            manager,
+            launch,
+            predecessor,
+            runtime,
+            prefix,
+        })
     }
 
     /// Where the node listens.
@@ -144,95 +191,84 @@ impl Node {
         &self.addresses
     }
 
-    /// Serves until it is stopped, then drains. A second signal while it drains ends the process at once.
+    /// Lets clients in, after the process that this one replaces has handed over.
+    pub(crate) fn open(&mut self) -> io::Result<()> {
+        match self.predecessor.take() {
+            None => {
+                self.control.proxy().open();
+                self.manager.ready();
+            }
+            Some(predecessor) => {
+                let (control, manager) = (&self.control, self.manager.clone());
+                if control.registry().is_stored() {
+                    self.runtime.block_on(control.registry().catch_up());
+                }
+                // The service manager hears of this process from the other one first.
+                predecessor.take_over(control, || self.prefix.take_over(), move || manager.ready())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves until it is stopped or replaced, then drains. A second signal while it drains ends the process at once.
     pub(crate) fn serve(self) -> io::Result<()> {
-        let Node { control, mut servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let Node {
+            control,
+            mut servers,
+            commands,
+            mut signals,
+            stop,
+            manager,
+            launch,
+            runtime,
+            mut prefix,
+            ..
+        } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
+        let upgrader = Arc::new(Upgrader {
+            control: control.clone(),
+            launch,
+            pid_file: prefix.pid_file()?,
+            commands: rustix::io::fcntl_dupfd_cloexec(&commands, 0)?,
+        });
+        let (_watched, ended) = std::sync::mpsc::channel();
+        watchdog::start(control.clone(), manager.clone(), ended)?;
         let stopped = runtime.block_on(async {
-            servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
-            let (quit, asked_to_quit) = mpsc::channel(1);
-            let reloader = Reloader::new(control.clone());
-            let server = CommandServer { reloader: reloader.clone(), quit, drain_timeout };
-            tokio::spawn(server.serve(commands));
-            let asked = signals.until_stop(&reloader, asked_to_quit).await;
-            io::Result::Ok(signals.drain(&control, asked.unwrap_or(drain_timeout)).await)
+            let replaced = watch::Sender::new(false);
+            for listener in servers {
+                tokio::spawn(listener.serve(replaced.subscribe()));
+            }
+            let ((quit, quits), (upgrade, upgrades)) = (mpsc::channel(1), mpsc::channel(1));
+            let reloader = Reloader::new(control.clone(), manager.clone());
+            let server = CommandServer { reloader: reloader.clone(), quit, upgrade, stop };
+            let serving = tokio::spawn(server.serve(commands));
+            let requests = Requests { quit: quits, upgrade: upgrades };
+            match signals.until_ended(&reloader, &upgrader, requests, stop).await {
+                Ended::Stop(stop) => signals.drain(&control, stop, &manager).await,
+                Ended::Replaced(successor, reply) => {
+                    serving.abort();
+                    replaced.send_replace(true);
+                    control.sockets().leave_files();
+                    control.proxy().stop_accepting().await;
+                    manager.replaced_by(successor.pid);
+                    prefix.leave();
+                    control.leave_files();
+                    successor.leave_files();
+                    signals::answer(reply, Ok(successor.pid)).await;
+                    let settings = control.settings();
+                    let timeout = settings.upgrade_drain_timeout.unwrap_or(settings.drain_timeout);
+                    signals.drain_replaced(&control, timeout).await
+                }
+            }
         });
         // Removed however the process ends.
         drop(sockets);
         drop(prefix);
-        match stopped? {
+        match stopped {
             Stopped::AtOnce => std::process::exit(1),
             Stopped::Drained => runtime.shutdown_background(),
         }
         Ok(())
-    }
-}
-
-/// How the drain ended.
-enum Stopped {
-    Drained,
-    AtOnce,
-}
-
-impl Signals {
-    fn install() -> io::Result<Signals> {
-        let stop =
-            [signal(SignalKind::terminate())?, signal(SignalKind::quit())?, signal(SignalKind::interrupt())?];
-        Ok(Signals {
-            hangup: signal(SignalKind::hangup())?,
-            reopen: signal(SignalKind::user_defined1())?,
-            stop,
-        })
-    }
-
-    /// The next signal to stop.
-    async fn stop(&mut self) {
-        let [terminate, quit, interrupt] = &mut self.stop;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = quit.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
-
-    /// Handles signals and requests to reload, until the node is stopped; returns how long requests in flight may take,
-    /// if a command said so.
-    async fn until_stop(
-        &mut self,
-        reloader: &Arc<Reloader>,
-        mut asked_to_quit: mpsc::Receiver<Duration>,
-    ) -> Option<Duration> {
-        loop {
-            let [terminate, quit, interrupt] = &mut self.stop;
-            tokio::select! {
-                _ = self.hangup.recv() => {
-                    let reloader = reloader.clone();
-                    tokio::spawn(async move { reloader.reload().await });
-                }
-                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
-                _ = terminate.recv() => return None,
-                _ = quit.recv() => return None,
-                _ = interrupt.recv() => return None,
-                drain_timeout = asked_to_quit.recv() => return drain_timeout,
-            }
-        }
-    }
-
-    async fn drain(&mut self, control: &Control, timeout: Duration) -> Stopped {
-        tracing::info!(timeout_s = timeout.as_secs_f64(), "draining");
-        tokio::select! {
-            in_time = control.drain(timeout) => {
-                if !in_time {
-                    tracing::warn!("drain_timeout ended before all requests did; the others are cut off");
-                }
-                tracing::info!("stopped");
-                Stopped::Drained
-            }
-            () = self.stop() => {
-                tracing::warn!("a second signal stopped the node at once");
-                Stopped::AtOnce
-            }
-        }
     }
 }
 
@@ -288,8 +324,8 @@ fn raise_descriptor_limit(AutoOr(wanted): AutoOr) {
 }
 
 /// Binds the listeners of the web UI. If it was not asked for, a port that is in use is no reason not to start.
-fn bind_gui(listen: &Listeners, is_given: bool) -> Result<Vec<Bound>, StartError> {
-    match bind("admin_gui_listen", listen) {
+fn bind_gui(listen: &Listeners, is_given: bool, sockets: &SocketTable) -> Result<Vec<Bound>, StartError> {
+    match bind("admin_gui_listen", listen, sockets) {
         Err(error) if !is_given => {
             tracing::warn!(
                 "the web UI is not served: {error}; set admin_gui_listen to another address or to off"

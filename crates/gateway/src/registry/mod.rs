@@ -175,6 +175,11 @@ impl Registry {
         self.store.as_ref().map_or(0, |store| store.epoch())
     }
 
+    /// Lets another process of this node use the store too, or no longer; false if it still does.
+    pub(crate) fn share_store(&self, is_shared: bool) -> bool {
+        self.store.as_ref().is_none_or(|store| store.share(is_shared))
+    }
+
     /// Takes over what other nodes had committed before the call, and returns the revision of that; none while the store
     /// cannot be read.
     pub(crate) async fn catch_up(&self) -> Option<Revision> {

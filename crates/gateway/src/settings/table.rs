@@ -548,8 +548,14 @@ settings! {
     vault_hcv_resurrect_ttl: Option<u32> = "";
     /// How often secrets of vaults are read again; `0` is never. If one has changed, the configuration is compiled with it.
     vault_rotation_interval: Duration = "60s";
-    /// How long requests in flight may take to finish when the node stops.
+    /// How long a node that is to stop still accepts connections, while `/status/ready` says that it is not ready, so that
+    /// balancers notice before. As a `preStop` hook that sleeps does in Kubernetes.
+    shutdown_delay: Duration = "0s";
+    /// How long requests in flight may take to finish when the node stops, after `shutdown_delay`.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
+    /// The same after an [upgrade](upgrades.md), after which no command waits for the old process: WebSockets, gRPC streams and
+    /// sessions stay on it for so long. By default `drain_timeout`.
+    upgrade_drain_timeout: Option<Duration> = "";
     /// The plugins that a configuration may use; `bundled` is all those of the program. Other names are those of [plugins in
     /// Lua](lua.md#plugins-on-disk).
     plugins: Vec<String> = "bundled";

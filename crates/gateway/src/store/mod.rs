@@ -99,6 +99,10 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn is_translated(&self) -> bool {
         false
     }
+    /// Lets another process of this node use it too, or no longer; false if it still does.
+    fn share(&self, _: bool) -> bool {
+        true
+    }
     /// What it holds and cannot be used.
     fn unusable(&self) -> Vec<UnusableObject> {
         Vec::new()
@@ -137,22 +141,32 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// Opens the store that the settings name; none for `database = off`. `check` says what of an etcd can be used.
+/// Opens the store that the settings name; none for `database = off`. `check` says what of an etcd can be used. A process
+/// that replaces another shares the store with it.
 pub(crate) async fn open(
     settings: &Settings,
     plugins: Vec<PluginSchema>,
     check: Check,
+    replaces: bool,
 ) -> Result<Option<Arc<dyn Store>>, StoreError> {
     if let Some(endpoints) = &settings.apisix_etcd {
         return Ok(Some(Arc::new(Etcd::of(endpoints, settings, plugins, check)?)));
     }
-    open_database(settings, plugins).await
+    open_shared(settings, plugins, replaces).await
 }
 
 /// Opens the database that the settings name; none for `database = off`.
 pub(crate) async fn open_database(
     settings: &Settings,
     plugins: Vec<PluginSchema>,
+) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    open_shared(settings, plugins, false).await
+}
+
+async fn open_shared(
+    settings: &Settings,
+    plugins: Vec<PluginSchema>,
+    is_shared: bool,
 ) -> Result<Option<Arc<dyn Store>>, StoreError> {
     if settings.apisix_etcd.is_some() {
         return Err(StoreError::Broken(
@@ -162,7 +176,7 @@ pub(crate) async fn open_database(
     }
     Ok(match database(settings) {
         Database::Off => None,
-        Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins).await?)),
+        Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins, is_shared).await?)),
         Database::Postgres => {
             let replica = Replica::of(settings)?;
             let store = Postgres::open(postgres::Server::of(settings)?, plugins).await?;

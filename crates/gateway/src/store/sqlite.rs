@@ -30,15 +30,19 @@ pub(super) struct Sqlite {
     reader: Mutex<SqliteConnection>,
     pub(super) tombstone_revisions: u64,
     /// Its lock keeps others from writing: what they change would not be seen here.
-    _file: File,
+    file: File,
 }
 
 impl Sqlite {
     /// Opens the file; creates it, and brings its tables up to date, where that is needed.
-    pub(super) async fn open(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
+    pub(super) async fn open(
+        path: &Path,
+        plugins: Vec<PluginSchema>,
+        is_shared: bool,
+    ) -> Result<Sqlite, StoreError> {
         let place = place(path);
         let file = sqlite_file::open(path)?;
-        lock(&file, &place)?;
+        lock(&file, &place, is_shared)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
         let epoch = sqlx::query_scalar(EPOCH).fetch_one(&mut writer).await;
@@ -54,7 +58,7 @@ impl Sqlite {
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
-            _file: file,
+            file,
         })
     }
 
@@ -77,7 +81,7 @@ impl Sqlite {
             writer,
             reader,
             tombstone_revisions: TOMBSTONE_REVISIONS,
-            _file: file,
+            file,
         })
     }
 
@@ -176,6 +180,10 @@ impl Store for Sqlite {
         self.epoch
     }
 
+    fn share(&self, is_shared: bool) -> bool {
+        lock(&self.file, &self.place, is_shared).is_ok()
+    }
+
     fn changed(&self) -> Pending<'_, ()> {
         Box::pin(std::future::pending())
     }
@@ -219,9 +227,14 @@ async fn version(connection: &mut SqliteConnection) -> Result<Option<i64>, sqlx:
     }
 }
 
-/// Holds the file for this process, until it is closed. SQLite's own locks are of another kind.
-fn lock(file: &File, place: &str) -> Result<(), StoreError> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+/// Holds the file for this process, or for this node while one process replaces another, until it is closed. SQLite's own
+/// locks are of another kind.
+fn lock(file: &File, place: &str, is_shared: bool) -> Result<(), StoreError> {
+    let operation = match is_shared {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    flock(file, operation).map_err(|_| {
         StoreError::Unavailable(format!(
             "{place}: another node uses it: stop that node, or name another with `sqlite_path`"
         ))

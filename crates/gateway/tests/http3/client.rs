@@ -77,6 +77,28 @@ impl Client {
         Response(self.event("name", |given| given == name))
     }
 
+    /// The same; none where the connection ends before.
+    pub(crate) fn response_or_end(&mut self, name: &str) -> Option<Response> {
+        let is_end = |event: &Value| event.get("closed").is_some();
+        let is_response = |event: &Value| event.get("name").is_some_and(|given| given == name);
+        loop {
+            if let Some(at) = self.early.iter().position(is_response) {
+                return Some(Response(self.early.remove(at)));
+            }
+            if self.early.iter().any(is_end) {
+                return None;
+            }
+            let event = self.events.recv_timeout(PATIENCE).ok()?;
+            self.early.push(event);
+        }
+    }
+
+    /// Whether the server has said so far that it takes no more requests.
+    pub(crate) fn is_leaving(&mut self) -> bool {
+        self.early.extend(self.events.try_iter());
+        self.early.iter().any(|event| event.get("goaway").is_some() || event.get("closed").is_some())
+    }
+
     /// The code that the connection is closed with.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u64 {

@@ -7,6 +7,7 @@ use serde_json::json;
 use std::sync::{Mutex, mpsc};
 
 const NO_ERROR: u64 = 0x100;
+const LAST_REQUEST: u64 = (1 << 62) - 4;
 
 #[test]
 fn a_drain_lets_requests_end() {
@@ -24,8 +25,11 @@ fn a_drain_lets_requests_end() {
     client.ask("a", ("GET", "/"), &json!({}));
     eventually("the upstream is asked", || upstream.connections() == 1);
     gateway.signal(Signal::TERM);
+    // What is on its way when the first GOAWAY comes is still served.
+    assert_eq!(idle.event("goaway", |_| true)["goaway"], LAST_REQUEST);
     assert_eq!(idle.event("goaway", |_| true)["goaway"], 0);
     assert_eq!(idle.closed(), NO_ERROR);
+    assert_eq!(client.event("goaway", |_| true)["goaway"], LAST_REQUEST);
     assert_eq!(client.event("goaway", |_| true)["goaway"], 4);
     let late = client.ask("late", ("GET", "/"), &json!({})).response("late");
     assert_eq!(late.reset(), Some(0x10b), "{late:?}");

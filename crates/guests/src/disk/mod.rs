@@ -192,6 +192,7 @@ fn definition(settings: &Arc<LuaSettings>, name: &str) -> Result<Definition, Str
         schema,
         fails_open: false,
         admin_routes: &[],
+        handovers: &[],
         build,
         init: Some(worker::init),
         // Files that are read anew may have one.

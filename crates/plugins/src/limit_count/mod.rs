@@ -82,8 +82,8 @@ use crate::shared::request_key::Key;
 use shared::Shared;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Phases, Plugin, Record, Resume,
+    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Handover, Hooks, Json,
+    LocalResponse, Phases, Plugin, Record, Resume,
 };
 use window::{Limit, Usage, Window};
 
@@ -143,6 +143,7 @@ impl Plugin for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
     const EXTENSION: bool = true;
+    const HANDOVERS: &'static [Handover] = &[Table::<Window>::handover("limit-count")];
     const FOR_CONSUMER_GROUPS: bool = true;
     const SHARED_BY: Option<&'static str> = Some("group");
     type Config = Config;

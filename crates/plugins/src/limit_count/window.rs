@@ -64,6 +64,19 @@ impl Counter for Window {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ends <= *now
     }
 
+    const NUMBERS: usize = 2;
+
+    fn numbers(&self) -> Vec<u64> {
+        let used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        vec![used.ends, used.count]
+    }
+
+    fn restore(&self, numbers: &[u64]) {
+        if let [ends, count] = *numbers {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Used { ends, count };
+        }
+    }
+
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
         &OWN
     }

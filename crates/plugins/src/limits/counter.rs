@@ -190,6 +190,16 @@ impl<const KEPT: usize> Counters<KEPT> {
         if same_window(packed, window) { packed & COUNT_MASK } else { 0 }
     }
 
+    /// The counters as they are, for a process that replaces this one.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.0.iter().flatten().map(|counter| counter.load(Relaxed)).collect()
+    }
+
+    /// Takes over the counters of another process.
+    pub(crate) fn restore(&self, numbers: &[u64]) {
+        self.0.iter().flatten().zip(numbers).for_each(|(counter, number)| counter.store(*number, Relaxed));
+    }
+
     /// Whether all counts are too old to matter for any limit.
     pub(crate) fn is_over(&self, windows: &Windows) -> bool {
         self.0.iter().zip(windows).all(|(counters, window)| {
@@ -228,6 +238,16 @@ impl Counter for Counters {
 
     fn is_over(&self, windows: &Windows) -> bool {
         self.is_over(windows)
+    }
+
+    const NUMBERS: usize = Period::ALL.len();
+
+    fn numbers(&self) -> Vec<u64> {
+        self.numbers()
+    }
+
+    fn restore(&self, numbers: &[u64]) {
+        self.restore(numbers);
     }
 
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {

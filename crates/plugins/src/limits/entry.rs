@@ -153,6 +153,16 @@ impl Counter for Entry {
         !self.changed.load(Relaxed) && self.own.is_over(windows) && self.others.is_over(windows)
     }
 
+    const NUMBERS: usize = 2 * Period::ALL.len();
+
+    fn numbers(&self) -> Vec<u64> {
+        self.own.numbers()
+    }
+
+    fn restore(&self, numbers: &[u64]) {
+        self.own.restore(numbers);
+    }
+
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
         &OWN
     }

@@ -24,7 +24,7 @@ pub(super) use counter::{Limit, Usage, written};
 pub(super) use counts_of_apisix::{Counts, counted_by, scope};
 pub(super) use in_use::InUse;
 pub(super) use periods::Periods;
-pub(super) use policy::{Identifier, Limiter, Policy, Reserved, SentQuery};
+pub(super) use policy::{HANDOVERS, Identifier, Limiter, Policy, Reserved, SentQuery};
 pub(super) use quota::{Quota, QuotaUsage, Quotas};
 pub(super) use redis::{Redis, RedisStore};
 pub(super) use scripts::{Reply, Scripts, Undo};

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use weir_plugin::{BuildContext, FieldError, Fingerprint, Fingerprinter, Uuid};
+use weir_plugin::{BuildContext, FieldError, Fingerprint, Fingerprinter, Handover, Uuid};
 
 /// The longest identifier that stores get unhashed.
 const MAX_IDENTIFIER_LEN: usize = 256;
@@ -145,6 +145,10 @@ impl SentQuery {
         usage
     }
 }
+
+/// The counts that are kept on the node, for a process that replaces this one.
+pub(crate) const HANDOVERS: &[Handover] =
+    &[Table::<Counters>::handover("limits"), Table::<Entry>::handover("sliding limits")];
 
 impl Limiter {
     /// For the plugin that is being built.

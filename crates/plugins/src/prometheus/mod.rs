@@ -70,6 +70,7 @@ mod apisix;
 mod costs;
 mod exposition;
 mod facts;
+mod handover;
 mod process;
 mod retries;
 mod series;
@@ -83,7 +84,7 @@ pub use process::Process;
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_plugin::{BuildContext, Exchange, Hooks, Phases, Plugin, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Handover, Hooks, Phases, Plugin, Record, Session, Streams};
 
 /// What is counted.
 #[derive(Debug, Clone, Record)]
@@ -122,6 +123,7 @@ impl Plugin for Prometheus {
     const NAME: &'static str = "prometheus";
     const PRIORITY: i32 = 13;
     const STREAMS: Streams = Streams::IfNamed;
+    const HANDOVERS: &'static [Handover] = handover::HANDOVERS;
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -32,7 +32,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    fn new(key: Key) -> Self {
+    pub(super) fn new(key: Key) -> Self {
         Self {
             key,
             requests: Statuses::default(),
@@ -68,15 +68,19 @@ struct Status {
 
 impl Statuses {
     pub(super) fn add(&self, status: u16, source: Source) {
+        self.add_many(status, source, 1);
+    }
+
+    pub(super) fn add_many(&self, status: u16, source: Source, count: u64) {
         let tag = u64::from(status) << 1 | u64::from(source == Source::Kong);
         match self
             .slots
             .iter()
             .find(|slot| matches!(slot.tag.load(Relaxed), 0) || slot.tag.load(Relaxed) == tag)
         {
-            None => self.more.get_or_init(Box::default).add(status, source),
+            None => self.more.get_or_init(Box::default).add_many(status, source, count),
             Some(slot) => {
-                slot.count.add(1);
+                slot.count.add(count);
                 slot.tag.store(tag, Relaxed);
             }
         }
@@ -106,6 +110,14 @@ pub(super) struct Latencies {
     pub(super) fine_total: Histogram,
 }
 
+impl Latencies {
+    /// The histograms, in an order that does not change.
+    pub(super) fn all(&self) -> [&Histogram; 6] {
+        let Self { kong, upstream, request, fine_gateway, fine_upstream, fine_total } = self;
+        [kong, upstream, request, fine_gateway, fine_upstream, fine_total]
+    }
+}
+
 /// The number of observations in each bucket; the last is unbounded.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
@@ -121,6 +133,16 @@ impl Histogram {
         let bucket = bounds.partition_point(|bound| *bound < microseconds);
         self.buckets[bucket].add(1);
         self.sum.add(microseconds);
+    }
+
+    /// The buckets, then the sum, for a process that replaces this one.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.buckets.iter().chain([&self.sum]).map(Count::get).collect()
+    }
+
+    /// Adds those of another process.
+    pub(super) fn restore(&self, numbers: &[u64]) {
+        self.buckets.iter().chain([&self.sum]).zip(numbers).for_each(|(count, number)| count.add(*number));
     }
 
     pub(super) fn add_to(&self, total: &mut Summed) {
@@ -149,6 +171,13 @@ pub(super) struct Registry {
 struct Collector {
     announced: Receiver<Arc<Series>>,
     known: Vec<Known>,
+}
+
+impl Collector {
+    fn take_announced(&mut self) {
+        let announced = self.announced.try_iter().map(|series| Known { series, was_missing: false });
+        self.known.extend(announced);
+    }
 }
 
 struct Known {
@@ -194,13 +223,25 @@ impl Registry {
         })
     }
 
+    /// Adds a series that no worker counts in.
+    pub(super) fn add(&self, series: Arc<Series>) {
+        // As above.
+        let _ = self.announce.send(series);
+    }
+
+    /// All series, whatever they count.
+    pub(super) fn all(&self) -> Vec<Arc<Series>> {
+        let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        collector.take_announced();
+        collector.known.iter().map(|known| known.series.clone()).collect()
+    }
+
     /// The series of entities that exist, as long as a configuration of the plugin is enabled. Series that were missing at
     /// the last scrape, too, are dropped.
     pub(super) fn collect(&self, document: &Document) -> Vec<Arc<Series>> {
         let (live, is_enabled) = (Live::of(document), configurations(document).any(|plugin| plugin.enabled));
         let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
-        let announced: Vec<_> = collector.announced.try_iter().collect();
-        collector.known.extend(announced.into_iter().map(|series| Known { series, was_missing: false }));
+        collector.take_announced();
         collector.known.retain_mut(|known| {
             let missing = !is_enabled || !live.has(&known.series.key);
             let given_up = missing && std::mem::replace(&mut known.was_missing, missing);

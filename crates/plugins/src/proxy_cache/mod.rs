@@ -116,6 +116,7 @@ mod conditions;
 mod config;
 mod directives;
 mod freshness;
+mod handover;
 mod in_flight;
 mod key;
 mod lookup;
@@ -144,8 +145,8 @@ use media_type::MediaType;
 use redis::RedisCache;
 use std::sync::Arc;
 use weir_plugin::{
-    AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Streams,
-    WantsBody,
+    AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Handover, Hooks, Json, Known, Phases, Plugin,
+    Streams, WantsBody,
 };
 
 /// Kong's name of the cache.
@@ -160,6 +161,7 @@ impl Plugin for ProxyCache {
     const STREAMS: Streams = Streams::Accepted;
     const FOR_CONSUMER_GROUPS: bool = true;
     const ADMIN_ROUTES: &'static [AdminRoute] = admin::ROUTES;
+    const HANDOVERS: &'static [Handover] = &[handover::HANDOVER];
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {

@@ -65,7 +65,7 @@ pub(super) struct Shard {
 
 /// The cache of a node.
 pub(super) struct Cache {
-    /// Hashes keys, with a random key of this process.
+    /// Hashes keys, with the node's key.
     pub(super) key: Fingerprinter,
     shards: Box<[Mutex<Shard>]>,
     resources: Resources,
@@ -87,7 +87,7 @@ impl Cache {
     /// A cache of this size in bytes.
     pub(super) fn of(most: usize) -> Self {
         Self {
-            key: Fingerprinter::with_random_key(),
+            key: Fingerprinter::with_node_key(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             resources: Resources::default(),
             bytes: AtomicUsize::new(0),
@@ -168,6 +168,18 @@ impl Cache {
         drop(shard);
         self.count(before, after);
         self.make_room(fingerprint);
+    }
+
+    /// All that can be used.
+    pub(super) fn all(&self) -> Vec<(Fingerprint, Arc<Stored>)> {
+        let (now, mut all) = (Instant::now(), Vec::new());
+        for shard in &self.shards {
+            for (fingerprint, slot) in &lock(shard).slots {
+                let variants = slot.variants.iter().filter(|stored| !stored.is_over(now));
+                all.extend(variants.map(|stored| (*fingerprint, stored.clone())));
+            }
+        }
+        all
     }
 
     fn count(&self, before: usize, after: usize) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_plugin::{Bytes, Exchange, Headers};
+use weir_plugin::{Bytes, Exchange, Fingerprint, Headers};
 
 /// The approximate overhead of an entry in bytes.
 pub(super) const OVERHEAD: usize = 512;
@@ -90,6 +90,14 @@ impl Stored {
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
         }
+    }
+
+    /// The same response as one of another resource.
+    pub(super) fn of_resource(self, fingerprint: Fingerprint) -> Self {
+        let Subject { resource, path, tags } = &*self.subject;
+        let resource = Resource { fingerprint, name: resource.name.clone() };
+        let subject = Subject { resource, path: path.clone(), tags: tags.clone() };
+        Self { subject: Arc::new(subject), ..self }
     }
 
     /// As the Admin API shows it.

@@ -99,12 +99,12 @@
 //! `RateLimit-Reset`) seconds.
 
 use super::limits::{
-    Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, SentQuery, Usage, written,
+    HANDOVERS, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, SentQuery, Usage, written,
 };
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, LocalResponse, Phases,
-    Plugin, Record, Resume,
+    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Handover, Headers, Hooks, Known, LocalResponse,
+    Phases, Plugin, Record, Resume,
 };
 
 /// The limits, and what clients see of them.
@@ -207,6 +207,7 @@ struct Rules {
 impl Plugin for RateLimiting {
     const NAME: &'static str = "rate-limiting";
     const PRIORITY: i32 = 910;
+    const HANDOVERS: &'static [Handover] = HANDOVERS;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 

@@ -2,9 +2,11 @@
 
 use indexmap::IndexMap;
 use std::cell::RefCell;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
-use weir_plugin::{Fingerprint, FingerprintState, Fingerprinter};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_plugin::{Fingerprint, FingerprintState, Fingerprinter, Handover};
 
 /// What a table stores.
 pub(crate) trait Counter: Default + Send + Sync + 'static {
@@ -14,13 +16,21 @@ pub(crate) trait Counter: Default + Send + Sync + 'static {
     fn time(seconds: u64) -> Self::Time;
     /// Whether the counter holds nothing any more at this time.
     fn is_over(&self, now: &Self::Time) -> bool;
+    /// How many numbers a counter is, for a process that replaces this one.
+    const NUMBERS: usize = 0;
+    /// These numbers.
+    fn numbers(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// Takes over these numbers.
+    fn restore(&self, _: &[u64]) {}
     /// The counters that each worker used last.
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>>;
 }
 
 /// The counters of one kind.
 pub(crate) struct Table<C> {
-    /// Hashes scopes and identifiers under this process's key.
+    /// Hashes scopes and identifiers under this node's key.
     pub(crate) key: Fingerprinter,
     shards: Box<[Mutex<Shard<C>>]>,
 }
@@ -40,10 +50,7 @@ const RECENT: usize = 512;
 
 impl<C: Counter> Default for Table<C> {
     fn default() -> Self {
-        Self {
-            key: Fingerprinter::with_random_key(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        }
+        Self { key: Fingerprinter::with_node_key(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 }
 
@@ -95,6 +102,45 @@ impl<C: Counter> Table<C> {
         shard.counters.entry(whose).or_default().clone()
     }
 
+    /// Hands the counters to a process that replaces this one.
+    pub(crate) const fn handover(name: &'static str) -> Handover {
+        Handover {
+            name,
+            export: |retained, to| retained.get::<Self>().export(to),
+            import: |retained, bytes| retained.get::<Self>().import(bytes, wall_clock()),
+        }
+    }
+
+    fn export(&self, to: &mut dyn Write) -> io::Result<()> {
+        for shard in &self.shards {
+            let mut bytes = Vec::new();
+            for (fingerprint, counter) in &lock(shard).counters {
+                bytes.extend(fingerprint.to_le_bytes());
+                bytes.extend(counter.numbers().into_iter().flat_map(u64::to_le_bytes));
+            }
+            to.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Adds counters that another process has written, unless they are over.
+    fn import(&self, bytes: &[u8], now: u64) {
+        let now = C::time(now);
+        for entry in bytes.chunks_exact(size_of::<Fingerprint>() + C::NUMBERS * size_of::<u64>()) {
+            let (fingerprint, numbers) = entry.split_at(size_of::<Fingerprint>());
+            let fingerprint = Fingerprint::from_le_bytes(fingerprint.try_into().unwrap_or_default());
+            let numbers: Vec<u64> =
+                numbers.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
+            let counter = C::default();
+            counter.restore(&numbers);
+            if !counter.is_over(&now) {
+                lock(&self.shards[(fingerprint >> 64) as usize % SHARDS])
+                    .counters
+                    .insert(fingerprint, counter.into());
+            }
+        }
+    }
+
     fn sweep_one_shard(&self, now: u64) {
         if let Ok(mut shard) = self.shards[now as usize % SHARDS].try_lock() {
             shard.sweep(SWEPT_PER_SECOND, now);
@@ -106,6 +152,11 @@ impl<C: Counter> Table<C> {
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).counters.len()).sum()
     }
+}
+
+/// Seconds since 1970.
+fn wall_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn lock<C>(shard: &Mutex<Shard<C>>) -> MutexGuard<'_, Shard<C>> {
@@ -192,6 +243,13 @@ mod tests {
         fn is_over(&self, minute: &u64) -> bool {
             self.0.load(Relaxed) >> 16 < *minute
         }
+        const NUMBERS: usize = 1;
+        fn numbers(&self) -> Vec<u64> {
+            vec![self.0.load(Relaxed)]
+        }
+        fn restore(&self, numbers: &[u64]) {
+            self.0.store(numbers[0], Relaxed);
+        }
         fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
             &OWN
         }
@@ -236,6 +294,23 @@ mod tests {
             scope.spawn(|| assert!(reserve(&table, 1, 1, NOON + 3_600))).join().unwrap()
         });
         assert!(!reserve(&table, 1, 1, NOON + 3_600));
+    }
+
+    #[test]
+    fn another_process_goes_on_counting() {
+        let now = NOON;
+        let (old, new) = (Table::default(), Table::default());
+        assert!((0..5).all(|i| reserve(&old, i, 2, now)) && reserve(&old, 9, 2, now - 3_600));
+        let mut bytes = Vec::new();
+        old.export(&mut bytes).unwrap();
+        new.import(&bytes, now);
+        assert_eq!(new.len(), 5, "what is over is left out");
+        std::thread::scope(|scope| {
+            let left = || (0..3).filter(|_| reserve(&new, 3, 2, now)).count();
+            assert_eq!(scope.spawn(left).join().unwrap(), 1);
+        });
+        new.import(b"cut", now);
+        assert_eq!(old.key.of(b"whose"), new.key.of(b"whose"));
     }
 
     #[test]

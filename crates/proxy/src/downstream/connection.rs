@@ -7,8 +7,7 @@ use crate::downstream::proxy_protocol;
 use crate::downstream::request_slot::serve_next;
 use crate::exchange::{Connection, Tls};
 use crate::listen::Accepted;
-use crate::worker::Worker;
-use crate::worker::{ConnectionGuard, RealIp};
+use crate::worker::{Closing, ConnectionGuard, RealIp, Worker};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -179,7 +178,7 @@ fn poll_idle(worker: &Worker, client: &mut Http1, cx: &mut Context<'_>) -> Poll<
     match client.wire.io.poll_readable(cx) {
         // A request that is here already is served, even in a drain.
         Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
-        Poll::Pending if worker.draining.get() => Poll::Ready(false),
+        Poll::Pending if worker.closing.get() >= Closing::Idle => Poll::Ready(false),
         Poll::Pending => client.deadline.poll(cx).map(|()| false),
     }
 }

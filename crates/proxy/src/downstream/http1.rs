@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::error::RequestError;
 use crate::exchange::Connection;
 use crate::pipeline::serve::{begin, one};
-use crate::worker::Worker;
+use crate::worker::{Closing, Worker};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -395,7 +395,7 @@ async fn read_head(
         }
         let filled = poll_fn(|cx| match client.wire.poll_fill(cx) {
             Poll::Ready(filled) => Poll::Ready(Some(filled)),
-            Poll::Pending if worker.draining.get() && !begun => Poll::Ready(Some(Ok(0))),
+            Poll::Pending if worker.closing.get() >= Closing::Idle && !begun => Poll::Ready(Some(Ok(0))),
             Poll::Pending => client.deadline.poll(cx).map(|()| None),
         });
         match filled.await {

@@ -1,5 +1,6 @@
 //! Opens listeners.
 
+use super::unix_file::Ownership;
 use super::{Address, Listen, UnixFile};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -41,7 +42,7 @@ impl Bound {
 }
 
 /// Listens for connections. The socket is not blocking.
-pub fn bind(listen: &Listen) -> io::Result<Bound> {
+pub(super) fn bind(listen: &Listen, files: &Ownership) -> io::Result<Bound> {
     let backlog = listen.backlog.try_into().unwrap_or(i32::MAX);
     match &listen.address {
         Address::Ip(address) => {
@@ -56,7 +57,7 @@ pub fn bind(listen: &Listen) -> io::Result<Bound> {
         Address::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_nonblocking(true)?;
-            let file = UnixFile::create(path, listen.mode, |place| {
+            let file = UnixFile::create(path, listen.mode, files, |place| {
                 socket.bind(&SockAddr::unix(place)?)?;
                 socket.listen(backlog)
             })?;
@@ -68,20 +69,15 @@ pub fn bind(listen: &Listen) -> io::Result<Bound> {
 /// The requested size of the buffers of a socket of QUIC.
 const QUIC_BUFFER: usize = 2 * 1024 * 1024;
 
-/// One socket for datagrams of QUIC for each worker.
-pub(crate) fn bind_quic(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
-    let sockets = bind_datagrams(address, workers)?;
-    for socket in &sockets {
-        let sized = socket2::SockRef::from(socket);
-        // As much as the system allows.
-        let _ = sized.set_recv_buffer_size(QUIC_BUFFER);
-        let _ = sized.set_send_buffer_size(QUIC_BUFFER);
-    }
-    Ok(sockets)
+/// Gives a socket of QUIC buffers as large as the system allows.
+pub(super) fn enlarge_buffers(socket: &UdpSocket) {
+    let sized = socket2::SockRef::from(socket);
+    let _ = sized.set_recv_buffer_size(QUIC_BUFFER);
+    let _ = sized.set_send_buffer_size(QUIC_BUFFER);
 }
 
 /// One socket for datagrams for each worker: the system spreads clients over them, and keeps each with one.
-pub(crate) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
+pub(super) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
     let Address::Ip(address) = address else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "datagrams come over IP alone"));
     };
@@ -94,6 +90,12 @@ pub(crate) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Ve
         sockets.push(socket);
     }
     Ok(sockets)
+}
+
+/// Up to so many more sockets for datagrams at an address where others receive already.
+pub(super) fn join_datagrams(address: &Address, count: usize) -> Vec<UdpSocket> {
+    let Address::Ip(address) = address else { return Vec::new() };
+    (0..count).map_while(|_| datagrams(*address, true).ok()).collect()
 }
 
 fn datagrams(address: SocketAddr, is_shared: bool) -> io::Result<UdpSocket> {

@@ -3,12 +3,14 @@
 mod bind;
 mod complaint;
 mod network;
+mod table;
 mod unix_file;
 
-pub use bind::{Bound, Listener, bind};
-pub(crate) use bind::{bind_datagrams, bind_quic};
+pub use bind::{Bound, Listener};
 pub(crate) use complaint::Complaint;
 pub use network::Network;
+pub(crate) use table::setting_of;
+pub use table::{NamedSocket, SocketTable};
 pub use unix_file::UnixFile;
 
 use std::io;

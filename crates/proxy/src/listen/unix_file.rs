@@ -6,6 +6,20 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a process removes the files of its sockets. Another one may have taken the sockets over.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ownership {
+    is_others: Arc<AtomicBool>,
+}
+
+impl Ownership {
+    pub(super) fn set(&self, is_own: bool) {
+        self.is_others.store(!is_own, Ordering::SeqCst);
+    }
+}
 
 /// The file of a socket that this process listens on; dropping it removes the file.
 #[derive(Debug)]
@@ -13,6 +27,7 @@ pub struct UnixFile {
     path: PathBuf,
     /// Device and inode: by the time of the removal the path may be another's.
     identity: (u64, u64),
+    ownership: Ownership,
 }
 
 impl UnixFile {
@@ -26,6 +41,7 @@ impl UnixFile {
     pub(super) fn create(
         path: &Path,
         mode: u32,
+        ownership: &Ownership,
         bind: impl FnOnce(&Path) -> io::Result<()>,
     ) -> io::Result<Self> {
         refuse_unless_free(path)?;
@@ -39,17 +55,30 @@ impl UnixFile {
             .and_then(|()| fs::symlink_metadata(&beside))
             .and_then(|found| fs::rename(&beside, path).map(|()| found));
         match placed {
-            Ok(found) => Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) }),
+            Ok(found) => Ok(Self::of(path, &found, ownership)),
             Err(error) => {
                 let _ = fs::remove_file(&beside);
                 Err(error)
             }
         }
     }
+
+    /// Takes over the file of a socket that another process has created.
+    pub(super) fn adopt(path: &Path, ownership: &Ownership) -> io::Result<Self> {
+        Ok(Self::of(path, &fs::symlink_metadata(path)?, ownership))
+    }
+
+    fn of(path: &Path, found: &fs::Metadata, ownership: &Ownership) -> Self {
+        let (identity, ownership) = ((found.dev(), found.ino()), ownership.clone());
+        Self { path: path.to_owned(), identity, ownership }
+    }
 }
 
 impl Drop for UnixFile {
     fn drop(&mut self) {
+        if self.ownership.is_others.load(Ordering::SeqCst) {
+            return;
+        }
         let own = |found: fs::Metadata| (found.dev(), found.ino()) == self.identity;
         if fs::symlink_metadata(&self.path).is_ok_and(own) {
             let _ = fs::remove_file(&self.path);
@@ -89,7 +118,7 @@ mod tests {
 
     fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, UnixFile)> {
         let mut listener = None;
-        let file = UnixFile::create(path, mode, |place| {
+        let file = UnixFile::create(path, mode, &Ownership::default(), |place| {
             listener = Some(UnixListener::bind(place)?);
             Ok(())
         })?;

@@ -3,3 +3,4 @@
 pub mod in_memory;
 pub(crate) mod proxy;
 mod run;
+pub(crate) mod watchdog;

@@ -1,15 +1,18 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use super::run::{Command, Sockets, run};
-use crate::downstream::http3::{self, Quic, QuicListener, Reception};
-use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
+use super::watchdog::Watchdog;
+use crate::downstream::http3::{self, Generations, Quic, QuicIdentity, QuicListener, Reception};
+use crate::listen::{Address, Kind, Listen, SocketTable, Traffic, setting_of};
 use crate::observe::access_log::AccessLog;
 use crate::observe::costs::Costs;
 use crate::snapshot::Snapshot;
-use crate::worker::{AltSvc, Datagrams, Load, Node, Options, Worker};
+use crate::worker::{AltSvc, Closing, Datagrams, Load, Node, Options, Worker};
 use acceptor::{Accepting, Acceptor};
 pub use start_error::StartError;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,17 +29,43 @@ use weir_upstream::health::{MonitoredUpstream, monitor};
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether a worker that a snapshot is for is stuck.
+const STUCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long before the end of a drain WebSockets get a close frame.
+const CLOSE_NOTICE: Duration = Duration::from_secs(1);
+
 /// The running data plane.
 pub struct Proxy {
     node: Arc<Node>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     listening: Vec<Listening>,
+    sockets: Arc<SocketTable>,
+    generations: Arc<Generations>,
+    opening: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     /// Closed when nothing is received over QUIC any more.
     receiving: watch::Sender<()>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
     watched: watch::Sender<Vec<Arc<MonitoredUpstream>>>,
+}
+
+/// What a process begins with besides its configuration.
+#[derive(Default)]
+pub struct Inheritance {
+    /// Sockets that are taken before any is opened.
+    pub sockets: Arc<SocketTable>,
+    /// Of a process that replaces another: who it is among those that share connections over QUIC, and the way to the other.
+    pub quic: Option<(QuicIdentity, OwnedFd)>,
+}
+
+/// How long a drain may take.
+#[derive(Debug, Clone, Copy)]
+pub struct DrainTimeouts {
+    /// For exchanges in flight.
+    pub total: Duration,
+    /// For a connection that waits for its next request, which may be on its way; at most half of the total.
+    pub idle: Duration,
 }
 
 /// A listener that is open.
@@ -92,7 +121,21 @@ impl Proxy {
         snapshot: Snapshot,
         retained: &Arc<Retained>,
     ) -> Result<Self, StartError> {
-        let opened = Opened::new(&options)?;
+        let proxy = Self::prepare(options, logs, snapshot, retained, Inheritance::default())?;
+        proxy.open();
+        Ok(proxy)
+    }
+
+    /// Does everything that can fail, and accepts nothing before [`Proxy::open`].
+    pub fn prepare(
+        options: Options,
+        logs: AccessLogs,
+        snapshot: Snapshot,
+        retained: &Arc<Retained>,
+        Inheritance { sockets, quic: predecessor }: Inheritance,
+    ) -> Result<Self, StartError> {
+        let generations = Generations::new(predecessor);
+        let opened = Opened::new(&options, &sockets, &generations)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let quic = if opened.has_quic() { Some(quic(&tls, &options)?) } else { None };
         let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
@@ -116,6 +159,9 @@ impl Proxy {
             node,
             workers: Vec::new(),
             listening: opened.listening.clone(),
+            sockets,
+            generations,
+            opening: watch::Sender::new(false),
             closing,
             receiving: watch::Sender::new(()),
             threads: Vec::new(),
@@ -136,9 +182,11 @@ impl Proxy {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
             let (closed, receiving) = (closed.clone(), self.receiving.subscribe());
+            let opened = self.opening.subscribe();
             let quic = quic.clone().map(|quic| Reception { quic, listeners, closed, receiving });
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                run(Worker::new(index, node, snapshot, None), commands, Sockets { datagrams, quic }).await;
+                run(Worker::new(index, node, snapshot, None), commands, Sockets { datagrams, quic, opened })
+                    .await;
             })?);
             self.workers.push(sender);
         }
@@ -153,11 +201,35 @@ impl Proxy {
                 }
             })?);
         }
-        let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
+        let (node, workers, open) = (self.node.clone(), self.workers.clone(), self.opening.subscribe());
+        let acceptor = Acceptor { node, workers, opened: open };
         self.threads.push(thread("weir-acceptor".into(), async move || {
             acceptor.run(opened.accepting, closed).await
         })?);
         Ok(())
+    }
+
+    /// Begins to accept connections and to receive datagrams.
+    pub fn open(&self) {
+        self.opening.send_replace(true);
+    }
+
+    /// Who the process that follows this one is among those that share connections over QUIC.
+    pub fn quic_successor(&self) -> QuicIdentity {
+        self.generations.identity().successor()
+    }
+
+    /// Leaves the datagrams of these listeners of HTTP/3 to a process that passes on, over `way`, those of connections that
+    /// are served here.
+    pub fn hand_over_quic(&self, addresses: &[SocketAddr], way: OwnedFd) -> io::Result<()> {
+        self.generations.relay_from(way)?;
+        self.generations.hand_over(addresses, true);
+        Ok(())
+    }
+
+    /// Receives them here again, because that process has failed.
+    pub fn take_back_quic(&self, addresses: &[SocketAddr]) {
+        self.generations.hand_over(addresses, false);
     }
 
     /// The listeners, in the order of the options.
@@ -165,17 +237,21 @@ impl Proxy {
         &self.listening
     }
 
-    /// Publishes a snapshot; returns once every worker has it.
+    /// Publishes a snapshot; returns once every worker has it that makes progress.
     pub async fn publish(&self, snapshot: Snapshot) {
         self.node.tls.replace(snapshot.certificates.clone());
         let snapshot = Arc::new(snapshot);
-        let waiting = self.workers.iter().filter_map(|worker| {
-            let (done, has_it) = oneshot::channel();
-            worker.send(Command::Publish(snapshot.clone(), done)).ok()?;
-            Some(has_it)
-        });
-        for has_it in waiting.collect::<Vec<_>>() {
-            let _ = has_it.await;
+        let waiting =
+            self.workers.iter().zip(self.node.costs.activities()).filter_map(|(worker, activity)| {
+                let (done, has_it) = oneshot::channel();
+                worker.send(Command::Publish(snapshot.clone(), done)).ok()?;
+                Some((has_it, activity))
+            });
+        for (mut has_it, activity) in waiting.collect::<Vec<_>>() {
+            // One that makes no progress gets it before its next connection.
+            while tokio::time::timeout(STUCK_CHECK_INTERVAL, &mut has_it).await.is_err()
+                && !activity.is_stuck()
+            {}
         }
         self.watched.send_replace(snapshot.watched.clone());
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,6 +307,11 @@ impl Proxy {
         self.node.bodies.usage()
     }
 
+    /// What finds out whether workers make progress.
+    pub fn watchdog(&self) -> Watchdog {
+        Watchdog::new(self.node.costs.activities())
+    }
+
     /// The access log, for rotation and for what it dropped.
     pub fn access_log(&self) -> &AccessLog {
         &self.node.access_log
@@ -241,25 +322,48 @@ impl Proxy {
         &self.node.session_log
     }
 
+    /// Closes the listeners. No connection comes after this.
+    pub async fn stop_accepting(&self) {
+        self.sockets.close_copies();
+        let _ = self.closing.send(true);
+        // The acceptor holds a receiver until its listeners are closed.
+        self.closing.closed().await;
+    }
+
     /// Stops accepting, lets the exchanges in flight end, and closes the rest after the timeout. True when none was
     /// cut short.
-    pub async fn drain(&self, timeout: Duration) -> bool {
-        let _ = self.closing.send(true);
-        // The acceptor holds a receiver until its listeners are closed: no connection comes after this.
-        self.closing.closed().await;
-        for worker in &self.workers {
-            let _ = worker.send(Command::Drain);
-        }
-        let end = Instant::now() + timeout;
-        let mut in_time = true;
-        while in_time && self.totals().connections > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            in_time = Instant::now() < end;
-        }
+    pub async fn drain(&self, DrainTimeouts { total: timeout, idle }: DrainTimeouts) -> bool {
+        self.stop_accepting().await;
+        self.tell_workers(|| Command::Drain);
+        let start = Instant::now();
+        let idle_grace = idle.min(timeout / 2);
+        let close_notice = CLOSE_NOTICE.min(timeout / 4);
+        let in_time = self.are_closed(start + idle_grace).await;
+        self.tell_workers(|| Command::Close(Closing::Idle));
+        let in_time = in_time || self.are_closed(start + timeout - close_notice).await;
+        self.tell_workers(|| Command::Close(Closing::Tunnels));
+        let in_time = in_time || self.are_closed(start + timeout).await;
         // What says that connections have ended is on its way.
         let _ = tokio::time::timeout(LAST_DATAGRAMS, self.receiving.closed()).await;
         self.flush_access_log().await;
         in_time
+    }
+
+    fn tell_workers(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            let _ = worker.send(command());
+        }
+    }
+
+    /// Waits until all connections are closed, at most until then.
+    async fn are_closed(&self, end: Instant) -> bool {
+        while self.totals().connections > 0 {
+            if Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        true
     }
 
     /// Writes what was logged so far, on all workers.
@@ -326,16 +430,20 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(options: &Options) -> Result<Self, StartError> {
+    fn new(
+        options: &Options,
+        sockets: &SocketTable,
+        generations: &Arc<Generations>,
+    ) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let (datagrams, quic) = (0..workers).map(|_| (Vec::new(), Vec::new())).unzip();
         let mut opened = Self { accepting: Vec::new(), datagrams, quic, listening: Vec::new() };
         for listen in &options.listen {
             let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
             let address = match listen.traffic {
-                Traffic::Datagram => opened.receive(listen),
-                Traffic::Quic => opened.receive_quic(listen),
-                _ => opened.accept(listen),
+                Traffic::Datagram => opened.receive(listen, sockets),
+                Traffic::Quic => opened.receive_quic(listen, sockets, generations),
+                _ => opened.accept(listen, sockets),
             };
             let address = address.map_err(failed)?;
             opened.listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
@@ -347,33 +455,42 @@ impl Opened {
         self.listening.iter().any(|it| it.traffic == Traffic::Quic)
     }
 
-    fn accept(&mut self, listen: &Listen) -> io::Result<Address> {
-        let bound = bind(listen)?;
+    fn accept(&mut self, listen: &Listen, sockets: &SocketTable) -> io::Result<Address> {
+        let bound = sockets.bind(setting_of(listen.traffic), listen)?;
         let address = bound.address()?;
         self.accepting.push(Accepting { bound, kind: Kind::of(listen) });
         Ok(address)
     }
 
     /// A port that the system chooses is the one that a listener of TLS at the same address was given.
-    fn receive_quic(&mut self, listen: &Listen) -> io::Result<Address> {
+    fn receive_quic(
+        &mut self,
+        listen: &Listen,
+        sockets: &SocketTable,
+        generations: &Arc<Generations>,
+    ) -> io::Result<Address> {
         let same = |it: &&Listening| {
             let addresses = it.address.ip().zip(listen.address.ip());
             it.tls && addresses.is_some_and(|(own, asked)| asked.port() == 0 && own.ip() == asked.ip())
         };
         let chosen = self.listening.iter().find(same).map_or(&listen.address, |it| &it.address);
-        let sockets = bind_quic(chosen, self.quic.len())?;
+        let listen = Listen { address: chosen.clone(), ..listen.clone() };
+        let workers = self.quic.len();
+        let sockets = sockets.bind_datagrams(&listen, workers)?;
         let local = sockets[0].local_addr()?;
-        for (own, listener) in self.quic.iter_mut().zip(http3::listeners(sockets, local)) {
-            own.push(listener);
+        // There may be more sockets than workers, of a process that had more.
+        for (slot, listener) in http3::listeners(sockets, local, generations).into_iter().enumerate() {
+            self.quic[slot % workers].push(listener);
         }
         Ok(local.into())
     }
 
-    fn receive(&mut self, listen: &Listen) -> io::Result<Address> {
-        let sockets = bind_datagrams(&listen.address, self.datagrams.len())?;
+    fn receive(&mut self, listen: &Listen, sockets: &SocketTable) -> io::Result<Address> {
+        let workers = self.datagrams.len();
+        let sockets = sockets.bind_datagrams(listen, workers)?;
         let local = sockets[0].local_addr()?;
-        for (own, socket) in self.datagrams.iter_mut().zip(sockets) {
-            own.push(Datagrams { socket, local });
+        for (slot, socket) in sockets.into_iter().enumerate() {
+            self.datagrams[slot % workers].push(Datagrams { socket, local });
         }
         Ok(local.into())
     }

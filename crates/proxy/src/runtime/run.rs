@@ -5,11 +5,11 @@ use crate::downstream::http3::{self, Reception};
 use crate::listen::{Accepted, Traffic};
 use crate::snapshot::Snapshot;
 use crate::stream;
-use crate::worker::{Datagrams, Worker};
+use crate::worker::{Closing, Datagrams, Worker};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 use weir_plugin::engine::WorkerPlugins;
 
@@ -19,19 +19,22 @@ pub(super) enum Command {
     Serve(Accepted),
     /// Use this snapshot from now on, then acknowledge.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
-    /// Close idle connections now, and the others after their exchange.
+    /// Have every connection end after its exchange.
     Drain,
+    /// Close what a drain has left open so far.
+    Close(Closing),
     /// Hand over what the access log holds, then say so.
     Flush(oneshot::Sender<()>),
 }
 
 /// What a worker receives datagrams from.
-#[derive(Default)]
 pub(super) struct Sockets {
     /// Of stream listeners.
     pub(super) datagrams: Vec<Datagrams>,
     /// Of HTTP/3.
     pub(super) quic: Option<Reception>,
+    /// Set once it receives.
+    pub(super) opened: watch::Receiver<bool>,
 }
 
 /// Executes commands until all senders are dropped.
@@ -53,12 +56,7 @@ pub(super) async fn run(
     spawn_local(async move { log.access_log.flush_regularly().await });
     let log = worker.clone();
     spawn_local(async move { log.session_log.flush_regularly().await });
-    for datagrams in sockets.datagrams {
-        spawn_local(stream::receive(worker.clone(), datagrams));
-    }
-    if let Some(reception) = sockets.quic {
-        spawn_local(http3::receive(worker.clone(), reception));
-    }
+    spawn_local(receive(worker.clone(), sockets));
     while let Some(command) = commands.recv().await {
         match command {
             Command::Serve(accepted) if accepted.listener.traffic == Traffic::Http => {
@@ -78,7 +76,19 @@ pub(super) async fn run(
                 let _ = done.send(());
             }
             Command::Drain => worker.drain(),
+            Command::Close(closing) => worker.close(closing),
         }
+    }
+}
+
+/// Receives datagrams, once that was allowed.
+async fn receive(worker: Rc<Worker>, Sockets { datagrams, quic, mut opened }: Sockets) {
+    let _ = opened.wait_for(|opened| *opened).await;
+    for datagrams in datagrams {
+        spawn_local(stream::receive(worker.clone(), datagrams));
+    }
+    if let Some(reception) = quic {
+        spawn_local(http3::receive(worker.clone(), reception));
     }
 }
 

@@ -1,11 +1,12 @@
 //! Tunnels, after a protocol switch: relays bytes both ways with backpressure, until both sides have ended or an idle
 //! timeout expires.
 
-use crate::client::Client;
-use crate::client::Timeouts;
-use crate::exchange::WorkerSnapshot;
-use crate::exchange::{ConsumerIndex, Exchange};
-use crate::worker::Worker;
+mod frames;
+
+use crate::client::{Client, Timeouts};
+use crate::exchange::{ConsumerIndex, Exchange, WorkerSnapshot};
+use crate::worker::{Closing, WakerGuard, Worker};
+use frames::FrameCursor;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -53,13 +54,19 @@ fn is_http(protocol: &str) -> bool {
 pub(crate) struct Tunnel {
     upstream: Box<UpstreamConnection>,
     timeouts: Timeouts,
+    is_websocket: bool,
 }
 
 impl Tunnel {
     /// A tunnel to this upstream, whose client has received the switch of protocols.
-    pub(crate) fn new(mut upstream: Box<UpstreamConnection>, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(
+        mut upstream: Box<UpstreamConnection>,
+        timeouts: Timeouts,
+        protocol: Option<&str>,
+    ) -> Self {
         upstream.wire.begin_tunnel();
-        Self { upstream, timeouts }
+        let is_websocket = protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"));
+        Self { upstream, timeouts, is_websocket }
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not
@@ -71,8 +78,12 @@ impl Tunnel {
         exchange: &mut Exchange,
     ) -> Result<(), Broken> {
         let released = Released::new(worker, exchange);
+        let _woken_by_drain = WakerGuard::register(worker).await;
         client.deadline().set(Instant::now(), self.timeouts.read);
+        let frames = || self.is_websocket.then(FrameCursor::default);
         let mut pipe = Pipe {
+            worker,
+            frames: Frames { up: frames(), down: frames(), farewell: None },
             client,
             upstream: &mut self.upstream,
             exchange,
@@ -141,6 +152,11 @@ pub(crate) enum Broken {
     Idle,
 }
 
+/// Whether a frame of the gateway's own can be sent next.
+fn is_between(frames: &Option<FrameCursor>) -> bool {
+    frames.as_ref().is_some_and(FrameCursor::is_between_frames)
+}
+
 /// Where one direction stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
@@ -161,8 +177,40 @@ enum Waiting {
     Client,
 }
 
+/// The frames of a WebSocket; none of another protocol.
+struct Frames {
+    up: Option<FrameCursor>,
+    down: Option<FrameCursor>,
+    /// What is left to send of the last frames, once the tunnel is to end.
+    farewell: Option<Farewell>,
+}
+
+/// Close frames, to the upstream and to the client.
+struct Farewell {
+    up: Vec<u8>,
+    down: Vec<u8>,
+}
+
+impl Frames {
+    /// Both sides get a close frame, except for one that has got one already.
+    fn say_farewell(&mut self, key: [u8; 4]) {
+        if let (Some(up), Some(down), None) = (&self.up, &self.down, &self.farewell) {
+            let unless_closed = |frames: &FrameCursor, bytes: &[u8]| match frames.closed {
+                true => Vec::new(),
+                false => bytes.to_vec(),
+            };
+            self.farewell = Some(Farewell {
+                up: unless_closed(up, &frames::to_upstream(key)),
+                down: unless_closed(down, &frames::TO_CLIENT),
+            });
+        }
+    }
+}
+
 /// Both directions.
 struct Pipe<'a, C> {
+    worker: &'a Worker,
+    frames: Frames,
     client: &'a mut C,
     upstream: &'a mut UpstreamConnection,
     exchange: &'a mut Exchange,
@@ -175,6 +223,9 @@ struct Pipe<'a, C> {
 impl<C: Client> Pipe<'_, C> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         let before = (self.exchange.bytes_in, self.exchange.bytes_out, self.up, self.down);
+        if self.worker.closing.get() >= Closing::Tunnels && self.frames.farewell.is_none() {
+            self.frames.say_farewell((self.worker.random() as u32).to_be_bytes());
+        }
         let up = self.poll_up(cx)?;
         let down = self.poll_down(cx)?;
         if self.up == Half::Ended && self.down == Half::Ended {
@@ -203,11 +254,30 @@ impl<C: Client> Pipe<'_, C> {
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<Waiting, Broken> {
         while self.up == Half::Open {
             let wire = &mut self.upstream.wire;
-            let data = self.client.body().map_err(|_| Broken::Client)?;
+            let Frames { up: frames, farewell, .. } = &mut self.frames;
+            let farewell = farewell.as_mut().map(|farewell| &mut farewell.up);
+            if let Some(farewell) = farewell.filter(|_| is_between(frames)) {
+                if farewell.is_empty() {
+                    self.up = Half::Ending;
+                    break;
+                }
+                let Poll::Ready(sent) = wire.poll_send(cx, farewell).map_err(Broken::Upstream)? else {
+                    return Ok(Waiting::Upstream);
+                };
+                farewell.drain(..sent);
+                continue;
+            }
+            let mut data = self.client.body().map_err(|_| Broken::Client)?;
+            if let (Some(_), Some(frames)) = (&self.frames.farewell, &self.frames.up) {
+                data = &data[..frames.rest_of_frame(data)];
+            }
             if !data.is_empty() {
                 let Poll::Ready(sent) = wire.poll_send(cx, data).map_err(Broken::Upstream)? else {
                     return Ok(Waiting::Upstream);
                 };
+                if let Some(frames) = &mut self.frames.up {
+                    frames.advance(&data[..sent]);
+                }
                 self.client.consume(sent);
                 self.exchange.bytes_in += sent as u64;
             } else if self.client.body_is_done() {
@@ -232,11 +302,29 @@ impl<C: Client> Pipe<'_, C> {
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Result<Waiting, Broken> {
         while self.down == Half::Open {
             let wire = &mut self.upstream.wire;
-            let data = wire.inbox.bytes();
+            let Frames { down: frames, farewell, .. } = &mut self.frames;
+            let farewell = farewell.as_mut().map(|farewell| &mut farewell.down);
+            if let Some(farewell) = farewell.filter(|_| is_between(frames)) {
+                if farewell.is_empty() {
+                    self.down = Half::Ending;
+                    break;
+                }
+                let sent = self.client.poll_send(cx, farewell).map_err(|_| Broken::Client)?;
+                let Poll::Ready(sent) = sent else { return Ok(Waiting::Client) };
+                farewell.drain(..sent);
+                continue;
+            }
+            let mut data = wire.inbox.bytes();
+            if let (Some(_), Some(frames)) = (&self.frames.farewell, &self.frames.down) {
+                data = &data[..frames.rest_of_frame(data)];
+            }
             if !data.is_empty() {
                 let Poll::Ready(sent) = self.client.poll_send(cx, data).map_err(|_| Broken::Client)? else {
                     return Ok(Waiting::Client);
                 };
+                if let Some(frames) = &mut self.frames.down {
+                    frames.advance(&data[..sent]);
+                }
                 wire.inbox.consume(sent);
                 self.exchange.bytes_out += sent as u64;
             } else if let Poll::Ready(read) = wire.poll_fill(cx).map_err(Broken::Upstream)? {

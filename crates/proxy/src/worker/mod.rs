@@ -74,10 +74,11 @@ impl Node {
         self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
     }
 
-    /// The worker that has the fewest of them.
+    /// The worker that has the fewest of them. One that makes no progress comes last.
     pub(crate) fn least_loaded(&self) -> Option<usize> {
-        let loads = self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
-        loads.enumerate().min_by_key(|(_, connections)| *connections).map(|(index, _)| index)
+        let loads = self.loads.iter().zip(self.costs.activities());
+        let loads = loads.map(|(load, own)| (own.is_stuck(), load.connections.load(Ordering::Relaxed)));
+        loads.enumerate().min_by_key(|(_, load)| *load).map(|(index, _)| index)
     }
 }
 
@@ -115,6 +116,8 @@ pub(crate) struct Worker {
     pub(crate) recorder: Option<Recorder>,
     pub(crate) pipes: Pipes,
     pub(crate) draining: Cell<bool>,
+    /// What a drain closes by now, although it has not ended by itself.
+    pub(crate) closing: Cell<Closing>,
     pub(crate) date: HttpDate,
     pub(crate) ledger: Rc<CostShard>,
     bodies: Rc<WorkerBodyMemory>,
@@ -125,6 +128,17 @@ pub(crate) struct Worker {
     idle: RefCell<Idle>,
     random: Cell<u64>,
     last_warning: Cell<Option<Instant>>,
+}
+
+/// How far a drain has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Closing {
+    /// Connections without a request may still send one: it may be on its way already.
+    Nothing,
+    /// Connections without a request are closed.
+    Idle,
+    /// WebSockets are closed too, because the drain is about to end.
+    Tunnels,
 }
 
 /// Wakers of this worker's connections, so that a drain reaches the idle ones.
@@ -162,6 +176,7 @@ impl Worker {
             upstreams,
             node,
             draining: Cell::new(false),
+            closing: Cell::new(Closing::Nothing),
             date: HttpDate::new(),
             snapshot: RefCell::new(Rc::new(held)),
             ledger,
@@ -197,9 +212,19 @@ impl Worker {
         *self.snapshot.borrow_mut() = held;
     }
 
-    /// Closes idle connections now, and the others after their current exchange.
+    /// Has every connection end after its current exchange.
     pub(crate) fn drain(&self) {
         self.draining.set(true);
+        self.wake_connections();
+    }
+
+    /// Closes what a drain has left open so far.
+    pub(crate) fn close(&self, closing: Closing) {
+        self.closing.set(self.closing.get().max(closing));
+        self.wake_connections();
+    }
+
+    fn wake_connections(&self) {
         self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);
     }
 
@@ -290,6 +315,26 @@ impl Worker {
             *digits = DIGITS[usize::from(byte)];
         }
         id
+    }
+}
+
+/// Keeps a task that is not a connection in the worker's list, so that a drain wakes it.
+pub(crate) struct WakerGuard<'w> {
+    worker: &'w Worker,
+    place: usize,
+}
+
+impl<'w> WakerGuard<'w> {
+    /// Enters the running task into the list.
+    pub(crate) async fn register(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
+        Self { worker, place }
+    }
+}
+
+impl Drop for WakerGuard<'_> {
+    fn drop(&mut self) {
+        self.worker.unregister_waker(self.place);
     }
 }
 

@@ -17,6 +17,8 @@ pub enum HealthSource {
     Passive,
     /// The Admin API.
     Operator,
+    /// The process that this one has replaced.
+    Predecessor,
 }
 
 impl HealthSource {
@@ -28,6 +30,7 @@ impl HealthSource {
             Self::Active => "active",
             Self::Passive => "passive",
             Self::Operator => "operator",
+            Self::Predecessor => "predecessor",
         }
     }
 }

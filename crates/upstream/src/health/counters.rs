@@ -35,6 +35,16 @@ impl HealthCounters {
         self.0.load(Ordering::Relaxed) & UNHEALTHY == 0
     }
 
+    /// Health and counters as one number, for a process that replaces this one.
+    pub(super) fn number(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes over those of another process; returns whether that changed the health.
+    pub(super) fn restore(&self, number: u64) -> bool {
+        (self.0.swap(number, Ordering::Relaxed) ^ number) & UNHEALTHY != 0
+    }
+
     /// Counts an outcome; returns the new health if it has changed.
     pub(super) fn count(&self, counter: Counter, limit: u16) -> Option<bool> {
         let mut word = self.0.load(Ordering::Relaxed);

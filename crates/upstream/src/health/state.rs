@@ -157,6 +157,23 @@ impl TargetState {
         place
     }
 
+    /// The health of its addresses as numbers, for a process that replaces this one.
+    pub(super) fn numbers(&self) -> Vec<(SocketAddr, u64)> {
+        self.addresses.load().iter().map(|place| (place.address, place.counters.number())).collect()
+    }
+
+    /// Takes over the health of addresses from another process.
+    pub(super) fn restore(&self, numbers: &[(SocketAddr, u64)], source: HealthSource) {
+        for (address, number) in numbers {
+            let place = self.learn(*address);
+            if place.counters.restore(*number) {
+                place.changed.set(HealthChange::now(source));
+            }
+        }
+        let _changing = self.change();
+        self.settle();
+    }
+
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,6 +313,18 @@ impl Targets {
 impl TargetStates {
     fn lock(&self) -> MutexGuard<'_, ByUpstream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<(Box<str>, Box<str>, Arc<TargetState>)> {
+        let all = self.lock();
+        let each = all.iter().flat_map(|(upstream, targets)| {
+            targets
+                .states
+                .iter()
+                .map(move |(target, state)| (upstream.clone(), target.clone(), state.clone()))
+        });
+        each.collect()
     }
 
     /// The state of one target.

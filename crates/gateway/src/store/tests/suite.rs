@@ -216,7 +216,7 @@ async fn the_deleted_are_forgotten_after_a_while(place: Place) {
 async fn remembering(place: &Place, tombstone_revisions: u64) -> Arc<dyn Store> {
     if database(&place.settings) == Database::Sqlite {
         let path = sqlite_path(&place.settings).unwrap();
-        let mut store = sqlite::Sqlite::open(&path, all_plugins()).await.unwrap();
+        let mut store = sqlite::Sqlite::open(&path, all_plugins(), false).await.unwrap();
         store.tombstone_revisions = tombstone_revisions;
         return Arc::new(store);
     }

@@ -14,6 +14,7 @@ use quinn::{
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -171,21 +172,26 @@ pub(crate) async fn receive(worker: Rc<Worker>, reception: Reception) {
     let Reception { quic, listeners, mut closed, receiving } = reception;
     let mut endpoints = Vec::new();
     for listener in listeners {
-        let local = listener.local;
+        let (local, slots) = (listener.local, listener.steering.handed_over());
         match listener.open(quic.config.clone()) {
-            Ok(endpoint) => endpoints.push((endpoint, local)),
+            Ok(endpoint) => endpoints.push((endpoint, local, slots)),
             Err(error) => tracing::error!("a listener of QUIC failed: {error}"),
         }
     }
-    for (endpoint, local) in &endpoints {
+    for (endpoint, local, slots) in &endpoints {
         let taker = Taker { worker: worker.clone(), quic: quic.clone(), local: *local };
-        let (endpoint, mut closed) = (endpoint.clone(), closed.clone());
+        let (endpoint, slots, mut closed) = (endpoint.clone(), slots.clone(), closed.clone());
         spawn_local(async move {
+            let mut taking = pin!(taker.take(&endpoint));
             tokio::select! {
-                () = taker.take(&endpoint) => {}
+                () = &mut taking => {}
                 _ = closed.wait_for(|closed| *closed) => {}
             }
             drop(closed);
+            if slots.handed_over.load(Ordering::Relaxed) {
+                // Those that come now came before the sockets were handed over.
+                return taking.await;
+            }
             // Refuses new connections at once, so that their clients need not wait for a timeout.
             while let Some(incoming) = endpoint.accept().await {
                 incoming.refuse();
@@ -194,7 +200,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, reception: Reception) {
     }
     let _ = closed.wait_for(|closed| *closed).await;
     drop(closed);
-    for (endpoint, _) in endpoints {
+    for (endpoint, ..) in endpoints {
         endpoint.wait_idle().await;
     }
     drop(receiving);
@@ -208,7 +214,7 @@ struct Taker {
 }
 
 impl Taker {
-    async fn take(self, endpoint: &Endpoint) {
+    async fn take(&self, endpoint: &Endpoint) {
         let (node, mut complaint) = (&self.worker.node, Complaint::default());
         while let Some(incoming) = endpoint.accept().await {
             if node.connections() >= node.options.max_connections {

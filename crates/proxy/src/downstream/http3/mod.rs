@@ -5,6 +5,7 @@ mod code;
 mod control;
 mod endpoint;
 mod frames;
+mod generations;
 mod one_way;
 mod qpack;
 mod qpack_encoder;
@@ -18,4 +19,6 @@ mod steering;
 mod stream;
 
 pub(crate) use endpoint::{Quic, QuicListener, Reception, receive};
+pub(crate) use generations::Generations;
+pub use generations::QuicIdentity;
 pub(crate) use steering::listeners;

@@ -17,6 +17,8 @@ const SETTINGS: u64 = 0x4;
 const GOAWAY: u64 = 0x7;
 /// A setting.
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
+/// The number that no request exceeds.
+const LAST_REQUEST: u64 = (1 << 62) - 4;
 /// Requests have every fourth number.
 const NEXT_REQUEST: u64 = 4;
 
@@ -84,10 +86,19 @@ impl Http3Connection {
         self.one_way.client_leaves()
     }
 
+    /// Announces that the connection will end. Requests that are on their way are still served (RFC 9114, 5.2).
+    pub(super) fn announce_goaway(&self) {
+        self.goaway(LAST_REQUEST);
+    }
+
     /// Says that the next request is the first that is not looked at.
     pub(super) fn say_goaway(&self) {
+        self.goaway(self.next);
+    }
+
+    fn goaway(&self, first_ignored: u64) {
         let (mut id, mut bytes) = (BytesMut::new(), BytesMut::new());
-        put_number(&mut id, self.next);
+        put_number(&mut id, first_ignored);
         put_number(&mut bytes, GOAWAY);
         put_number(&mut bytes, id.len() as u64);
         bytes.extend_from_slice(&id);

@@ -12,7 +12,7 @@ use crate::downstream::multiplex::{InFlightGuard, Standing, StreamStats, is_misd
 use crate::error::RequestError;
 use crate::exchange::{Connection, Tls};
 use crate::pipeline::serve;
-use crate::worker::{ConnectionGuard, Worker};
+use crate::worker::{Closing, ConnectionGuard, Worker};
 use quinn::crypto::rustls::HandshakeData;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -39,7 +39,7 @@ pub(super) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     let mut shaking = pin!(shaking);
     let shaken = poll_fn(|cx| match shaking.as_mut().poll(cx) {
         Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
-        Poll::Pending if worker.draining.get() => Poll::Ready(None),
+        Poll::Pending if worker.closing.get() >= Closing::Idle => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     });
     let quic = match shaken.await {
@@ -81,7 +81,7 @@ async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<
     deadline.set(Instant::now(), timeout);
     let stats = StreamStats::new(connection, options.max_resets);
     let worker = worker.clone();
-    let mut served = Served { worker, quic, http3, stats, deadline, idle: true, closing: false };
+    let mut served = Served { worker, quic, http3, stats, deadline, idle: true, stage: Stage::Open };
     poll_fn(|cx| served.poll(cx)).await;
     // One that has ended otherwise stays so.
     close(&served.quic, Code::H3_NO_ERROR, b"");
@@ -96,8 +96,17 @@ struct Served {
     /// The idle timeout of a client without requests in flight.
     deadline: Deadline,
     idle: bool,
+    stage: Stage,
+}
+
+/// How far a connection has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// The client knows that it ends, and what it sent before is still served until then.
+    Announced,
     /// No further request is taken.
-    closing: bool,
+    Closing,
 }
 
 impl Served {
@@ -111,7 +120,7 @@ impl Served {
 
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.worker.draining.get() {
-            self.close();
+            self.announce();
         }
         self.judge();
         loop {
@@ -137,7 +146,7 @@ impl Served {
         let client = self.stats.connection.peer;
         match self.stats.resets.standing() {
             Standing::Good => {}
-            Standing::Excessive if self.closing => {}
+            Standing::Excessive if self.stage == Stage::Closing => {}
             Standing::Excessive => {
                 tracing::debug!(%client, "a client gave up too many requests over HTTP/3: no more are taken");
                 self.close();
@@ -150,7 +159,7 @@ impl Served {
     }
 
     fn accept(&mut self, (mut receiving, send_stream): Accepted) {
-        if self.closing {
+        if self.stage == Stage::Closing {
             if self.stats.resets.standing() > Standing::Good {
                 self.stats.resets.broken(1);
             }
@@ -166,9 +175,23 @@ impl Served {
         }
     }
 
+    /// Sends a GOAWAY that takes no request back, and the final one once what the client sent before has arrived.
+    fn announce(&mut self) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Announced;
+            self.http3.announce_goaway();
+            self.deadline.set(Instant::now(), self.notice());
+        }
+    }
+
+    /// How long what client and server say to each other takes.
+    fn notice(&self) -> Duration {
+        (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1)
+    }
+
     /// Sends GOAWAY, and lets the requests in flight end.
     fn close(&mut self) {
-        if std::mem::replace(&mut self.closing, true) {
+        if std::mem::replace(&mut self.stage, Stage::Closing) == Stage::Closing {
             return;
         }
         self.http3.say_goaway();
@@ -180,15 +203,22 @@ impl Served {
         // Registers for the counters, because the crate does not report streams that never became a request.
         self.stats.wait(cx);
         self.stats.resets.watch(cx);
+        if self.stage == Stage::Announced {
+            if self.deadline.poll(cx).is_ready() {
+                self.close();
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
         let idle = self.stats.live() == 0;
         if idle && !self.idle {
-            let notice = (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1);
-            let timeout = if self.closing { notice } else { self.worker.options.keepalive_timeout };
+            let is_closing = self.stage == Stage::Closing;
+            let timeout = if is_closing { self.notice() } else { self.worker.options.keepalive_timeout };
             self.deadline.set(Instant::now(), timeout);
         }
         self.idle = idle;
         if idle && self.deadline.poll(cx).is_ready() {
-            if self.closing {
+            if self.stage == Stage::Closing {
                 return Poll::Ready(());
             }
             self.close();

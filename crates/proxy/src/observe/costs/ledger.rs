@@ -2,6 +2,7 @@
 
 use super::Costs;
 use super::account::{Key, PluginCost};
+use crate::observe::activity::Activity;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ const MAX_ROUTE_COSTS: usize = 1024;
 pub(crate) struct CostShard {
     costs: Arc<Costs>,
     worker: usize,
+    /// What the worker does now.
+    pub(super) activity: Arc<Activity>,
     accounts: RefCell<HashMap<Key, Arc<PluginCost>, foldhash::fast::RandomState>>,
     /// Requests until the next sample, itself included.
     due: Cell<u32>,
@@ -29,6 +32,7 @@ impl CostShard {
     pub(crate) fn new(costs: Arc<Costs>, worker: usize) -> Self {
         let first = if costs.every == 0 { u32::MAX } else { 1 };
         Self {
+            activity: costs.activities[worker].clone(),
             costs,
             worker,
             accounts: RefCell::default(),
@@ -77,8 +81,9 @@ impl CostShard {
         self.costs.overhead
     }
 
-    /// Says how much CPU time the worker has used.
+    /// Says that the worker makes progress, and how much CPU time it has used.
     pub(crate) fn tick(&self) {
+        self.activity.beat();
         self.costs.clocks[self.worker].tick();
     }
 

@@ -17,6 +17,7 @@ pub(crate) use ledger::CostShard;
 pub(crate) use server_timing::append;
 pub(crate) use watch::{Call, Sampler, Waiter, answered, finished, hook, hook_that_waits, resume};
 
+use crate::observe::activity::Activity;
 use account::PluginCost;
 use clock::ThreadClock;
 use std::collections::HashSet;
@@ -34,6 +35,8 @@ pub struct Costs {
     overhead: Duration,
     /// The CPU time of each worker.
     clocks: Box<[ThreadClock]>,
+    /// What each worker does now.
+    activities: Box<[Arc<Activity>]>,
     announce: Sender<Arc<PluginCost>>,
     /// How many accounts were given up.
     given_up: AtomicUsize,
@@ -58,10 +61,16 @@ impl Costs {
             every,
             overhead: overhead(),
             clocks: (0..workers).map(|_| ThreadClock::default()).collect(),
+            activities: (0..workers).map(|_| Arc::default()).collect(),
             announce,
             given_up: AtomicUsize::new(0),
             collector: Mutex::new(Collector { announced, known: Vec::new() }),
         }
+    }
+
+    /// What each worker does now.
+    pub(crate) fn activities(&self) -> &[Arc<Activity>] {
+        &self.activities
     }
 
     /// The CPU time that the workers have used so far.

@@ -105,8 +105,11 @@ fn blamed<T>(
     exchange: &mut Exchange,
     run: impl FnOnce(&dyn Hooks, &mut plugin::Exchange) -> T,
 ) -> T {
+    let route = exchange.engine.route.map(|at| exchange.snapshot.routes[at as usize].entity.id);
+    exchange.snapshot.ledger.activity.begin_hook(instance.id, route);
     let running = Running { instance, exchange };
     let outcome = run(&*instance.hooks, &mut running.exchange.public);
+    running.exchange.snapshot.ledger.activity.end_hook();
     // Only a panic drops it.
     std::mem::forget(running);
     outcome
@@ -121,6 +124,7 @@ struct Running<'e> {
 impl Drop for Running<'_> {
     #[cold]
     fn drop(&mut self) {
+        self.exchange.snapshot.ledger.activity.end_hook();
         write(self.exchange, Some(self.instance.id), |account| account.errors.add(1));
     }
 }

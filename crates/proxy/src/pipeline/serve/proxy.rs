@@ -150,7 +150,7 @@ fn open_tunnel<C: Client>(
         return None;
     }
     exchange.bytes_out += client.begin_tunnel(exchange);
-    Some(Tunnel::new(upstream, call.timeouts))
+    Some(Tunnel::new(upstream, call.timeouts, exchange.engine.upgrade.as_deref()))
 }
 
 /// The response's head has arrived.

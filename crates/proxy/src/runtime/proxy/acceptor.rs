@@ -69,6 +69,8 @@ impl AcceptedStream {
 pub(super) struct Acceptor {
     pub(super) node: Arc<Node>,
     pub(super) workers: Vec<mpsc::UnboundedSender<Command>>,
+    /// Set once connections are accepted.
+    pub(super) opened: watch::Receiver<bool>,
 }
 
 impl Acceptor {
@@ -99,6 +101,7 @@ impl Acceptor {
         let mut complaint = Complaint::default();
         // Removed with the listener, when this is dropped.
         let _file = file;
+        let _ = self.opened.clone().wait_for(|opened| *opened).await;
         loop {
             if self.node.connections() >= self.node.options.max_connections {
                 complaint.log(format_args!("{} connections are open", self.node.options.max_connections));

@@ -23,7 +23,7 @@ fn start_with(options: Options, snapshot: Snapshot) -> Proxy {
 async fn a_drain_leaves_no_listener_open() {
     for _ in 0..20 {
         let proxy = start(Options::default());
-        assert!(proxy.drain(Duration::ZERO).await);
+        assert!(proxy.drain(DrainTimeouts { total: Duration::ZERO, idle: Duration::ZERO }).await);
         for Listening { address, .. } in proxy.listening() {
             assert!(TcpStream::connect(address.ip().unwrap()).is_err(), "{address} is still listened on");
         }

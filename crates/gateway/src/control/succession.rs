@@ -1,0 +1,59 @@
+//! What one process of a node leaves to the next one: sockets, state, files.
+use super::{Cluster, Control};
+use crate::handover::{FilesGate, Handovers};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use weir_proxy::Proxy;
+use weir_proxy::listen::SocketTable;
+
+impl Control {
+    /// The data plane.
+    pub(crate) fn proxy(&self) -> &Proxy {
+        &self.plane.proxy
+    }
+
+    /// Everything that is listened on.
+    pub(crate) fn sockets(&self) -> &SocketTable {
+        &self.sockets
+    }
+
+    /// When the files of the node are this process's own.
+    pub(crate) fn files(&self) -> &Arc<FilesGate> {
+        &self.files
+    }
+
+    /// The state that the next process takes over.
+    pub(crate) fn export_state(&self) -> io::Result<File> {
+        Handovers::new(self.source.definitions).export(&self.plane.compiler.retained)
+    }
+
+    /// Takes over the state of the process that this one replaces.
+    pub(crate) fn import_state(&self, state: File) {
+        let taken = Handovers::new(self.source.definitions).import(&self.plane.compiler.retained, state);
+        if let Err(error) = taken {
+            tracing::warn!(%error, "some limits, cached responses and metrics of the old process are lost");
+        }
+    }
+
+    /// Lets another process use the store of the configuration at the same time, or no longer; false if it still does.
+    pub(crate) fn share_store(&self, is_shared: bool) -> bool {
+        self.registry.share_store(is_shared)
+    }
+
+    /// Takes over what the process that this one replaces has committed. For a thread without a runtime.
+    pub(crate) fn catch_up(&self) {
+        if self.registry.is_stored() {
+            self.plane.runtime.block_on(self.registry.catch_up());
+        }
+    }
+
+    /// Ends what only one process of a node can do.
+    pub(crate) fn leave_files(&self) {
+        self.files.leave();
+        // A control plane collects what its data planes hand in for as long as they are connected.
+        if let (Some(analytics), Cluster::Alone | Cluster::DataPlane(_)) = (&self.analytics, &self.cluster) {
+            analytics.finish();
+        }
+    }
+}

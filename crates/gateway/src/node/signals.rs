@@ -1,0 +1,208 @@
+//! What signals and commands make of a node that serves.
+use super::command_socket::{Stop, UpgradeOutcome, UpgradeRequest};
+use crate::control::reload::Reloader;
+use crate::control::{Control, Drain};
+use crate::service_manager::ServiceManager;
+use crate::upgrade::{Successor, UpgradeError, Upgrader};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// How long a new process may take to be ready, unless the command says otherwise.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The signals that a node handles.
+pub(super) struct Signals {
+    hangup: Signal,
+    /// SIGUSR1, which log rotation sends, as for nginx.
+    reopen: Signal,
+    /// SIGUSR2, as for nginx.
+    upgrade: Signal,
+    stop: [Signal; 3],
+}
+
+/// Why a node no longer serves.
+pub(super) enum Ended {
+    /// It is to stop.
+    Stop(Stop),
+    /// Another process has taken over, as a command may have asked for.
+    Replaced(Successor, Option<oneshot::Sender<UpgradeOutcome>>),
+}
+
+/// How the drain ended.
+pub(super) enum Stopped {
+    Drained,
+    AtOnce,
+}
+
+/// An upgrade in progress.
+struct Upgrading {
+    outcome: JoinHandle<Result<Successor, UpgradeError>>,
+    reply: Option<oneshot::Sender<UpgradeOutcome>>,
+}
+
+/// What commands ask of the node.
+pub(super) struct Requests {
+    pub(super) quit: mpsc::Receiver<Stop>,
+    pub(super) upgrade: mpsc::Receiver<UpgradeRequest>,
+}
+
+impl Signals {
+    pub(super) fn install() -> io::Result<Signals> {
+        let stop =
+            [signal(SignalKind::terminate())?, signal(SignalKind::quit())?, signal(SignalKind::interrupt())?];
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+            stop,
+        })
+    }
+
+    /// The next signal to stop.
+    async fn stop(&mut self) {
+        let [terminate, quit, interrupt] = &mut self.stop;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = quit.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+
+    /// Handles signals and commands until the node no longer serves.
+    pub(super) async fn until_ended(
+        &mut self,
+        reloader: &Arc<Reloader>,
+        upgrader: &Arc<Upgrader>,
+        mut requests: Requests,
+        stop: Stop,
+    ) -> Ended {
+        let mut upgrading: Option<Upgrading> = None;
+        loop {
+            let [terminate, quit, interrupt] = &mut self.stop;
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    let reloader = reloader.clone();
+                    tokio::spawn(async move { reloader.reload().await });
+                }
+                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
+                _ = self.upgrade.recv() => {
+                    let request = UpgradeRequest { program: None, timeout: None, reply: None };
+                    Upgrading::begin(&mut upgrading, reloader, upgrader, request);
+                }
+                Some(request) = requests.upgrade.recv() => {
+                    Upgrading::begin(&mut upgrading, reloader, upgrader, request);
+                }
+                (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
+                    Ok(successor) => return Ended::Replaced(successor, reply),
+                    Err(error) => {
+                        upgrading = None;
+                        answer(reply, Err(error.to_string())).await;
+                    }
+                },
+                _ = terminate.recv() => return Ended::Stop(stop),
+                _ = quit.recv() => return Ended::Stop(stop),
+                _ = interrupt.recv() => return Ended::Stop(stop),
+                asked = requests.quit.recv() => return Ended::Stop(asked.unwrap_or(stop)),
+            }
+        }
+    }
+
+    /// Lets clients go. A second signal ends that at once.
+    pub(super) async fn drain(
+        &mut self,
+        control: &Control,
+        Stop { delay, drain_timeout }: Stop,
+        manager: &ServiceManager,
+    ) -> Stopped {
+        let draining = async {
+            control.fail_readiness();
+            if !delay.is_zero() {
+                tracing::info!(
+                    shutdown_delay_s = delay.as_secs_f64(),
+                    "no longer ready: connections are accepted until shutdown_delay ends"
+                );
+                tokio::time::sleep(delay).await;
+            }
+            tracing::info!(timeout_s = drain_timeout.as_secs_f64(), "draining");
+            control.drain(Drain { timeout: drain_timeout, is_replaced: false }).await
+        };
+        manager.stopping();
+        tokio::select! {
+            in_time = draining => ended(in_time),
+            () = self.stop() => at_once(),
+        }
+    }
+
+    /// The same of a process that was replaced. A service manager that stops the node signals this process as well, and means no more
+    /// by it than that it should end, which it does anyway.
+    pub(super) async fn drain_replaced(&mut self, control: &Control, timeout: Duration) -> Stopped {
+        tracing::info!(timeout_s = timeout.as_secs_f64(), "replaced: draining");
+        let stop = async {
+            self.stop().await;
+            self.stop().await;
+        };
+        tokio::select! {
+            in_time = control.drain(Drain { timeout, is_replaced: true }) => ended(in_time),
+            () = stop => at_once(),
+        }
+    }
+}
+
+fn ended(in_time: bool) -> Stopped {
+    if !in_time {
+        tracing::warn!("drain_timeout ended before all requests did; the others are cut off");
+    }
+    tracing::info!("stopped");
+    Stopped::Drained
+}
+
+fn at_once() -> Stopped {
+    tracing::warn!("a second signal stopped the node at once");
+    Stopped::AtOnce
+}
+
+impl Upgrading {
+    fn begin(
+        upgrading: &mut Option<Upgrading>,
+        reloader: &Arc<Reloader>,
+        upgrader: &Arc<Upgrader>,
+        UpgradeRequest { program, timeout, reply }: UpgradeRequest,
+    ) {
+        if upgrading.is_some() {
+            let refused = Err("an upgrade is in progress: wait until it has ended".to_owned());
+            tokio::spawn(answer(reply, refused));
+            return;
+        }
+        let (reloader, upgrader) = (reloader.clone(), upgrader.clone());
+        let outcome = tokio::spawn(async move {
+            // What is read now would be missing in the new process.
+            let _no_reload = reloader.hold().await;
+            let run = move || upgrader.run(program, timeout.unwrap_or(UPGRADE_TIMEOUT));
+            spawn_blocking(run).await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+        });
+        *upgrading = Some(Upgrading { outcome, reply });
+    }
+
+    /// Waits for the end of the upgrade; for ever, if there is none.
+    async fn ended(
+        upgrading: &mut Option<Upgrading>,
+    ) -> (Result<Successor, UpgradeError>, Option<oneshot::Sender<UpgradeOutcome>>) {
+        let Some(Upgrading { outcome, reply }) = upgrading else { return std::future::pending().await };
+        let outcome = outcome.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+        (outcome, reply.take())
+    }
+}
+
+/// Answers the command that has asked for an upgrade, and waits until that is written, because the process may end next.
+pub(super) async fn answer(reply: Option<oneshot::Sender<UpgradeOutcome>>, result: Result<u32, String>) {
+    let (written, is_written) = oneshot::channel();
+    if let Some(reply) = reply
+        && reply.send(UpgradeOutcome { result, _written: written }).is_ok()
+    {
+        let _ = is_written.await;
+    }
+}

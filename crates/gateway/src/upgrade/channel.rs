@@ -1,0 +1,145 @@
+//! What two processes say to each other while one replaces the other: messages of JSON over a socket, with descriptors.
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use weir_proxy::QuicIdentity;
+
+/// The longest message.
+const MAX_MESSAGE: usize = 64 << 10;
+/// The longest reason why a process does not start.
+const MAX_REASON: usize = MAX_MESSAGE / 4;
+
+/// A message. Those of the old process come with a descriptor, but for `Begin` and `Left`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    /// Old: a listening socket, by the setting and the address there.
+    Socket { setting: String, asked: Option<String> },
+    /// Old: the pid file, whose lock excludes other nodes.
+    PidFile,
+    /// Old: the socket for commands.
+    Commands,
+    /// Old: the way to pass back datagrams of connections over QUIC.
+    Quic(QuicIdentity),
+    /// Old: that was all; its process id, and the secret key under which the node keeps counts.
+    Begin { pid: u32, key: (u64, u64) },
+    /// New: everything has started, and these listeners of HTTP/3 would be received from.
+    Ready { quic: Vec<SocketAddr> },
+    /// New: why it does not start.
+    Failed(String),
+    /// Old: serve, with the state in this file.
+    Serve,
+    /// New: connections are accepted.
+    Serving,
+    /// Old: nothing is accepted and nothing is written to the disk any more.
+    Left,
+}
+
+/// One end of the socket between the two processes.
+#[derive(Debug)]
+pub(super) struct Channel(OwnedFd);
+
+impl Channel {
+    /// Both ends.
+    pub(super) fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (own, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Channel(own), other))
+    }
+
+    pub(super) fn of(socket: OwnedFd) -> Channel {
+        Channel(socket)
+    }
+
+    /// The socket itself.
+    pub(super) fn into_socket(self) -> OwnedFd {
+        self.0
+    }
+
+    /// How long each message may take.
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let timeout = timeout.max(Duration::from_millis(1));
+        set_socket_timeout(&self.0, Timeout::Recv, Some(timeout))?;
+        Ok(set_socket_timeout(&self.0, Timeout::Send, Some(timeout))?)
+    }
+
+    pub(super) fn send(&self, message: &Message) -> io::Result<()> {
+        self.send_with(message, &[])
+    }
+
+    pub(super) fn send_descriptor(&self, message: &Message, descriptor: impl AsFd) -> io::Result<()> {
+        self.send_with(message, &[descriptor.as_fd()])
+    }
+
+    fn send_with(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The next message, and the descriptor that came with it. An error of the kind `UnexpectedEof` where the other process
+    /// has ended.
+    pub(super) fn receive(&self) -> io::Result<(Message, Option<OwnedFd>)> {
+        let mut bytes = vec![0; MAX_MESSAGE];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let descriptor = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        Ok((serde_json::from_slice(&bytes[..received.bytes])?, descriptor))
+    }
+
+    /// Says why the new process does not start.
+    pub(super) fn fail(&self, reason: &str) {
+        let reason = reason.get(..reason.floor_char_boundary(MAX_REASON)).unwrap_or(reason);
+        // If the old process is gone as well, there is no reader.
+        let _ = self.send(&Message::Failed(reason.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+
+    #[test]
+    fn descriptors_and_reasons_arrive() {
+        let (one, other) = Channel::pair().unwrap();
+        let other = Channel::of(other);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"text").unwrap();
+        one.send_descriptor(&Message::Serve, &file).unwrap();
+        one.send(&Message::Begin { pid: 7, key: (1, 2) }).unwrap();
+        one.fail(&"é".repeat(MAX_MESSAGE));
+        let (message, descriptor) = other.receive().unwrap();
+        let mut received = File::from(descriptor.unwrap());
+        received.rewind().unwrap();
+        let mut text = String::new();
+        received.read_to_string(&mut text).unwrap();
+        assert!(matches!(message, Message::Serve) && text == "text");
+        let (message, descriptor) = other.receive().unwrap();
+        assert!(matches!(message, Message::Begin { pid: 7, key: (1, 2) }) && descriptor.is_none());
+        assert!(matches!(other.receive().unwrap().0, Message::Failed(reason) if reason.len() <= MAX_REASON));
+        drop(one);
+        assert_eq!(other.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

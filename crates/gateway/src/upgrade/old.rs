@@ -1,0 +1,223 @@
+//! The side of the process that is replaced.
+use super::VARIABLE;
+use super::channel::{Channel, Message};
+use crate::control::Control;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_proxy::listen::NamedSocket;
+
+/// Variables of the service manager that are for one process alone.
+const OF_ONE_PROCESS: [&str; 4] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+
+/// How this process was started, and so how the next one is.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    /// The file of the program: by the time of an upgrade another one is there.
+    program: PathBuf,
+    /// The name that it is called by.
+    name: String,
+    options: Vec<OsString>,
+}
+
+impl Launch {
+    /// A node that was started by this name with these options.
+    pub(crate) fn new(name: &str, options: Vec<OsString>) -> io::Result<Launch> {
+        Ok(Launch { program: std::env::current_exe()?, name: name.to_owned(), options })
+    }
+
+    /// Of a node that cannot be started again.
+    pub(crate) fn none() -> Launch {
+        Launch { program: PathBuf::new(), name: String::new(), options: Vec::new() }
+    }
+
+    fn start(&self, program: Option<PathBuf>, channel: OwnedFd) -> Result<Child, UpgradeError> {
+        let program = program.unwrap_or_else(|| self.program.clone());
+        let mut command = Command::new(&program);
+        command.arg0(&self.name).arg("run").args(&self.options).stdin(channel).env(VARIABLE, "1");
+        for name in OF_ONE_PROCESS {
+            command.env_remove(name);
+        }
+        command.spawn().map_err(|error| UpgradeError::NoProgram(program, error))
+    }
+}
+
+/// Why the process was not replaced.
+#[derive(Debug)]
+pub(crate) enum UpgradeError {
+    /// The program cannot be run.
+    NoProgram(PathBuf, io::Error),
+    /// The new process says why it did not start.
+    Failed(String),
+    /// It ended without saying anything.
+    Ended(String),
+    /// It took too long.
+    Late(Duration),
+    /// A system call failed.
+    System(io::Error),
+    /// The new process would end with this one.
+    Container,
+    /// There is no command that would start the same.
+    Demo,
+}
+
+impl fmt::Display for UpgradeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpgradeError::NoProgram(program, error) => {
+                write!(f, "cannot run {}: {error}: install the program there, or name one with `--program`", program.display())
+            }
+            UpgradeError::Failed(reason) => write!(f, "the new process did not start: {reason}"),
+            UpgradeError::Ended(status) => write!(
+                f,
+                "the new process ended before it was ready ({status}): see the log, and check that the program is a version \
+                 with `weir upgrade`"
+            ),
+            UpgradeError::Late(timeout) => write!(
+                f,
+                "the new process was not ready within {} s and was killed: see the log, or allow more with `--timeout`",
+                timeout.as_secs_f64()
+            ),
+            UpgradeError::System(error) => write!(f, "the new process could not be prepared: {error}"),
+            UpgradeError::Demo => f.write_str("the demo cannot be upgraded: stop it, and start it again"),
+            UpgradeError::Container => f.write_str(
+                "this node is process 1, with which its container ends: start a new container instead, and stop this one",
+            ),
+        }
+    }
+}
+
+impl From<io::Error> for UpgradeError {
+    fn from(error: io::Error) -> Self {
+        UpgradeError::System(error)
+    }
+}
+
+/// What it takes to replace this process.
+pub(crate) struct Upgrader {
+    pub(crate) control: Arc<Control>,
+    pub(crate) launch: Launch,
+    pub(crate) pid_file: OwnedFd,
+    pub(crate) commands: OwnedFd,
+}
+
+/// The process that has taken over.
+pub(crate) struct Successor {
+    pub(crate) pid: u32,
+    channel: Channel,
+}
+
+impl Successor {
+    /// Lets it use the files of this process.
+    pub(crate) fn leave_files(&self) {
+        if let Err(error) = self.channel.send(&Message::Left) {
+            tracing::warn!(%error, "the new process did not learn that this one has left");
+        }
+    }
+}
+
+impl Upgrader {
+    /// Starts a new process, and returns once that accepts connections. If that fails, this one goes on as before.
+    pub(crate) fn run(&self, program: Option<PathBuf>, timeout: Duration) -> Result<Successor, UpgradeError> {
+        if std::process::id() == 1 {
+            return Err(UpgradeError::Container);
+        }
+        if self.launch.program.as_os_str().is_empty() {
+            return Err(UpgradeError::Demo);
+        }
+        let (channel, other) = Channel::pair()?;
+        // It can only be opened in both while each lets the other.
+        self.control.share_store(true);
+        let mut child = self.launch.start(program, other).inspect_err(|_| {
+            self.control.share_store(false);
+        })?;
+        let pid = child.id();
+        tracing::info!(pid, "upgrade: a new process starts");
+        let outcome = self.replace(&channel, Instant::now() + timeout);
+        match outcome.map_err(|error| explain(error, &mut child, timeout)) {
+            Ok(()) => Ok(Successor { pid, channel }),
+            Err(error) => {
+                // It has ended already, or does not answer.
+                let _ = child.kill();
+                let _ = child.wait();
+                self.control.share_store(false);
+                tracing::error!("upgrade refused: {error}; this process goes on");
+                Err(error)
+            }
+        }
+    }
+
+    fn replace(&self, channel: &Channel, end: Instant) -> Result<(), UpgradeError> {
+        let left = || end.saturating_duration_since(Instant::now());
+        channel.set_timeout(left())?;
+        let quic = self.send_sockets(channel)?;
+        channel.set_timeout(left())?;
+        let listeners = match channel.receive()?.0 {
+            Message::Ready { quic } => quic,
+            Message::Failed(reason) => return Err(UpgradeError::Failed(reason)),
+            _ => return Err(unexpected().into()),
+        };
+        let proxy = self.control.proxy();
+        proxy.hand_over_quic(&listeners, quic)?;
+        let served = self.let_serve(channel, left());
+        if served.is_err() {
+            proxy.take_back_quic(&listeners);
+        }
+        served
+    }
+
+    /// Sends everything that is listened on; returns the end of the way that datagrams of QUIC come back.
+    fn send_sockets(&self, channel: &Channel) -> io::Result<OwnedFd> {
+        for NamedSocket { setting, asked, socket } in self.control.sockets().copies()? {
+            let asked = asked.map(|address| address.to_string());
+            channel.send_descriptor(&Message::Socket { setting, asked }, socket)?;
+        }
+        channel.send_descriptor(&Message::PidFile, &self.pid_file)?;
+        channel.send_descriptor(&Message::Commands, &self.commands)?;
+        let (own, other) = Channel::pair()?;
+        channel.send_descriptor(&Message::Quic(self.control.proxy().quic_successor()), other)?;
+        channel.send(&Message::Begin { pid: std::process::id(), key: weir_plugin::node_key() })?;
+        Ok(own.into_socket())
+    }
+
+    fn let_serve(&self, channel: &Channel, timeout: Duration) -> Result<(), UpgradeError> {
+        let state = self.control.export_state()?;
+        channel.set_timeout(timeout)?;
+        channel.send_descriptor(&Message::Serve, state.as_fd())?;
+        match channel.receive()?.0 {
+            Message::Serving => Ok(()),
+            Message::Failed(reason) => Err(UpgradeError::Failed(reason)),
+            _ => Err(unexpected().into()),
+        }
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol")
+}
+
+/// What the end of the socket, or silence on it, means.
+fn explain(error: UpgradeError, child: &mut Child, timeout: Duration) -> UpgradeError {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
+    let UpgradeError::System(io) = error else { return error };
+    match io.kind() {
+        BrokenPipe | ConnectionReset | UnexpectedEof => match child.wait() {
+            Ok(status) => UpgradeError::Ended(status.to_string()),
+            Err(error) => UpgradeError::System(error),
+        },
+        WouldBlock | TimedOut => UpgradeError::Late(timeout),
+        _ => UpgradeError::System(io),
+    }
+}
+
+/// The addresses of UDP among these, which a process with HTTP/3 receives from.
+pub(super) fn quic_addresses(addresses: &[weir_proxy::Address]) -> Vec<SocketAddr> {
+    addresses.iter().filter_map(weir_proxy::Address::ip).collect()
+}

@@ -1,0 +1,140 @@
+//! Connections of the old process: they stay there until they end, or the drain timeout does.
+use super::{Node, OK, runs};
+use crate::harness::{Gateway, Peer, Upstream, document, one_route, service};
+use crate::http3::client::Client;
+use serde_json::json;
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::{ClientRequestBuilder, Message, WebSocket};
+
+/// A server that echoes messages.
+fn echo() -> Upstream {
+    Upstream::start(|peer, _| {
+        let Ok(mut socket) = tungstenite::accept(peer.into_socket()) else { return };
+        socket.get_ref().set_read_timeout(None).unwrap();
+        while let Ok(message) = socket.read() {
+            if message.is_text() {
+                socket.send(message).unwrap();
+            }
+        }
+    })
+}
+
+fn connect(gateway: &Gateway) -> WebSocket<TcpStream> {
+    let request = ClientRequestBuilder::new("ws://localhost/chat".parse().unwrap());
+    tungstenite::client(request, gateway.connect().into_socket()).unwrap().0
+}
+
+fn says(socket: &mut WebSocket<TcpStream>, text: &str) {
+    socket.send(text.into()).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::from(text));
+}
+
+#[test]
+fn websockets_sessions_and_requests_in_flight_stay_on_the_old_process() {
+    let (chat, (held, asked)) = (echo(), Upstream::holding(OK));
+    let lines = Upstream::start(|mut peer, _| {
+        while peer.request().is_some() {
+            peer.send(OK);
+        }
+    });
+    let raw = format!(
+        "- {{name: raw, url: \"tcp://{}\", routes: [{{name: raw, protocols: [tcp], sources: [{{ip: 127.0.0.1}}]}}]}}\n",
+        lines.address
+    );
+    let services = [service("/chat", chat.address, "", ""), service("/held", held.address, "", "")];
+    let document = document(&services, "").replacen("services:\n", &format!("services:\n{raw}"), 1);
+    let builder =
+        Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").set("upgrade_drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let old = node.pid();
+    let mut socket = connect(&node.gateway);
+    says(&mut socket, "before");
+    let mut session = Peer::connect(node.gateway.stream(0));
+    assert_eq!(session.send("GET / HTTP/1.1\r\n\r\n").response().text(), "hi");
+    let mut client = node.gateway.connect();
+    client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    let go = asked.recv().unwrap();
+    node.upgrade();
+    node.upgrade();
+    says(&mut socket, "after");
+    says(&mut connect(&node.gateway), "over the new process");
+    assert_eq!(session.send("GET / HTTP/1.1\r\n\r\n").response().text(), "hi");
+    go.send(()).unwrap();
+    let response = client.response();
+    assert_eq!((response.text(), response.header("connection")), ("hi", Some("close")));
+    assert!(runs(old));
+    socket.close(None).unwrap();
+    drop((socket, session, client));
+    assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+#[test]
+fn the_drain_timeout_of_upgrades_ends_what_does_not_end_by_itself() {
+    let chat = echo();
+    let builder = Gateway::builder(&document(&[service("/chat", chat.address, "", "")], ""))
+        .set("drain_timeout", "1h")
+        .set("upgrade_drain_timeout", "2s");
+    let mut node = Node::start(builder);
+    let mut socket = connect(&node.gateway);
+    node.upgrade();
+    let Message::Close(Some(frame)) = socket.read().unwrap() else { panic!("not a close frame") };
+    assert_eq!(frame.code, CloseCode::Away);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+#[test]
+fn datagrams_of_old_connections_over_quic_reach_the_old_process() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let listen = "127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic";
+    let builder = Gateway::builder(&one_route(upstream.address))
+        .set("proxy_listen", listen)
+        .set("workers", "2")
+        .set("upgrade_drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let ask = |client: &mut Client| {
+        client.ask("held", ("GET", "/"), &json!({"body": 100_000}));
+        asked.recv().unwrap()
+    };
+    let mut clients: Vec<_> = (0..3).map(|_| Client::connect(node.gateway.proxy_quic())).collect();
+    let mut held: Vec<_> = clients.iter_mut().map(ask).collect();
+    for _ in 0..2 {
+        node.upgrade();
+        let mut client = Client::connect(node.gateway.proxy_quic());
+        held.push(ask(&mut client));
+        clients.push(client);
+    }
+    for (client, go) in clients.iter_mut().zip(held) {
+        // From a new port, the datagrams may come to another socket.
+        client.send(&json!({"do": "rebind"})).event("rebound", |_| true);
+        go.send(()).unwrap();
+        assert_eq!(client.response("held").text(), "hi");
+    }
+    drop(clients);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+#[test]
+fn the_number_of_workers_may_change() {
+    let upstream = Upstream::answering(OK);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("weir");
+    let listen = "127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic";
+    let node = Node::start(Gateway::builder(&one_route(upstream.address)).set("proxy_listen", listen));
+    for workers in [3, 1, 2] {
+        let binary = env!("CARGO_BIN_EXE_weir");
+        let script = format!("#!/bin/bash\nexec {binary} \"${{@/#workers=*/workers={workers}}}\"\n");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let output = node.try_upgrade(&["--program", program.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let threads = fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap().flatten();
+        let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        assert_eq!(threads.map(name).filter(|name| name.starts_with("weir-worker-")).count(), workers);
+        for _ in 0..4 {
+            assert_eq!(Client::connect(node.gateway.proxy_quic()).get("/").text(), "hi");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the new process knows of what the old one counted and kept.
+use super::{Node, OK};
+use crate::harness::{Gateway, Upstream, document, eventually, service};
+use serde_json::json;
+
+#[test]
+fn limits_cached_responses_metrics_and_health_are_handed_over() {
+    let upstream = Upstream::answering(OK);
+    let limit = "plugins: [{name: rate-limiting, config: {month: 2, policy: local, limit_by: ip}}]";
+    let cache = "plugins: [{name: proxy-cache, config: {strategy: memory, content_type: [text/plain], cache_ttl: 3000}}]";
+    let cached =
+        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nkept");
+    let more = format!(
+        "upstreams:\n- {{name: pool, healthchecks: {{passive: {{unhealthy: {{tcp_failures: 9}}}}}}, \
+         targets: [{{target: \"{}\"}}]}}\nplugins: [{{name: prometheus, config: {{status_code_metrics: true}}}}]\n",
+        upstream.address
+    );
+    let services =
+        [service("/limited", upstream.address, "", limit), service("/kept", cached.address, "", cache)];
+    let node = Node::start(Gateway::builder(&document(&services, &more)));
+    let gateway = &node.gateway;
+    assert_eq!(gateway.get("/limited").status, 200);
+    assert_eq!(gateway.get("/kept").header("x-cache-status"), Some("Miss"));
+    let path = format!("/upstreams/pool/targets/{}/unhealthy", upstream.address);
+    assert_eq!(gateway.ask_admin("PUT", &path, "").status, 204);
+    let asked = cached.connections();
+    node.upgrade();
+    assert_eq!(gateway.get("/kept").header("x-cache-status"), Some("Hit"));
+    assert_eq!(gateway.get("/kept").text(), "kept");
+    assert_eq!(cached.connections(), asked);
+    assert_eq!(gateway.get("/limited").header("x-ratelimit-remaining-month"), Some("0"));
+    assert_eq!(gateway.get("/limited").status, 429);
+    let health = gateway.admin("/upstreams/pool/health").json()["data"][0]["health"].clone();
+    assert_eq!(health, json!("UNHEALTHY"));
+    let counted = |status: u16| {
+        let metrics = gateway.status("/metrics");
+        let mark = format!("code=\"{status}\"");
+        let lines = metrics.text().lines().filter(|line| line.starts_with("kong_http_requests_total{"));
+        let of_status = lines.filter(|line| line.contains("limited") && line.contains(&mark));
+        of_status.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    eventually("all requests are counted", || counted(200) == 2 && counted(429) == 1);
+}
+
+#[test]
+fn the_store_goes_on() {
+    let node = Node::start(Gateway::empty());
+    let post = |name: &str| {
+        let body = json!({"name": name, "url": "http://127.0.0.1:1"}).to_string();
+        assert_eq!(node.gateway.ask_admin("POST", "/services", &body).status, 201);
+    };
+    post("first");
+    node.upgrade();
+    post("second");
+    node.upgrade();
+    for name in ["first", "second"] {
+        assert_eq!(node.gateway.admin(&format!("/services/{name}")).status, 200);
+    }
+    eventually("the old processes end", || node.gateway.log().matches("INFO stopped").count() == 2);
+    post("third");
+}
