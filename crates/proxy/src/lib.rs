@@ -21,6 +21,7 @@ mod error;
 mod exchange;
 #[cfg(test)]
 mod hooks_tests;
+mod limits;
 mod observe;
 mod pipeline;
 mod recording;
@@ -33,6 +34,7 @@ mod tunnel;
 mod worker;
 
 pub use downstream::proxy_protocol;
+pub use limits::MemoryLimit;
 pub use listen::{Address, Listen, Network, Traffic};
 pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};

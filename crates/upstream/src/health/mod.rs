@@ -8,6 +8,7 @@ mod change;
 mod checks;
 mod counters;
 pub mod monitor;
+mod outlier;
 mod probe;
 mod state;
 
@@ -15,5 +16,6 @@ pub use change::{HealthChange, HealthSource};
 pub use checks::Outcome;
 pub use checks::are_used;
 pub use monitor::MonitoredUpstream;
-pub use state::{AddressStatus, TargetStates, TargetStatus, mark, standing};
+pub use outlier::OutlierPolicy;
+pub use state::{AddressStatus, TargetStates, TargetStatus, ejections, mark, standing};
 pub use state::{TargetMonitor, TargetMonitors, TargetState};
