@@ -92,6 +92,8 @@ impl Gradient {
             (None, Some(baseline)) if !(is_reached && self.is_probe_due(now)) => {
                 self.follow(window.median, baseline);
             }
+            // Nothing is shed, so there is no reason to find out more.
+            (None, None) if !is_reached => {}
             (None, _) => self.probe = Some(Probe::first(self.limit)),
         }
     }
