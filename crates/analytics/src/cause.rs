@@ -119,6 +119,8 @@ causes! {
     Internal = 0x104 "internal",
     /// The gateway itself responded, as for a redirect to HTTPS.
     Local = 0x105 "local",
+    /// The request was shed, because there were too many.
+    Overload = 0x106 "overload",
 }
 
 impl Cause {

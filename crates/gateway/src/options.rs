@@ -1,4 +1,5 @@
 //! The data plane's options, from the settings.
+use crate::overload;
 use crate::prefix;
 use crate::settings::{
     self, AccessLogFormat, Bytes, DnsRecord, ErrorContentType, HeaderBuffers, Headers, Listen, LogTarget,
@@ -79,13 +80,18 @@ fn bytes(size: u64) -> usize {
 
 /// The data plane's options.
 pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Options {
+    let max_connections = max_connections(getrlimit(Resource::Nofile).current, files(settings))
+        .min(connections_of_workers(settings));
     Options {
         workers: settings.workers.0,
         listen: listeners(settings).collect(),
-        max_connections: max_connections(getrlimit(Resource::Nofile).current, files(settings))
-            .min(connections_of_workers(settings)),
+        max_connections,
+        connections_per_ip: overload::connections_per_ip(settings, max_connections),
+        worker_requests_in_flight: overload::requests_in_flight(settings, max_connections),
+        memory: overload::memory(settings),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
+        client_body_min_rate: settings.client_body_min_rate,
         send_timeout: settings.send_timeout,
         keepalive_timeout: settings.keepalive_timeout,
         keepalive_requests: settings.keepalive_requests.into(),

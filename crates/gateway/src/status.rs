@@ -56,7 +56,7 @@ fn status_body(control: &Control) -> Value {
             "total_requests": totals.requests + requests,
         },
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
-        "process": { "cpu_seconds": process::cpu().as_secs_f64(), "resident_bytes": process::resident_bytes() },
+        "process": { "cpu_seconds": process::cpu().as_secs_f64(), "resident_bytes": crate::memory::resident_bytes() },
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
     let unusable = registry.unusable_objects();

@@ -73,6 +73,7 @@ mod next_target;
 mod nodes;
 mod openapi;
 mod otlp;
+mod overload;
 mod plugin_cases;
 mod plugins;
 mod proxy_protocol;

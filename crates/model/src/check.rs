@@ -6,7 +6,7 @@ use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::rule;
-use crate::schema::{closest, did_you_mean, quoted};
+use crate::schema::{closest, quoted};
 use crate::unknown_vaults::unknown_vaults;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -52,9 +52,6 @@ pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<Ent
     found
 }
 
-/// The tags with an effect, which they have on services.
-const TAGS: [&str; 3] = ["weir-upstream-http2", "weir-proxy-protocol-v1", "weir-proxy-protocol-v2"];
-
 /// Tags that look like ours and have no effect.
 fn tags(document: &Document) -> Vec<EntityError> {
     let mut found = Vec::new();
@@ -62,7 +59,7 @@ fn tags(document: &Document) -> Vec<EntityError> {
         ($($collection:ident: $kind:ident),*) => {$(
             for (index, entity) in document.$collection.iter().enumerate() {
                 let tags = entity.tags.iter().flatten().enumerate();
-                let doubts = tags.filter_map(|(at, tag)| Some((at, doubt_of_tag(tag, $kind)?)));
+                let doubts = tags.filter_map(|(at, tag)| Some((at, crate::tags::doubt(tag, $kind)?)));
                 found.extend(doubts.map(|(at, doubt)| EntityError::new(($kind, index), format!("tags[{at}]"), doubt)));
             }
         )*};
@@ -142,18 +139,6 @@ fn net_port(document: &Document) -> Vec<EntityError> {
     routes
         .map(|(index, _)| EntityError::new((Routes, index), "expression".to_owned(), message.to_owned()))
         .collect()
-}
-
-fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
-    if !tag.starts_with("weir-") || TAGS.contains(&tag) && kind == Services {
-        return None;
-    }
-    let shown = quoted(tag);
-    if TAGS.contains(&tag) {
-        return Some(format!("the tag `{shown}` has an effect on services alone; move it to the service"));
-    }
-    let hint = did_you_mean(tag, TAGS);
-    Some(format!("the tag `{shown}` has no effect; those with one are: {}{hint}", TAGS.join(", ")))
 }
 
 /// Plugins whose `anonymous` names no consumer.

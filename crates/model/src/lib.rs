@@ -30,6 +30,7 @@ pub mod rule;
 pub mod schema;
 mod secret_reference;
 mod service_url;
+pub mod tags;
 mod unknown_vaults;
 
 pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};

@@ -103,6 +103,8 @@ pub(crate) struct Timeouts {
     pub(crate) read: Duration,
     pub(crate) client_body: Duration,
     pub(crate) client_send: Duration,
+    /// The least bytes a second of a request's body whose length is known, behind the first `client_body`; 0 is any.
+    pub(crate) client_body_rate: u32,
     /// When all of it has to be over, where the client says so.
     pub(crate) ends: Option<Instant>,
 }
@@ -114,6 +116,12 @@ impl Timeouts {
     /// Whether the deadline has passed, allowing for the clock of an upstream that received the same deadline.
     pub(crate) fn are_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
+    }
+
+    /// How long a client may take for so many bytes of its body, and for the next; none if it may take its time.
+    pub(crate) fn body_time(&self, bytes: u64) -> Option<Duration> {
+        let rate = self.client_body_rate;
+        (rate > 0).then(|| self.client_body + Duration::from_secs_f64(bytes as f64 / f64::from(rate)))
     }
 
     /// So long, or until all has to be over.

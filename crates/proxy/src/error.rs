@@ -1,6 +1,7 @@
 //! The errors of a request, in one enum: the kind of each, the side that caused it, and the response that the client
 //! gets.
 
+use crate::limits::NodeLimit;
 use h2::Reason;
 use std::{fmt, io};
 use weir_analytics::cause::Cause;
@@ -39,7 +40,23 @@ pub(crate) enum RequestError {
     NoMemoryForResponse,
     /// A plugin refused the request's body on its way.
     Refused(Box<LocalResponse>),
+    /// There are too many requests: this one is shed, so that the others are served.
+    Overloaded(Overload),
 }
+
+/// What has too many requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overload {
+    /// The upstream, or each of its targets.
+    Upstream,
+    /// The node.
+    Node,
+    /// The memory of the process.
+    Memory,
+}
+
+/// After how many seconds a request that was shed may be sent again.
+const RETRY_AFTER: &str = "1";
 
 /// Whose side an error came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +84,8 @@ impl RequestError {
             | Self::NoService
             | Self::NoTunnel
             | Self::NoMemoryForRequest
-            | Self::NoMemoryForResponse => ErrorOrigin::Gateway,
+            | Self::NoMemoryForResponse
+            | Self::Overloaded(_) => ErrorOrigin::Gateway,
         }
     }
 
@@ -86,6 +104,7 @@ impl RequestError {
             Self::NoService => Cause::NoService,
             Self::NoTunnel => Cause::Local,
             Self::NoMemoryForRequest | Self::NoMemoryForResponse => Cause::NoMemory,
+            Self::Overloaded(_) => Cause::Overload,
         }
     }
 
@@ -107,6 +126,9 @@ impl RequestError {
             RequestError::DeadlineExceeded => (504, "The time for the call is over"),
             RequestError::NoMemoryForRequest => (503, "The request's body cannot be held now"),
             RequestError::NoMemoryForResponse => (503, "The response's body cannot be held now"),
+            RequestError::Overloaded(Overload::Upstream) => (503, "The upstream has too many requests"),
+            RequestError::Overloaded(Overload::Node) => (503, "The gateway has too many requests"),
+            RequestError::Overloaded(Overload::Memory) => (503, "The gateway has no memory for the request"),
         };
         let client_gone = matches!(self, RequestError::ClientGone);
         let respond = if self.is_of_nginx() { LocalResponse::proxy_error } else { LocalResponse::error };
@@ -117,8 +139,9 @@ impl RequestError {
                 answer.grpc_status = Some(code_of_reset(*reason));
                 answer
             }
-            // Only this error gets `Retry-After`, because the upstream may have processed the other requests.
+            // Only these errors get `Retry-After`, because the upstream may have processed the other requests.
             RequestError::NoMemoryForRequest => answer.header("Retry-After", "5"),
+            RequestError::Overloaded(_) => answer.header("Retry-After", RETRY_AFTER),
             _ => answer,
         }
     }
@@ -134,6 +157,7 @@ impl RequestError {
                 | Self::NoService
                 | Self::NoMemoryForRequest
                 | Self::NoMemoryForResponse
+                | Self::Overloaded(_)
         )
     }
 }
@@ -145,6 +169,21 @@ impl From<Box<LocalResponse>> for RequestError {
 }
 
 impl RequestError {
+    /// The limit of the node that the client has met, if it is one that this says.
+    pub(crate) fn limit(&self) -> Option<NodeLimit> {
+        use ParseError::{
+            ChunkOverhead, FieldTooLarge, HeadTooLarge, TargetTooLong, TooManyFields, TrailersTooLarge,
+        };
+        match self {
+            Self::Rejected(
+                HeadTooLarge | FieldTooLarge | TargetTooLong | TooManyFields | TrailersTooLarge,
+            ) => Some(NodeLimit::HeadSize),
+            Self::BodyTooLarge | Self::Rejected(ChunkOverhead) => Some(NodeLimit::BodySize),
+            Self::ClientTimeout => Some(NodeLimit::BodyTime),
+            _ => None,
+        }
+    }
+
     /// Has the exchange say what failed.
     pub(crate) fn note(&self, exchange: &mut Exchange) {
         if let Some(name) = self.kind() {
@@ -159,6 +198,7 @@ impl RequestError {
             RequestError::ClientTimeout => "client_timeout",
             RequestError::Upstream(error) => error.kind(),
             RequestError::DeadlineExceeded => "deadline_exceeded",
+            RequestError::Overloaded(_) => "overload",
             _ => return None,
         })
     }
@@ -224,6 +264,16 @@ impl fmt::Display for RequestError {
             RequestError::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
             RequestError::NoMemoryForRequest | RequestError::NoMemoryForResponse => {
                 f.write_str("there is no room for the body within mem_bodies_size")
+            }
+            RequestError::Overloaded(Overload::Upstream) => f.write_str(
+                "the request was shed, because the upstream has as many requests as weir-adaptive-concurrency, \
+                 weir-max-requests or weir-target-max-requests allow",
+            ),
+            RequestError::Overloaded(Overload::Node) => {
+                f.write_str("the request was shed, because the worker has as many as worker_requests_in_flight allows")
+            }
+            RequestError::Overloaded(Overload::Memory) => {
+                f.write_str("the request was shed, because the process uses more memory than memory_limit")
             }
             RequestError::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
             RequestError::ClientTimeout => f.write_str("the client did not send its request in time"),

@@ -21,6 +21,7 @@ mod error;
 mod exchange;
 #[cfg(test)]
 mod hooks_tests;
+mod limits;
 mod observe;
 mod pipeline;
 mod recording;
@@ -34,6 +35,7 @@ mod worker;
 
 pub use downstream::http3::QuicIdentity;
 pub use downstream::proxy_protocol;
+pub use limits::MemoryLimit;
 pub use listen::{Address, Listen, Network, Traffic};
 pub use observe::activity::RunningHook;
 pub use observe::request_debug::RequestDebug;

@@ -10,11 +10,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{Protocol, Service};
+use weir_model::tags;
 use weir_net::resolve::{Addresses, Resolver};
 use weir_net::tls::{HTTP1, HTTP2};
-
-/// The tag of a service that enables HTTP/2.
-const HTTP2_TAG: &str = "weir-upstream-http2";
 
 /// One address to connect to, and the host name that is sent to it.
 #[derive(Clone)]
@@ -57,7 +55,7 @@ pub enum UpstreamProtocol {
 impl UpstreamProtocol {
     /// What is spoken to a service by this protocol.
     pub fn of(service: &Service, protocol: Protocol) -> Self {
-        let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
+        let asked = tags::has(&service.tags, tags::UPSTREAM_HTTP2);
         match protocol {
             Protocol::Grpc | Protocol::Grpcs => Self::Http2,
             Protocol::Https if asked => Self::Either,

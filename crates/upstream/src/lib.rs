@@ -4,7 +4,7 @@
 //! [`Pools`] hold its connections to endpoints and open new ones. A connection over either version of HTTP is an
 //! [`Upstream`]: it takes an [`UpstreamRequest`], writes its head, sends its body, and fills a [`ResponseSlot`] with
 //! the head of the response, whose body is then read from it. Failures are [`UpstreamError`]s; [`retry`] decides whether
-//! the request may be sent again, and [`retry_budget`] how often.
+//! the request may be sent again, and [`retry_budget`] how often. [`limit`] bounds the requests in flight.
 //!
 //! This crate knows outgoing requests only: no client of the gateway, no exchange, no plugin, no worker.
 
@@ -15,6 +15,7 @@ mod error;
 pub mod health;
 pub mod http1;
 pub mod http2;
+pub mod limit;
 pub mod pool;
 mod pools;
 mod request;

@@ -3,16 +3,17 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
+use weir_model::tags;
 
 /// The length of the sliding window, in seconds.
 const WINDOW: u64 = 10;
 /// How many per-second counts are kept; more than the window, so that none is read and replaced at the same time.
 const SLOTS: usize = 16;
-/// One retry is allowed for this many requests.
-const REQUESTS_PER_RETRY: u64 = 5;
+/// The percentage of requests that may be retries, unless a tag says otherwise.
+const PERCENTAGE: u32 = 20;
 /// This many retries are always allowed, however few requests there are.
 const MIN_RETRIES: u64 = 10;
 
@@ -117,12 +118,28 @@ pub struct RetryBudget {
     upstream: Box<str>,
     workers: usize,
     since: Instant,
+    percentage: AtomicU32,
     counts: OnceLock<Box<Counts>>,
 }
 
 impl RetryBudget {
     fn new(upstream: &str, workers: usize) -> Self {
-        Self { upstream: upstream.into(), workers, since: Instant::now(), counts: OnceLock::new() }
+        let percentage = AtomicU32::new(PERCENTAGE);
+        Self {
+            upstream: upstream.into(),
+            workers,
+            since: Instant::now(),
+            percentage,
+            counts: OnceLock::new(),
+        }
+    }
+
+    /// How many retries there may be for so many requests.
+    fn allowed(&self, requests: u64) -> u64 {
+        match self.percentage.load(Relaxed) {
+            0 => 0,
+            percentage => (requests * u64::from(percentage) / 100).max(MIN_RETRIES),
+        }
     }
 
     fn counts(&self) -> &Counts {
@@ -155,8 +172,7 @@ impl RetryBudget {
             // Taken before it is compared, so that workers together never take too many.
             counts.retries.add(second);
             let requests: u64 = counts.requests.iter().map(|lane| lane.0.sum(second)).sum();
-            let allowed = (requests / REQUESTS_PER_RETRY).max(MIN_RETRIES);
-            if counts.retries.sum(second) > allowed {
+            if counts.retries.sum(second) > self.allowed(requests) {
                 counts.retries.reset(second);
                 self.exhausted(counts, second, requests);
                 return false;
@@ -175,8 +191,9 @@ impl RetryBudget {
             tracing::warn!(
                 upstream = &*self.upstream,
                 requests,
+                percentage = self.percentage.load(Relaxed),
                 "the retry budget is used up: too many requests failed, and clients get the errors. In 10 s, retries may be \
-                 20 % of the requests, or 10, because more would overload the upstream. Repair its targets; passive \
+                 that percentage of the requests, or 10, because more would overload the upstream. Repair its targets; passive \
                  health checks of an upstream entity take those that fail out of use"
             );
         }
@@ -209,8 +226,15 @@ impl RetryCounts {
 pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
 
 impl RetryBudgets {
-    /// The one of an upstream, for so many workers.
-    pub fn of(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
+    /// The one of an upstream, for so many workers, as its tags set it.
+    pub fn of(&self, upstream: &str, workers: usize, tags: &Option<Vec<String>>) -> Arc<RetryBudget> {
+        let budget = self.known_or_new(upstream, workers);
+        let percentage = tags::number_of(tags, tags::RETRY_BUDGET).unwrap_or(PERCENTAGE);
+        budget.percentage.store(percentage, Relaxed);
+        budget
+    }
+
+    fn known_or_new(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(budget) = budgets.get(upstream).and_then(Weak::upgrade) {
             return budget;
@@ -315,13 +339,25 @@ mod tests {
     #[test]
     fn a_budget_lives_as_long_as_a_configuration_that_uses_it() {
         let budgets = RetryBudgets::default();
-        let kept = budgets.of("a", 1);
-        assert!(Arc::ptr_eq(&kept, &budgets.of("a", 1)));
-        drop(budgets.of("b", 1));
+        let kept = budgets.of("a", 1, &None);
+        assert!(Arc::ptr_eq(&kept, &budgets.of("a", 1, &None)));
+        drop(budgets.of("b", 1, &None));
         budgets.forget_unused();
         assert_eq!(budgets.0.lock().unwrap().len(), 1);
         assert!(budgets.counts().is_empty());
         kept.spend(RetryReason::Connect, kept.since);
         assert_eq!(budgets.counts().len(), 1);
+    }
+
+    #[test]
+    fn a_tag_sets_the_percentage() {
+        let budgets = RetryBudgets::default();
+        for (tag, expected) in
+            [("weir-retry-budget:50", 500), ("weir-retry-budget:1", 10), ("weir-retry-budget:0", 0)]
+        {
+            let budget = budgets.of(tag, 2, &Some(vec![tag.to_owned()]));
+            requests(&budget, 1_000, 3);
+            assert_eq!(allowed(&budget, RetryReason::Reset, 3), expected, "{tag}");
+        }
     }
 }

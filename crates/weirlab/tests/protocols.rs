@@ -31,6 +31,7 @@ fn answering(answers: Answers) -> Upstream {
         threads: 1,
         answers,
         delay: None,
+        at_once: None,
         stall: None,
         seed: 1,
     })

@@ -15,10 +15,12 @@ use weir_analytics::totals::Totals;
 use weir_model::Document;
 use weir_model::entity::Target;
 use weir_plugins::prometheus::{
-    Connections, Names, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
+    Connections, EjectedTarget, Names, NodeFacts, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
+    exposition,
 };
 use weir_proxy::Retained;
-use weir_upstream::health;
+use weir_upstream::health::{self, OutlierPolicy};
+use weir_upstream::limit::{LimitCounts, UpstreamLimits};
 use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 
 /// What analytics have counted by route.
@@ -99,12 +101,25 @@ impl Control {
             document,
             costs: &costs,
             retries: &self.retries(),
+            limits: &self.plane.proxy.limits(),
+            upstream_loads: &self.upstream_loads(),
+            ejected_targets: &ejected_targets(&self.plane.compiler.retained, document),
             worker_cpu: self.worker_cpu(),
             body_memory_usage: self.plane.proxy.body_memory_usage(),
             lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// What the limits of upstreams count.
+    fn upstream_loads(&self) -> Vec<UpstreamLoad> {
+        let counts = self.plane.compiler.retained.get::<UpstreamLimits>().counts();
+        let row = |LimitCounts { upstream, limit, in_flight, waiting, shed }| {
+            let shed = Vec::from(shed);
+            UpstreamLoad { upstream, limit, in_flight, waiting, shed }
+        };
+        counts.into_iter().map(row).collect()
     }
 
     /// Requests that were sent again, by upstream.
@@ -142,6 +157,22 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
         })
     };
     document.targets.iter().filter_map(of_target).flatten().collect()
+}
+
+/// The targets of upstreams that eject targets.
+fn ejected_targets(retained: &Retained, document: &Document) -> Vec<EjectedTarget> {
+    let upstreams = document.upstreams.iter().filter(|upstream| OutlierPolicy::of(&upstream.tags).is_some());
+    let upstreams: HashMap<_, _> = upstreams.map(|upstream| (upstream.id, upstream)).collect();
+    if upstreams.is_empty() {
+        return Vec::new();
+    }
+    let of_target = |target: &Arc<Target>| {
+        let upstream = &upstreams.get(&target.upstream)?.name;
+        let (is_ejected, ejections) = health::ejections(&retained.get(), upstream, &target.target);
+        let (upstream, target) = (upstream.clone(), target.target.clone());
+        Some(EjectedTarget { upstream, target, is_ejected, ejections: Vec::from(ejections) })
+    };
+    document.targets.iter().filter_map(of_target).collect()
 }
 
 fn state(healthy: bool) -> TargetState {

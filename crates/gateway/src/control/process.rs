@@ -1,4 +1,5 @@
 //! What the operating system reports about this process.
+use crate::memory::resident_bytes;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -20,17 +21,6 @@ pub(crate) fn process(started: SystemTime) -> Process {
 /// The CPU time of all threads.
 pub(crate) fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
-}
-
-/// The memory that is in RAM.
-pub(crate) fn resident_bytes() -> u64 {
-    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    kibibytes(&memory, "VmRSS:") * 1_024
-}
-
-fn kibibytes(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

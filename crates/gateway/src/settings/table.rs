@@ -182,6 +182,13 @@ settings! {
     worker_rlimit_nofile: AutoOr = "auto" | "nginx_main_worker_rlimit_nofile";
     /// How many connections each worker may have, with clients and upstreams; `auto` is as many as there are files.
     worker_connections: AutoOr = "auto" | "nginx_events_worker_connections";
+    /// How many connections a client address may have; further ones are closed. Addresses of `trusted_ips` may have any
+    /// number. `auto` is half of all connections that clients may have, at least 1024. See [Overload](overload.md).
+    max_connections_per_ip: AutoOr = "auto";
+    /// How many requests each worker serves at a time; further ones get 503. `auto`: [Overload](overload.md) says.
+    worker_requests_in_flight: AutoOr = "auto";
+    /// The memory of the process beyond which requests get 503; 0 is no limit. Without one: 90 % of its control group's.
+    memory_limit: Option<Bytes> = "";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
     /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
     /// `bind` and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one. With `quic`,
@@ -339,6 +346,8 @@ settings! {
     client_header_timeout: Duration = "60s" | "nginx_http_client_header_timeout" | "nginx_proxy_client_header_timeout";
     /// How long a client may pause while it sends a body.
     client_body_timeout: Duration = "60s" | "nginx_http_client_body_timeout" | "nginx_proxy_client_body_timeout";
+    /// The bytes a second of a request's body that a client must send after `client_body_timeout`; 0 is any number.
+    client_body_min_rate: u32 = "240";
     /// How long a client may pause while it receives a response.
     send_timeout: Duration = "60s" | "nginx_http_send_timeout" | "nginx_proxy_send_timeout";
     /// How long an idle connection of a client stays open; 0 closes it after every response.

@@ -2,7 +2,7 @@
 
 use super::facts::{Connections, NodeFacts, TargetState};
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed, configurations};
-use super::{costs, process, retries, sessions};
+use super::{costs, overload, process, retries, sessions};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use weir_plugin::{Document, Dropped, Metrics, Retained, Source, Uuid};
@@ -36,6 +36,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     process::write(&mut text, &node.process, node.node_id, retained);
     process::write_bodies(&mut text, &node.body_memory_usage);
     retries::write(&mut text, node.retries);
+    overload::write(&mut text, node);
     retained.get::<Metrics>().write(&mut text.0);
     write_dropped(&mut text, &retained.get::<Dropped>());
     write_lost_lines(&mut text, node);

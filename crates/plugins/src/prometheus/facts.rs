@@ -30,6 +30,12 @@ pub struct NodeFacts<'a> {
     pub costs: &'a [Cost],
     /// Retried requests, by upstream.
     pub retries: &'a [UpstreamRetries],
+    /// How often each limit of the node acted, by its name.
+    pub limits: &'a [(&'static str, u64)],
+    /// The upstreams that have limits.
+    pub upstream_loads: &'a [UpstreamLoad],
+    /// The targets that may be ejected.
+    pub ejected_targets: &'a [EjectedTarget],
     /// The CPU time of all workers.
     pub worker_cpu: Duration,
     /// The memory of bodies that plugins read.
@@ -88,6 +94,34 @@ pub enum TargetState {
     Unhealthy,
     /// Its name could not be resolved.
     DnsError,
+}
+
+/// What the limits of an upstream count.
+#[derive(Debug, Clone)]
+pub struct UpstreamLoad {
+    /// The upstream's name, or the host and port of a service, and its name.
+    pub upstream: Box<str>,
+    /// The requests that may be in flight, if they are limited together.
+    pub limit: Option<usize>,
+    /// Those that are.
+    pub in_flight: usize,
+    /// Those that wait.
+    pub waiting: usize,
+    /// Those that were shed, by the limit.
+    pub shed: Vec<(&'static str, u64)>,
+}
+
+/// A target that may be ejected.
+#[derive(Debug, Clone)]
+pub struct EjectedTarget {
+    /// The upstream's name.
+    pub upstream: String,
+    /// The target as configured, `host:port`.
+    pub target: String,
+    /// Whether it is ejected now.
+    pub is_ejected: bool,
+    /// How often it was, by what it did.
+    pub ejections: Vec<(&'static str, u64)>,
 }
 
 /// The retries of an upstream since the start.

@@ -27,6 +27,10 @@
 //! | `weir_held_body_shortages_total`: bodies that did not fit into that memory: their requests were answered 503 (`refused`), or the plugin did not see them (`passed`) | `effect` |
 //! | `weir_upstream_retries_total`: how often requests were [retried](../decisions/retries.md), by reason: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
 //! | `weir_upstream_retry_budget_exhausted_total`: how often the retry budget did not allow a retry | `upstream` |
+//! | `weir_limit_acted_total`: how often a [limit of the node](../overload.md) acted | `limit` |
+//! | `weir_upstream_limit`, `weir_upstream_in_flight`, `weir_upstream_waiting`: how many requests may be in flight to an upstream with [limits](../overload.md#limits-of-an-upstream), how many are, and how many wait | `upstream` |
+//! | `weir_upstream_shed_total`: how many were shed, by the limit: `upstream`, `targets`, `waited` | `upstream`, `reason` |
+//! | `weir_target_ejected`, `weir_target_ejections_total`: whether a target is [ejected](../overload.md#outlier-ejection), and how often it was, by what it did: `errors`, `error_share`, `latency` | `upstream`, `target`; `reason` |
 //! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
 //! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: calls of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
@@ -71,6 +75,7 @@ mod costs;
 mod exposition;
 mod facts;
 mod handover;
+mod overload;
 mod process;
 mod retries;
 mod series;
@@ -78,7 +83,9 @@ mod sessions;
 
 pub use apisix::apisix_exposition;
 pub use exposition::{Names, exposition};
-pub use facts::{Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries};
+pub use facts::{
+    Connections, EjectedTarget, NodeFacts, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
+};
 pub use process::Process;
 
 use series::{Key, Latencies, Registry, Sessions};

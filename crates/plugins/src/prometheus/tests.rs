@@ -70,6 +70,20 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         document: &gateway.document,
         costs: &costs(),
         retries: &[],
+        limits: &[("connections", 0), ("requests_in_flight", 7)],
+        upstream_loads: &[UpstreamLoad {
+            upstream: "orders".into(),
+            limit: Some(40),
+            in_flight: 12,
+            waiting: 1,
+            shed: vec![("upstream", 5), ("targets", 0), ("waited", 2)],
+        }],
+        ejected_targets: &[EjectedTarget {
+            upstream: "orders".into(),
+            target: "a.test:80".into(),
+            is_ejected: true,
+            ejections: vec![("errors", 3), ("error_share", 0), ("latency", 1)],
+        }],
         worker_cpu: Duration::from_millis(1_500),
         body_memory_usage: BodyMemoryUsage {
             bytes: 5_000,

@@ -30,8 +30,9 @@ const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: applicatio
      Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
 
 /// Serves a connection to its end.
-pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+pub(crate) async fn run(worker: Rc<Worker>, mut accepted: Accepted) {
     let _guard = ConnectionGuard::register(&worker).await;
+    let _permit = accepted.permit.take();
     let number = worker.count_connection();
     let (peer, local, listener) = (accepted.peer, accepted.local, accepted.listener);
     let trusted = worker.options.trusts(&accepted);

@@ -4,6 +4,7 @@ use super::http2::PREFACE;
 use crate::client::Client;
 use crate::error::RequestError;
 use crate::exchange::Connection;
+use crate::limits::NodeLimit;
 use crate::pipeline::serve::{begin, one};
 use crate::worker::{Closing, Worker};
 use std::future::poll_fn;
@@ -324,6 +325,7 @@ pub(crate) async fn next(
     client.begin_exchange(&request);
     let most = worker.options.keepalive_requests;
     if most != 0 && connection.requests.get() >= most {
+        worker.limit_acted(NodeLimit::RequestsPerConnection);
         client.close_after();
     }
     let mut exchange = begin(worker, connection, (request, response));

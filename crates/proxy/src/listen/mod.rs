@@ -13,6 +13,7 @@ pub(crate) use table::setting_of;
 pub use table::{NamedSocket, SocketTable};
 pub use unix_file::UnixFile;
 
+use crate::limits::AddressPermit;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -146,6 +147,8 @@ pub(crate) struct Accepted {
     /// What it connected to. A Unix socket's port is that of its scheme.
     pub(crate) local: SocketAddr,
     pub(crate) listener: Kind,
+    /// Counts it among those of its client's address, if these are limited.
+    pub(crate) permit: Option<AddressPermit>,
 }
 
 /// What is expected of a listener's connections.

@@ -5,6 +5,7 @@ mod tick_clock;
 
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
+use crate::limits::NodeLimit;
 use crate::observe::sampler::RequestSampler;
 use crate::recording::Recording;
 use addresses::AddressNumbers;
@@ -33,6 +34,8 @@ pub(crate) struct Decision {
     pub(crate) cached: bool,
     /// Whether the upstream connection had served a request before.
     pub(crate) reused: bool,
+    /// The limit of the node that the client has met.
+    pub(crate) limit: Option<NodeLimit>,
 }
 
 impl Decision {
@@ -67,6 +70,7 @@ impl Decision {
 /// The response to a request that failed, which is remembered.
 pub(crate) fn error_response(exchange: &mut Exchange, error: &RequestError) -> LocalResponse {
     exchange.decision.is_by(error.cause());
+    exchange.decision.limit = error.limit();
     error.answer()
 }
 

@@ -1,6 +1,7 @@
 //! Forwards the request to the upstream: picks an endpoint, gets a connection to it, sends the request and waits for
 //! the response's head; retries if that is safe.
 
+mod admission;
 mod over_http2;
 mod target;
 
@@ -16,7 +17,7 @@ use crate::pipeline::service_override::ServiceRef;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use h2::Reason as Reset;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ use weir_upstream::connect::ConnectAttempt;
 use weir_upstream::endpoint::{Endpoint, UpstreamProtocol};
 use weir_upstream::health::Outcome;
 use weir_upstream::http2::Http2Stream;
+use weir_upstream::limit::UpstreamPermit;
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::retry::FailedAttempt;
 use weir_upstream::retry_budget::RetryReason;
@@ -45,6 +47,8 @@ pub(crate) struct UpstreamCall<'a> {
     pub(crate) timeouts: Timeouts,
     /// How much of the client's body was counted and shown to plugins, which they see once however often it is sent.
     seen: Cell<u64>,
+    /// Counts the request in flight, where the upstream has limits.
+    permit: OnceCell<UpstreamPermit>,
 }
 
 /// What answers, once the response's head is in the exchange.
@@ -94,7 +98,7 @@ impl<'a> UpstreamCall<'a> {
         ends: Option<Instant>,
     ) -> Self {
         let timeouts = timeouts(worker, &service, ends);
-        Self { worker, route, service, framing, timeouts, seen: Cell::new(0) }
+        Self { worker, route, service, framing, timeouts, seen: Cell::new(0), permit: OnceCell::new() }
     }
 
     /// Where the response's head has come from. The head is in the exchange.
@@ -107,7 +111,10 @@ impl<'a> UpstreamCall<'a> {
         service.retry_budget.count_request(self.worker.index, exchange.timing.start);
         let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
         let key = self.key(exchange);
-        let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(UpstreamError::NoTarget)?;
+        let mut pick = match &service.limit {
+            None => self.pick(&mut attempts.tried, key.as_ref()).ok_or(UpstreamError::NoTarget)?,
+            Some(limit) => self.admitted(limit, client, (&mut attempts.tried, key.as_ref())).await?,
+        };
         loop {
             let endpoint = pick.endpoint;
             let asked = match endpoint.protocol {
@@ -116,11 +123,13 @@ impl<'a> UpstreamCall<'a> {
             };
             let failed = match asked {
                 Ok(reached) => {
+                    self.record_latency(Ok(exchange.response.status));
                     keep_to_target(key, exchange);
                     return Ok(reached);
                 }
                 Err(failed) => failed,
             };
+            self.record_latency(Err(&failed.failure));
             if failed.retry.is_some() && is_gone(client).await {
                 return Err(RequestError::ClientGone);
             }
@@ -375,6 +384,7 @@ fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -
         read,
         // Either side of a stream of messages may be silent for as long as the service allows.
         client_body: if service.is_grpc() { read } else { worker.options.client_body_timeout },
+        client_body_rate: if service.is_grpc() { 0 } else { worker.options.client_body_min_rate },
         client_send: worker.options.send_timeout,
         ends,
     }

@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
 use weir_plugin::{BodyMemoryExhausted, BufferedBody};
@@ -119,11 +119,25 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Awaited::Body => self.timeouts.client_body,
                 Awaited::Send => self.timeouts.client_send,
             };
-            let at = Instant::now() + timeout;
+            let now = Instant::now();
+            self.upload.await_client(awaited == Awaited::Body, now);
+            let timeout = match awaited {
+                Awaited::Body => self.body_time().map_or(timeout, |time| time.min(timeout)),
+                _ => timeout,
+            };
+            let at = now + timeout;
             // What has to be over by now stays over, however much still moves.
             let at = self.timeouts.ends.map_or(at, |ends| ends.min(at));
             self.client.deadline().move_to(at);
         }
+    }
+
+    /// How long more of the client's body may take, so that it does not drip in for ever. A body of unknown length may be a
+    /// stream of events, which takes its time.
+    fn body_time(&self) -> Option<Duration> {
+        let is_known = matches!(self.client.framing(), Framing::Length(_));
+        let allowed = self.timeouts.body_time(self.upload.seen).filter(|_| is_known)?;
+        Some(allowed.saturating_sub(self.upload.client_took))
     }
 
     /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because

@@ -4,10 +4,10 @@ use crate::client::Client;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, CompiledService};
-use crate::worker::Worker;
+use crate::worker::{Options, Worker};
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_http1::Framing;
 use weir_plugin::BufferedBody;
 use weir_plugin::WantsBody;
@@ -121,6 +121,13 @@ async fn more<C: Client>(worker: &Worker, client: &mut C, due: Option<Instant>) 
     .await
 }
 
+/// When more of a body must have come, of which so many bytes have since the client is waited for; none if it may take its
+/// time.
+fn due(worker: &Worker, since: Instant, arrived: usize) -> Option<Instant> {
+    let Options { client_body_min_rate: rate, client_body_timeout: timeout, .. } = worker.options;
+    (rate > 0).then(|| since + timeout + Duration::from_secs_f64(arrived as f64 / f64::from(rate)))
+}
+
 /// Holds a short body until it is whole (`request_buffering`), so that a slow client does not hold the upstream.
 /// Returns how the body goes on.
 pub(crate) async fn buffer<C: Client>(
@@ -136,8 +143,11 @@ pub(crate) async fn buffer<C: Client>(
         match framing {
             Framing::Chunked => take(worker, client, exchange, BufferedBody::default(), BUFFERED).await?,
             _ => {
+                let mut since = None;
                 while !client.body_is_buffered() {
-                    more(worker, client, None).await?;
+                    let arrived = client.body().map_err(RequestError::Rejected)?.len();
+                    let since = *since.get_or_insert_with(Instant::now);
+                    more(worker, client, due(worker, since, arrived)).await?;
                 }
             }
         }

@@ -6,8 +6,9 @@ mod local_response;
 mod proxy;
 
 use crate::client::{Client, unless_gone};
-use crate::error::RequestError;
+use crate::error::{Overload, RequestError};
 use crate::exchange::{Connection, Exchange, Heads, NormalPath};
+use crate::limits::NodeLimit;
 use crate::observe::costs::{self, Sampler, Waiter};
 use crate::observe::recorder::{Recorder, error_response};
 use crate::observe::request_debug::{self, RequestDebug};
@@ -20,7 +21,7 @@ use crate::pipeline::rewrite;
 use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::tunnel::{self, Tunnel};
-use crate::worker::Worker;
+use crate::worker::{RequestInFlight, Worker};
 use proxy::UpstreamResponse;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
@@ -32,6 +33,7 @@ use std::task::Poll;
 use std::time::Instant;
 use weir_analytics::cause::Cause;
 use weir_http1::{Framing, Known, Method, Version};
+use weir_model::tags::Priority;
 use weir_plugin::Flow;
 use weir_plugin::Instrumentations;
 use weir_plugin::LocalResponse;
@@ -76,6 +78,9 @@ pub(crate) async fn one<C: Client>(
             client.close_after();
             let snapshot = exchange.snapshot.clone();
             let mut outcome = Outcome::Local(error_response(exchange, &failure));
+            if matches!(failure, RequestError::ClientTimeout) {
+                exchange.decision.limit = Some(NodeLimit::HeadTime);
+            }
             leave(worker, client, exchange, (Some(&snapshot.global), &mut outcome)).await;
         }
     }
@@ -112,9 +117,10 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         // What follows is meant for a tunnel.
         client.close_after();
     }
+    let in_flight = RequestInFlight::new(worker);
     let (chain, mut outcome) = decide(worker, client, exchange, &snapshot).await;
     if let Outcome::Tunnel(tunnel) = outcome {
-        drop(snapshot);
+        drop((snapshot, in_flight));
         // Boxed, so that a connection has no room for what few need.
         return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
@@ -144,6 +150,9 @@ async fn decide<'s, C: Client>(
         Ok(route) => route,
         Err(refusal) => return (Some(&snapshot.global), Outcome::Local(refusal)),
     };
+    if let Some(overload) = worker.overload(|| Priority::of(&route.entity.tags)) {
+        return (Some(&route.chain), Outcome::Local(shed(worker, client, exchange, overload)));
+    }
     let passed = match respond::require_protocol(route, exchange) {
         Some(redirect) => Err(redirect),
         None => through_plugins(worker, client, exchange, route).await,
@@ -154,6 +163,24 @@ async fn decide<'s, C: Client>(
         (Ok(()), Some(service)) => proxy::ask(worker, client, exchange, (route, service)).await,
     };
     (Some(&route.chain), outcome)
+}
+
+/// Refuses a request, because there are too many.
+#[cold]
+fn shed<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    overload: Overload,
+) -> LocalResponse {
+    let failure = RequestError::Overloaded(overload);
+    if overload == Overload::Memory {
+        client.close_after();
+    } else if worker.may_warn() {
+        tracing::warn!(request_id = exchange.id(), "{failure}");
+    }
+    failure.note(exchange);
+    error_response(exchange, &failure)
 }
 
 /// The end of every request: response hooks, head and body, then the log. Every response passes here, whether it comes
@@ -350,6 +377,9 @@ async fn through_plugins<C: Client>(
 fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
     let end = *exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
+    if let Some(limit) = exchange.decision.limit {
+        worker.limit_acted(limit);
+    }
     costs::finished(exchange);
     if let Some(recorder) = &worker.recorder {
         recorder.record(exchange, end);

@@ -56,11 +56,17 @@ fn overridden(
         entity.port = target.port.unwrap_or(entity.port);
     }
     let is_elsewhere = change.target.is_some() || entity.protocol != service.entity.protocol;
+    let destination = match is_elsewhere {
+        true => destination(worker, exchange, &entity, service),
+        false => service.destination.clone(),
+    };
+    let limit = match &destination {
+        Destination::Upstream(balancer) => balancer.limit.clone(),
+        Destination::Host(_) => service.limit.clone().filter(|_| !is_elsewhere),
+    };
     CompiledService {
-        destination: match is_elsewhere {
-            true => destination(worker, exchange, &entity, service),
-            false => service.destination.clone(),
-        },
+        destination,
+        limit,
         entity: Arc::new(entity),
         view: service.view.clone(),
         retry_budget: service.retry_budget.clone(),

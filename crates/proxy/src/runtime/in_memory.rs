@@ -4,6 +4,7 @@
 use crate::downstream::connection;
 use crate::downstream::http1::Http1;
 use crate::exchange::Connection;
+use crate::limits::NodeLimits;
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::observe::costs::Costs;
 use crate::runtime::proxy::StartError;
@@ -52,6 +53,7 @@ impl InMemory {
             access_log: off()?,
             session_log: off()?,
             loads: vec![Load::default()],
+            limits: NodeLimits::new(1, options.worker_requests_in_flight, options.connections_per_ip),
             costs: Arc::new(Costs::new(1, options.cost_sampling)),
             bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
             retained: Arc::default(),

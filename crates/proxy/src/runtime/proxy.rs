@@ -3,6 +3,7 @@
 use super::run::{Command, Sockets, run};
 use super::watchdog::Watchdog;
 use crate::downstream::http3::{self, Generations, Quic, QuicIdentity, QuicListener, Reception};
+use crate::limits::NodeLimits;
 use crate::listen::{Address, Kind, Listen, SocketTable, Traffic, setting_of};
 use crate::observe::access_log::AccessLog;
 use crate::observe::costs::Costs;
@@ -147,6 +148,11 @@ impl Proxy {
             access_log: logs.requests,
             session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
+            limits: NodeLimits::new(
+                options.workers.max(1),
+                options.worker_requests_in_flight,
+                options.connections_per_ip,
+            ),
             costs: Arc::new(Costs::new(options.workers.max(1), options.cost_sampling)),
             bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, options.workers)),
             retained: retained.clone(),
@@ -295,6 +301,11 @@ impl Proxy {
             http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
             http3_requests: sum.http3_requests + load.http3_requests.load(Ordering::Relaxed),
         })
+    }
+
+    /// How often each limit of the node acted so far.
+    pub fn limits(&self) -> Vec<(&'static str, u64)> {
+        self.node.limits.totals()
     }
 
     /// What plugins have cost so far.

@@ -23,6 +23,7 @@ use weir_plugin::{BuildContext, Definition, Hooks, Retained, Route, Vaults};
 use weir_router::expressions::ERROR_PREFIX;
 use weir_router::{Calculation, Flavor, Order, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
+use weir_upstream::limit::UpstreamLimits;
 use weir_upstream::retry_budget::RetryBudgets;
 
 /// Why a document cannot be compiled, and how to fix it.
@@ -124,6 +125,7 @@ impl Compiler {
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         self.retained.get::<RetryBudgets>().forget_unused();
+        self.retained.get::<UpstreamLimits>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
                 self.retained.get::<TargetStates>().keep_those_of(document);

@@ -36,6 +36,7 @@ use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;
 use weir_upstream::health::MonitoredUpstream;
+use weir_upstream::limit::UpstreamLimit;
 use weir_upstream::retry_budget::RetryBudget;
 
 pub use compile::{CompileError, Compiler, UpstreamVerification};
@@ -154,6 +155,8 @@ pub(crate) struct CompiledService {
     /// What plugins see of it.
     pub(crate) view: Arc<Service>,
     pub(crate) destination: Destination,
+    /// The limits of the requests in flight, if there are any.
+    pub(crate) limit: Option<Arc<UpstreamLimit>>,
     /// How many retries there are, shared by all services that lead to the same upstream.
     pub(crate) retry_budget: Arc<RetryBudget>,
     /// How TLS is spoken, or would be if a plugin asked for it. None for protocols that are not HTTP's.

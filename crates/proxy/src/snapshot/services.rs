@@ -14,6 +14,7 @@ use weir_model::{Document, Uuid};
 use weir_net::tls::{self, Certificates, CertifiedKey, Verify};
 use weir_plugin::Service;
 use weir_upstream::endpoint::{EndpointIds, UpstreamProtocol};
+use weir_upstream::limit::{LimitPolicy, UpstreamLimits};
 use weir_upstream::retry_budget::RetryBudgets;
 
 impl Compilation<'_> {
@@ -64,9 +65,20 @@ impl Compilation<'_> {
             None => format!("{}:{}", service.host, service.port),
         };
         let budgets = self.compiler.retained.get::<RetryBudgets>();
-        let retry_budget = budgets.of(&name, self.compiler.workers);
+        let tags = balanced.map_or(&service.tags, |balanced| &balanced.upstream.tags);
+        let retry_budget = budgets.of(&name, self.compiler.workers, tags);
+        let limit = match &destination {
+            Destination::Upstream(balancer) => balancer.limit.clone(),
+            Destination::Host(_) => LimitPolicy::of(&service.tags).map(|policy| {
+                let limits = self.compiler.retained.get::<UpstreamLimits>();
+                limits.of(
+                    &format!("{name} of {}", service.name.as_deref().unwrap_or(&service.id.to_string())),
+                    policy.of_one_target(),
+                )
+            }),
+        };
         let (entity, view) = (service.clone(), Arc::new(Service::new(service.clone())));
-        Some(CompiledService { entity, view, destination, retry_budget, tls })
+        Some(CompiledService { entity, view, destination, limit, retry_budget, tls })
     }
 
     fn check_targets(&self, balanced: &Balanced) {

@@ -10,6 +10,7 @@ use weir_plugin::Retained;
 use weir_upstream::balance::{BalancedEndpoint, Balancer, Cursors, Rings};
 use weir_upstream::endpoint::{AllocateId, Endpoint, EndpointIds, UpstreamProtocol};
 use weir_upstream::health::TargetMonitors;
+use weir_upstream::limit::{LimitPolicy, UpstreamLimits};
 
 /// An upstream and its targets.
 #[derive(Clone)]
@@ -86,7 +87,9 @@ impl Upstreams {
         let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
         drop(positions);
         let rings = retained.get::<Rings>();
-        Arc::new(Balancer::new(upstream, endpoints.collect(), (cursors, &rings)))
+        let limits = retained.get::<UpstreamLimits>();
+        let limit = LimitPolicy::of(&upstream.tags).map(|policy| limits.of(&upstream.name, policy));
+        Arc::new(Balancer::new(upstream, endpoints.collect(), (cursors, &rings), limit))
     }
 }
 

@@ -96,8 +96,9 @@ impl Refusal {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+pub(crate) async fn run(worker: Rc<Worker>, mut accepted: Accepted) {
     let _guard = ConnectionGuard::register(&worker).await;
+    let _permit = accepted.permit.take();
     worker.count_connection();
     let _counted = Counted::new(&worker);
     let transport = if accepted.listener.tls { Transport::Tls } else { Transport::Tcp };

@@ -4,16 +4,19 @@
 mod date;
 mod internal_endpoints;
 mod options;
+mod overload;
 mod pipes;
 
 pub use internal_endpoints::{InternalEndpoints, InternalHandler, InternalRequest, RequestOrigin};
 pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, PortMaps, RealIp};
+pub(crate) use overload::RequestInFlight;
 pub use pipes::MAX_PIPES;
 pub(crate) use pipes::{Pipe, Pipes};
 
 use date::HttpDate;
 
 use crate::exchange::{Heads, WorkerSnapshot};
+use crate::limits::NodeLimits;
 use crate::observe::access_log::{AccessLog, WorkerLog};
 use crate::observe::costs::{CostShard, Costs};
 use crate::observe::recorder::Recorder;
@@ -59,6 +62,7 @@ pub(crate) struct Node {
     pub(crate) access_log: AccessLog,
     pub(crate) session_log: AccessLog,
     pub(crate) loads: Vec<Load>,
+    pub(crate) limits: NodeLimits,
     pub(crate) costs: Arc<Costs>,
     /// For bodies that plugins read.
     pub(crate) bodies: Arc<BodyMemory>,
@@ -118,6 +122,8 @@ pub(crate) struct Worker {
     pub(crate) draining: Cell<bool>,
     /// What a drain closes by now, although it has not ended by itself.
     pub(crate) closing: Cell<Closing>,
+    /// Requests that are being served.
+    pub(crate) in_flight: Cell<usize>,
     pub(crate) date: HttpDate,
     pub(crate) ledger: Rc<CostShard>,
     bodies: Rc<WorkerBodyMemory>,
@@ -177,6 +183,7 @@ impl Worker {
             node,
             draining: Cell::new(false),
             closing: Cell::new(Closing::Nothing),
+            in_flight: Cell::new(0),
             date: HttpDate::new(),
             snapshot: RefCell::new(Rc::new(held)),
             ledger,

@@ -1,6 +1,7 @@
 //! The options of a data plane, as plain data: this crate does not know where they come from.
 
 use super::InternalEndpoints;
+use crate::limits::MemoryLimit;
 use crate::listen::{Accepted, Listen, Network};
 use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
@@ -22,10 +23,18 @@ pub struct Options {
     pub listen: Vec<Listen>,
     /// Connections of clients that are open at a time; others wait to be accepted.
     pub max_connections: usize,
+    /// The same of one client address, unless it is of `trusted_ips`; further ones are closed.
+    pub connections_per_ip: usize,
+    /// Requests that each worker serves at a time; others are shed.
+    pub worker_requests_in_flight: usize,
+    /// The most memory of the process; while it uses more, all requests are shed.
+    pub memory: Option<MemoryLimit>,
     /// How long a client may take to send a head.
     pub client_header_timeout: Duration,
     /// The longest pause within a request's body.
     pub client_body_timeout: Duration,
+    /// The least bytes a second of a request's body whose length is known, once `client_body_timeout` has passed; 0 is any.
+    pub client_body_min_rate: u32,
     /// The longest pause of a client that takes its response.
     pub send_timeout: Duration,
     /// How long a client's connection may stay idle.
@@ -89,8 +98,12 @@ impl Default for Options {
             workers: 1,
             listen: Vec::new(),
             max_connections: usize::MAX,
+            connections_per_ip: usize::MAX,
+            worker_requests_in_flight: usize::MAX,
+            memory: None,
             client_header_timeout: minute,
             client_body_timeout: minute,
+            client_body_min_rate: 0,
             send_timeout: minute,
             keepalive_timeout: Duration::from_secs(75),
             keepalive_requests: 0,

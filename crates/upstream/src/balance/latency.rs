@@ -21,12 +21,23 @@ pub struct Latency {
 impl Latency {
     /// The average as of now; `None` if nothing was measured.
     pub fn now(&self) -> Option<f64> {
-        self.decayed(microseconds(Instant::now())).map(|(average, _)| average)
+        self.decayed(since_beginning(Instant::now())).map(|(average, _)| average)
+    }
+
+    /// The average without a decay, if something was measured not long before `now`.
+    pub(crate) fn recent(&self, now: u64) -> Option<f64> {
+        let updated = self.updated.load(Ordering::Relaxed);
+        let is_recent = updated > 0 && now.saturating_sub(updated) as f64 / 1e6 < DECAY;
+        is_recent.then(|| f64::from_bits(self.average.load(Ordering::Relaxed)))
     }
 
     /// Records the latency of a response.
     pub fn add(&self, took: Duration) {
-        let now = microseconds(Instant::now());
+        self.add_at(took, since_beginning(Instant::now()));
+    }
+
+    /// The same at a moment.
+    pub(crate) fn add_at(&self, took: Duration, now: u64) {
         let took = took.as_secs_f64();
         let average = self.decayed(now).map_or(took, |(average, weight)| average + took * (1.0 - weight));
         self.average.store(average.to_bits(), Ordering::Relaxed);
@@ -42,6 +53,7 @@ impl Latency {
     }
 }
 
-fn microseconds(now: Instant) -> u64 {
+/// The microseconds since the process first asked, and one.
+pub(crate) fn since_beginning(now: Instant) -> u64 {
     now.saturating_duration_since(*BEGINNING).as_micros() as u64 + 1
 }

@@ -11,7 +11,8 @@ pub use ring::Rings;
 pub use round_robin::Cursors;
 
 use super::endpoint::Endpoint;
-use super::health::TargetState;
+use super::health::{OutlierPolicy, TargetMonitor, TargetState};
+use super::limit::{LimitState, UpstreamLimit};
 use key::Inputs;
 use ring::{Ring, Seed};
 use round_robin::SmoothWeightedRoundRobin;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
+use weir_model::tags;
 
 /// How many random turns are tried before a linear scan.
 const ATTEMPTS: usize = 8;
@@ -37,6 +39,14 @@ pub struct Balancer {
     choice: Choice,
     /// The percentage of the weight that the healthy targets must exceed, if the upstream sets one.
     threshold: Option<f64>,
+    /// The limits of the upstream, if it has any.
+    pub limit: Option<Arc<UpstreamLimit>>,
+    /// The most requests in flight to each target, if they are limited.
+    target_max: Option<usize>,
+    /// Whether requests in flight are counted, and latencies measured.
+    measures: bool,
+    /// Whether targets may be ejected or in slow start.
+    may_pass_over: bool,
 }
 
 /// A target, as one service reaches it.
@@ -75,6 +85,13 @@ pub struct PickContext<'a> {
     pub random: &'a dyn Fn() -> u64,
 }
 
+/// A search for a target.
+struct Search<'a> {
+    context: &'a PickContext<'a>,
+    /// Leaves out targets that are ejected, and some turns of those in slow start.
+    strict: bool,
+}
+
 /// The picked target, and its in-flight lease, if requests to it are counted.
 pub struct Pick<'b> {
     /// The target.
@@ -87,12 +104,26 @@ pub struct Pick<'b> {
 pub struct Lease {
     state: Arc<TargetState>,
     since: Instant,
+    /// Where others may wait for it to end.
+    room: Option<Arc<LimitState>>,
 }
 
 impl Lease {
     fn new(state: &Arc<TargetState>) -> Lease {
-        state.in_flight.fetch_add(1, Ordering::Relaxed);
-        Lease { state: state.clone(), since: Instant::now() }
+        state.in_flight.fetch_add(1, Ordering::SeqCst);
+        Lease { state: state.clone(), since: Instant::now(), room: None }
+    }
+
+    /// One of at most so many; none if there are as many already.
+    fn within(state: &Arc<TargetState>, most: usize, room: Option<&Arc<LimitState>>) -> Option<Lease> {
+        // Taken before it is compared, so that workers together never take too many.
+        let is_full = state.in_flight.fetch_add(1, Ordering::SeqCst) >= most;
+        let mut lease = Lease { state: state.clone(), since: Instant::now(), room: None };
+        if is_full {
+            return None;
+        }
+        lease.room = room.cloned();
+        Some(lease)
     }
 
     /// Records that the target has responded.
@@ -103,16 +134,20 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.state.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if let Some(room) = &self.room {
+            room.free();
+        }
     }
 }
 
 impl Balancer {
-    /// A balancer over these targets.
+    /// A balancer over these targets, within these limits.
     pub fn new(
         upstream: &Upstream,
         mut targets: Vec<BalancedEndpoint>,
         (cursors, rings): (Arc<Cursors>, &Rings),
+        limit: Option<Arc<UpstreamLimit>>,
     ) -> Self {
         targets.sort_by_key(|target| Reverse(target.priority));
         let choice = match upstream.algorithm {
@@ -130,7 +165,24 @@ impl Balancer {
         let weights: Vec<u16> = targets.iter().map(|target| target.weight).collect();
         let tiers = tiers(&targets, &weights);
         let endpoints = targets.into_iter().map(|target| target.endpoint).collect();
-        Self { endpoints, weights, tiers, cursors, choice, threshold }
+        let target_max = limit.as_ref().and_then(|limit| limit.policy().target_max_requests);
+        let outliers = OutlierPolicy::of(&upstream.tags);
+        let measures = matches!(choice, Choice::LeastConnections | Choice::Latency)
+            || target_max.is_some()
+            || outliers.is_some_and(|policy| policy.latency.is_some());
+        let may_pass_over = outliers.is_some() || tags::number_of(&upstream.tags, tags::SLOW_START).is_some();
+        Self {
+            endpoints,
+            weights,
+            tiers,
+            cursors,
+            choice,
+            threshold,
+            limit,
+            target_max,
+            measures,
+            may_pass_over,
+        }
     }
 
     /// What of the request is hashed, if anything is.
@@ -154,31 +206,78 @@ impl Balancer {
         if self.threshold.is_some_and(|threshold| self.healthy_percentage() <= threshold) {
             return None;
         }
-        let index = match (&self.choice, context.hash) {
-            (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, context.tried)),
-            _ => {
-                let position = self.position(context);
-                self.tiers.iter().find_map(|tier| self.pick_of(tier, position, context))
+        loop {
+            let endpoint = &self.endpoints[self.choose(context)?];
+            let Some(monitor) = endpoint.monitor.as_ref().filter(|_| self.measures) else {
+                return Some(Pick { endpoint, lease: None });
+            };
+            let lease = match self.target_max {
+                None => Some(Lease::new(&monitor.state)),
+                Some(most) => {
+                    Lease::within(&monitor.state, most, self.limit.as_ref().map(|limit| limit.state()))
+                }
+            };
+            // Otherwise another worker has taken the last room of the target meanwhile: it is not chosen again.
+            if lease.is_some() {
+                return Some(Pick { endpoint, lease });
             }
-        }?;
-        let endpoint = &self.endpoints[index];
-        let measured = matches!(self.choice, Choice::LeastConnections | Choice::Latency);
-        let lease = endpoint.monitor.as_ref().filter(|_| measured).map(|monitor| Lease::new(&monitor.state));
-        Some(Pick { endpoint, lease })
-    }
-
-    /// The algorithm's choice among the targets of one priority.
-    fn pick_of(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
-        match self.choice {
-            Choice::RoundRobin | Choice::Hash(_) => self.next_turn(tier, position, context),
-            Choice::LeastConnections => self.least_connections(tier, position, context),
-            Choice::Latency => self.lowest_latency(tier, context),
         }
     }
 
-    fn is_open(&self, index: usize, tried: &[u32]) -> bool {
+    /// Whether an available target has as many requests as it may have.
+    pub fn is_saturated(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| !endpoint.is_down() && self.is_full(endpoint))
+    }
+
+    fn is_full(&self, endpoint: &Endpoint) -> bool {
+        let in_flight = |it: &Arc<TargetMonitor>| it.state.in_flight.load(Ordering::SeqCst);
+        self.target_max.is_some_and(|most| endpoint.monitor.as_ref().map_or(0, in_flight) >= most)
+    }
+
+    /// The index of the target that the algorithm chooses. Where all others are unavailable, ejected ones are better than none.
+    fn choose(&self, context: &PickContext<'_>) -> Option<usize> {
+        let strict = Search { context, strict: self.may_pass_over };
+        let chosen = self.choose_by(&strict);
+        if chosen.is_some() || !self.may_pass_over {
+            chosen
+        } else {
+            self.choose_by(&Search { context, strict: false })
+        }
+    }
+
+    fn choose_by(&self, search: &Search<'_>) -> Option<usize> {
+        match (&self.choice, search.context.hash) {
+            (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, search)),
+            _ => {
+                let position = self.position(search.context);
+                self.tiers.iter().find_map(|tier| self.pick_of(tier, position, search))
+            }
+        }
+    }
+
+    /// The algorithm's choice among the targets of one priority.
+    fn pick_of(&self, tier: &Tier, position: usize, search: &Search<'_>) -> Option<usize> {
+        match self.choice {
+            Choice::RoundRobin | Choice::Hash(_) => self.next_turn(tier, position, search),
+            Choice::LeastConnections => self.least_connections(tier, position, search),
+            Choice::Latency => self.lowest_latency(tier, search),
+        }
+    }
+
+    fn is_open(&self, index: usize, search: &Search<'_>) -> bool {
         let endpoint = &self.endpoints[index];
-        !tried.contains(&endpoint.id) && !endpoint.is_down()
+        !search.context.tried.contains(&endpoint.id)
+            && !endpoint.is_down()
+            && !self.is_full(endpoint)
+            && (!search.strict || self.takes_its_turn(endpoint, search))
+    }
+
+    /// Whether it is neither ejected nor held back by slow start. Hashing leaves slow start aside, because a key leads to one target.
+    fn takes_its_turn(&self, endpoint: &Endpoint, search: &Search<'_>) -> bool {
+        let is_hashed = matches!(self.choice, Choice::Hash(_)) && search.context.hash.is_some();
+        let random = || ((search.context.random)() % 1024) as f64 / 1024.0;
+        let random = (!is_hashed).then(random);
+        endpoint.monitor.as_ref().is_none_or(|monitor| monitor.takes_its_turn(random))
     }
 
     /// The healthy share of the weight.
@@ -199,23 +298,23 @@ impl Balancer {
     }
 
     /// Round-robin. Turns of targets that are unavailable or failed are distributed over the others at random.
-    fn next_turn(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
+    fn next_turn(&self, tier: &Tier, position: usize, search: &Search<'_>) -> Option<usize> {
         let first = tier.turns.at(position)?;
-        if self.is_open(first, context.tried) {
+        if self.is_open(first, search) {
             return Some(first);
         }
-        let drawn = (0..ATTEMPTS).filter_map(|_| tier.turns.at((context.random)() as usize));
-        drawn.chain(tier.turns.all()).find(|&index| self.is_open(index, context.tried))
+        let drawn = (0..ATTEMPTS).filter_map(|_| tier.turns.at((search.context.random)() as usize));
+        drawn.chain(tier.turns.all()).find(|&index| self.is_open(index, search))
     }
 
     /// Least connections: the next in turn among the targets with the fewest requests in flight per weight.
-    fn least_connections(&self, tier: &Tier, position: usize, context: &PickContext<'_>) -> Option<usize> {
+    fn least_connections(&self, tier: &Tier, position: usize, search: &Search<'_>) -> Option<usize> {
         let first = tier.turns.at(position)?;
         let load = |index: usize| {
             let monitor = self.endpoints[index].monitor.as_ref();
             monitor.map_or(0, |monitor| monitor.state.in_flight.load(Ordering::Relaxed)) as u64 + 1
         };
-        self.open_from(first, tier, context.tried).min_by(|&a, &b| {
+        self.open_from(first, tier, search).min_by(|&a, &b| {
             let (a, b) = ((load(a), u64::from(self.weights[a])), (load(b), u64::from(self.weights[b])));
             (a.0 * b.1).cmp(&(b.0 * a.1))
         })
@@ -223,10 +322,10 @@ impl Balancer {
 
     /// Latency: of two random targets, the one with the lower average latency per weight. A target without samples
     /// counts as the average of the others.
-    fn lowest_latency(&self, tier: &Tier, context: &PickContext<'_>) -> Option<usize> {
-        let chance = || tier.range.start + (context.random)() as usize % tier.range.len();
-        let one = self.open_from(chance(), tier, context.tried).next()?;
-        let Some(other) = self.open_from(chance(), tier, context.tried).find(|&index| index != one) else {
+    fn lowest_latency(&self, tier: &Tier, search: &Search<'_>) -> Option<usize> {
+        let chance = || tier.range.start + (search.context.random)() as usize % tier.range.len();
+        let one = self.open_from(chance(), tier, search).next()?;
+        let Some(other) = self.open_from(chance(), tier, search).find(|&index| index != one) else {
             return Some(one);
         };
         let score = |index: usize| self.latency(index, tier) / f64::from(self.weights[index]);
@@ -248,10 +347,10 @@ impl Balancer {
         &'s self,
         first: usize,
         tier: &'s Tier,
-        tried: &'s [u32],
+        search: &'s Search<'s>,
     ) -> impl Iterator<Item = usize> + 's {
         let around = (first..tier.range.end).chain(tier.range.start..first);
-        around.filter(move |&index| self.weights[index] > 0 && self.is_open(index, tried))
+        around.filter(move |&index| self.weights[index] > 0 && self.is_open(index, search))
     }
 }
 

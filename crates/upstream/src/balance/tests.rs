@@ -1,6 +1,7 @@
 use super::*;
 use crate::endpoint::{EndpointIds, UpstreamProtocol};
 use crate::health::{TargetMonitors, TargetStates, mark};
+use crate::limit::{LimitPolicy, UpstreamLimits};
 use crate::testing::{entity, id};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -36,7 +37,9 @@ impl Setting {
             BalancedEndpoint { endpoint, weight: *weight, priority: *priority }
         };
         let targets = targets.iter().enumerate().map(endpoint).collect();
-        let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
+        let limit = LimitPolicy::of(&upstream.tags).map(|policy| UpstreamLimits::default().of("u", policy));
+        let balancer =
+            Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()), limit);
         Setting { upstream, state, balancer, chance: Cell::new(1) }
     }
 
@@ -231,4 +234,56 @@ fn what_hashes_alike_stays_together_and_what_has_no_hash_takes_turns() {
     assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 3));
     setting.mark(3, true);
     assert_eq!(before, all());
+}
+
+#[test]
+fn a_target_with_as_many_requests_as_it_may_have_gets_no_more() {
+    for algorithm in ["round-robin", "least-connections", "latency", "consistent-hashing"] {
+        let fields = json!({ "algorithm": algorithm, "hash_on": if algorithm == "consistent-hashing" { "ip" } else { "none" },
+            "tags": ["weir-target-max-requests:3"],
+            "healthchecks": { "active": { "healthy": { "interval": 1000 } } } });
+        let setting = Setting::new(fields, &[100, 1]);
+        let hash = (algorithm == "consistent-hashing").then_some(7);
+        let mut held: Vec<Pick<'_>> = std::iter::from_fn(|| setting.pick(&[], hash)).collect();
+        assert_eq!(held.len(), 6, "{algorithm}");
+        assert!(setting.balancer.is_saturated());
+        let freed = held.pop().map(|pick| pick.endpoint.id);
+        assert_eq!(setting.pick(&[], hash).map(|pick| pick.endpoint.id), freed, "{algorithm}");
+        setting.mark(1, false);
+        setting.mark(2, false);
+        assert!(!setting.balancer.is_saturated(), "they are down, rather than full");
+    }
+}
+
+#[test]
+fn an_ejected_target_gets_nothing_while_others_are_available() {
+    for algorithm in ["round-robin", "least-connections", "latency"] {
+        let fields = json!({ "algorithm": algorithm, "tags": ["weir-eject-errors:2"] });
+        let setting = Setting::new(fields, &[100, 100]);
+        let fail = |number: usize| {
+            let endpoint = &setting.balancer.endpoints[number - 1];
+            let address = Some(SocketAddr::new(endpoint.ip.unwrap(), 80));
+            (0..2).for_each(|_| endpoint.record_outcome(address, crate::health::Outcome::Status(503)));
+        };
+        fail(1);
+        assert_eq!(setting.counts(50), [0, 50], "{algorithm}");
+        fail(2);
+        assert_eq!(setting.counts(50), [0, 50], "the last one is not ejected: {algorithm}");
+        setting.mark(2, false);
+        assert!(setting.pick(&[], None).is_some() || !setting.balancer.endpoints[1].is_down(), "{algorithm}");
+    }
+}
+
+#[test]
+fn a_target_that_returns_gets_its_share_little_by_little() {
+    let checks = json!({ "active": { "healthy": { "interval": 1000 } } });
+    let setting =
+        Setting::new(json!({ "tags": ["weir-slow-start:86400"], "healthchecks": checks }), &[100, 100]);
+    assert_eq!(setting.counts(1000), [500, 500]);
+    setting.mark(1, false);
+    setting.mark(1, true);
+    let [returned, other] = setting.counts(1000);
+    assert!((20..150).contains(&returned) && other == 1000 - returned, "{returned} of a tenth of a half");
+    setting.mark(2, false);
+    assert_eq!(setting.counts(10), [10, 0], "alone, it gets all");
 }

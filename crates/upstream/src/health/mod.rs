@@ -9,6 +9,7 @@ mod checks;
 mod counters;
 mod handover;
 pub mod monitor;
+mod outlier;
 mod probe;
 mod state;
 
@@ -17,5 +18,6 @@ pub use checks::Outcome;
 pub use checks::are_used;
 pub use handover::TargetNumbers;
 pub use monitor::MonitoredUpstream;
-pub use state::{AddressStatus, TargetStates, TargetStatus, mark, standing};
+pub use outlier::OutlierPolicy;
+pub use state::{AddressStatus, TargetStates, TargetStatus, ejections, mark, standing};
 pub use state::{TargetMonitor, TargetMonitors, TargetState};

@@ -3,7 +3,9 @@
 use super::change::{HealthChange, HealthSource, LastChange};
 use super::checks::{Checks, Outcome};
 use super::counters::{Counter, HealthCounters};
-use crate::balance::latency::Latency;
+use super::outlier::{Candidate, Ejectable, Ejector, OutlierPolicy, OutlierState, slow_start};
+use crate::balance::latency::{Latency, since_beginning};
+use crate::limit::LimitPolicy;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +27,17 @@ pub struct TargetState {
     pub in_flight: AtomicUsize,
     /// Its average latency.
     pub latency: Latency,
+    outlier: OutlierState,
+}
+
+impl Ejectable for TargetState {
+    fn outlier(&self) -> &OutlierState {
+        &self.outlier
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.latency
+    }
 }
 
 struct TargetAddress {
@@ -181,7 +194,9 @@ impl TargetState {
     fn settle(&self) {
         let places = self.addresses.load();
         let down = !places.is_empty() && places.iter().all(|place| !place.counters.is_healthy());
-        self.down.store(down, Ordering::Relaxed);
+        if self.down.swap(down, Ordering::Relaxed) && !down {
+            self.outlier.returned(Instant::now());
+        }
     }
 }
 
@@ -204,6 +219,8 @@ pub struct TargetMonitor {
     pub state: Arc<TargetState>,
     /// `None` if its upstream has no health checks; then it counts as healthy.
     pub checks: Option<Arc<Checks>>,
+    ejector: Option<Arc<Ejector<TargetState>>>,
+    slow_start: Option<Duration>,
 }
 
 impl TargetMonitor {
@@ -217,10 +234,30 @@ impl TargetMonitor {
         self.checks.is_none() || self.state.admits(address)
     }
 
+    /// Whether it gets a request at this moment: it is not ejected, and slow start lets it have this one. `random` is from 0
+    /// to 1; without it, slow start is left aside.
+    pub(crate) fn takes_its_turn(&self, random: Option<f64>) -> bool {
+        if self.ejector.is_none() && self.slow_start.is_none() {
+            return true;
+        }
+        let now = since_beginning(Instant::now());
+        let outlier = &self.state.outlier;
+        if self.ejector.is_some() && outlier.is_ejected(now) {
+            return false;
+        }
+        let starts = self.slow_start.zip(random);
+        starts.is_none_or(|(slow_start, random)| random < outlier.share(slow_start, now))
+    }
+
     /// Records the outcome of a request.
     pub fn record_outcome(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
             self.count(address, outcome, checks, HealthSource::Passive);
+        }
+        if let Some(ejector) = &self.ejector {
+            let (outlier, latency) = (&self.state.outlier, &self.state.latency);
+            let candidate = Candidate { target: &self.target, outlier, latency };
+            ejector.record(&candidate, outcome, since_beginning(Instant::now()));
         }
     }
 
@@ -245,6 +282,7 @@ impl TargetMonitor {
 pub struct TargetMonitors<'u> {
     upstream: &'u Upstream,
     checks: Option<Arc<Checks>>,
+    ejector: Option<Arc<Ejector<TargetState>>>,
     all: Option<Arc<TargetStates>>,
 }
 
@@ -252,7 +290,9 @@ impl<'u> TargetMonitors<'u> {
     /// Those of an upstream, given the state of all targets.
     pub fn new(upstream: &'u Upstream, all: &Arc<TargetStates>) -> Self {
         let checks = Checks::of(upstream).map(Arc::new);
-        Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
+        let ejector =
+            OutlierPolicy::of(&upstream.tags).map(|policy| Arc::new(Ejector::new(&upstream.name, policy)));
+        Self { upstream, checks, ejector, all: is_watched(upstream).then(|| all.clone()) }
     }
 
     /// The monitor of a target; `None` if its upstream needs none.
@@ -261,7 +301,12 @@ impl<'u> TargetMonitors<'u> {
         if self.checks.is_none() {
             state.forget();
         }
-        Some(Arc::new(TargetMonitor { target: target.into(), state, checks: self.checks.clone() }))
+        let (checks, ejector) = (self.checks.clone(), self.ejector.clone());
+        if let Some(ejector) = &ejector {
+            ejector.add(&state);
+        }
+        let slow_start = slow_start(&self.upstream.tags);
+        Some(Arc::new(TargetMonitor { target: target.into(), state, checks, ejector, slow_start }))
     }
 }
 
@@ -359,6 +404,9 @@ impl TargetStates {
 /// Whether the state of the upstream's targets is needed.
 pub(super) fn is_watched(upstream: &Upstream) -> bool {
     super::are_used(upstream)
+        || OutlierPolicy::of(&upstream.tags).is_some()
+        || slow_start(&upstream.tags).is_some()
+        || LimitPolicy::of(&upstream.tags).is_some_and(|policy| policy.target_max_requests.is_some())
         || matches!(upstream.algorithm, Algorithm::LeastConnections | Algorithm::Latency)
 }
 
@@ -390,6 +438,12 @@ impl TargetStatus {
 /// The health of a target of an upstream that uses health checks.
 pub fn standing(all: &TargetStates, upstream: &str, target: &str) -> TargetStatus {
     all.of(upstream, target).status()
+}
+
+/// Whether a target is ejected, and how often it was, by what it did.
+pub fn ejections(all: &TargetStates, upstream: &str, target: &str) -> (bool, [(&'static str, u64); 3]) {
+    let state = all.of(upstream, target);
+    (state.outlier.is_ejected(since_beginning(Instant::now())), state.outlier.counts())
 }
 
 /// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they

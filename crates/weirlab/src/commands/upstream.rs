@@ -31,6 +31,10 @@ pub struct Args {
     /// How long to wait before each answer: `5ms`, `exp:5ms` (exponential, of that mean) or `uniform:1ms..9ms`.
     #[arg(long, value_name = "DELAY")]
     delay: Option<Delay>,
+    /// How many answers each thread works on at a time, for as long as `--delay` says; further requests wait in line, as in
+    /// a server with so many workers.
+    #[arg(long, value_name = "N", requires = "delay", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    at_once: Option<u32>,
     /// Freeze all connections now and then, such as `every 10s for 300ms`.
     #[arg(long, value_name = "STALL")]
     stall: Option<Stall>,
@@ -75,6 +79,7 @@ fn plan(args: &Args) -> Result<Plan, String> {
         threads: args.threads.into(),
         answers: if args.grpc { answers.to_calls() } else { answers },
         delay: args.delay,
+        at_once: args.at_once.map(|at_once| at_once as usize),
         stall: args.stall,
         seed: args.seed,
     })

@@ -80,6 +80,7 @@ impl Upstream {
             threads: cpus.len().max(1),
             answers,
             delay: self.delay,
+            at_once: None,
             stall: None,
             seed: 1,
         };

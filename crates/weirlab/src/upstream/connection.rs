@@ -1,6 +1,7 @@
 //! One client's connection: reads requests, drains their bodies, answers.
 use super::answer::{Choice, Ending};
 use super::echo::{self, Echo};
+use super::pace::Line;
 use super::stream::Stream;
 use super::{Plan, frame, http2};
 use crate::event_loop::{Received, Socket};
@@ -8,7 +9,7 @@ use crate::websocket::Malformed;
 use rustix::event::epoll::EventFlags;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_http1::{BodyDecoder, Framing, Limits, Method, ParseError, RequestHead, Version, encode};
 
 const LIMITS: Limits = Limits {
@@ -35,13 +36,23 @@ pub(super) struct Workspace {
     head: RequestHead,
     random: fastrand::Rng,
     answered: u64,
+    line: Option<Line>,
 }
 
 impl Workspace {
     pub(super) fn new(plan: Arc<Plan>, thread: u64) -> Self {
         let random = fastrand::Rng::with_seed(plan.seed.wrapping_add(thread));
         let scratch = vec![0; SCRATCH_BYTES];
-        Self { plan, scratch, gathered: Vec::new(), head: RequestHead::default(), random, answered: 0 }
+        let line = plan.at_once.map(Line::new);
+        Self { plan, scratch, gathered: Vec::new(), head: RequestHead::default(), random, answered: 0, line }
+    }
+
+    /// How long an answer that takes so long is held back from now on.
+    fn held_back(&mut self, takes: Duration) -> Duration {
+        match &mut self.line {
+            None => takes,
+            Some(line) => line.enter(Instant::now(), takes),
+        }
     }
 }
 
@@ -326,7 +337,8 @@ impl Connection {
             return None;
         };
         self.stage = Stage::HeldBack(choice);
-        Some(Stop::HoldBack(delay.draw(&mut workspace.random)))
+        let takes = delay.draw(&mut workspace.random);
+        Some(Stop::HoldBack(workspace.held_back(takes)))
     }
 
     fn answer(&mut self, workspace: &mut Workspace, choice: Choice) -> io::Result<Option<Stop>> {

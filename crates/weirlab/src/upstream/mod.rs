@@ -31,6 +31,8 @@ pub struct Plan {
     pub answers: Answers,
     /// How long it holds answers back.
     pub delay: Option<Delay>,
+    /// How many answers each thread works on at a time; others wait for these. Without a delay it has no effect.
+    pub at_once: Option<usize>,
     /// When it freezes.
     pub stall: Option<Stall>,
     /// The seed of every random choice.

@@ -1,7 +1,9 @@
 //! When answers are held back: delays of single answers, and stalls of everything.
 use crate::duration;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long each answer is held back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +40,28 @@ impl FromStr for Delay {
         let (from, to) = range.split_once("..").ok_or("write `uniform:1ms..9ms`")?;
         let (from, to) = (duration::parse(from)?, duration::parse(to)?);
         if from > to { Err(format!("`{text}` ends before it begins")) } else { Ok(Self::Uniform(from, to)) }
+    }
+}
+
+/// Requests in line for so many workers, each of which works on one answer at a time.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// When each worker that has work is done with all that is assigned to it.
+    busy_until: BinaryHeap<Reverse<Instant>>,
+    workers: usize,
+}
+
+impl Line {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { busy_until: BinaryHeap::new(), workers }
+    }
+
+    /// Lets a request enter whose answer takes so long, and returns how long that is with its time in the line.
+    pub(super) fn enter(&mut self, now: Instant, takes: Duration) -> Duration {
+        let first_free = if self.busy_until.len() < self.workers { None } else { self.busy_until.pop() };
+        let begin = first_free.map_or(now, |Reverse(free)| free.max(now));
+        self.busy_until.push(Reverse(begin + takes));
+        begin + takes - now
     }
 }
 
@@ -100,6 +124,14 @@ mod tests {
         assert!((4.9..5.1).contains(&mean(Delay::Exponential(ms(5)))));
         assert!((4.9..5.1).contains(&mean(Delay::Uniform(ms(1), ms(9)))));
         assert!((4.999..5.001).contains(&mean(Delay::Constant(ms(5)))));
+    }
+
+    #[test]
+    fn requests_wait_in_line_for_a_worker() {
+        let (mut line, start) = (Line::new(2), Instant::now());
+        let mut enter = |at: u64, takes: u64| line.enter(start + ms(at), ms(takes));
+        let held = [enter(0, 10), enter(0, 20), enter(0, 5), enter(5, 5), enter(100, 7)];
+        assert_eq!(held, [ms(10), ms(20), ms(15), ms(15), ms(7)]);
     }
 
     #[test]

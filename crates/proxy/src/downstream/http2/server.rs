@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::downstream::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
 use crate::error::RequestError;
 use crate::exchange::Connection;
+use crate::limits::NodeLimit;
 use crate::pipeline::serve;
 use crate::worker::{Http2Options, Worker};
 use bytes::Bytes;
@@ -122,7 +123,13 @@ impl Served {
         self.stats.resets.broken(self.sender.faults());
         let reason = match (self.sender.failure(), self.stats.resets.standing()) {
             (Some(reason), _) => reason,
-            (None, Standing::Abusive) => Reason::ENHANCE_YOUR_CALM,
+            (None, Standing::Abusive) => {
+                // What is counted when it takes no more requests is not counted again.
+                if self.stage < Stage::Calming {
+                    self.worker.limit_acted(NodeLimit::Resets);
+                }
+                Reason::ENHANCE_YOUR_CALM
+            }
             (None, Standing::Excessive) => return self.calm(),
             (None, Standing::Good) => return false,
         };
@@ -142,6 +149,7 @@ impl Served {
         }
         let client = self.stats.connection.peer;
         tracing::debug!(%client, "a client gave up too many requests over HTTP/2: no more are taken");
+        self.worker.limit_acted(NodeLimit::Resets);
         self.sender.say_calm();
         self.close();
         (self.stage, self.idle) = (Stage::Calming, false);
@@ -163,6 +171,7 @@ impl Served {
         let is_beyond = is_refused || self.stats.live() >= options.http2.max_concurrent_streams;
         self.stats.resets.broken(is_refused.into());
         if is_beyond || self.stats.is_too_much(head, options.http2.connection_header_list_size) {
+            self.worker.limit_acted(NodeLimit::Streams);
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (in_flight, requests) = self.stats.enter(head);
@@ -170,6 +179,7 @@ impl Served {
         // Boxed, as a task moves what it runs about.
         spawn_local(Box::pin(exchange(self.worker.clone(), in_flight, (request, has_fragment), respond)));
         if most != 0 && requests >= most {
+            self.worker.limit_acted(NodeLimit::RequestsPerConnection);
             self.close();
         }
     }

@@ -3,6 +3,7 @@
 
 use super::server;
 use super::steering::{Socket, Steering};
+use crate::limits::{AddressPermit, NodeLimit};
 use crate::listen::Complaint;
 use crate::worker::{Http3Options, Options, Worker};
 use quinn::congestion::CubicConfig;
@@ -112,6 +113,7 @@ pub(crate) struct Arriving {
     quic: Arc<Quic>,
     local: SocketAddr,
     unproven: Option<Unproven>,
+    permit: Option<AddressPermit>,
 }
 
 /// Counts a handshake with a client whose address is not proven.
@@ -124,6 +126,11 @@ impl Drop for Unproven {
 }
 
 impl Arriving {
+    /// What counts it among the connections of its client's address, if these are limited.
+    pub(super) fn take_permit(&mut self) -> Option<AddressPermit> {
+        self.permit.take()
+    }
+
     pub(crate) fn peer(&self) -> SocketAddr {
         self.incoming.remote_address()
     }
@@ -219,19 +226,34 @@ impl Taker {
         while let Some(incoming) = endpoint.accept().await {
             if node.connections() >= node.options.max_connections {
                 complaint.log(format_args!("{} connections are open", node.options.max_connections));
+                self.worker.limit_acted(NodeLimit::Connections);
                 incoming.refuse();
                 continue;
             }
-            if let Some(arriving) = self.arrive(incoming) {
+            let Ok(permit) = self.permit(incoming.remote_address().ip()) else {
+                self.worker.limit_acted(NodeLimit::ConnectionsPerIp);
+                incoming.refuse();
+                continue;
+            };
+            if let Some(arriving) = self.arrive(incoming, permit) {
                 self.worker.load().connections.fetch_add(1, Ordering::Relaxed);
                 spawn_local(server::serve(self.worker.clone(), arriving));
             }
         }
     }
 
+    /// Counts a connection among those of its client's address, if these are limited; an error if there are too many.
+    fn permit(&self, peer: IpAddr) -> Result<Option<AddressPermit>, ()> {
+        let options = &self.worker.options;
+        if options.connections_per_ip == usize::MAX || options.trusts_address(peer) {
+            return Ok(None);
+        }
+        self.worker.node.limits.connect(peer).map(Some).ok_or(())
+    }
+
     /// If many handshakes with unvalidated addresses are in progress, a new client must prove its address with a Retry,
     /// which costs it a round trip and nothing here.
-    fn arrive(&self, incoming: Incoming) -> Option<Arriving> {
+    fn arrive(&self, incoming: Incoming, permit: Option<AddressPermit>) -> Option<Arriving> {
         let mut unproven = None;
         if !incoming.remote_address_validated() {
             if self.quic.unproven.load(Ordering::Relaxed) >= self.worker.options.http3.max_unproven_handshakes
@@ -243,6 +265,6 @@ impl Taker {
             self.quic.unproven.fetch_add(1, Ordering::Relaxed);
             unproven = Some(Unproven(self.quic.unproven.clone()));
         }
-        Some(Arriving { incoming, quic: self.quic.clone(), local: self.local, unproven })
+        Some(Arriving { incoming, quic: self.quic.clone(), local: self.local, unproven, permit })
     }
 }

@@ -11,6 +11,7 @@ use crate::downstream::handshake::{self, Ends};
 use crate::downstream::multiplex::{InFlightGuard, Standing, StreamStats, is_misdirected};
 use crate::error::RequestError;
 use crate::exchange::{Connection, Tls};
+use crate::limits::NodeLimit;
 use crate::pipeline::serve;
 use crate::worker::{Closing, ConnectionGuard, Worker};
 use quinn::crypto::rustls::HandshakeData;
@@ -31,8 +32,9 @@ const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 const GIVEN_UP: &[u8] = b"too many requests were given up";
 
 /// Serves a connection to its end.
-pub(super) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
+pub(super) async fn serve(worker: Rc<Worker>, mut arriving: Arriving) {
     let _guard = ConnectionGuard::register(&worker).await;
+    let _permit = arriving.take_permit();
     let number = worker.count_connection();
     let (peer, local) = (arriving.peer(), arriving.local());
     let shaking = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
@@ -149,6 +151,7 @@ impl Served {
             Standing::Excessive if self.stage == Stage::Closing => {}
             Standing::Excessive => {
                 tracing::debug!(%client, "a client gave up too many requests over HTTP/3: no more are taken");
+                self.worker.limit_acted(NodeLimit::Resets);
                 self.close();
             }
             Standing::Abusive => {
@@ -171,6 +174,7 @@ impl Served {
         let most = self.worker.options.keepalive_requests;
         spawn_local(Box::pin(exchange(self.worker.clone(), in_flight, receiving, send_stream)));
         if most != 0 && requests >= most {
+            self.worker.limit_acted(NodeLimit::RequestsPerConnection);
             self.close();
         }
     }

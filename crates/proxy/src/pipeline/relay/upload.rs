@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::error::RequestError;
 use std::io;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use weir_upstream::{Upstream, UpstreamError};
 
 /// Where the request's body stands.
@@ -24,6 +25,10 @@ pub(crate) struct Upload {
     pub(crate) done: bool,
     /// All of it was sent: only then can the connection carry another request.
     pub(crate) whole: bool,
+    /// How long the client was waited for, all together.
+    pub(super) client_took: Duration,
+    /// Since when it is waited for, if it is.
+    awaited_since: Option<Instant>,
     /// The upstream no longer takes the body, which may be fine: it can have answered already.
     pub(super) broken: Option<io::Error>,
 }
@@ -33,7 +38,28 @@ impl Upload {
     pub(crate) fn new(seen: u64) -> Self {
         let (collected, repeatable, streamed) = (0, 0, 0);
         let (is_final, ended, done, whole) = (false, false, false, false);
-        Self { collected, repeatable, is_final, streamed, seen, ended, done, whole, broken: None }
+        let (client_took, awaited_since, broken) = (Duration::ZERO, None, None);
+        Self {
+            collected,
+            repeatable,
+            is_final,
+            streamed,
+            seen,
+            ended,
+            done,
+            whole,
+            client_took,
+            awaited_since,
+            broken,
+        }
+    }
+
+    /// From now on the client is what is waited for, or no longer.
+    pub(super) fn await_client(&mut self, is_awaited: bool, now: Instant) {
+        if let Some(since) = self.awaited_since.take() {
+            self.client_took += now.saturating_duration_since(since);
+        }
+        self.awaited_since = is_awaited.then_some(now);
     }
 
     /// Whether all that was sent can be sent again.

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
+use crate::limits::NodeLimit;
 use crate::observe::recorder::error_response;
 use crate::observe::telemetry;
 use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
@@ -63,7 +64,9 @@ pub(super) async fn ask<'s, C: Client>(
         }
         Err(failure) => {
             failure.note(exchange);
-            telemetry::failed(exchange, service, &failure);
+            if !matches!(failure, RequestError::Overloaded(_)) || worker.may_warn() {
+                telemetry::failed(exchange, service, &failure);
+            }
             if matches!(
                 failure,
                 RequestError::ClientGone | RequestError::ClientTimeout | RequestError::Rejected(_)
@@ -312,6 +315,9 @@ async fn give_up<C: Client>(
     let failure = failure(broken, is_stalled);
     failure.note(exchange);
     exchange.decision.is_by(failure.cause());
+    if is_stalled && matches!(failure, RequestError::ClientTimeout) {
+        exchange.decision.limit = Some(NodeLimit::SendTime);
+    }
     let is_clients = matches!(failure, RequestError::ClientGone | RequestError::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {

@@ -1,5 +1,6 @@
 //! The acceptor thread: accepts connections and distributes them over the workers.
 
+use crate::limits::NodeLimit;
 use crate::listen::{Accepted, Bound, Complaint, Incoming, Kind, LOCAL_PEER, Listener};
 use crate::runtime::run::Command;
 use crate::worker::Node;
@@ -54,11 +55,17 @@ impl AcceptedStream {
             AcceptedStream::Tcp(tcp, peer) => {
                 tcp.set_nodelay(true)?;
                 let local = tcp.local_addr()?;
-                Ok(Accepted { incoming: Incoming::Tcp(tcp.into_std()?), peer, local, listener })
+                Ok(Accepted { incoming: Incoming::Tcp(tcp.into_std()?), peer, local, listener, permit: None })
             }
             AcceptedStream::Unix(unix) => {
                 let (peer, local) = (LOCAL_PEER, listener.unix_local());
-                Ok(Accepted { incoming: Incoming::Unix(unix.into_std()?), peer, local, listener })
+                Ok(Accepted {
+                    incoming: Incoming::Unix(unix.into_std()?),
+                    peer,
+                    local,
+                    listener,
+                    permit: None,
+                })
             }
         }
     }
@@ -90,8 +97,15 @@ impl Acceptor {
             })
         };
         let tasks: Vec<_> = listeners.into_iter().map(accept).collect();
+        let memory = self.node.options.memory.map(|limit| {
+            let node = self.node.clone();
+            tokio::task::spawn_local(async move { node.watch_memory(limit).await })
+        });
         for task in tasks {
             let _ = task.await;
+        }
+        if let Some(memory) = memory {
+            memory.abort();
         }
         drop(closed);
     }
@@ -105,6 +119,7 @@ impl Acceptor {
         loop {
             if self.node.connections() >= self.node.options.max_connections {
                 complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
+                self.node.limits.of_acceptor().count(NodeLimit::Connections);
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
@@ -121,7 +136,15 @@ impl Acceptor {
 
     fn hand_over(&self, stream: AcceptedStream, kind: Kind) {
         let Some(index) = self.node.least_loaded() else { return };
-        if let Ok(accepted) = stream.prepared(kind) {
+        if let Ok(mut accepted) = stream.prepared(kind) {
+            let options = &self.node.options;
+            if options.connections_per_ip < usize::MAX && !options.trusts(&accepted) && !kind.unix {
+                // Closed without a response, which a client that opens too many does not read.
+                let Some(permit) = self.node.limits.connect(accepted.peer.ip()) else {
+                    return self.node.limits.of_acceptor().count(NodeLimit::ConnectionsPerIp);
+                };
+                accepted.permit = Some(permit);
+            }
             self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
             let _ = self.workers[index].send(Command::Serve(accepted));
         }

@@ -1,0 +1,55 @@
+//! The memory of the process, and how much of it the system allows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The memory that is in RAM.
+pub(crate) fn resident_bytes() -> u64 {
+    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kibibytes(&memory, "VmRSS:") * 1_024
+}
+
+fn kibibytes(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
+}
+
+/// The limit of the process's control group, or of one above it, if any has one.
+pub(crate) fn limit_of_group() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    limit_below(Path::new("/sys/fs/cgroup"), group)
+}
+
+fn limit_below(root: &Path, group: &str) -> Option<u64> {
+    let folder: PathBuf = root.join(group.trim_start_matches('/'));
+    let groups = folder.ancestors().take_while(|folder| folder.starts_with(root));
+    let limit =
+        |folder: &Path| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse::<u64>().ok();
+    groups.filter_map(limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_of_the_groups_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("a/b");
+        fs::create_dir_all(&group).unwrap();
+        assert_eq!(limit_below(root.path(), "/a/b"), None);
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        assert_eq!(limit_below(root.path(), "/a/b"), None);
+        fs::write(root.path().join("a/memory.max"), "1000\n").unwrap();
+        assert_eq!(limit_below(root.path(), "/a/b"), Some(1000));
+        fs::write(group.join("memory.max"), "2000\n").unwrap();
+        assert_eq!(limit_below(root.path(), "/a/b"), Some(1000));
+        assert_eq!(limit_below(root.path(), "/"), None);
+    }
+
+    #[test]
+    fn the_memory_is_that_of_this_process() {
+        assert!(resident_bytes() > 1 << 20, "{}", resident_bytes());
+    }
+}

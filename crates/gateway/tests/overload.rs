@@ -1,0 +1,341 @@
+//! What happens when too much comes: the excess is refused at once, the rest is served, and metrics count what acted.
+
+use crate::harness::{Gateway, Message, Peer, Upstream, document, eventually, one_route, service};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+/// The value of a metric on the status listener.
+fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
+    let text = gateway.status("/metrics");
+    let line = text.text().lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+    line.and_then(|value| value.trim().parse().ok())
+}
+
+fn acted(gateway: &Gateway, limit: &str) -> f64 {
+    metric(gateway, &format!("weir_limit_acted_total{{limit=\"{limit}\"}}")).unwrap()
+}
+
+fn assert_shed(response: &Message, message: &str) {
+    assert_eq!((response.status, response.header("Retry-After")), (503, Some("1")), "{}", response.text());
+    assert!(response.text().contains(message), "{}", response.text());
+}
+
+/// Sends a request that the upstream holds, and returns its client and what lets it go.
+fn hold(gateway: &Gateway, path: &str, asked: &mpsc::Receiver<mpsc::Sender<()>>) -> (Peer, mpsc::Sender<()>) {
+    let mut client = gateway.connect();
+    client.send(get(path));
+    (client, asked.recv().unwrap())
+}
+
+fn let_go(held: Vec<(Peer, mpsc::Sender<()>)>) {
+    for (mut client, go) in held {
+        go.send(()).unwrap();
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+/// An upstream entity of these targets, with these tags, and a service that leads to it.
+fn balanced(targets: &[SocketAddr], tags: &str, service_fields: &str) -> String {
+    let targets: Vec<_> = targets.iter().map(|target| format!("{{target: \"{target}\"}}")).collect();
+    let upstreams =
+        format!("upstreams:\n- {{name: orders, tags: [{tags}], targets: [{}]}}\n", targets.join(", "));
+    document(&[service("/", "orders", service_fields, "")], &upstreams)
+}
+
+#[test]
+fn a_full_upstream_is_not_asked_and_the_node_stays_reachable() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let limited = service("/limited", upstream.address, "tags: [\"weir-max-requests:2\"]", "");
+    let gateway = Gateway::start(&document(&[limited, service("/free", upstream.address, "", "")], ""));
+    let held: Vec<_> = (0..2).map(|_| hold(&gateway, "/limited", &asked)).collect();
+    for _ in 0..3 {
+        assert_shed(&gateway.get("/limited"), "The upstream has too many requests");
+    }
+    let (mut free, go) = hold(&gateway, "/free", &asked);
+    go.send(()).unwrap();
+    assert_eq!(free.response().status, 200, "another service is served");
+    assert_eq!(gateway.admin("/status").status, 200);
+    assert_eq!(gateway.status("/status/ready").status, 200);
+    let labels = format!("upstream=\"{} of s-limited\"", upstream.address);
+    let counted = |name: &str, more: &str| metric(&gateway, &format!("{name}{{{labels}{more}}}"));
+    assert_eq!(counted("weir_upstream_shed_total", ",reason=\"upstream\""), Some(3.0));
+    assert_eq!(
+        (counted("weir_upstream_limit", ""), counted("weir_upstream_in_flight", "")),
+        (Some(2.0), Some(2.0))
+    );
+    let_go(held);
+    eventually("nothing is in flight", || counted("weir_upstream_in_flight", "") == Some(0.0));
+    let_go(vec![hold(&gateway, "/limited", &asked)]);
+}
+
+#[test]
+fn each_target_has_as_many_requests_as_it_may_have_and_others_wait() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let (other, asked_other) = Upstream::holding(OK);
+    let tags = "\"weir-target-max-requests:1\", \"weir-max-waiting:1\"";
+    let gateway =
+        Gateway::builder(&balanced(&[upstream.address, other.address], tags, "")).set("workers", "2").start();
+    let mut clients: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.send(get("/"))));
+    let (go, go_other) = (asked.recv().unwrap(), asked_other.recv().unwrap());
+    let mut waiting = gateway.connect();
+    waiting.send(get("/"));
+    eventually("it waits", || metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}") == Some(1.0));
+    assert_shed(&gateway.get("/"), "The upstream has too many requests");
+    go.send(()).unwrap();
+    asked.recv().unwrap().send(()).unwrap();
+    assert_eq!(waiting.response().status, 200, "it was sent when a target became free");
+    go_other.send(()).unwrap();
+    clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    assert_eq!(metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}"), Some(0.0));
+}
+
+#[test]
+fn a_client_that_leaves_or_waits_too_long_gives_its_place_back() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let tags = "\"weir-max-requests:1\", \"weir-max-waiting:1\"";
+    let gateway = Gateway::start(&balanced(&[upstream.address], tags, "connect_timeout: 300"));
+    let held = hold(&gateway, "/", &asked);
+    assert_shed(&gateway.get("/"), "The upstream has too many requests");
+    assert_eq!(
+        metric(&gateway, "weir_upstream_shed_total{upstream=\"orders\",reason=\"waited\"}"),
+        Some(1.0)
+    );
+    let mut leaves = gateway.connect();
+    leaves.send(get("/"));
+    leaves.reset();
+    eventually("nobody waits", || {
+        metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}") == Some(0.0)
+    });
+    let_go(vec![held]);
+    let_go(vec![hold(&gateway, "/", &asked)]);
+}
+
+#[test]
+fn a_worker_with_too_many_requests_sheds_low_priorities_first() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let services = [
+        service("/low", upstream.address, "", "tags: [weir-priority-low]"),
+        service("/normal", upstream.address, "", ""),
+        service("/high", upstream.address, "", "tags: [weir-priority-high]"),
+    ];
+    let gateway = Gateway::builder(&document(&services, ""))
+        .set("workers", "1")
+        .set("worker_requests_in_flight", "5")
+        .start();
+    let message = "The gateway has too many requests";
+    let mut held: Vec<_> = (0..4).map(|_| hold(&gateway, "/low", &asked)).collect();
+    assert_shed(&gateway.get("/low"), message);
+    held.push(hold(&gateway, "/normal", &asked));
+    assert_shed(&gateway.get("/normal"), message);
+    held.push(hold(&gateway, "/high", &asked));
+    assert_shed(&gateway.get("/high"), message);
+    assert_eq!(acted(&gateway, "requests_in_flight"), 3.0);
+    assert_eq!((gateway.admin("/status").status, gateway.status("/status/ready").status), (200, 200));
+    let_go(held);
+    let_go(vec![hold(&gateway, "/low", &asked)]);
+}
+
+#[test]
+fn an_upgraded_connection_does_not_count() {
+    let upstream = Upstream::start(|mut peer, _| {
+        peer.request();
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        peer.rest();
+    });
+    let tags = "tags: [\"weir-max-requests:1\"]";
+    let gateway = Gateway::builder(&document(&[service("/", upstream.address, tags, "")], ""))
+        .set("workers", "1")
+        .set("worker_requests_in_flight", "1")
+        .start();
+    let mut tunnels = Vec::new();
+    for _ in 0..3 {
+        let mut client = gateway.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        let head = client.head().unwrap();
+        assert!(head.start.contains(" 101 "), "{}", head.start);
+        tunnels.push(client);
+    }
+}
+
+#[test]
+fn a_client_address_has_as_many_connections_as_it_may_have() {
+    let upstream = Upstream::answering(OK);
+    let gateway = Gateway::builder(&one_route(upstream.address)).set("max_connections_per_ip", "3").start();
+    let mut held: Vec<_> = (0..3).map(|_| gateway.connect()).collect();
+    held.iter_mut().for_each(|client| assert_eq!(client.send(get("/")).response().status, 200));
+    let mut further = gateway.connect();
+    assert!(further.is_closed());
+    eventually("it is counted", || acted(&gateway, "connections_per_ip") == 1.0);
+    held.pop();
+    eventually("another may connect", || {
+        let mut client = gateway.connect();
+        let _ = client.try_send(get("/").as_bytes());
+        !client.is_closed()
+    });
+    let trusted = Gateway::builder(&one_route(upstream.address))
+        .set("max_connections_per_ip", "1")
+        .set("trusted_ips", "127.0.0.1")
+        .start();
+    let mut clients: Vec<_> = (0..3).map(|_| trusted.connect()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.send(get("/")).response().status, 200));
+}
+
+#[test]
+fn above_its_memory_the_node_sheds_and_stays_reachable() {
+    let upstream = Upstream::answering(OK);
+    let gateway = Gateway::builder(&one_route(upstream.address)).set("memory_limit", "1m").start();
+    eventually("requests are shed", || gateway.get("/").status == 503);
+    let response = gateway.get("/");
+    assert_shed(&response, "The gateway has no memory for the request");
+    assert_eq!(response.header("Connection"), Some("close"));
+    assert!(acted(&gateway, "memory") >= 1.0);
+    assert_eq!((gateway.admin("/status").status, gateway.status("/status/ready").status), (200, 200));
+    assert!(gateway.log().contains("memory_limit"));
+    let roomy = Gateway::builder(&one_route(upstream.address)).set("memory_limit", "8g").start();
+    assert_eq!(roomy.get("/").status, 200);
+}
+
+#[test]
+fn a_body_that_drips_in_is_given_up() {
+    let upstream = Upstream::answering(OK);
+    let gateway = Gateway::builder(&one_route(upstream.address))
+        .set("client_body_timeout", "1s")
+        .set("client_body_min_rate", "1000000")
+        .start();
+    let mut client = gateway.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    let mut sender = client.socket().try_clone().unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (is_over, drips) = (ended.clone(), std::time::Duration::from_millis(100));
+    let dripping = std::thread::spawn(move || {
+        while !is_over.load(SeqCst) && sender.write_all(b"x").is_ok() {
+            std::thread::sleep(drips);
+        }
+    });
+    assert_eq!(client.response().status, 408);
+    ended.store(true, SeqCst);
+    dripping.join().unwrap();
+    eventually("it is counted", || acted(&gateway, "body_time") == 1.0);
+}
+
+#[test]
+fn limits_of_messages_and_connections_are_counted() {
+    let upstream = Upstream::answering(OK);
+    let gateway = Gateway::builder(&one_route(upstream.address))
+        .set("client_max_body_size", "10")
+        .set("large_client_header_buffers", "1 1k")
+        .set("client_header_timeout", "1s")
+        .set("keepalive_requests", "1")
+        .start();
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2000));
+    assert_eq!(gateway.send(&long).status, 400);
+    assert_eq!(
+        gateway.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world").status,
+        413
+    );
+    assert_eq!(gateway.connect().send("GET / HTTP/1.1\r\n").response().status, 408);
+    assert_eq!(gateway.get("/").status, 200);
+    for (limit, count) in [("head_size", 1.0), ("body_size", 1.0), ("head_time", 1.0)] {
+        eventually(limit, || acted(&gateway, limit) == count);
+    }
+    assert!(acted(&gateway, "requests_per_connection") >= 1.0);
+}
+
+/// Fails while it is told to, and counts what it is asked.
+fn failing() -> (Upstream, Arc<AtomicBool>, Arc<AtomicUsize>) {
+    let (fails, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let told = (fails.clone(), asked.clone());
+    let upstream = Upstream::start(move |mut peer, _| {
+        while peer.request().is_some() {
+            told.1.fetch_add(1, SeqCst);
+            peer.send(if told.0.load(SeqCst) { FAILED } else { OK });
+        }
+    });
+    (upstream, fails, asked)
+}
+
+#[test]
+fn a_target_that_fails_is_ejected_and_comes_back() {
+    let ((bad, fails, asked), good) = (failing(), Upstream::answering(OK));
+    let tags = "\"weir-eject-errors:3\", \"weir-eject-time:1\"";
+    let gateway =
+        Gateway::builder(&balanced(&[bad.address, good.address], tags, "")).set("workers", "2").start();
+    let labels = format!("upstream=\"orders\",target=\"{}\"", bad.address);
+    let failures = (0..60).filter(|_| gateway.get("/").status == 500).count();
+    let ejections =
+        metric(&gateway, &format!("weir_target_ejections_total{{{labels},reason=\"errors\"}}")).unwrap();
+    assert!(
+        ejections >= 1.0 && failures as f64 == ejections * 3.0,
+        "{failures} failures, {ejections} ejections"
+    );
+    assert!(gateway.log().contains("the target is ejected"));
+    fails.store(false, SeqCst);
+    let before = asked.load(SeqCst);
+    eventually("it is asked again", || gateway.get("/").status == 200 && asked.load(SeqCst) > before);
+    let ejected = || metric(&gateway, &format!("weir_target_ejected{{{labels}}}"));
+    eventually("it is no longer ejected", || ejected() == Some(0.0));
+}
+
+#[test]
+fn the_last_targets_are_not_ejected() {
+    let upstreams: Vec<_> = (0..4).map(|_| failing()).collect();
+    let targets: Vec<_> = upstreams.iter().map(|(upstream, ..)| upstream.address).collect();
+    let tags = "\"weir-eject-errors:1\", \"weir-eject-max-share:50\"";
+    let gateway = Gateway::start(&balanced(&targets, tags, ""));
+    (0..40).for_each(|_| assert_eq!(gateway.get("/").status, 500, "it is what the targets answer"));
+    let ejected = |target: &SocketAddr| {
+        metric(&gateway, &format!("weir_target_ejected{{upstream=\"orders\",target=\"{target}\"}}"))
+            == Some(1.0)
+    };
+    assert_eq!(targets.iter().filter(|target| ejected(target)).count(), 2);
+}
+
+#[test]
+fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wait() {
+    // One request at a time, so that all others wait in it.
+    let turn = Arc::new(std::sync::Mutex::new(()));
+    let upstream = Upstream::start(move |mut peer, _| {
+        while peer.request().is_some() {
+            let served = turn.lock().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            drop(served);
+            peer.send(OK);
+        }
+    });
+    let tags = "tags: [weir-adaptive-concurrency]";
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, tags, "")], ""));
+    let stop = Arc::new(AtomicBool::new(false));
+    let statuses = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let (mut client, stop, statuses) = (gateway.connect(), stop.clone(), statuses.clone());
+            std::thread::spawn(move || {
+                while !stop.load(SeqCst) {
+                    match client.send(get("/")).response().status {
+                        200 => statuses[0].fetch_add(1, SeqCst),
+                        503 => statuses[1].fetch_add(1, SeqCst),
+                        other => panic!("{other}"),
+                    };
+                }
+            })
+        })
+        .collect();
+    let name = format!("weir_upstream_limit{{upstream=\"{} of s-\"}}", upstream.address);
+    eventually("the limit shrinks to what the upstream serves", || {
+        metric(&gateway, &name).is_some_and(|it| it < 10.0)
+    });
+    let [served, shed] = [0, 1].map(|index| statuses[index].load(SeqCst));
+    assert!(served > 0 && shed > 0, "{served} served, {shed} shed");
+    stop.store(true, SeqCst);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+}
