@@ -60,6 +60,7 @@ mod interim;
 mod kafka;
 mod kong_manager;
 mod lifecycle;
+mod log_datagrams;
 mod logs;
 mod lua_db;
 mod lua_entities;

@@ -64,18 +64,20 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 28] = [
+const OF_KONG: [&str; 30] = [
     "acl",
     "basic-auth",
     "bot-detection",
     "correlation-id",
     "cors",
+    "datadog",
     "file-log",
     "hmac-auth",
     "http-log",
     "ip-restriction",
     "jwt",
     "key-auth",
+    "loggly",
     "opentelemetry",
     "post-function",
     "pre-function",

@@ -19,6 +19,7 @@ mod conditional;
 mod consumer_restriction;
 mod correlation_id;
 mod cors;
+mod datadog;
 #[cfg(test)]
 mod docs;
 mod fault_injection;
@@ -39,6 +40,7 @@ mod limit_count;
 mod limit_req;
 pub mod limits;
 mod log_record;
+mod loggly;
 #[cfg(test)]
 mod marks_tests;
 mod mtls_auth;
@@ -127,12 +129,14 @@ pub static PLUGINS: &[Definition] = &[
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),
     define::<statsd::Statsd>(),
+    define::<datadog::Datadog>(),
     define::<file_logger::FileLogger>(),
     define::<http_logger::HttpLogger>(),
     define::<kafka_logger::KafkaLogger>(),
     define::<file_log::FileLog>(),
     define::<udp_log::UdpLog>(),
     define::<tcp_log::TcpLog>(),
+    define::<loggly::Loggly>(),
     define::<syslog::Syslog>(),
     define::<request_termination::RequestTermination>(),
 ];

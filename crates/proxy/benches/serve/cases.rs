@@ -161,6 +161,7 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
     let Sinks { http, tcp, udp } = sinks;
     let http_log = format!("{{http_endpoint: 'http://127.0.0.1:{http}/', queue: {QUEUE}}}");
     let statsd = format!("{{host: 127.0.0.1, port: {udp}, queue: {QUEUE}}}");
+    let loggly = format!("{{host: 127.0.0.1, port: {udp}, key: a}}");
     let traces = |rate| {
         format!("{{traces_endpoint: 'http://127.0.0.1:{http}/', sampling_rate: {rate}, queue: {QUEUE}}}")
     };
@@ -177,7 +178,9 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
         alone("http-log", Traffic::Plain, plugin("http-log", &http_log)),
         alone("tcp-log", Traffic::Plain, plugin("tcp-log", &to(tcp))),
         alone("udp-log", Traffic::Plain, plugin("udp-log", &to(udp))),
+        alone("loggly", Traffic::Plain, plugin("loggly", &loggly)),
         alone("syslog", Traffic::Plain, plugin("syslog", "{}")),
+        alone("datadog", Traffic::Plain, plugin("datadog", &statsd)),
         alone("statsd", Traffic::Plain, plugin("statsd", &statsd)),
         alone("opentelemetry-sampled", Traffic::Plain, plugin("opentelemetry", &traces("1"))),
         alone("opentelemetry-not-sampled", Traffic::Plain, plugin("opentelemetry", &traces("0"))),
