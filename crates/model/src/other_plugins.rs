@@ -12,7 +12,6 @@ const OF_KONG: &[(&str, &str)] = &[
     ("ldap-auth", "`forward-auth` comes nearest, with a service that asks the directory"),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
     ("session", ""),
-    ("standard-webhooks", "`hmac-auth` comes nearest"),
 ];
 
 /// The same of Kong Enterprise.

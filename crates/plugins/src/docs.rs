@@ -64,7 +64,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 30] = [
+const OF_KONG: [&str; 31] = [
     "acl",
     "basic-auth",
     "bot-detection",
@@ -90,6 +90,7 @@ const OF_KONG: [&str; 30] = [
     "request-transformer",
     "response-ratelimiting",
     "response-transformer",
+    "standard-webhooks",
     "statsd",
     "syslog",
     "tcp-log",

@@ -61,6 +61,7 @@ mod response_ratelimiting;
 mod response_rewrite;
 mod response_transformer;
 mod shared;
+mod standard_webhooks;
 mod statsd;
 mod syslog;
 mod tcp_log;
@@ -123,6 +124,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<standard_webhooks::StandardWebhooks>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),
