@@ -59,6 +59,7 @@ mod hybrid;
 mod interim;
 mod kafka;
 mod kong_manager;
+mod ldap;
 mod lifecycle;
 mod log_datagrams;
 mod logs;

@@ -9,7 +9,6 @@ const OF_KONG: &[(&str, &str)] = &[
     ("azure-functions", ""),
     ("grpc-gateway", ""),
     ("grpc-web", ""),
-    ("ldap-auth", "`forward-auth` comes nearest, with a service that asks the directory"),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
     ("session", ""),
 ];
@@ -35,7 +34,7 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("kafka-upstream", ""),
     ("key-auth-enc", "`key-auth` does the same with the same fields"),
     ("konnect-application-auth", ""),
-    ("ldap-auth-advanced", "`forward-auth` comes nearest, with a service that asks the directory"),
+    ("ldap-auth-advanced", "`ldap-auth` comes nearest, without groups"),
     ("mocking", "`request-termination` comes nearest"),
     ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
     ("oas-validation", ""),

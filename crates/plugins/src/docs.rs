@@ -64,7 +64,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 31] = [
+const OF_KONG: [&str; 32] = [
     "acl",
     "basic-auth",
     "bot-detection",
@@ -77,6 +77,7 @@ const OF_KONG: [&str; 31] = [
     "ip-restriction",
     "jwt",
     "key-auth",
+    "ldap-auth",
     "loggly",
     "opentelemetry",
     "post-function",

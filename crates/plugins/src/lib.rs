@@ -35,6 +35,7 @@ mod jwt;
 mod jwt_auth;
 mod kafka_logger;
 mod key_auth;
+mod ldap_auth;
 mod limit_conn;
 mod limit_count;
 mod limit_req;
@@ -102,6 +103,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<apisix_hmac_auth::ApisixHmacAuth>(),
     define::<jwt_auth::JwtAuth>(),
     define::<key_auth::KeyAuth>(),
+    define::<ldap_auth::LdapAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
     define::<forward_auth::ForwardAuth>(),
