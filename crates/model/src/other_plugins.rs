@@ -7,14 +7,10 @@ const OF_KONG: &[(&str, &str)] = &[
     ("acme", "have an ACME client renew the entities in `certificates`"),
     ("aws-lambda", ""),
     ("azure-functions", ""),
-    ("datadog", "`statsd` comes nearest, which Datadog's agent understands"),
     ("grpc-gateway", ""),
     ("grpc-web", ""),
-    ("ldap-auth", "`forward-auth` comes nearest, with a service that asks the directory"),
-    ("loggly", "`http-log` or `syslog` comes nearest"),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
     ("session", ""),
-    ("standard-webhooks", "`hmac-auth` comes nearest"),
 ];
 
 /// The same of Kong Enterprise.
@@ -38,7 +34,7 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("kafka-upstream", ""),
     ("key-auth-enc", "`key-auth` does the same with the same fields"),
     ("konnect-application-auth", ""),
-    ("ldap-auth-advanced", "`forward-auth` comes nearest, with a service that asks the directory"),
+    ("ldap-auth-advanced", "`ldap-auth` comes nearest, without groups"),
     ("mocking", "`request-termination` comes nearest"),
     ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
     ("oas-validation", ""),

@@ -64,18 +64,21 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 28] = [
+const OF_KONG: [&str; 32] = [
     "acl",
     "basic-auth",
     "bot-detection",
     "correlation-id",
     "cors",
+    "datadog",
     "file-log",
     "hmac-auth",
     "http-log",
     "ip-restriction",
     "jwt",
     "key-auth",
+    "ldap-auth",
+    "loggly",
     "opentelemetry",
     "post-function",
     "pre-function",
@@ -88,6 +91,7 @@ const OF_KONG: [&str; 28] = [
     "request-transformer",
     "response-ratelimiting",
     "response-transformer",
+    "standard-webhooks",
     "statsd",
     "syslog",
     "tcp-log",

@@ -19,6 +19,7 @@ mod conditional;
 mod consumer_restriction;
 mod correlation_id;
 mod cors;
+mod datadog;
 #[cfg(test)]
 mod docs;
 mod fault_injection;
@@ -34,11 +35,13 @@ mod jwt;
 mod jwt_auth;
 mod kafka_logger;
 mod key_auth;
+mod ldap_auth;
 mod limit_conn;
 mod limit_count;
 mod limit_req;
 pub mod limits;
 mod log_record;
+mod loggly;
 #[cfg(test)]
 mod marks_tests;
 mod mtls_auth;
@@ -59,6 +62,7 @@ mod response_ratelimiting;
 mod response_rewrite;
 mod response_transformer;
 mod shared;
+mod standard_webhooks;
 mod statsd;
 mod syslog;
 mod tcp_log;
@@ -99,6 +103,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<apisix_hmac_auth::ApisixHmacAuth>(),
     define::<jwt_auth::JwtAuth>(),
     define::<key_auth::KeyAuth>(),
+    define::<ldap_auth::LdapAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
     define::<forward_auth::ForwardAuth>(),
@@ -121,18 +126,21 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<standard_webhooks::StandardWebhooks>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),
     define::<statsd::Statsd>(),
+    define::<datadog::Datadog>(),
     define::<file_logger::FileLogger>(),
     define::<http_logger::HttpLogger>(),
     define::<kafka_logger::KafkaLogger>(),
     define::<file_log::FileLog>(),
     define::<udp_log::UdpLog>(),
     define::<tcp_log::TcpLog>(),
+    define::<loggly::Loggly>(),
     define::<syslog::Syslog>(),
     define::<request_termination::RequestTermination>(),
 ];

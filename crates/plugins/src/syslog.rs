@@ -16,6 +16,7 @@
 
 use super::log_record::{LogRecord, lua_code};
 use crate::shared::datagrams::{Socket, send_lines};
+use crate::shared::severities::{Severities, severity};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -56,7 +57,6 @@ pub(super) struct Config {
 }
 
 /// By RFC 5424's numbers.
-const SEVERITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "",
     "", "", "", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
@@ -68,8 +68,7 @@ const SOCKET: &str = "/dev/log";
 pub(super) struct Syslog {
     record: LogRecord,
     lines: Lines,
-    /// The beginnings of messages for successes, client errors and server errors; none if they are left out.
-    beginnings: [Option<String>; 3],
+    severities: Severities,
 }
 
 impl Plugin for Syslog {
@@ -79,22 +78,18 @@ impl Plugin for Syslog {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let number =
-            |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
-        let (least, facility) =
-            (number(&SEVERITIES, &config.log_level), number(&FACILITIES, &config.facility));
-        let severities =
-            [&config.successful_severity, &config.client_errors_severity, &config.server_errors_severity];
-        let beginnings = severities.map(|severity| {
-            let severity = number(&SEVERITIES, severity);
-            (severity <= least).then(|| format!("<{}>kong: ", facility * 8 + severity))
-        });
+        let least = severity(&config.log_level);
+        let facility = FACILITIES.iter().position(|known| *known == config.facility).unwrap_or_default();
+        let severities = Severities::new(
+            [&config.successful_severity, &config.client_errors_severity, &config.server_errors_severity],
+            |severity| (severity <= least).then(|| format!("<{}>kong: ", facility * 8 + severity)),
+        );
         let lines = build.lines(|text: Vec<u8>| async move {
             let sent = send_lines(&text, socket(Path::new(SOCKET))).await;
             (text, sent)
         });
         let record = LogRecord::new(&config.custom_fields_by_lua, Self::NAME, build)?;
-        Ok(Self { record, lines, beginnings })
+        Ok(Self { record, lines, severities })
     }
 }
 
@@ -128,13 +123,7 @@ impl Hooks for Syslog {
 
 impl Syslog {
     fn tell(&self, worker: usize, status: u16, write: impl FnOnce(&mut Vec<u8>)) {
-        let [success, client, server] = &self.beginnings;
-        let beginning = match status {
-            ..400 => success,
-            400..500 => client,
-            500.. => server,
-        };
-        if let Some(beginning) = beginning {
+        if let Some(beginning) = self.severities.of(status) {
             self.lines.write(worker, |out| {
                 out.extend_from_slice(beginning.as_bytes());
                 write(out);
@@ -178,7 +167,7 @@ mod tests {
             weir_plugin::testing::entity(json!({ "name": "syslog", "id": weir_plugin::testing::id(1) }));
         let syslog = gateway
             .build_with(&entity, |build| Syslog::new(Config::from_value(&config).unwrap(), build).unwrap());
-        let beginnings = syslog.beginnings.each_ref().map(Option::as_deref);
+        let beginnings = [200, 499, 500].map(|status| syslog.severities.of(status));
         assert_eq!(beginnings, [None, Some("<156>kong: "), Some("<154>kong: ")]);
     }
 }

@@ -1,7 +1,7 @@
 //! The metrics of a request as lines of StatsD's protocol.
 
 use super::{Config, Metric};
-use std::time::Duration;
+use crate::shared::statsd_lines::{number, put, suffix};
 use weir_plugin::Exchange;
 use weir_plugin::json_text::integer;
 
@@ -66,7 +66,7 @@ impl Scope {
         let mut out = Vec::with_capacity(1024);
         for prepared in &self.metrics {
             let measured = Measured { scope: self, prepared, metric: &prepared.metric, exchange };
-            match value(&prepared.metric.name, exchange) {
+            match number(&prepared.metric.name, exchange) {
                 Some(Ok((name, value))) => measured.write_own(&mut out, name, value),
                 // The request has no value for it.
                 Some(Err(())) => {}
@@ -80,45 +80,11 @@ impl Scope {
 
 impl Prepared {
     fn new(metric: Metric) -> Self {
-        let kind = match &*metric.stat_type {
-            "counter" => "c",
-            "gauge" => "g",
-            "timer" => "ms",
-            "histogram" => "h",
-            "meter" => "m",
-            _ => "s",
-        };
-        let rate = metric.sample_rate.filter(|rate| *rate != 1.0);
-        let rate = rate.map(|rate| format!("|@{rate}")).unwrap_or_default();
+        let of_type = |stat_type| suffix(stat_type, metric.sample_rate);
         // Counted metrics are always counters, whatever their type.
-        Self { suffix: format!("|{kind}{rate}"), counted: format!(":1|c{rate}\n"), metric }
+        let (suffix, counted) = (of_type(&metric.stat_type), format!(":1{}\n", of_type("counter")));
+        Self { suffix, counted, metric }
     }
-}
-
-/// The name and the value of a metric that is a number; the error says that this request has none.
-fn value(name: &str, exchange: &Exchange) -> Option<Result<(&'static str, u64), ()>> {
-    let latencies = || exchange.latencies();
-    Some(Ok(match name {
-        "request_count" => ("request.count", 1),
-        "request_size" => ("request.size", exchange.bytes_in),
-        "response_size" => ("response.size", exchange.bytes_out),
-        "latency" => ("latency", milliseconds(latencies().request)),
-        "kong_latency" => ("kong_latency", milliseconds(latencies().kong)),
-        "upstream_latency" => match latencies().proxy {
-            Some(proxy) => ("upstream_latency", milliseconds(proxy)),
-            None => return Some(Err(())),
-        },
-        _ => return None,
-    }))
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Appends texts.
-fn put<const N: usize>(out: &mut Vec<u8>, texts: [&str; N]) {
-    texts.into_iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
 }
 
 /// A metric of a request.

@@ -1,5 +1,6 @@
-//! What is measured: for every plugin that can stand here a case at least. Not here are forward-auth, whose price is
-//! another server's, and mtls-auth, whose price is paid in handshakes.
+//! What is measured: for every plugin that can stand here a case at least. Not here are forward-auth and ldap-auth, whose
+//! price is another server's, mtls-auth, whose price is paid in handshakes, and standard-webhooks, whose requests have
+//! bodies.
 
 use crate::gateway::Gateway;
 use crate::sinks::Sinks;
@@ -161,6 +162,7 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
     let Sinks { http, tcp, udp } = sinks;
     let http_log = format!("{{http_endpoint: 'http://127.0.0.1:{http}/', queue: {QUEUE}}}");
     let statsd = format!("{{host: 127.0.0.1, port: {udp}, queue: {QUEUE}}}");
+    let loggly = format!("{{host: 127.0.0.1, port: {udp}, key: a}}");
     let traces = |rate| {
         format!("{{traces_endpoint: 'http://127.0.0.1:{http}/', sampling_rate: {rate}, queue: {QUEUE}}}")
     };
@@ -177,7 +179,9 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
         alone("http-log", Traffic::Plain, plugin("http-log", &http_log)),
         alone("tcp-log", Traffic::Plain, plugin("tcp-log", &to(tcp))),
         alone("udp-log", Traffic::Plain, plugin("udp-log", &to(udp))),
+        alone("loggly", Traffic::Plain, plugin("loggly", &loggly)),
         alone("syslog", Traffic::Plain, plugin("syslog", "{}")),
+        alone("datadog", Traffic::Plain, plugin("datadog", &statsd)),
         alone("statsd", Traffic::Plain, plugin("statsd", &statsd)),
         alone("opentelemetry-sampled", Traffic::Plain, plugin("opentelemetry", &traces("1"))),
         alone("opentelemetry-not-sampled", Traffic::Plain, plugin("opentelemetry", &traces("0"))),
