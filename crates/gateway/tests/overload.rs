@@ -85,7 +85,9 @@ fn each_target_has_as_many_requests_as_it_may_have_and_others_wait() {
     let gateway =
         Gateway::builder(&balanced(&[upstream.address, other.address], tags, "")).set("workers", "2").start();
     let mut clients: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
-    clients.iter_mut().for_each(|client| drop(client.send(get("/"))));
+    clients.iter_mut().for_each(|client| {
+        client.send(get("/"));
+    });
     let (go, go_other) = (asked.recv().unwrap(), asked_other.recv().unwrap());
     let mut waiting = gateway.connect();
     waiting.send(get("/"));
@@ -219,7 +221,7 @@ fn a_body_that_drips_in_is_given_up() {
     let (is_over, drips) = (ended.clone(), std::time::Duration::from_millis(100));
     let dripping = std::thread::spawn(move || {
         while !is_over.load(SeqCst) && sender.write_all(b"x").is_ok() {
-            std::thread::sleep(drips);
+            std::thread::park_timeout(drips);
         }
     });
     assert_eq!(client.response().status, 408);
@@ -307,7 +309,7 @@ fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wai
     let upstream = Upstream::start(move |mut peer, _| {
         while peer.request().is_some() {
             let served = turn.lock().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
             drop(served);
             peer.send(OK);
         }

@@ -309,7 +309,11 @@ fn is_out_of_steps(error: &Value) -> bool {
 fn prelude(lua: &Lua, host: &Rc<Host>, any_handed_out: &Rc<Cell<bool>>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let any = any_handed_out.clone();
-    table.set("hands_out", lua.create_function(move |_, ()| Ok(any.set(true)))?)?;
+    let hands_out = move |_: &Lua, ()| {
+        any.set(true);
+        Ok(())
+    };
+    table.set("hands_out", lua.create_function(hands_out)?)?;
     let of_plain = host.clone();
     table.set(
         "plain",

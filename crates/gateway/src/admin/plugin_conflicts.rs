@@ -204,6 +204,7 @@ mod tests {
             version: "1.0.0",
             schema,
             admin_routes,
+            handovers: &[],
             build: |_, _| Err(String::new()),
             init: None,
             configure: None,

@@ -70,7 +70,7 @@ fn resident(gateway: &Gateway) -> usize {
 fn ask(gateway: &Gateway, path: &str, done: &AtomicBool, served: &AtomicUsize) {
     let (mut client, mut newest) = (gateway.connect(), 0);
     while !done.load(Ordering::SeqCst) {
-        let response = client.send(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
+        let response = client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
         assert_eq!(response.status, 200, "{}", response.text());
         let version: usize = response.text().parse().unwrap();
         assert!(version >= newest, "{version} after {newest}");

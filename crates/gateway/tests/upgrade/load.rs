@@ -76,7 +76,7 @@ impl Load {
             thread.join().unwrap();
         }
         let [sent, lost, ended, repeated] = self.counts.get();
-        println!(
+        eprintln!(
             "{}: {sent} requests, {lost} lost, {repeated} repeated, {ended} connections ended",
             self.name
         );
@@ -214,7 +214,7 @@ fn upgrade_under_load(upgrades: usize, requests: usize) -> usize {
     for upgrade in 1..=upgrades {
         let before = goes_on(&loads, requests);
         node.upgrade();
-        println!("upgrade {upgrade}, after {before} requests");
+        eprintln!("upgrade {upgrade}, after {before} requests");
     }
     goes_on(&loads, requests);
     loads.into_iter().map(Load::end).sum()
@@ -228,7 +228,7 @@ fn goes_on(loads: &[Load], requests: usize) -> usize {
     let end = Instant::now() + PATIENCE_FOR_LOAD;
     while sent() < enough || loads.iter().zip(&each).any(|(load, before)| load.sent() < before + 5) {
         assert!(Instant::now() < end, "no more requests are sent");
-        thread::sleep(Duration::from_millis(20));
+        thread::park_timeout(Duration::from_millis(20));
     }
     sent()
 }

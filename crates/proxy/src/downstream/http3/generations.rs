@@ -172,7 +172,7 @@ fn open(mut bytes: &[u8]) -> Option<(SocketAddr, Moved)> {
     let dst_ip = take_ip(&mut bytes)?;
     let (ecn, datagram) = bytes.split_first()?;
     let (len, ecn) = (datagram.len(), EcnCodepoint::from_bits(*ecn));
-    let meta = RecvMeta { addr: peer, len, stride: len, ecn, dst_ip, ..RecvMeta::default() };
+    let meta = RecvMeta { addr: peer, len, stride: len, ecn, dst_ip };
     Some((local, Moved { meta, bytes: datagram.to_vec() }))
 }
 
@@ -212,7 +212,6 @@ mod tests {
                 stride: 5,
                 ecn,
                 dst_ip: dst_ip.map(|ip| ip.parse().unwrap()),
-                ..RecvMeta::default()
             };
             let bytes = envelope(local, &meta, b"hello");
             let (to, moved) = open(&bytes).unwrap();

@@ -308,7 +308,8 @@ mod tests {
     async fn what_is_for_another_worker_is_passed_on() {
         let udp = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let local = udp[0].local_addr().unwrap();
-        let mut sockets = sockets(udp.into(), local, &Generations::new(None));
+        let generations = Generations::new(None);
+        let mut sockets = sockets(udp.into(), local, &generations);
         let (one, two) = (sockets.next().unwrap(), sockets.next().unwrap());
         let (mut mine, mut others) = (one.steering.ids, two.steering.ids);
         let ids = [mine.generate_cid(), others.generate_cid(), mine.generate_cid()];
