@@ -1,7 +1,7 @@
 //! The certificates of upstream servers, under an authority of the run.
 use super::FaultError;
 use super::scenario::Tls;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub(super) fn write(folder: &Path, tls: Tls, servers: usize) -> Result<Certifica
         let ca_key = KeyPair::generate()?;
         let mut ca = CertificateParams::new(Vec::new())?;
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // A certificate whose subject is its issuer would count as self-signed.
+        ca.distinguished_name.push(DnType::CommonName, "authority of faults");
         let certificate = ca.self_signed(&ca_key)?.pem();
         let issuer = Issuer::new(ca, ca_key);
         let path = folder.join("ca.pem");
