@@ -12,6 +12,7 @@
 //! commands
 //! script   ─► session ─► host ─► driver ─► target ─► scenario ─► load ─► result
 //!          ─► site ─► report ─► analysis ─► stats; report ─► chart      upstream, floor, front ─► event_loop
+//! faults   ─► driver ─► target
 //! ```
 pub mod analysis;
 pub mod capacity;
@@ -22,6 +23,7 @@ pub mod compare;
 pub mod driver;
 pub mod duration;
 pub mod event_loop;
+pub mod faults;
 pub mod flame;
 pub mod fleet;
 pub mod floor;

@@ -3,8 +3,8 @@ use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::commands::{
-    capacity, compare, flame, fleet, floor, front, gate, join, list, load, observe, power, report, reproduce,
-    run, site, upstream, waterfall,
+    capacity, compare, fault_server, faults, flame, fleet, floor, front, gate, join, list, load, observe,
+    power, report, reproduce, run, site, upstream, waterfall,
 };
 use weirlab::host;
 
@@ -46,6 +46,8 @@ enum Command {
     Load(load::Args),
     /// Measure a control plane with many simulated data planes.
     Fleet(fleet::Args),
+    /// Break something under load before each gateway, and count what came of every request.
+    Faults(faults::Args),
     /// Serve as an upstream that costs next to nothing.
     Upstream(upstream::Args),
     /// Relay to an upstream as barely as is correct.
@@ -57,6 +59,9 @@ enum Command {
     /// End what a session leaves that is killed.
     #[command(hide = true)]
     Guard(host::guard::Args),
+    /// Be the upstream server of a fault scenario.
+    #[command(hide = true)]
+    FaultServer(fault_server::Args),
     /// Do the part of another machine: what a session asks over ssh.
     #[command(hide = true)]
     Agent(host::agent::Args),
@@ -98,6 +103,8 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Site(args) => site::run(args),
         Command::Load(args) => load::run(args),
         Command::Fleet(args) => fleet::run(args),
+        Command::Faults(args) => faults::run(args),
+        Command::FaultServer(args) => fault_server::run(args),
         Command::Upstream(args) => upstream::run(args),
         Command::Floor(args) => floor::run(args),
         Command::Front(args) => front::run(args),

@@ -1,7 +1,8 @@
 //! The laboratory against real gateways and on made-up figures: one module for each subject, in one binary because each
 //! would link the same libraries again. `cargo test -p weirlab --test main report::` runs those of one module.
 //!
-//! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own.
+//! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own; so is
+//! `faults`, which stops and kills what it has started.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod action;
 mod analysis;

@@ -1,6 +1,8 @@
 //! The commands of `weirlab`, one file each: what each reads from the command line, and what it does with it.
 pub mod capacity;
 pub mod compare;
+pub mod fault_server;
+pub mod faults;
 pub mod flame;
 pub mod fleet;
 pub mod floor;

@@ -1,0 +1,147 @@
+//! `weirlab faults`.
+use crate::catalogue::root;
+use crate::duration;
+use crate::faults::{
+    During, FaultError, Gateway, Options, Outcome, Scenario, find, markdown, run as run_one, table,
+};
+use crate::host::guard::Guard;
+use crate::interrupt;
+use crate::target;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The command line.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Scenarios below scenarios/faults; * stands for any characters. All of them, if none is named.
+    scenarios: Vec<String>,
+    /// The gateways to put them before.
+    #[arg(long, value_delimiter = ',', default_values = ["weir", "nginx", "haproxy"])]
+    targets: Vec<String>,
+    /// Only scenarios that take few seconds.
+    #[arg(long)]
+    quick: bool,
+    /// What also happens to the gateway itself in the middle of each fault.
+    #[arg(long, value_enum)]
+    during: Option<During>,
+    /// How often each scenario is run.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+    /// How long a client waits for the end of a request before it counts as hung.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
+    patience: Duration,
+    /// How to write the outcome.
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// The folder that holds scenarios/ and targets/; else the nearest above the working directory or the program.
+    #[arg(long, value_name = "DIR")]
+    catalogue: Option<PathBuf>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Format {
+    /// For a terminal, with what was lost below.
+    Table,
+    /// A table in Markdown.
+    Markdown,
+    /// All counts.
+    Json,
+}
+
+/// Does it.
+///
+/// # Errors
+/// What failed, and how to fix it.
+pub fn run(args: Args) -> Result<ExitCode, String> {
+    let stop = interrupt::flag().map_err(|error| format!("signals cannot be caught: {error}"))?;
+    let root = root(args.catalogue.as_deref()).map_err(|error| error.to_string())?;
+    let mut scenarios = find(&args.scenarios, &root).map_err(|error| error.to_string())?;
+    scenarios.retain(|scenario| scenario.quick || !args.quick);
+    let gateways = gateways(&args.targets, &root)?;
+    let weirlab = std::env::current_exe().map_err(|error| format!("the program's path: {error}"))?;
+    let options = Options { weirlab, patience: args.patience, during: args.during };
+    let folder = tempfile::tempdir().map_err(|error| format!("a working folder: {error}"))?;
+    let _guard =
+        Guard::start(&options.weirlab, folder.path(), "process").map_err(|error| error.to_string())?;
+    let mut outcomes = Vec::new();
+    for scenario in &scenarios {
+        for gateway in &gateways {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            repeat(args.times, scenario, gateway, &options, folder.path(), &mut outcomes);
+        }
+    }
+    let holds = outcomes.iter().filter(|outcome| outcome.target == "weir").all(Outcome::holds);
+    print(&written(args.format, &outcomes)?);
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn gateways(names: &[String], root: &Path) -> Result<Vec<Gateway>, String> {
+    let targets = target::find(names, root).map_err(|error| error.to_string())?;
+    let mut gateways = Vec::new();
+    for target in &targets {
+        match Gateway::of(target, None) {
+            Ok(Some(gateway)) => gateways.push(gateway),
+            Ok(None) => note(&format!("{}: has no faults.toml, and takes no part", target.name)),
+            Err(error) => note(&format!("{}: takes no part: {error}", target.name)),
+        }
+    }
+    Ok(gateways)
+}
+
+fn repeat(
+    times: u32,
+    scenario: &Scenario,
+    gateway: &Gateway,
+    options: &Options,
+    folder: &Path,
+    outcomes: &mut Vec<Outcome>,
+) {
+    if let Some(lack) = gateway.lacks(scenario) {
+        return note(&format!("{} before {}: {lack}", scenario.name, gateway.name()));
+    }
+    for number in 0..times {
+        let folder = folder.join(format!("{}-{}-{number}", scenario.name.replace('/', "-"), gateway.name()));
+        match run_one(scenario, gateway, options, &folder) {
+            Ok(outcome) => {
+                note(&format!("{} before {}: {}", scenario.name, gateway.name(), summary(&outcome)));
+                outcomes.push(outcome);
+            }
+            Err(error) => note(&failed(scenario, gateway, &error)),
+        }
+    }
+}
+
+fn failed(scenario: &Scenario, gateway: &Gateway, error: &FaultError) -> String {
+    format!("{} before {} could not be run: {error}", scenario.name, gateway.name())
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let counts = format!("{} sent, {} right, {} lost", outcome.sent, outcome.right, outcome.lost);
+    let details = outcome.details.iter().map(|(what, count)| format!("{count} × {what}"));
+    std::iter::once(counts).chain(details).collect::<Vec<_>>().join("; ")
+}
+
+fn written(format: Format, outcomes: &[Outcome]) -> Result<String, String> {
+    match format {
+        Format::Table => Ok(table(outcomes) + "\n"),
+        Format::Markdown => Ok(markdown(outcomes) + "\n"),
+        Format::Json => {
+            serde_json::to_string_pretty(outcomes).map(|text| text + "\n").map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn print(text: &str) {
+    // A reader such as `head` may have closed the pipe.
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+fn note(text: &str) {
+    // What cannot be said changes nothing.
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,36 @@
+//! The fault laboratory: scenarios put a load on a gateway, break something meanwhile, and count what came of every request.
+//!
+//! ```text
+//! fault.toml ─► world: upstream servers, name server, gateway ─► clients + steps ─► records + journal ─► outcome ─► table
+//! ```
+//!
+//! Each request has a body of its own in both directions, so that a response which belongs to another request, a truncated
+//! one that looks whole, and a request that was sent twice are found at whichever end sees them.
+mod behaviour;
+mod certificates;
+mod client;
+mod dns;
+mod error;
+mod exchange;
+mod facilities;
+mod gateway;
+mod journal;
+mod message;
+mod outcome;
+mod run;
+mod scenario;
+mod server;
+mod server_process;
+mod store;
+mod table;
+mod world;
+mod writes;
+
+pub use behaviour::Behaviour;
+pub use error::FaultError;
+pub use gateway::Gateway;
+pub use outcome::{Outcome, Writes};
+pub use run::{During, Options, run};
+pub use scenario::{Act, AllowedLosses, ProcessAct, Scenario, Step, When, find};
+pub use server::{Plan, serve};
+pub use table::{markdown, table};

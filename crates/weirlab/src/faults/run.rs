@@ -1,0 +1,125 @@
+//! One scenario before one gateway.
+use super::FaultError;
+use super::client::{Client, Clients, Ending};
+use super::gateway::Gateway;
+use super::outcome::Outcome;
+use super::scenario::{Act, AllowedLosses, ProcessAct, Scenario, Step, When};
+use super::world::World;
+use super::writes::Writer;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the number of finished requests is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+/// How many requests in a row must be right before a gateway has recovered.
+const RECOVERED: usize = 20;
+/// Where ids of the requests begin that show the recovery, beyond those of all clients.
+const PROBE: u32 = 1_000_000;
+
+/// What happens to the gateway itself in the middle of each scenario.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    /// It reads its configuration again.
+    Reload,
+    /// It is killed and started again.
+    Kill,
+}
+
+/// How scenarios are run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program `weirlab`, which upstream servers run.
+    pub weirlab: PathBuf,
+    /// How long a client waits for the end of a request before it is counted as hung.
+    pub patience: Duration,
+    /// What happens to the gateway beside the scenario's own faults.
+    pub during: Option<During>,
+}
+
+/// Runs it in a folder of its own.
+///
+/// # Errors
+/// When the scenario could not be run; what went wrong for requests is in the outcome.
+pub fn run(
+    scenario: &Scenario,
+    gateway: &Gateway,
+    options: &Options,
+    folder: &Path,
+) -> Result<Outcome, FaultError> {
+    let mut world = World::start(scenario, gateway, options, folder)?;
+    let address = world.address()?;
+    // A gateway that does not work before anything is broken says nothing about the fault.
+    let mut first = Client::new(address, PROBE, scenario.load.clone(), options.patience);
+    if !settle(&mut first, options.patience) {
+        return Err(with_log(FaultError::lost("the gateway, before anything was broken,"), &world));
+    }
+    let writer = world.writer(scenario, options);
+    let clients = Clients::start(address, &scenario.load, options.patience);
+    let steps = with_gateway_faults(scenario, options.during);
+    let stepped = steps.iter().try_for_each(|step| {
+        wait(step.when, &clients, options.patience)?;
+        world.act(&step.act)
+    });
+    let records = clients.join();
+    stepped.map_err(|error| with_log(error, &world))?;
+    let mut probe = Client::new(address, PROBE + 1, scenario.load.clone(), options.patience);
+    let recovered = settle(&mut probe, options.patience);
+    let writes = writer.map(Writer::finish);
+    let journal = world.end();
+    let lost = if options.during == Some(During::Kill) { AllowedLosses::Any } else { scenario.lost };
+    let outcome = Outcome::of((&scenario.name, gateway.name()), &records, &journal, lost, recovered);
+    Ok(Outcome { writes, ..outcome })
+}
+
+/// Sends requests until some in a row are right; whether that came to be.
+fn settle(client: &mut Client, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    let mut right = 0;
+    while right < RECOVERED {
+        right = if client.send().ending == Ending::Right { right + 1 } else { 0 };
+        if Instant::now() > deadline {
+            return false;
+        }
+    }
+    true
+}
+
+fn wait(when: When, clients: &Clients, patience: Duration) -> Result<(), FaultError> {
+    match when {
+        When::After(time) => thread::sleep(time),
+        When::Requests(count) => {
+            let mut deadline = Instant::now() + patience * 2;
+            let mut finished = clients.finished();
+            while finished < count {
+                thread::sleep(LOOK);
+                if clients.finished() > finished {
+                    finished = clients.finished();
+                    deadline = Instant::now() + patience * 2;
+                } else if Instant::now() > deadline {
+                    return Err(FaultError::Lost(format!("no request has ended since number {finished}")));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The steps of the scenario, with what happens to the gateway right after the first of them.
+fn with_gateway_faults(scenario: &Scenario, during: Option<During>) -> Vec<Step> {
+    let acts: &[Act] = match during {
+        None => &[],
+        Some(During::Reload) => &[Act::Reload],
+        Some(During::Kill) => &[Act::Gateway(ProcessAct::Kill), Act::Gateway(ProcessAct::Start)],
+    };
+    let pause = Duration::from_millis(50);
+    let added = acts.iter().map(|act| Step { when: When::After(pause), act: act.clone() });
+    let mut steps = scenario.steps.clone();
+    let at = steps.len().min(1);
+    steps.splice(at..at, added);
+    steps
+}
+
+fn with_log(error: FaultError, world: &World) -> FaultError {
+    FaultError::Lost(format!("{error}{}", crate::driver::last_lines(&world.log())))
+}

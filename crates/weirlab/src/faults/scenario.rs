@@ -1,0 +1,276 @@
+//! A fault scenario, as it is written: a load, what happens meanwhile, and what may be lost.
+use super::behaviour::Behaviour;
+use crate::catalogue::{CatalogueError, Kind, Span, read_toml, select};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const FAULTS: Kind = Kind { what: "fault scenario", below: "scenarios/faults", marker: "fault.toml" };
+
+/// A scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its folder below `scenarios/faults`.
+    pub name: String,
+    /// What happens, in a sentence.
+    pub title: String,
+    /// Whether it takes so little time that tests run it.
+    pub quick: bool,
+    /// What a gateway and the machine must have.
+    pub needs: BTreeSet<String>,
+    /// How many upstream servers there are.
+    pub upstreams: usize,
+    /// Whether upstream servers speak TLS, and for how long the first one's certificate is valid from the start on.
+    pub tls: Option<Tls>,
+    /// What is sent.
+    pub load: Load,
+    /// What happens meanwhile.
+    pub steps: Vec<Step>,
+    /// Which requests may be lost.
+    pub lost: AllowedLosses,
+}
+
+/// What clients send.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// How many clients there are; each has one request in flight.
+    pub clients: u32,
+    /// How many requests they send at least.
+    pub requests: usize,
+    /// How many of a hundred are POST.
+    pub posts: u32,
+    /// The length of each body, in both directions.
+    pub body: usize,
+    /// How long a client rests between two requests.
+    pub pause: Duration,
+}
+
+/// TLS towards upstream servers.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// For how long the certificate of the first server is valid; for days, unless it is given.
+    expires: Option<Span>,
+}
+
+impl Tls {
+    /// For how long the first server's certificate is valid.
+    #[must_use]
+    pub fn expires(self) -> Option<Duration> {
+        self.expires.map(|span| span.0)
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// When.
+    pub when: When,
+    /// What.
+    pub act: Act,
+}
+
+/// The moment of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// Once so many requests have come to an end.
+    Requests(usize),
+    /// So long after the step before.
+    After(Duration),
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Changes the behaviour of an upstream server.
+    Behave(usize, Behaviour),
+    /// Does something to the process of an upstream server.
+    Upstream(usize, ProcessAct),
+    /// Does something to the gateway.
+    Gateway(ProcessAct),
+    /// Has the gateway read its configuration again.
+    Reload,
+    /// Limits how many descriptors the gateway may have; none for the limit that it started with.
+    Descriptors(Option<u64>),
+    /// Changes what the name server answers.
+    Dns(super::dns::Answers),
+    /// Does something to the server of counters or of the configuration.
+    Store(ProcessAct),
+    /// Does something to the disk that the gateway writes to.
+    Disk(DiskAct),
+    /// Moves the gateway's wall clock by so many seconds.
+    Clock(i64),
+    /// Cuts or joins the network between the gateway and the first upstream server.
+    Network(bool),
+}
+
+/// What is done to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessAct {
+    /// SIGKILL.
+    Kill,
+    /// It is started again.
+    Start,
+    /// SIGSTOP: its connections stay open, and nothing comes.
+    Stop,
+    /// SIGCONT.
+    Continue,
+}
+
+/// What is done to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskAct {
+    /// Not a byte is left.
+    Fill,
+    /// What filled it is removed.
+    Free,
+}
+
+/// Which requests may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllowedLosses {
+    /// None.
+    None,
+    /// Those that must not be sent again: POST requests that an upstream server may have read.
+    Unsafe,
+    /// Those that the fault hit.
+    Hit,
+    /// Any, because no healthy target exists meanwhile.
+    Any,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    #[serde(default)]
+    quick: bool,
+    #[serde(default)]
+    needs: BTreeSet<String>,
+    #[serde(default = "two")]
+    upstreams: usize,
+    tls: Option<Tls>,
+    #[serde(default)]
+    load: LoadFile,
+    step: Vec<StepFile>,
+    lost: AllowedLosses,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LoadFile {
+    clients: u32,
+    requests: usize,
+    posts: u32,
+    body: usize,
+    pause: Span,
+}
+
+impl Default for LoadFile {
+    fn default() -> Self {
+        Self { clients: 8, requests: 1_200, posts: 25, body: 3_000, pause: Span(Duration::from_millis(1)) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFile {
+    at: Option<usize>,
+    after: Option<Span>,
+    on: String,
+    #[serde(default)]
+    number: usize,
+    #[serde(rename = "do")]
+    act: String,
+}
+
+fn two() -> usize {
+    2
+}
+
+/// The scenarios that names stand for; all of them for no names.
+///
+/// # Errors
+/// When a name stands for nothing, or a file does not say what it should.
+pub fn find(names: &[String], root: &Path) -> Result<Vec<Scenario>, CatalogueError> {
+    let entries = select(&FAULTS, names, root)?;
+    entries.into_iter().map(|entry| read(entry.name, &entry.folder.join(FAULTS.marker))).collect()
+}
+
+fn read(name: String, path: &Path) -> Result<Scenario, CatalogueError> {
+    let file: File = read_toml(path)?;
+    let unfit = |text: String| CatalogueError::Unfit(PathBuf::from(path), text);
+    let steps: Vec<Step> = file.step.iter().map(step).collect::<Result<_, _>>().map_err(unfit)?;
+    let too_late =
+        steps.iter().any(|step| matches!(step.when, When::Requests(at) if at >= file.load.requests));
+    if too_late {
+        return Err(unfit("a step comes after the last request: give it a lower `at`".to_owned()));
+    }
+    let LoadFile { clients, requests, posts, body, pause } = file.load;
+    Ok(Scenario {
+        name,
+        title: file.title,
+        quick: file.quick,
+        needs: file.needs,
+        upstreams: file.upstreams,
+        tls: file.tls,
+        load: Load { clients, requests, posts, body, pause: pause.0 },
+        steps,
+        lost: file.lost,
+    })
+}
+
+fn step(file: &StepFile) -> Result<Step, String> {
+    let when = match (file.at, file.after) {
+        (Some(at), None) => When::Requests(at),
+        (None, Some(after)) => When::After(after.0),
+        _ => return Err("a step has either `at`, a number of requests, or `after`, a duration".to_owned()),
+    };
+    Ok(Step { when, act: act(file)? })
+}
+
+fn act(StepFile { on, number, act, .. }: &StepFile) -> Result<Act, String> {
+    let unknown = |known: &str| format!("`{act}` cannot be done on `{on}`: use {known}");
+    match on.as_str() {
+        "upstream" => match process_act(act) {
+            Some(process) => Ok(Act::Upstream(*number, process)),
+            None => Ok(Act::Behave(*number, act.parse()?)),
+        },
+        "gateway" if act == "reload" => Ok(Act::Reload),
+        "gateway" => {
+            process_act(act).map(Act::Gateway).ok_or_else(|| unknown("kill, start, stop, continue or reload"))
+        }
+        "descriptors" if act == "restore" => Ok(Act::Descriptors(None)),
+        "descriptors" => {
+            act.parse().map(|limit| Act::Descriptors(Some(limit))).map_err(|_| unknown("a number or restore"))
+        }
+        "dns" => act.parse().map(Act::Dns),
+        "store" => process_act(act).map(Act::Store).ok_or_else(|| unknown("kill, start, stop or continue")),
+        "disk" => match act.as_str() {
+            "fill" => Ok(Act::Disk(DiskAct::Fill)),
+            "free" => Ok(Act::Disk(DiskAct::Free)),
+            _ => Err(unknown("fill or free")),
+        },
+        "clock" => act.parse().map(Act::Clock).map_err(|_| unknown("a number of seconds, such as -3600")),
+        "network" => match act.as_str() {
+            "cut" => Ok(Act::Network(true)),
+            "join" => Ok(Act::Network(false)),
+            _ => Err(unknown("cut or join")),
+        },
+        _ => Err(format!(
+            "nothing can be done on `{on}`: use upstream, gateway, descriptors, dns, store, disk, clock or network"
+        )),
+    }
+}
+
+fn process_act(act: &str) -> Option<ProcessAct> {
+    match act {
+        "kill" => Some(ProcessAct::Kill),
+        "start" => Some(ProcessAct::Start),
+        "stop" => Some(ProcessAct::Stop),
+        "continue" => Some(ProcessAct::Continue),
+        _ => None,
+    }
+}

@@ -1,0 +1,148 @@
+//! An upstream server as the run sees it: a process that is started, given a behaviour, killed and stopped.
+use super::FaultError;
+use super::behaviour::Behaviour;
+use super::journal::Journal;
+use super::scenario::ProcessAct;
+use super::server::Plan;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long a server may take to start, or to confirm its behaviour.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A server, whether or not its process runs at the moment.
+pub(super) struct ServerProcess {
+    weirlab: PathBuf,
+    /// The network namespace that it runs in, if not that of the run.
+    namespace: Option<String>,
+    plan: Plan,
+    journal: Arc<Mutex<Journal>>,
+    process: Option<Process>,
+}
+
+struct Process {
+    child: Child,
+    replies: Receiver<()>,
+    reader: JoinHandle<()>,
+}
+
+impl ServerProcess {
+    pub(super) fn start(
+        weirlab: &Path,
+        namespace: Option<String>,
+        plan: Plan,
+        journal: &Arc<Mutex<Journal>>,
+    ) -> Result<Self, FaultError> {
+        let (weirlab, journal) = (weirlab.to_owned(), Arc::clone(journal));
+        let mut server = Self { weirlab, namespace, plan, journal, process: None };
+        server.spawn()?;
+        Ok(server)
+    }
+
+    fn spawn(&mut self) -> Result<(), FaultError> {
+        let mut child = self
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| FaultError::system("an upstream server cannot be started", error))?;
+        let output = child.stdout.take().ok_or_else(|| FaultError::lost("an upstream server"))?;
+        let (sender, replies) = channel();
+        let journal = Arc::clone(&self.journal);
+        let reader = thread::spawn(move || read(BufReader::new(output), &journal, &sender));
+        let process = Process { child, replies, reader };
+        process.wait_for_reply()?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match &self.namespace {
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(&self.weirlab);
+                command
+            }
+            None => Command::new(&self.weirlab),
+        };
+        command.arg("fault-server").arg("--body-bytes").arg(self.plan.body_bytes.to_string());
+        for address in &self.plan.listen {
+            command.arg("--listen").arg(address.to_string());
+        }
+        if let Some((certificate, key)) = &self.plan.tls {
+            command.arg("--certificate").arg(certificate).arg("--key").arg(key);
+        }
+        command
+    }
+
+    pub(super) fn behave(&mut self, behaviour: Behaviour) -> Result<(), FaultError> {
+        let process = self.process.as_mut().ok_or_else(|| FaultError::lost("an upstream server"))?;
+        let input = process.child.stdin.as_mut().ok_or_else(|| FaultError::lost("an upstream server"))?;
+        input
+            .write_all(format!("{behaviour}\n").as_bytes())
+            .map_err(|error| FaultError::system("an upstream server takes no orders", error))?;
+        process.wait_for_reply()
+    }
+
+    pub(super) fn act(&mut self, act: ProcessAct) -> Result<(), FaultError> {
+        match act {
+            ProcessAct::Kill => {
+                self.end();
+                Ok(())
+            }
+            ProcessAct::Start => self.spawn(),
+            ProcessAct::Stop => self.signal(Signal::STOP),
+            ProcessAct::Continue => self.signal(Signal::CONT),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), FaultError> {
+        let process = self.process.as_ref().ok_or_else(|| FaultError::lost("an upstream server"))?;
+        send(process.child.id(), signal)
+    }
+
+    /// Kills it, and takes in all that it has reported before.
+    pub(super) fn end(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        // It may have ended by itself, which is no different.
+        let _ = process.child.kill();
+        let _ = process.child.wait();
+        let _ = process.reader.join();
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Process {
+    fn wait_for_reply(&self) -> Result<(), FaultError> {
+        self.replies.recv_timeout(REPLY_TIMEOUT).map_err(|_| FaultError::lost("an upstream server"))
+    }
+}
+
+/// Sends a signal to one process.
+pub(super) fn send(process: u32, signal: Signal) -> Result<(), FaultError> {
+    let pid =
+        i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(|| FaultError::lost("a process"))?;
+    kill_process(pid, signal).map_err(|error| FaultError::system("a signal cannot be sent", error.into()))
+}
+
+fn read(output: impl BufRead, journal: &Mutex<Journal>, replies: &Sender<()>) {
+    for line in output.lines().map_while(Result::ok) {
+        if line == "ready" || line.starts_with("behaves ") {
+            // The run may have given up.
+            let _ = replies.send(());
+        } else {
+            journal.lock().unwrap_or_else(PoisonError::into_inner).note(&line);
+        }
+    }
+}

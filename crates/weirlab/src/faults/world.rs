@@ -1,0 +1,243 @@
+//! What a scenario runs in: upstream servers, a name server, and the gateway; and what steps do to them.
+use super::FaultError;
+use super::certificates;
+use super::dns::NameServer;
+use super::facilities::{self, Clock, Disk, Network};
+use super::gateway::{Gateway, Surroundings};
+use super::journal::Journal;
+use super::run::Options;
+use super::scenario::{Act, ProcessAct, Scenario};
+use super::server::Plan;
+use super::server_process::{ServerProcess, send};
+use super::store::{Kind, Store};
+use super::writes::Writer;
+use crate::driver::process::Process;
+use crate::driver::{Driver, Running};
+use crate::observe::procfs;
+use crate::target::{Launch, free_addresses};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Where a name leads by turns when it flaps.
+const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// Everything that runs. Dropping it ends all of it, the gateway first.
+pub(super) struct World {
+    gateway: Option<Box<dyn Running>>,
+    launch: Launch,
+    admin: SocketAddr,
+    servers: Vec<ServerProcess>,
+    names: Option<NameServer>,
+    facilities: Facilities,
+    journal: Arc<Mutex<Journal>>,
+    clients: u32,
+}
+
+/// What some scenarios need.
+struct Facilities {
+    store: Option<Store>,
+    disk: Option<Disk>,
+    clock: Option<Clock>,
+    network: Option<Network>,
+}
+
+impl Facilities {
+    fn of(scenario: &Scenario, folder: &Path, port: u16) -> Result<Self, FaultError> {
+        if let Some(why) = facilities::unable(scenario) {
+            return Err(FaultError::Unable(why.to_owned()));
+        }
+        let needs = |what: &str| scenario.needs.contains(what);
+        let kind =
+            if needs("redis") { Some(Kind::Redis) } else { needs("postgres").then_some(Kind::Postgres) };
+        Ok(Self {
+            store: kind.map(|kind| Store::start(kind, folder, port)).transpose()?,
+            disk: needs("disk").then(|| Disk::mount(folder)).transpose()?,
+            clock: needs("clock").then(|| Clock::new(folder)).transpose()?,
+            network: needs("network").then(Network::new).transpose()?,
+        })
+    }
+}
+
+impl World {
+    pub(super) fn start(
+        scenario: &Scenario,
+        gateway: &Gateway,
+        options: &Options,
+        folder: &Path,
+    ) -> Result<Self, FaultError> {
+        let io = |what: &'static str| move |error| FaultError::system(what, error);
+        fs::create_dir_all(folder).map_err(io("the working folder cannot be made"))?;
+        let free = free_addresses(LOOPBACK, scenario.upstreams + 4).map_err(io("no port is free"))?;
+        let (listeners, upstreams) = free.split_at(4);
+        let facilities = Facilities::of(scenario, folder, listeners[3].port())?;
+        let mut upstreams = upstreams.to_vec();
+        if let (Some(network), Some(first)) = (&facilities.network, upstreams.first_mut()) {
+            first.set_ip(IpAddr::V4(network.inside));
+        }
+        let tls = scenario.tls.map(|tls| certificates::write(folder, tls, upstreams.len())).transpose()?;
+        let journal = Arc::new(Mutex::new(Journal::default()));
+        let servers = upstreams.iter().enumerate().map(|(number, address)| {
+            let plan = Plan {
+                listen: listen(scenario, *address),
+                tls: tls.as_ref().and_then(|tls| tls.servers.get(number)).cloned(),
+                body_bytes: scenario.load.body,
+            };
+            let network = facilities.network.as_ref().filter(|_| number == 0);
+            let namespace = network.map(|network| network.namespace.clone());
+            ServerProcess::start(&options.weirlab, namespace, plan, &journal)
+        });
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let names = scenario.needs.contains("dns").then(NameServer::start).transpose();
+        let names = names.map_err(io("the name server cannot listen"))?;
+        let clock = facilities.clock.as_ref();
+        let launch = gateway.prepare(&Surroundings {
+            folder: &folder.join("gateway"),
+            listeners: [listeners[0], listeners[1], listeners[2]],
+            upstreams: &upstreams,
+            ca: tls.as_ref().map(|tls| tls.ca.as_path()),
+            resolver: names.as_ref().map(|names| names.address),
+            store: facilities.store.as_ref().map(|store| store.address),
+            disk: facilities.disk.as_ref().map(|disk| disk.folder.as_path()),
+            needs: &scenario.needs,
+            environment: clock.map_or_else(|| Ok(BTreeMap::new()), Clock::environment)?,
+            wrap: if scenario.needs.contains("slow-sync") { facilities::slow_sync() } else { Vec::new() },
+        })?;
+        let running = Process.start(&launch, &[])?;
+        Ok(Self {
+            gateway: Some(running),
+            // A later start must find what the gateway has written.
+            launch: Launch { files: Vec::new(), ..launch },
+            admin: listeners[1],
+            servers,
+            names,
+            facilities,
+            journal,
+            clients: scenario.load.clients,
+        })
+    }
+
+    /// Somebody who writes to the Admin API meanwhile, if the scenario asks for one.
+    pub(super) fn writer(&self, scenario: &Scenario, options: &Options) -> Option<Writer> {
+        scenario.needs.contains("admin-writes").then(|| Writer::start(self.admin, options.patience))
+    }
+
+    /// Where the gateway takes requests.
+    pub(super) fn address(&self) -> Result<SocketAddr, FaultError> {
+        self.launch.listeners.http.ok_or_else(|| FaultError::lost("the gateway"))
+    }
+
+    pub(super) fn act(&mut self, act: &Act) -> Result<(), FaultError> {
+        match act {
+            Act::Behave(number, behaviour) => self.server(*number)?.behave(*behaviour),
+            Act::Upstream(number, act) => self.act_on_server(*number, *act),
+            Act::Gateway(act) => self.act_on_gateway(*act),
+            Act::Reload => Ok(self.running()?.reload()?),
+            Act::Descriptors(limit) => self.limit_descriptors(*limit),
+            Act::Dns(answers) => {
+                let names = self.names.as_ref();
+                names
+                    .ok_or_else(|| FaultError::Unable("the scenario does not need dns".to_owned()))?
+                    .answer(*answers);
+                Ok(())
+            }
+            Act::Store(act) => needed(self.facilities.store.as_mut(), "redis or postgres")?.act(*act),
+            Act::Disk(act) => needed(self.facilities.disk.as_mut(), "disk")?.act(*act),
+            Act::Clock(seconds) => needed(self.facilities.clock.as_mut(), "clock")?.set(*seconds),
+            Act::Network(cut) => {
+                self.excuse_what_is_under_way();
+                needed(self.facilities.network.as_mut(), "network")?.cut(*cut)
+            }
+        }
+    }
+
+    fn server(&mut self, number: usize) -> Result<&mut ServerProcess, FaultError> {
+        let unknown = || FaultError::Unable(format!("there is no upstream server {number}"));
+        self.servers.get_mut(number).ok_or_else(unknown)
+    }
+
+    fn running(&mut self) -> Result<&mut Box<dyn Running>, FaultError> {
+        self.gateway.as_mut().ok_or_else(|| FaultError::lost("the gateway"))
+    }
+
+    fn act_on_server(&mut self, number: usize, act: ProcessAct) -> Result<(), FaultError> {
+        self.server(number)?.act(act)?;
+        if act == ProcessAct::Kill || act == ProcessAct::Stop {
+            self.excuse_what_is_under_way();
+        }
+        Ok(())
+    }
+
+    /// What was sent and not yet read by a server that is gone: no gateway can know how much of it was.
+    fn excuse_what_is_under_way(&self) {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..self.clients).for_each(|_| journal.note("hit -"));
+    }
+
+    fn act_on_gateway(&mut self, act: ProcessAct) -> Result<(), FaultError> {
+        match act {
+            ProcessAct::Kill => self.signal_gateway(Signal::KILL),
+            ProcessAct::Stop => self.signal_gateway(Signal::STOP),
+            ProcessAct::Continue => self.signal_gateway(Signal::CONT),
+            ProcessAct::Start => {
+                self.gateway = None;
+                self.gateway = Some(Process.start(&self.launch, &[])?);
+                Ok(())
+            }
+        }
+    }
+
+    /// To all of its processes, because workers of some gateways are processes of their own.
+    fn signal_gateway(&mut self, signal: Signal) -> Result<(), FaultError> {
+        for process in self.processes()? {
+            send(process, signal)?;
+        }
+        Ok(())
+    }
+
+    fn processes(&mut self) -> Result<BTreeSet<u32>, FaultError> {
+        let root = self.running()?.pid();
+        Ok(procfs::with_descendants(BTreeSet::from([root]), &procfs::processes()))
+    }
+
+    /// Of the descriptors that are open so far, `limit` more may be.
+    fn limit_descriptors(&mut self, limit: Option<u64>) -> Result<(), FaultError> {
+        let ours = getrlimit(Resource::Nofile);
+        for process in self.processes()? {
+            let open = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count) as u64;
+            let current = limit.map_or(ours.current, |limit| Some(open + limit));
+            let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+            prlimit(pid, Resource::Nofile, Rlimit { current, maximum: ours.maximum })
+                .map_err(|error| FaultError::system("a limit cannot be set", error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends everything and returns what upstream servers have seen.
+    pub(super) fn end(mut self) -> Journal {
+        self.gateway = None;
+        self.servers.iter_mut().for_each(ServerProcess::end);
+        std::mem::take(&mut *self.journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the gateway has said so far.
+    pub(super) fn log(&self) -> String {
+        self.gateway.as_ref().map_or_else(String::new, |gateway| gateway.log())
+    }
+}
+
+fn needed<'a, T>(facility: Option<&'a mut T>, what: &str) -> Result<&'a mut T, FaultError> {
+    facility
+        .ok_or_else(|| FaultError::Unable(format!("the scenario has a step for which it must need {what}")))
+}
+
+fn listen(scenario: &Scenario, address: SocketAddr) -> Vec<SocketAddr> {
+    if scenario.needs.contains("dns") {
+        return vec![address, SocketAddr::new(SECOND, address.port())];
+    }
+    vec![address]
+}

@@ -1,0 +1,76 @@
+//! The quick fault scenarios before real gateways, by their counts: no test here asserts a time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+// Clippy allows `unwrap` in a file without a test only there.
+#[cfg(test)]
+mod catalogue_bench;
+
+use catalogue_bench::{program, root, target};
+use std::path::PathBuf;
+use std::time::Duration;
+use weirlab::faults::{Act, Behaviour, Gateway, Options, Outcome, Scenario, find, markdown, run};
+
+/// On a machine that is busy, a request that is not lost may take this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(90);
+
+fn options() -> Options {
+    Options { weirlab: PathBuf::from(env!("CARGO_BIN_EXE_weirlab")), patience: HANG_TIMEOUT, during: None }
+}
+
+fn gateway(name: &str) -> Option<Gateway> {
+    let target = target(name);
+    let program = program(&target)?;
+    Some(Gateway::of(&target, Some(&program)).unwrap().expect("it has a faults.toml"))
+}
+
+fn outcome(scenario: &Scenario, gateway: &Gateway) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    run(scenario, gateway, &options(), folder.path())
+        .unwrap_or_else(|error| panic!("{}: {error}", scenario.name))
+}
+
+fn scenario(name: &str) -> Scenario {
+    find(&[name.to_owned()], &root()).unwrap().remove(0)
+}
+
+#[test]
+fn every_scenario_can_be_read() {
+    let scenarios = find(&[], &root()).unwrap();
+    assert!(scenarios.len() > 30);
+    assert!(scenarios.iter().filter(|scenario| scenario.quick).count() > 10);
+}
+
+#[test]
+fn weir_keeps_its_promises_in_quick_scenarios() {
+    let Some(weir) = gateway("weir") else { return };
+    let quick = find(&[], &root()).unwrap().into_iter().filter(|scenario| scenario.quick);
+    let outcomes: Vec<Outcome> = quick.map(|scenario| outcome(&scenario, &weir)).collect();
+    let broken: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.holds()).collect();
+    assert!(broken.is_empty(), "{}\n{broken:#?}", markdown(&outcomes));
+}
+
+/// What is lost is counted: here those of nginx.
+#[test]
+fn losses_are_counted() {
+    let Some(nginx) = gateway("nginx") else { return };
+    let mut scenario = scenario("reset-in-body");
+    // Both servers cut responses short, so that every request is lost meanwhile.
+    let other = scenario.steps.iter().map(|step| {
+        let mut step = step.clone();
+        if let Act::Behave(number, _) = &mut step.act {
+            *number = 1;
+        }
+        step
+    });
+    let other: Vec<_> = other.collect();
+    scenario.steps = scenario.steps.iter().cloned().zip(other).flat_map(|(one, two)| [one, two]).collect();
+    assert_eq!(
+        scenario.steps.iter().filter(|step| step.act == Act::Behave(1, Behaviour::ResetInBody)).count(),
+        1
+    );
+    let outcome = outcome(&scenario, &nginx);
+    assert_eq!((outcome.wrong, outcome.duplicated, outcome.hung), (0, 0, 0), "{outcome:#?}");
+    assert!(outcome.lost >= 300, "{outcome:#?}");
+    assert_eq!(outcome.right + outcome.lost, outcome.sent);
+    assert!(outcome.recovered);
+}
