@@ -6,6 +6,7 @@ use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const FAILURE: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n";
 
 /// A server that receives datagrams.
 struct Collector(UdpSocket);
@@ -147,7 +148,13 @@ fn parse_syslog(text: &str) -> (u8, String, String, String, String, Json) {
 
 #[test]
 fn loggly_gets_messages_with_the_severity_of_the_status() {
-    let (server, upstream) = (Collector::start(), Upstream::answering(OK));
+    let server = Collector::start();
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            let fails = request.head.start.contains("/fails");
+            peer.send(if fails { FAILURE } else { OK });
+        }
+    });
     let plugin = format!(
         "{{name: loggly, config: {{host: localhost, port: {}, key: a-token, tags: [kong, 'x\"y'], log_level: warning, \
          successful_severity: info, client_errors_severity: warning, server_errors_severity: crit, \
@@ -166,7 +173,6 @@ fn loggly_gets_messages_with_the_severity_of_the_status() {
     assert_eq!(host, std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
     assert_eq!((&record["request"]["uri"], &record["response"]["status"]), (&"/unknown".into(), &401.into()));
     assert_eq!(record["own"], "field");
-    drop(upstream);
     assert_eq!(gateway.get_with("/fails", "apikey: k\r\n").status, 502);
     let (priority, .., record) = parse_syslog(&server.next());
     assert_eq!((priority, &record["request"]["uri"]), (10, &"/fails".into()));

@@ -76,7 +76,7 @@ fn a_file_is_checked_with_the_plugins_beside_it() {
         assert!(said.contains("mine: has all that it needs") && said.contains("kong.yml: good"), "{said}");
     }
     let said = check(&good.replace("text: a", "text: 1"), plugins.folder());
-    assert!(said.contains("kong.yml:5:3: marks[0].text: expected a string"), "{said}");
+    assert!(said.contains("kong.yml:5:9: marks[0].text: expected a string"), "{said}");
     let said = check(&good.replace("name: mine", "name: other"), plugins.folder());
     let hint = "one of your own in Lua has to be named in the setting `plugins`";
     assert!(said.contains("no such plugin `other`; available: ") && said.contains(hint), "{said}");

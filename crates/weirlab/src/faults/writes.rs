@@ -72,5 +72,5 @@ fn ask(
     inbox.within(patience);
     let message = inbox.message(&mut stream, false)?;
     let status = message.start.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
-    status.ok_or_else(|| MessageError::Malformed(message.start))
+    status.ok_or(MessageError::Malformed(message.start))
 }

@@ -15,6 +15,10 @@ use tokio::sync::{mpsc, watch};
 /// How long the acceptor pauses after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
+/// How many connections are taken at most from the queue of a listener that is closed. After an upgrade it goes on to fill, for
+/// the new process.
+const MAX_QUEUED: usize = 16_384;
+
 /// A listener and what is expected of its connections.
 pub(super) struct Accepting {
     pub(super) bound: Bound,
@@ -86,14 +90,17 @@ impl Acceptor {
         let accept = |accepting: Accepting| {
             let (acceptor, mut closed) = (self.clone(), closed.clone());
             tokio::task::spawn_local(async move {
+                // The file of a Unix socket is removed with the listener, when this is dropped.
+                let Accepting { bound: Bound { listener, file: _file }, kind } = accepting;
+                let listener = match AsyncListener::new(listener) {
+                    Ok(listener) => listener,
+                    Err(error) => return tracing::error!("a listener failed: {error}"),
+                };
                 tokio::select! {
-                    result = acceptor.accept(accepting) => {
-                        if let Err(error) = result {
-                            tracing::error!("a listener failed: {error}");
-                        }
-                    }
+                    () = acceptor.accept(&listener, kind) => return,
                     _ = closed.wait_for(|closed| *closed) => {}
                 }
+                acceptor.accept_queued(&listener, kind).await;
             })
         };
         let tasks: Vec<_> = listeners.into_iter().map(accept).collect();
@@ -110,11 +117,8 @@ impl Acceptor {
         drop(closed);
     }
 
-    async fn accept(&self, Accepting { bound: Bound { listener, file }, kind }: Accepting) -> io::Result<()> {
-        let listener = AsyncListener::new(listener)?;
+    async fn accept(&self, listener: &AsyncListener, kind: Kind) {
         let mut complaint = Complaint::default();
-        // Removed with the listener, when this is dropped.
-        let _file = file;
         let _ = self.opened.clone().wait_for(|opened| *opened).await;
         loop {
             if self.node.connections() >= self.node.options.max_connections {
@@ -130,6 +134,23 @@ impl Acceptor {
                     complaint.log(format_args!("{error}"));
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
+            }
+        }
+    }
+
+    /// Accepts the connections that wait in the queue of a listener which is about to be closed, because the kernel would
+    /// reset them.
+    async fn accept_queued(&self, listener: &AsyncListener, kind: Kind) {
+        if !*self.opened.borrow() {
+            return;
+        }
+        // The runtime learns only while it sleeps that a connection has come.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..MAX_QUEUED {
+            match tokio::time::timeout(Duration::ZERO, listener.accept()).await {
+                Ok(Ok(stream)) => self.hand_over(stream, kind),
+                Ok(Err(error)) if is_momentary(&error) => {}
+                Ok(Err(_)) | Err(_) => return,
             }
         }
     }
