@@ -203,7 +203,7 @@ impl Datadog {
         let service = service.name.as_ref().unwrap_or(&service.host);
         let mut out = Vec::with_capacity(512);
         for prepared in &self.metrics {
-            // Of one that is none, as of an upstream that was not asked, the agent learns nothing.
+            // A metric without a value is left out, such as the latency of an upstream that was not asked.
             if let Some(Ok((name, value))) = number(&prepared.metric.name, exchange) {
                 put(&mut out, [&self.config.prefix, ".", name, ":"]);
                 integer(&mut out, value);
@@ -295,14 +295,14 @@ mod tests {
             "p.response.size:0|d|#svc:orders,code:404,who:alice",
             "p.request.size:0|m|#svc:orders,code:404,env:prod,a_b_c",
         ];
-        let told = lines(config, true);
-        let id = told[0].rsplit_once(':').unwrap().1;
+        let sent = lines(config, true);
+        let id = sent[0].rsplit_once(':').unwrap().1;
         assert!(Uuid::try_parse(&id.replace('_', "-")).is_ok(), "{id}");
         assert_eq!(
-            told[0].strip_suffix(id),
+            sent[0].strip_suffix(id),
             expected[0].rsplit_once(':').map(|(start, _)| format!("{start}:")).as_deref()
         );
-        assert_eq!(told[1..], expected[1..]);
+        assert_eq!(sent[1..], expected[1..]);
     }
 
     #[test]

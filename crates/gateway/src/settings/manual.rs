@@ -1,5 +1,6 @@
 //! `docs/configuration.md`, written from the table of settings.
-use super::table::{Declaration, TABLE};
+use super::declaration::Declaration;
+use super::table::TABLE;
 use std::fmt::Write;
 
 const OPENING: &str = "\

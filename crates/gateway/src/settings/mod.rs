@@ -6,6 +6,7 @@ mod admin_auth;
 mod apisix_key;
 mod ciphers;
 mod cluster;
+mod declaration;
 mod directives;
 mod headers;
 mod included;

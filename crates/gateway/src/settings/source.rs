@@ -1,8 +1,9 @@
 //! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
+use super::declaration::Declaration;
 use super::directives::{Advice, advice, directive, in_block};
 use super::included;
 use super::kong_conf;
-use super::table::{Declaration, TABLE};
+use super::table::TABLE;
 use super::value::{SECRET, Value};
 use serde_json::Value as Json;
 use std::borrow::Cow;

@@ -4,33 +4,16 @@ use super::admin_auth::AdminAuth;
 use super::apisix_key::AdminKey;
 use super::ciphers::Ciphers;
 use super::cluster::{Labels, Pem};
+use super::declaration::Declaration;
 use super::headers::{Headers, UpstreamHeaders};
 use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
 use super::value::*;
-use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_cluster::connect::{Endpoint, ForwardProxy};
 use weir_model::Uuid;
 use weir_proxy::Network;
-
-/// What is known of a setting before any value is given.
-#[derive(Debug)]
-pub(crate) struct Declaration {
-    /// The key in `weir.toml`.
-    pub(crate) name: &'static str,
-    /// The kind of value.
-    pub(crate) kind: &'static str,
-    /// The text that stands for the value when none is given.
-    pub(crate) default: &'static str,
-    /// Lines of documentation.
-    pub(crate) doc: &'static [&'static str],
-    /// Other names, as kong.conf's `nginx_*` directives.
-    pub(crate) aliases: &'static [&'static str],
-    /// A value as `GET /` of the Admin API shows it.
-    pub(super) shown: fn(&str) -> Json,
-}
 
 macro_rules! settings {
     ($( $(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:literal $(| $alias:literal)*; )+) => {

@@ -328,7 +328,7 @@ impl Instance {
         let second = self.built.elapsed().as_secs() + 1;
         if self.warned.swap(second, Relaxed) != second {
             let Directory { host, port, .. } = &self.directory;
-            tracing::warn!("ldap-auth: nobody can log in at the directory {host}:{port}: {why}");
+            tracing::warn!("ldap-auth: no client can log in at the directory {host}:{port}: {why}");
         }
     }
 }
