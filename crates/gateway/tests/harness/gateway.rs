@@ -215,7 +215,8 @@ impl Gateway {
     /// The same by these settings of a node.
     pub fn sharing_by<const COUNT: usize>(settings: &[(String, String)]) -> [Gateway; COUNT] {
         let mut bootstrap = weir();
-        bootstrap.args(["migrations", "bootstrap"]);
+        // A busy machine takes longer than the default to answer.
+        bootstrap.args(["migrations", "bootstrap", "--set", "pg_timeout=90000"]);
         bootstrap
             .args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
         assert!(bootstrap.status().unwrap().success());

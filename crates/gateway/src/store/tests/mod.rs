@@ -82,7 +82,10 @@ impl Place {
 
 fn settings_of(pairs: Vec<(String, String)>) -> Settings {
     let flag = |(name, value): (String, String)| Flag { written: format!("--set {name}"), name, value };
-    let sources = Sources { flags: pairs.into_iter().map(flag).collect(), ..Sources::default() };
+    // A busy machine takes longer than the default to answer.
+    let patient = ("pg_timeout".to_owned(), "90000".to_owned());
+    let flags = std::iter::once(patient).chain(pairs).map(flag).collect();
+    let sources = Sources { flags, ..Sources::default() };
     settings::load(sources).unwrap().settings
 }
 
