@@ -70,7 +70,7 @@ fn status(gateway: &Gateway, user: &str, password: &str) -> u16 {
 
 #[test]
 fn users_of_the_directory_log_in_and_nobody_else() {
-    let (_, directory) = server("");
+    let (_identity, directory) = server("");
     let (gateway, _upstream) = gateway(&format!("ldap_port: {}", directory.port));
     let right = [
         ("alice", "correct horse: battery"),
@@ -109,7 +109,7 @@ fn users_of_the_directory_log_in_and_nobody_else() {
 
 #[test]
 fn two_headers_are_two_logins() {
-    let (_, directory) = server("");
+    let (_identity, directory) = server("");
     let config =
         format!("ldap_port: {}, header_type: basic, hide_credentials: true, cache_ttl: 0", directory.port);
     let (gateway, _upstream) = gateway(&config);
@@ -127,7 +127,7 @@ fn two_headers_are_two_logins() {
 
 #[test]
 fn a_login_is_remembered_while_the_directory_is_away_and_connections_are_made_anew() {
-    let (_, mut directory) = server("");
+    let (_identity, mut directory) = server("");
     let (gateway, _upstream) = gateway(&format!("ldap_port: {}, cache_ttl: 3600", directory.port));
     assert_eq!(status(&gateway, "alice", "correct horse: battery"), 200);
     assert_eq!(status(&gateway, "alice", "wrong"), 401);

@@ -77,6 +77,8 @@ pub(crate) struct Control {
     otlp: Option<otlp::Collector>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
+    /// Whether the process that replaces this one may use the store.
+    shares_store: Mutex<bool>,
     started: SystemTime,
     sockets: Arc<SocketTable>,
     files: Arc<FilesGate>,
@@ -198,6 +200,7 @@ impl Control {
             prometheus,
             otlp,
             stored: Mutex::new(stored),
+            shares_store: Mutex::default(),
             started: SystemTime::now(),
             sockets,
             files,

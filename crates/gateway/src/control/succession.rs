@@ -3,7 +3,7 @@ use super::{Cluster, Control};
 use crate::handover::{FilesGate, Handovers};
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use weir_proxy::Proxy;
 use weir_proxy::listen::SocketTable;
 
@@ -36,9 +36,18 @@ impl Control {
         }
     }
 
-    /// Lets another process use the store of the configuration at the same time, or no longer; false if it still does.
-    pub(crate) fn share_store(&self, is_shared: bool) -> bool {
-        self.registry.share_store(is_shared)
+    /// Lets the next process use the store of the configuration at the same time, or no longer.
+    pub(crate) fn share_store(&self, is_shared: bool) {
+        let mut shares = self.shares_store.lock().unwrap_or_else(PoisonError::into_inner);
+        *shares = is_shared;
+        self.registry.share_store(is_shared);
+    }
+
+    /// Ends the use of the store by the process that this one has replaced; false if it still uses it. While the next process
+    /// starts, the store stays shared.
+    pub(crate) fn take_store(&self) -> bool {
+        let shares = self.shares_store.lock().unwrap_or_else(PoisonError::into_inner);
+        *shares || self.registry.share_store(false)
     }
 
     /// Takes over what the process that this one replaces has committed. For a thread without a runtime.

@@ -149,7 +149,7 @@ fn follow(channel: &Channel, control: &Control) {
     }
     // The other process has closed this socket, and is about to close the store.
     for _ in 0..MAX_STORE_ATTEMPTS {
-        if control.share_store(false) {
+        if control.take_store() {
             break;
         }
         thread::sleep(FOLLOW_INTERVAL / 10);
