@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use std::cell::RefCell;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,6 +33,8 @@ pub(crate) trait Counter: Default + Send + Sync + 'static {
 pub(crate) struct Table<C> {
     /// Hashes scopes and identifiers under this node's key.
     pub(crate) key: Fingerprinter,
+    /// No other table of this process has it. Tables have the same key, and each worker one cache for all of them.
+    number: Fingerprint,
     shards: Box<[Mutex<Shard<C>>]>,
 }
 
@@ -50,7 +53,12 @@ const RECENT: usize = 512;
 
 impl<C: Counter> Default for Table<C> {
     fn default() -> Self {
-        Self { key: Fingerprinter::with_node_key(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        static TABLES: AtomicU64 = AtomicU64::new(0);
+        Self {
+            key: Fingerprinter::with_node_key(),
+            number: TABLES.fetch_add(1, Ordering::Relaxed).into(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 }
 
@@ -169,10 +177,11 @@ impl<C: Counter> Recent<C> {
             self.slots.resize_with(RECENT, || None);
         }
         let slot = &mut self.slots[whose as usize % RECENT];
-        if slot.as_ref().is_none_or(|(fingerprint, _)| *fingerprint != whose) {
+        let cached = whose ^ table.number;
+        if slot.as_ref().is_none_or(|(known, _)| *known != cached) {
             *slot = None;
         }
-        &slot.get_or_insert_with(|| (whose, table.find(whose, clock()))).1
+        &slot.get_or_insert_with(|| (cached, table.find(whose, clock()))).1
     }
 }
 

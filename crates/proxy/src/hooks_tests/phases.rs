@@ -202,7 +202,7 @@ impl Bench {
     }
 
     fn publish(&self) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(self.proxy.publish(self.gateway.snapshot_with(PLUGINS)));
     }
 
