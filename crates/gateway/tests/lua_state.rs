@@ -63,6 +63,17 @@ fn workers_share_a_cache_and_counters_which_a_reload_keeps() {
 }
 
 #[test]
+fn code_reads_what_the_node_has_served() {
+    let code = "kong.response.exit(200, kong.nginx.get_statistics())";
+    let plugin = json!([{ "name": "pre-function", "config": { "access": [code] } }]);
+    let gateway = Gateway::builder(&with(&plugin)).start();
+    let first = gateway.get("/").json();
+    assert_eq!(first["connections_accepted"], first["connections_handled"], "{first}");
+    assert!(first["connections_active"].as_u64() > Some(0), "{first}");
+    eventually("requests are counted", || gateway.get("/").json()["total_requests"].as_u64() >= Some(3));
+}
+
+#[test]
 fn calls_that_end_early_are_counted() {
     let access = [
         "if kong.request.get_path() == '/loop' then while true do end end",

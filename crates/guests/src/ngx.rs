@@ -15,6 +15,7 @@ use crate::contexts::Contexts;
 use crate::host::Host;
 use crate::modules;
 use crate::pdk::headers;
+use crate::pdk::lazy_members::LazyMembers;
 use crate::pdk::log;
 use crate::pdk::namespace::{Namespace, refused};
 use crate::phase::Phases;
@@ -33,29 +34,38 @@ pub(crate) fn table(
     let ngx = lua.create_table()?;
     constants::fill(&ngx)?;
     time::fill(&make, &ngx)?;
-    timer::fill(&make, &ngx)?;
-    ngx.set("thread", thread::table(&make)?)?;
+    ngx.set("sleep", timer::sleeper(&make)?)?;
     modules::encodings(lua)?.for_each(|name: Value, function: Value| ngx.raw_set(name, function))?;
-    ngx.set("re", modules::regex(lua)?)?;
-    ngx.set("var", var::table(&make)?)?;
-    ngx.set("req", req::table(&make)?)?;
-    ngx.set("header", output::header(&make)?)?;
-    ngx.set("resp", output::resp(&make)?)?;
-    ngx.set("arg", output::arg(&make)?)?;
     output::fill(&make, &ngx)?;
     ngx.set("get_phase", make.host(Phases::ANY, |_, host: &Host, ()| Ok(host.phase().name()))?)?;
     ngx.set("is_subrequest", false)?;
-    ngx.set("shared", shared::table(&make, &node.dicts)?)?;
-    ngx.set("worker", process::worker(&make)?)?;
-    ngx.set("config", process::config(&make, node)?)?;
     ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
-    ngx.set("location", location(&make)?)?;
     refusals(&make, &ngx)?;
-    ngx.set("socket", crate::socket::table(&make)?)?;
     semaphore::preload(&make)?;
     output::preload_resp(&make)?;
-    ngx.set_metatable(Some(dynamic(&make, vm)?))?;
+    ngx.set_metatable(Some(dynamic(&make, vm, members(&make, node))?))?;
     Ok(ngx)
+}
+
+/// The tables in it.
+fn members(make: &Namespace<'_>, node: &Node) -> LazyMembers {
+    let mut members = LazyMembers::new(make);
+    members.add("thread", thread::table);
+    members.add("timer", timer::table);
+    members.add("re", |make| modules::regex(make.lua));
+    members.add("var", var::table);
+    members.add("req", req::table);
+    members.add("header", output::header);
+    members.add("resp", output::resp);
+    members.add("arg", output::arg);
+    members.add("worker", process::worker);
+    members.add("location", location);
+    members.add("socket", crate::socket::table);
+    let dicts = node.dicts.clone();
+    members.add("shared", move |make| shared::table(make, &dicts));
+    let prefix = node.prefix.clone();
+    members.add("config", move |make| process::config(make, &prefix));
+    members
 }
 
 /// `ngx.log(ngx.ERR, …)`
@@ -104,14 +114,14 @@ fn unavailable(make: &Namespace<'_>, name: &'static str, why: &'static str) -> m
     make.host(Phases::ANY, refuse)
 }
 
-/// `ngx.ctx`, `ngx.status` and `ngx.headers_sent`, which are of the request.
-fn dynamic(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
-    let get = move |lua: &Lua, host: &Host, (_, key): (Value, LuaString)| {
+/// `ngx.ctx`, `ngx.status` and `ngx.headers_sent`, which are of the request, and the tables that are not made yet.
+fn dynamic(make: &Namespace<'_>, vm: u64, members: LazyMembers) -> mlua::Result<Table> {
+    let get = move |lua: &Lua, host: &Host, (ngx, key): (Table, LuaString)| {
         Ok(match &*key.to_string_lossy() {
             "ctx" => Value::Table(Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.ngx()?),
             "status" => Value::Integer(host.exchange(Phases::REQUEST)?.response.status.into()),
             "headers_sent" => Value::Boolean(!Phases::RESPONSE_WRITE.has(host.phase())),
-            _ => Value::Nil,
+            name => members.get(lua, &ngx, name)?,
         })
     };
     let set = move |lua: &Lua, host: &Host, (ngx, key, value): (Table, Value, Value)| {

@@ -10,6 +10,7 @@ mod ctx;
 mod db;
 pub(crate) mod events;
 pub(crate) mod headers;
+pub(crate) mod lazy_members;
 pub(crate) mod log;
 pub(crate) mod names;
 pub(crate) mod namespace;
@@ -19,14 +20,15 @@ pub(crate) mod response;
 mod service;
 pub(crate) mod service_request;
 mod service_response;
+mod tracing;
 mod vault;
 
 pub(crate) use headers::wire_name;
 
 use crate::host::Host;
 use crate::vm::Node;
-use mlua::chunk::ChunkMode;
-use mlua::{Lua, Table};
+use lazy_members::LazyMembers;
+use mlua::{Lua, Table, Value};
 use namespace::{Namespace, read_only};
 use std::rc::Rc;
 use weir_plugin::KONG_VERSION;
@@ -42,30 +44,53 @@ pub(crate) fn table(
     let kong = lua.create_table()?;
     kong.set("version", KONG_VERSION)?;
     kong.set("version_num", version_number())?;
-    kong.set("request", read_only(lua, request::table(&make)?)?)?;
-    kong.set("response", read_only(lua, response::table(&make)?)?)?;
-    let service = lua.create_table()?;
-    service.set("request", read_only(lua, service_request::table(&make)?)?)?;
-    service.set("response", read_only(lua, service_response::table(&make)?)?)?;
-    service::fill(&make, &service)?;
-    kong.set("service", read_only(lua, service)?)?;
-    kong.set("client", read_only(lua, client::table(&make, vm)?)?)?;
-    kong.set("ctx", ctx::table(&make, vm)?)?;
     core::install(&make, vm)?;
-    kong.set("db", db::table(&make, &node.database)?)?;
-    kong.set("log", log::table(&make, *node.record)?)?;
-    kong.set("cache", cache::table(lua, cache::OF_PLUGINS)?)?;
-    kong.set("configuration", configuration::table(&make, &node.configuration)?)?;
-    kong.set("vault", read_only(lua, vault::table(&make, &node.vaults)?)?)?;
-    let chunk = lua.load(include_str!("pdk/tracing.lua")).set_name("=[kong.tracing]");
-    let (tracing, telemetry): (Table, Table) = chunk.set_mode(ChunkMode::Text).call(())?;
-    kong.set("tracing", tracing)?;
-    kong.set("telemetry", read_only(lua, telemetry)?)?;
-    let (events, cluster) = events::tables(&make, &node.events)?;
-    kong.set("worker_events", read_only(lua, events)?)?;
-    kong.set("cluster_events", read_only(lua, cluster)?)?;
-    node::fill(&make, &kong, node)?;
+    let mut members = LazyMembers::new(&make);
+    of_requests(&mut members, vm);
+    of_nodes(&mut members, node);
+    node::add(&mut members, node);
+    let get = move |lua: &Lua, (kong, name): (Table, Value)| match name.as_string() {
+        Some(name) => members.get(lua, &kong, &name.to_string_lossy()),
+        None => Ok(Value::Nil),
+    };
+    let meta = lua.create_table()?;
+    meta.set("__index", lua.create_function(get)?)?;
+    meta.set("__metatable", false)?;
+    kong.set_metatable(Some(meta))?;
     Ok(kong)
+}
+
+/// Adds the namespaces of a request.
+fn of_requests(members: &mut LazyMembers, vm: u64) {
+    members.add("request", |make| read_only(make.lua, request::table(make)?));
+    members.add("response", |make| read_only(make.lua, response::table(make)?));
+    members.add("service", |make| {
+        let service = make.table()?;
+        service.set("request", read_only(make.lua, service_request::table(make)?)?)?;
+        service.set("response", read_only(make.lua, service_response::table(make)?)?)?;
+        service::fill(make, &service)?;
+        read_only(make.lua, service)
+    });
+    members.add("client", move |make| read_only(make.lua, client::table(make, vm)?));
+    members.add("ctx", move |make| ctx::table(make, vm));
+    members.add("tracing", tracing::tracing);
+    members.add("telemetry", tracing::telemetry);
+}
+
+/// Adds the namespaces of the node.
+fn of_nodes(members: &mut LazyMembers, node: &Node) {
+    let database = node.database.clone();
+    members.add("db", move |make| db::table(make, &database));
+    let record = *node.record;
+    members.add("log", move |make| log::table(make, record));
+    members.add("cache", |make| cache::table(make.lua, cache::OF_PLUGINS));
+    let configuration = node.configuration.clone();
+    members.add("configuration", move |make| configuration::table(make, &configuration));
+    let vaults = node.vaults.clone();
+    members.add("vault", move |make| read_only(make.lua, vault::table(make, &vaults)?));
+    let events = node.events.clone();
+    members.add("worker_events", move |make| read_only(make.lua, events::of_workers(make, &events)?));
+    members.add("cluster_events", |make| read_only(make.lua, events::of_cluster(make)?));
 }
 
 /// The version as a number: 3.9.1 is 3009001.

@@ -1,6 +1,6 @@
 -- The globals of code of a configuration: what Kong's sandbox shows, read-only.
--- `load` makes a module of the host whose globals are a table. `hidden` names shared dictionaries that it does not see. `cache` is its
--- own `kong.cache`.
+-- `load` makes a module of the host whose globals are a table. `hidden` names shared dictionaries that it does not see. `cache` makes
+-- its own `kong.cache`. What is in `kong` and `ngx` is made when code first reads it.
 local real, kong, ngx, requires, environment, load, hidden, cache = ...
 local error, setmetatable, pairs, ipairs, type = error, setmetatable, pairs, ipairs, type
 local getmetatable, rawset, require, format, select = getmetatable, rawset, require, string.format, select
@@ -62,52 +62,74 @@ function of_tables.insert(items, ...)
 end
 base.table = protected("table", of_tables)
 
-local settable = { ctx = true, status = true }
 -- What plugins keep is not for all to see, or to change.
 -- Vaults hold secrets, such as the variables of the process.
-local vault = { is_reference = kong.vault.is_reference, parse_reference = kong.vault.parse_reference }
-for _, name in ipairs({ "get", "try", "update", "flush" }) do
-  vault[name] = function() error(format("kong.vault.%s is not available in the sandbox", name), 2) end
+local own = { cache = cache }
+function own.vault()
+  local vault = { is_reference = kong.vault.is_reference, parse_reference = kong.vault.parse_reference }
+  for _, name in ipairs({ "get", "try", "update", "flush" }) do
+    vault[name] = function() error(format("kong.vault.%s is not available in the sandbox", name), 2) end
+  end
+  return protected("kong.vault", vault)
 end
-local own = { cache = cache, vault = protected("kong.vault", vault), tracing = protected("kong.tracing", kong.tracing) }
+function own.tracing() return protected("kong.tracing", kong.tracing) end
 -- Entities have secrets, which are for code of the operator alone.
 local hidden_of_kong = { db = true, worker_events = true, cluster_events = true }
--- What is there already need not be looked up each time.
-for name, member in pairs(kong) do
-  if not hidden_of_kong[name] and own[name] == nil then
-    own[name] = member
-  end
-end
-base.kong = protected("kong", setmetatable(own, {
-  __index = function(_, key)
-    if not hidden_of_kong[key] then
-      return kong[key]
+-- What was read once need not be looked up again.
+base.kong = protected("kong", setmetatable({}, {
+  __index = function(seen, key)
+    if hidden_of_kong[key] then
+      return nil
     end
+    local make = own[key]
+    local member
+    if make then
+      member = make()
+    else
+      member = kong[key]
+    end
+    if member ~= nil then
+      rawset(seen, key, member)
+    end
+    return member
   end,
 }))
+
+local settable = { ctx = true, status = true }
+local of_request = { ctx = true, status = true, headers_sent = true }
+local protected_of_ngx = {}
+for _, name in ipairs({ "re", "req", "resp", "location", "timer", "thread", "worker", "config" }) do
+  protected_of_ngx[name] = true
+end
+
+local function visible(all)
+  local dicts = {}
+  for name, dict in pairs(all) do
+    dicts[name] = dict
+  end
+  for _, name in ipairs(hidden) do
+    dicts[name] = nil
+  end
+  return protected("ngx.shared", dicts)
+end
+
 local shown = setmetatable({}, {
-  __index = function(_, key)
-    if key ~= "socket" then
-      return ngx[key]
+  __index = function(seen, key)
+    if key == "socket" then
+      return nil
     end
+    local member = ngx[key]
+    if member == nil or of_request[key] then
+      return member
+    elseif key == "shared" then
+      member = visible(member)
+    elseif protected_of_ngx[key] then
+      member = protected("ngx." .. key, member)
+    end
+    rawset(seen, key, member)
+    return member
   end,
 })
-for name, member in pairs(ngx) do
-  if name ~= "socket" then
-    rawset(shown, name, member)
-  end
-end
-for _, name in ipairs({ "re", "req", "resp", "location", "timer", "thread", "worker", "config" }) do
-  shown[name] = protected("ngx." .. name, ngx[name])
-end
-local dicts = {}
-for name, dict in pairs(ngx.shared) do
-  dicts[name] = dict
-end
-for _, name in ipairs(hidden) do
-  dicts[name] = nil
-end
-shown.shared = protected("ngx.shared", dicts)
 base.ngx = setmetatable({}, {
   __index = shown,
   __metatable = false,
@@ -125,16 +147,18 @@ for _, name in ipairs(requires) do
 end
 
 -- What modules see as `ngx`: all but the dictionaries that the sandbox does not see.
-local of_modules = setmetatable({ shared = shown.shared }, {
-  __index = ngx,
-  __newindex = function(_, key, value)
-    ngx[key] = value
-  end,
-})
+local function ngx_of_modules()
+  return setmetatable({ shared = shown.shared }, {
+    __index = ngx,
+    __newindex = function(_, key, value)
+      ngx[key] = value
+    end,
+  })
+end
 
 -- Makes modules that no other chunk has, with those that they require. Libraries of Lua, which all have, are protected.
 local function modules()
-  local loaded, env = {}, setmetatable({ ngx = of_modules, kong = base.kong }, { __index = real })
+  local loaded, env = {}, setmetatable({ ngx = ngx_of_modules(), kong = base.kong }, { __index = real })
   function env.require(name)
     if loaded[name] == nil then
       local module = load(name, env)

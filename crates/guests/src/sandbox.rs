@@ -7,6 +7,8 @@ use crate::settings::{LuaSettings, UntrustedLua};
 use crate::vm::compile;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Table};
+use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// What such code is refused with if the node does not run it: Kong's text.
 pub(crate) const SWITCHED_OFF: &str =
@@ -14,15 +16,14 @@ pub(crate) const SWITCHED_OFF: &str =
 
 /// Makes the globals of chunks.
 pub(crate) struct Sandbox {
-    make: Option<Function>,
-    mode: UntrustedLua,
+    /// What makes those of a sandbox, once a chunk needs them.
+    make: OnceCell<Function>,
+    settings: Arc<LuaSettings>,
 }
 
 impl Sandbox {
-    pub(crate) fn new(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Self> {
-        let mode = settings.untrusted;
-        let make = (mode == UntrustedLua::Sandbox).then(|| sandboxed(lua, settings)).transpose()?;
-        Ok(Self { make, mode })
+    pub(crate) fn new(settings: &Arc<LuaSettings>) -> Self {
+        Self { make: OnceCell::new(), settings: settings.clone() }
     }
 
     /// Compiles a chunk, with globals of its own.
@@ -32,16 +33,24 @@ impl Sandbox {
 
     /// The globals of one chunk.
     pub(crate) fn globals(&self, lua: &Lua) -> mlua::Result<Table> {
-        match (&self.make, self.mode) {
-            (Some(make), _) => make.call(()),
-            (None, UntrustedLua::On) => over_globals(lua),
-            (None, _) => Err(mlua::Error::runtime(SWITCHED_OFF)),
+        match self.settings.untrusted {
+            UntrustedLua::Sandbox => self.maker(lua)?.call(()),
+            UntrustedLua::On => over_globals(lua),
+            UntrustedLua::Off => Err(mlua::Error::runtime(SWITCHED_OFF)),
         }
+    }
+
+    fn maker(&self, lua: &Lua) -> mlua::Result<&Function> {
+        if self.make.get().is_none() {
+            // Another that was made meanwhile is as good.
+            let _ = self.make.set(sandboxed(lua, &self.settings)?);
+        }
+        self.make.get().ok_or_else(|| mlua::Error::runtime(SWITCHED_OFF))
     }
 
     /// Whether chunks see all globals.
     pub(crate) fn is_open(&self) -> bool {
-        self.mode == UntrustedLua::On
+        self.settings.untrusted == UntrustedLua::On
     }
 }
 
@@ -54,7 +63,7 @@ fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
     let load =
         lua.create_function(|lua, (name, env): (String, Table)| modules::load_over(lua, &name, &env))?;
     let hidden = lua.create_sequence_from(dicts::HIDDEN)?;
-    let cache = pdk::cache::table(lua, pdk::cache::OF_SANDBOX)?;
+    let cache = lua.create_function(|lua, ()| pdk::cache::table(lua, pdk::cache::OF_SANDBOX))?;
     chunk.call((globals, kong, ngx, requires, environment, load, hidden, cache))
 }
 

@@ -27,7 +27,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use weir_plugin::{Background, BuildContext, EntityDatabase, NodeId, RequestRecord, Retained, Vaults};
+use weir_plugin::{
+    Background, BuildContext, EntityDatabase, NodeId, NodeStatistics, RequestRecord, Retained, Vaults,
+};
 
 /// How many coroutines wait for their next call.
 const MAX_IDLE_THREADS: usize = 64;
@@ -101,6 +103,8 @@ pub(crate) struct Node {
     pub(crate) events: Arc<WorkerEvents>,
     /// What its workers share.
     pub(crate) dicts: Arc<Dicts>,
+    /// What it has served.
+    pub(crate) statistics: Arc<NodeStatistics>,
     /// Whether it serves requests.
     pub(crate) serves: bool,
 }
@@ -122,6 +126,7 @@ impl Node {
             vaults: retained.get(),
             events: retained.get(),
             dicts: Dicts::of(retained),
+            statistics: retained.get(),
             serves: true,
         }
     }
@@ -219,7 +224,7 @@ impl Vm {
         let ngx = ngx::table(&lua, &host, &prelude, (node, number))?;
         lua.globals().set("kong", &kong)?;
         lua.globals().set("ngx", &ngx)?;
-        let sandbox = sandbox::Sandbox::new(&lua, &settings)?;
+        let sandbox = sandbox::Sandbox::new(&settings);
         lua.set_memory_limit(settings.memory)?;
         budget.watch(&lua)?;
         let (sequence, method) = (prelude.get("sequence")?, prelude.get("method")?);

@@ -33,7 +33,7 @@ use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
-use weir_plugin::{Background, Vaults};
+use weir_plugin::{Background, NodeStatistics, ServedTotals, Vaults};
 use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
@@ -494,6 +494,20 @@ impl Control {
     /// What the node has served since its start.
     pub(crate) fn totals(&self) -> Totals {
         self.plane.proxy.totals()
+    }
+
+    /// Lets plugins read the totals.
+    pub(crate) fn provide_statistics(self: &Arc<Self>) {
+        let control = Arc::downgrade(self);
+        let read = move || {
+            let totals = control.upgrade().map(|control| control.totals()).unwrap_or_default();
+            ServedTotals {
+                active: totals.connections as u64,
+                accepted: totals.accepted,
+                requests: totals.requests,
+            }
+        };
+        self.retained().get::<NodeStatistics>().provide(read);
     }
 
     /// The hash of the active configuration.

@@ -149,6 +149,7 @@ impl Node {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         entity_access::provide(&control);
+        control.provide_statistics();
         let mut addresses = addresses(&control, [&admin, &gui, &status, &cluster])?;
         let entered = runtime.enter();
         let ports = AdminPorts::of(admin_listen.0.iter().zip(&addresses.admin));

@@ -1,9 +1,10 @@
 //! `ngx.worker` and `ngx.config`: what code learns of the process.
 
 use crate::pdk::namespace::Namespace;
-use crate::vm::{Node, Vm};
+use crate::vm::Vm;
 use crate::worker::Worker;
 use mlua::{Lua, MultiValue, Table};
+use std::sync::Arc;
 
 /// The version of nginx in Kong 3.9, and that of its Lua module.
 const NGINX_VERSION: u32 = 1_025_003;
@@ -23,7 +24,7 @@ pub(super) fn worker(make: &Namespace<'_>) -> mlua::Result<Table> {
 }
 
 /// Makes `ngx.config`.
-pub(super) fn config(make: &Namespace<'_>, node: &Node) -> mlua::Result<Table> {
+pub(super) fn config(make: &Namespace<'_>, prefix: &Arc<str>) -> mlua::Result<Table> {
     let table = make.table()?;
     table.set("debug", false)?;
     table.set("is_console", false)?;
@@ -31,7 +32,7 @@ pub(super) fn config(make: &Namespace<'_>, node: &Node) -> mlua::Result<Table> {
     table.set("nginx_version", NGINX_VERSION)?;
     table.set("ngx_lua_version", NGX_LUA_VERSION)?;
     table.set("nginx_configure", make.lua.create_function(|_, _: MultiValue| Ok(""))?)?;
-    let prefix = node.prefix.clone();
+    let prefix = prefix.clone();
     table.set("prefix", make.lua.create_function(move |_, _: MultiValue| Ok(prefix.to_string()))?)?;
     Ok(table)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 const MAX_DELAY: f64 = 1e9;
 
 /// Adds `ngx.timer` and `ngx.sleep`.
-pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
+pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let (timer, pending) = (make.table()?, Rc::<Cell<usize>>::default());
     let bound: Function = make.prelude.get("bound")?;
     for (name, repeats) in [("at", false), ("every", true)] {
@@ -31,11 +31,14 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
     let running = |lua: &Lua, _: &Host, ()| Ok(Vm::of(lua)?.beside.running());
     timer.set("running_count", make.host(Phases::ANY, running)?)?;
     timer.set("pending_count", make.host(Phases::ANY, move |_, _: &Host, ()| Ok(pending.get()))?)?;
-    ngx.set("timer", timer)?;
-    ngx.set("sleep", make.waiting(make.host(Phases::ANY, sleep)?)?)
+    Ok(timer)
 }
 
-/// `ngx.sleep`
+/// Makes `ngx.sleep`.
+pub(super) fn sleeper(make: &Namespace<'_>) -> mlua::Result<Function> {
+    make.waiting(make.host(Phases::ANY, sleep)?)
+}
+
 fn sleep(lua: &Lua, host: &Host, delay: Value) -> mlua::Result<bool> {
     let delay = seconds(lua, "sleep", delay)?;
     host.wait_for(async move {

@@ -1,4 +1,4 @@
--- kong.worker_events and kong.cluster_events. Handlers get the data, the event, its source, and the worker it is from.
+-- kong.worker_events. Handlers get the data, the event, its source, and the worker it is from.
 local native = ...
 local type, error, tostring, pcall, pairs, ipairs = type, error, tostring, pcall, pairs, ipairs
 local MAX_HANDLERS = 1000
@@ -80,12 +80,4 @@ end
 
 function events.poll() return "done" end
 
--- Other nodes are not told, and tell nothing.
-local cluster = {}
-function cluster.subscribe() return true end
-function cluster.broadcast(_, channel)
-  checked("channel", channel)
-  return true
-end
-
-return events, cluster
+return events

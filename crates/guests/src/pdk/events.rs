@@ -1,4 +1,4 @@
-//! `kong.worker_events`: events that code on one worker posts to all workers of the node.
+//! `kong.worker_events`: events that code on one worker posts to all workers of the node; and `kong.cluster_events`.
 
 use super::namespace::{Namespace, refused};
 use crate::cache::Record;
@@ -48,8 +48,20 @@ impl IntoLuaMulti for Arguments {
     }
 }
 
-/// Makes `kong.worker_events`, and `kong.cluster_events`.
-pub(super) fn tables(make: &Namespace<'_>, events: &Arc<WorkerEvents>) -> mlua::Result<(Table, Table)> {
+/// Makes `kong.cluster_events`. Nodes send each other no events.
+pub(super) fn of_cluster(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
+    table.set("subscribe", make.lua.create_function(|_, _: MultiValue| Ok(true))?)?;
+    let broadcast = |_: &Lua, (_, channel): (Value, Value)| match channel {
+        Value::String(channel) if !channel.as_bytes().is_empty() => Ok(true),
+        _ => refused("channel is required"),
+    };
+    table.set("broadcast", make.lua.create_function(broadcast)?)?;
+    Ok(table)
+}
+
+/// Makes `kong.worker_events`.
+pub(super) fn of_workers(make: &Namespace<'_>, events: &Arc<WorkerEvents>) -> mlua::Result<Table> {
     let natives = make.table()?;
     let of = events.clone();
     natives.set("send", make.host(Phases::ANY, move |lua, _: &Host, event| send(lua, &of, event))?)?;

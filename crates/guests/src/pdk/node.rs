@@ -1,30 +1,42 @@
 //! The small namespaces: `kong.router`, `kong.node`, `kong.ip`, `kong.table`, `kong.plugin`, `kong.nginx`.
 
 use super::client::entity;
+use super::lazy_members::LazyMembers;
 use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
 use crate::phase::Phases;
 use crate::vm::Node;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, MultiValue, Table, Value};
-use weir_plugin::Exchange;
+use std::sync::Arc;
+use weir_plugin::{Exchange, NodeStatistics, ServedTotals};
 
 /// Adds them to `kong`.
-pub(super) fn fill(make: &Namespace<'_>, kong: &Table, node: &Node) -> mlua::Result<()> {
-    let add = |name: &str, members: Table| kong.set(name, read_only(make.lua, members)?);
-    add("router", router(make)?)?;
-    add("node", self::node(make, node)?)?;
-    add("ip", ip(make)?)?;
-    add("table", tables(make)?)?;
-    add("nginx", nginx(make)?)?;
-    let cluster = make.table()?;
+pub(super) fn add(members: &mut LazyMembers, of: &Node) {
+    let (of, statistics) = (of.clone(), of.statistics.clone());
+    members.add("node", move |make| read_only(make.lua, node(make, &of)?));
+    members.add("nginx", move |make| read_only(make.lua, nginx(make, &statistics)?));
+    for (name, table) in SMALL {
+        members.add(name, move |make| read_only(make.lua, table(make)?));
+    }
+}
+
+/// Those that need nothing of the node.
+const SMALL: [(&str, fn(&Namespace<'_>) -> mlua::Result<Table>); 5] =
+    [("router", router), ("ip", ip), ("table", tables), ("cluster", cluster), ("plugin", plugin)];
+
+fn cluster(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
     let no_id = |_: &Lua, ()| Ok((Value::Nil, "this node has no cluster id"));
-    cluster.set("get_id", make.lua.create_function(no_id)?)?;
-    add("cluster", cluster)?;
-    let plugin = make.table()?;
-    plugin
-        .set("get_id", make.host(Phases::ROUTED, |_, host: &Host, ()| Ok(host.origin().id.to_string()))?)?;
-    add("plugin", plugin)
+    table.set("get_id", make.lua.create_function(no_id)?)?;
+    Ok(table)
+}
+
+fn plugin(make: &Namespace<'_>) -> mlua::Result<Table> {
+    let table = make.table()?;
+    let get_id = |_: &Lua, host: &Host, ()| Ok(host.origin().id.to_string());
+    table.set("get_id", make.host(Phases::ROUTED, get_id)?)?;
+    Ok(table)
 }
 
 fn router(make: &Namespace<'_>) -> mlua::Result<Table> {
@@ -101,8 +113,24 @@ fn tables(make: &Namespace<'_>) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn nginx(make: &Namespace<'_>) -> mlua::Result<Table> {
+fn nginx(make: &Namespace<'_>, statistics: &Arc<NodeStatistics>) -> mlua::Result<Table> {
     let table = make.table()?;
     table.set("get_subsystem", make.lua.create_function(|_, ()| Ok("http"))?)?;
+    let statistics = statistics.clone();
+    table
+        .set("get_statistics", make.lua.create_function(move |lua, ()| served(lua, statistics.totals()))?)?;
     Ok(table)
+}
+
+/// The totals under the names of Kong. What only nginx counts is 0.
+fn served(lua: &Lua, totals: ServedTotals) -> mlua::Result<Table> {
+    lua.create_table_from([
+        ("connections_active", totals.active),
+        ("connections_accepted", totals.accepted),
+        ("connections_handled", totals.accepted),
+        ("connections_reading", 0),
+        ("connections_writing", 0),
+        ("connections_waiting", 0),
+        ("total_requests", totals.requests),
+    ])
 }

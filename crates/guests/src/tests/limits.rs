@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 /// What a VM may take with a plugin of 1,000 lines.
-const MAX_KIB: f64 = 300.0;
+const MAX_KIB: f64 = 200.0;
 
 fn brief() -> LuaSettings {
     LuaSettings { timeout: Duration::from_millis(20), ..settings(UntrustedLua::On) }

@@ -3,6 +3,7 @@
 use super::{gateway, settings, value};
 use crate::{LuaSettings, UntrustedLua};
 use serde_json::json;
+use std::collections::BTreeSet;
 use weir_plugin::testing::Gateway;
 use weir_plugin::{Exchange, Flow, Hooks, Json, Source};
 
@@ -11,6 +12,17 @@ fn names(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter_map(|line| line.split_once(' '));
     lines.flat_map(|(place, names)| names.split_whitespace().map(move |name| (place, name)))
+}
+
+/// All that `kong` and `ngx` have, with the tables that hold it.
+pub(super) fn members() -> BTreeSet<String> {
+    let names = names(include_str!("names.txt")).filter(|(place, _)| !matches!(*place, "_G." | "require."));
+    let paths = names.map(|(place, name)| expression(place, name));
+    let parts = paths.flat_map(|path| {
+        let ends = path.match_indices('.').skip(1).map(|(at, _)| at).chain([path.len()]);
+        ends.map(|end| path[..end].to_owned()).collect::<Vec<_>>()
+    });
+    parts.collect()
 }
 
 /// An expression that is nil, or raises, if there is no such name.
