@@ -21,8 +21,10 @@ pub(super) fn add(members: &mut LazyMembers, of: &Node) {
     }
 }
 
+type Make = fn(&Namespace<'_>) -> mlua::Result<Table>;
+
 /// Those that need nothing of the node.
-const SMALL: [(&str, fn(&Namespace<'_>) -> mlua::Result<Table>); 5] =
+const SMALL: [(&str, Make); 5] =
     [("router", router), ("ip", ip), ("table", tables), ("cluster", cluster), ("plugin", plugin)];
 
 fn cluster(make: &Namespace<'_>) -> mlua::Result<Table> {
