@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const REQUEST_REJECTED: u64 = 0x10b;
@@ -34,6 +34,14 @@ impl Counts {
     fn count(&self, is_answered: bool) {
         self.sent.fetch_add(1, Ordering::SeqCst);
         self.lost.fetch_add(usize::from(!is_answered), Ordering::SeqCst);
+    }
+
+    /// The same of an answer, which is printed if it is not the upstream's.
+    fn count_answer(&self, head: &Option<String>) {
+        if !is_ok(head) {
+            eprintln!("lost at {:?}: {head:?}", SystemTime::now());
+        }
+        self.count(is_ok(head));
     }
 
     fn get(&self) -> [usize; 4] {
@@ -131,7 +139,7 @@ fn kept_alive(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
                 stream = dial(address);
             }
             let head = exchange(&mut stream);
-            counts.count(is_ok(&head));
+            counts.count_answer(&head);
             if head.is_none_or(|head| head.to_lowercase().contains("connection: close")) {
                 counts.ended.fetch_add(1, Ordering::SeqCst);
                 stream = dial(address);
@@ -144,7 +152,7 @@ fn kept_alive(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
 fn new_connections(address: SocketAddr) -> impl Fn(&Counts, &dyn Fn() -> bool) {
     move |counts, goes_on| {
         while goes_on() {
-            counts.count(is_ok(&exchange(&mut dial(address))));
+            counts.count_answer(&exchange(&mut dial(address)));
         }
     }
 }
@@ -260,7 +268,7 @@ fn restart_behind_a_balancer(rounds: usize) -> usize {
         format!("server s{name} {proxy} check port {name} inter 1s fall 1 rise 1")
     };
     let section = format!(
-        "mode http\n  retries 0\n  option httpchk GET /status/ready\n  {}\n  {}",
+        "mode http\n  retries 0\n  timeout check 20s\n  option httpchk GET /status/ready\n  {}\n  {}",
         check(&servers[0]),
         check(&servers[1])
     );
@@ -269,14 +277,15 @@ fn restart_behind_a_balancer(rounds: usize) -> usize {
         Load::start("HTTP/1.1, kept alive", 4, kept_alive(balancer.address)),
         Load::start("HTTP/1.1, new connections", 4, new_connections(balancer.address)),
     ];
+    nodes.iter().for_each(serves);
     for _ in 0..rounds {
         for (node, (proxy, status)) in nodes.iter_mut().zip(&servers) {
-            serves(node);
             assert_eq!(node.command("quit").status.code(), Some(0));
             *node = start(proxy, &status.to_string());
+            // A node that is ready is not yet used: until the balancer's next check, the other is its only one.
+            serves(node);
         }
     }
-    nodes.iter().for_each(serves);
     loads.into_iter().map(Load::end).sum()
 }
 
