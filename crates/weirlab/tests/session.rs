@@ -209,6 +209,15 @@ fn a_target_that_answers_otherwise_is_not_measured() {
 }
 
 #[test]
+fn more_workers_than_cpus_are_warned_of() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = ["run", "kong/rate-limiting-1", "--scheme", "http", "--targets", "nginx"];
+    let output = run(&[&arguments[..], &["--rounds", "2", "--workers", "9999"]].concat(), out.path());
+    let printed = text(&output.stderr);
+    assert!(printed.contains("warning: 9999 workers share "), "{printed}");
+}
+
+#[test]
 fn an_interrupted_run_keeps_what_it_measured_and_ends_everything_it_started() {
     let out = tempfile::tempdir().unwrap();
     let mut child: Child = weirlab()

@@ -69,6 +69,7 @@ impl<'a> Session<'a> {
         let mut run = setup::run(&assignment, &id, &layouts);
         let progress = Progress::new(setup::expected(&assignment, &run, rounds));
         setup::note_site(&assignment.site, &mut run, &progress);
+        setup::warn_of_workers(&assignment, &layouts, &progress);
         let Assignment { entries, contenders, profile, seed, site, workers, .. } = assignment;
         Ok(Session {
             telemetry: None,

@@ -31,12 +31,15 @@ pub(super) fn run_id(assignment: &Assignment) -> String {
     format!("{when}-{}-{what}", assignment.kind)
 }
 
+/// How many workers the target of an entry has in all.
+fn workers(assignment: &Assignment, entry: &Entry) -> usize {
+    entry.case.gateway.workers.unwrap_or(assignment.workers) * entry.case.gateway.instances.max(1)
+}
+
 /// The CPUs of each entry.
 pub(super) fn layouts(assignment: &Assignment) -> Vec<Layout> {
-    let workers = |entry: &Entry| entry.case.gateway.workers.unwrap_or(assignment.workers);
-    let wanted = |entry: &Entry| workers(entry) * entry.case.gateway.instances.max(1);
     let layout = |entry: &Entry| {
-        let layout = assignment.site.layout(wanted(entry));
+        let layout = assignment.site.layout(workers(assignment, entry));
         match entry.case.beside().as_slice() {
             [] => layout,
             beside => layout.with_instances(entry.case.gateway.instances, &beside.join(" and ")),
@@ -75,6 +78,24 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
         flames: Vec::new(),
         chains: Vec::new(),
     }
+}
+
+/// Warns of targets with more workers than CPUs, because they serve no more than with one for each.
+pub(super) fn warn_of_workers(assignment: &Assignment, layouts: &[Layout], progress: &Progress) {
+    let mut warnings = Vec::new();
+    for (entry, layout) in assignment.entries.iter().zip(layouts) {
+        let (workers, cpus) = (workers(assignment, entry), layout.target.len());
+        if cpus > 0 && workers > cpus {
+            warnings.push(format!(
+                "warning: {workers} workers share {cpus} CPU{} ({}): requests per second say nothing of {workers} cores; \
+                 use fewer workers, or a machine with more CPUs",
+                if cpus == 1 { "" } else { "s" },
+                layout.words
+            ));
+        }
+    }
+    warnings.dedup();
+    warnings.iter().for_each(|warning| progress.line(warning));
 }
 
 /// Notes what disturbs the measurement: that is a fact of the machines.
