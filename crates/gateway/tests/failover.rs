@@ -16,7 +16,10 @@ pub(crate) fn settings(ports: &[u16]) -> Vec<(String, String)> {
     let list = |items: Vec<String>| items.join(", ");
     let hosts = list(ports.iter().map(|_| "127.0.0.1".to_owned()).collect());
     let ports = list(ports.iter().map(u16::to_string).collect());
-    settings.extend([("pg_host", hosts), ("pg_port", ports)].map(|(name, value)| (name.to_owned(), value)));
+    // A busy machine takes longer than the default to answer.
+    let patient = ("pg_timeout", "30000".to_owned());
+    let servers = [("pg_host", hosts), ("pg_port", ports), patient];
+    settings.extend(servers.map(|(name, value)| (name.to_owned(), value)));
     settings
 }
 

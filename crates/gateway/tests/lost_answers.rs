@@ -3,7 +3,7 @@
 
 use crate::harness::{Break, Gateway, PostgresServer, Relay, eventually};
 
-/// What became of writes.
+/// The results of writes.
 #[derive(Debug, Default)]
 struct Outcomes {
     acknowledged: usize,

@@ -37,7 +37,8 @@ impl Replicated {
     fn settings(&self) -> Vec<(String, String)> {
         let mut settings = PostgresServer::settings(self.primary.port, "public");
         let port = self.replica.port.to_string();
-        let replica = [("pg_ro_host", "127.0.0.1"), ("pg_ro_port", &port)];
+        // A busy machine takes longer than the default to answer.
+        let replica = [("pg_ro_host", "127.0.0.1"), ("pg_ro_port", &port), ("pg_timeout", "30000")];
         settings.extend(replica.map(|(name, value)| (name.to_owned(), value.to_owned())));
         settings
     }

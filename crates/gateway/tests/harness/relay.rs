@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What becomes of the piece at which a connection breaks.
+/// What happens to the piece at which a connection breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Break {
     /// The client's piece is not passed on.
@@ -99,7 +99,7 @@ impl Wire {
         }
     }
 
-    /// What becomes of the next piece of a side, if it is not passed on.
+    /// What happens to the next piece of a side, if it is not passed on.
     fn break_now(&self, of_client: bool) -> Option<Break> {
         let mut plan = self.plan.lock().unwrap();
         let Plan { kind, pieces } = (*plan)?;
