@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
-	redis-server redis-cli etcd sshd ip slapd
+	redis-server redis-cli etcd sshd ip slapd sqlite3
 BENCH_TOOLS := nginx haproxy
 COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.

@@ -5,6 +5,7 @@ use crate::harness::{Gateway, Message, PATIENCE, Peer, eventually, weir};
 use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -130,14 +131,17 @@ fn survives(kills: u64) {
             eventually("writes are acknowledged", || acknowledged.load(Ordering::SeqCst) >= enough);
             drop(node);
         });
+        assert_eq!(integrity_of_copy(&folder.path().join("prefix")), "ok", "kill {kill}");
         let acknowledged = acknowledged.load(Ordering::SeqCst);
         assert!(acknowledged >= enough, "kill {kill}");
         total += acknowledged;
     }
-    assert_eq!(integrity(&folder.path().join("prefix/weir.sqlite")), "ok");
     let node = Node::start(folder.path());
     services.iter_mut().for_each(|service| service.check(node.admin));
-    println!("{kills} kills, {total} acknowledged writes, none of them lost, no start on a corrupt file");
+    let kept: usize = services.iter().map(|service| service.consumers.len()).sum();
+    println!(
+        "{kills} kills, {total} acknowledged writes, {kept} of them of new entities; none is lost, no file is damaged"
+    );
 }
 
 /// A node, killed when dropped.
@@ -178,9 +182,12 @@ impl Drop for Node {
     }
 }
 
-/// A service, and how it was written: by the steps 1, 2, 3, …, of which each fifth deletes it.
+/// A service, and how it was written: by the steps 1, 2, 3, …, of which each fifth deletes it. After each third, a consumer
+/// is created too, and kept.
 struct Service {
     id: String,
+    /// The consumers that were acknowledged.
+    consumers: Vec<String>,
     /// The last step that was acknowledged.
     acknowledged: u64,
     /// The last one that was asked for.
@@ -190,7 +197,8 @@ struct Service {
 impl Service {
     fn new(number: u64) -> Service {
         // Nothing is as good as having been deleted.
-        Service { id: format!("00000000-0000-4000-8000-{number:012}"), acknowledged: 0, asked: 0 }
+        let id = format!("00000000-0000-4000-8000-{number:012}");
+        Service { id, consumers: Vec::new(), acknowledged: 0, asked: 0 }
     }
 
     /// So many steps, each of which is acknowledged.
@@ -206,7 +214,41 @@ impl Service {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         while self.step(&mut stream) {
             acknowledged.fetch_add(1, Ordering::SeqCst);
+            if self.acknowledged.is_multiple_of(3) {
+                if !self.create_consumer(&mut stream) {
+                    return;
+                }
+                acknowledged.fetch_add(1, Ordering::SeqCst);
+            }
         }
+    }
+
+    /// Creates a consumer; false where the node ends before it answers.
+    fn create_consumer(&mut self, stream: &mut TcpStream) -> bool {
+        let name = format!("{}-after-{}", self.id, self.acknowledged);
+        let body = format!("{{\"custom_id\":\"{name}\",\"tags\":[\"{name}\"]}}");
+        let Some(status) = ask(stream, &request("PUT", &format!("/consumers/{name}"), &body)) else {
+            return false;
+        };
+        assert_eq!(status, 200);
+        self.consumers.push(name);
+        true
+    }
+
+    /// All consumers are there that were acknowledged, and each is whole.
+    fn check_consumers(&self, admin: SocketAddr) {
+        let (mut found, mut next) = (HashSet::new(), Some("/consumers?size=1000".to_owned()));
+        while let Some(path) = next {
+            let page = Peer::connect(admin).send(request("GET", &path, "")).response().json();
+            for consumer in page["data"].as_array().unwrap() {
+                let name = &consumer["username"];
+                assert!(*name == consumer["custom_id"] && *name == consumer["tags"][0], "{consumer}");
+                found.insert(name.as_str().unwrap().to_owned());
+            }
+            next = page["next"].as_str().map(str::to_owned);
+        }
+        let lost = self.consumers.iter().find(|name| !found.contains(*name));
+        assert_eq!(lost, None, "it was acknowledged");
     }
 
     /// The next step; false where the node ends before it answers.
@@ -235,16 +277,20 @@ impl Service {
             panic!("{} is {found:?} after step {}", self.id, self.acknowledged);
         };
         (self.acknowledged, self.asked) = (step, step);
+        self.check_consumers(admin);
     }
 
     fn request(&self, method: &str, body: &str) -> String {
-        let length = body.len();
-        format!(
-            "{method} /services/{} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Content-Length: {length}\r\n\r\n{body}",
-            self.id
-        )
+        request(method, &format!("/services/{}", self.id), body)
     }
+}
+
+fn request(method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// The service's path after a step; none where there is no service.
@@ -271,6 +317,15 @@ pub(crate) fn ask(stream: &mut TcpStream, request: &str) -> Option<u16> {
             return head.split(' ').nth(1)?.parse().ok();
         }
     }
+}
+
+/// What SQLite says of a copy of the file and its log, so that the node itself has to recover the original.
+fn integrity_of_copy(prefix: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["weir.sqlite", "weir.sqlite-wal"] {
+        std::fs::copy(prefix.join(name), folder.path().join(name)).unwrap();
+    }
+    integrity(&folder.path().join("weir.sqlite"))
 }
 
 /// What SQLite says of its own file.

@@ -90,6 +90,8 @@ pub(crate) enum ApiError {
     NoControlPlane,
     /// The store cannot be reached now.
     Unavailable(String),
+    /// The change may have been stored, or not.
+    Uncertain(String),
     /// The change was saved but could not be applied.
     ApplyError(ApplyError),
 }
@@ -124,6 +126,7 @@ impl ApiError {
             WriteError::Refused(refusal) => ApiError::Refused(kind, refusal),
             WriteError::Uncompilable(error) => ApiError::of_entity(error),
             WriteError::Unavailable(reason) => ApiError::Unavailable(reason),
+            WriteError::Uncertain(reason) => ApiError::Uncertain(reason),
             WriteError::ReadOnly => ApiError::ReadOnly(verb, kind),
         }
     }
@@ -142,7 +145,7 @@ impl ApiError {
             ApiError::Precondition => StatusCode::PRECONDITION_FAILED,
             ApiError::Refused(_, ConstraintError::NotUnique { .. }) => StatusCode::CONFLICT,
             ApiError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            ApiError::ApplyError(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiError::Uncertain(_) | ApiError::ApplyError(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -207,7 +210,9 @@ impl fmt::Display for ApiError {
                 "Unsupported media type: send application/json, application/x-www-form-urlencoded or multipart/form-data",
             ),
             ApiError::BodyError(unread) => f.write_str(&unread.message(super::request_body::MAX_BODY_LEN)),
-            ApiError::Malformed(message) | ApiError::Unavailable(message) => f.write_str(message),
+            ApiError::Malformed(message) | ApiError::Unavailable(message) | ApiError::Uncertain(message) => {
+                f.write_str(message)
+            }
             ApiError::Precondition => f.write_str("Precondition failed: read the entity again for its ETag"),
             ApiError::Schema(violations) => f.write_str(&Violations::of(violations).message),
             ApiError::PrimaryKeyTaken(id) => write!(f, "primary key violation on key '{{id=\"{id}\"}}'"),

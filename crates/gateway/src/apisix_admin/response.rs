@@ -104,6 +104,7 @@ impl From<WriteError<ObjectWriteError>> for ApiResponse {
             WriteError::Refused(refusal) => ApiResponse::bad(constraint_message(&refusal)),
             WriteError::Uncompilable(error) => Invalid::configuration(error).into(),
             WriteError::Unavailable(message) => ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, message),
+            WriteError::Uncertain(message) => ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, message),
             WriteError::ReadOnly => ApiResponse::error(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "the configuration is a declarative file: change the file, or start without one to write here",

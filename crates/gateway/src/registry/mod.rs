@@ -80,6 +80,8 @@ pub(crate) enum WriteError<E> {
     Uncompilable(CompileError),
     /// It cannot be stored now.
     Unavailable(String),
+    /// It may have been stored, or not: the store failed while it was committed.
+    Uncertain(String),
     /// The configuration is declared, and can only be replaced as a whole.
     ReadOnly,
 }

@@ -52,6 +52,7 @@ where
             (WriteError::Refused(refusal), _) => WriteError::Refused(refusal),
             (WriteError::Uncompilable(error), _) => WriteError::Uncompilable(error),
             (WriteError::Unavailable(message), _) => WriteError::Unavailable(message),
+            (WriteError::Uncertain(message), _) => WriteError::Uncertain(message),
             (WriteError::ReadOnly, _) => WriteError::ReadOnly,
         });
         // The client may have left.

@@ -89,11 +89,12 @@ impl Writer {
                 Ok(Committed::Outdated) => jobs = staged.into_iter().map(|staged| staged.job).collect(),
                 Err(error) => {
                     self.lost(&error);
-                    return fail(staged.into_iter().map(|staged| staged.job), &error.to_string());
+                    return fail(staged.into_iter().map(|staged| staged.job), &write_error(&error));
                 }
             }
         }
-        fail(jobs.into_iter(), "other nodes keep writing at the same time: try again");
+        let busy = "other nodes keep writing at the same time: try again";
+        fail(jobs.into_iter(), &WriteError::Unavailable(busy.to_owned()));
     }
 
     /// Takes long, because certificates and regexes are compiled to check them.
@@ -224,8 +225,15 @@ impl Writer {
     }
 }
 
-fn fail(jobs: impl Iterator<Item = Box<dyn Job>>, message: &str) {
-    jobs.for_each(|job| job.end(Err(WriteError::Unavailable(message.to_owned()))));
+fn fail(jobs: impl Iterator<Item = Box<dyn Job>>, error: &WriteError<()>) {
+    jobs.for_each(|job| job.end(Err(error.clone())));
+}
+
+fn write_error(error: &StoreError) -> WriteError<()> {
+    match error {
+        StoreError::Uncertain(message) => WriteError::Uncertain(message.clone()),
+        error => WriteError::Unavailable(error.to_string()),
+    }
 }
 
 /// Waits for the next change; after an error with a backoff.

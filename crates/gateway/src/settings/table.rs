@@ -111,10 +111,11 @@ settings! {
     /// The file of `database=sqlite`. A relative path starts at `prefix`.
     sqlite_path: PathBuf = "weir.sqlite";
     /// The host of PostgreSQL, or the folder of its socket, for `database=postgres`. The system resolves the name, not
-    /// `dns_resolver`.
-    pg_host: String = "127.0.0.1";
-    /// The port of PostgreSQL.
-    pg_port: u16 = "5432";
+    /// `dns_resolver`. Of several, the node uses [the first that accepts writes](backup.md#failover), and another once
+    /// that one is gone.
+    pg_host: PgHosts = "127.0.0.1";
+    /// The port of PostgreSQL: one for all hosts, or one for each.
+    pg_port: PgPorts = "5432";
     /// The timeout for connecting to PostgreSQL, and for each response.
     pg_timeout: Milliseconds = "5000";
     /// The user for PostgreSQL.
@@ -132,11 +133,12 @@ settings! {
     /// With `pg_ssl`: verifies that the server has a certificate for `pg_host` from one of
     /// `lua_ssl_trusted_certificate`. Implies `pg_ssl_required`.
     pg_ssl_verify: bool = "off";
-    /// The host of a read-only replica of PostgreSQL. A node reads all entities from it when it starts, or from the
-    /// server of `pg_host` if that fails; changes are read from and written to `pg_host`.
-    pg_ro_host: Option<String> = "";
-    /// The port of the replica; without one, `pg_port`.
-    pg_ro_port: Option<u16> = "";
+    /// The host of a read-only replica of PostgreSQL, or several, of which the first that answers is used. Whenever a node
+    /// reads all entities, it reads them from there, and what the replica lacks yet from `pg_host`; if no replica answers,
+    /// everything from `pg_host`. Changes are read from and written to `pg_host`.
+    pg_ro_host: Option<PgHosts> = "";
+    /// The port of the replica: one for all hosts, or one for each; without one, `pg_port`.
+    pg_ro_port: Option<PgPorts> = "";
     /// The timeout for the replica; without one, `pg_timeout`.
     pg_ro_timeout: Option<Milliseconds> = "";
     /// The user for the replica; without one, `pg_user`.

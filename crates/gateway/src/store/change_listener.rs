@@ -1,4 +1,5 @@
 //! Notices when another node commits (`LISTEN`).
+use super::StoreError;
 use super::postgres::Server;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(super) async fn listen(server: Arc<Server>, channels: Vec<(String, Arc<Notif
                 until_lost(&mut listener, &server, &channels).await;
                 tracing::warn!("{}: the connection is lost; reconnecting", server.place);
             }
-            Err(error) if failures == 0 => tracing::warn!("{}", server.failure(error)),
+            Err(error) if failures == 0 => tracing::warn!("{error}"),
             Err(_) => {}
         }
         failures += 1;
@@ -46,12 +47,14 @@ pub(super) async fn listen(server: Arc<Server>, channels: Vec<(String, Arc<Notif
     }
 }
 
-async fn connect(server: &Server, channels: &[(String, Arc<Notify>)]) -> Result<PgListener, sqlx::Error> {
+async fn connect(server: &Server, channels: &[(String, Arc<Notify>)]) -> Result<PgListener, StoreError> {
+    let failed = |error| server.failure(error);
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(server.timeout);
-    let pool = pool.connect_lazy_with(server.options().clone());
-    let mut listener = PgListener::connect_with(&pool).await?;
+    let pool = pool.connect_lazy_with(server.options().await?);
+    let mut listener = PgListener::connect_with(&pool).await.map_err(failed)?;
     listener.eager_reconnect(false);
-    listener.listen_all(channels.iter().map(|(channel, _)| channel.as_str())).await?;
+    // Fails on a standby.
+    listener.listen_all(channels.iter().map(|(channel, _)| channel.as_str())).await.map_err(failed)?;
     Ok(listener)
 }
 
@@ -64,10 +67,8 @@ async fn until_lost(listener: &mut PgListener, server: &Server, channels: &[(Str
             }
             Ok(Ok(None) | Err(_)) => return,
             // If the network drops packets, nothing reports that the connection is gone.
-            Err(_) => match timeout(server.timeout, sqlx::query("SELECT 1").execute(&mut *listener)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => return,
-            },
+            Err(_) if server.is_usable(&mut *listener).await => {}
+            Err(_) => return,
         }
     }
 }

@@ -2,7 +2,7 @@
 use super::StoreError;
 use super::postgres::Server;
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, Connection};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ impl Counters {
             let mut held = self.connection.lock().await;
             let mut connection = match held.take() {
                 Some(connection) => connection,
-                None => connect(&self.server).await.map_err(failed)?,
+                None => connect(&self.server).await?,
             };
             let done = work(&mut connection).await.map_err(failed)?;
             if self.is_time_to_sweep() {
@@ -279,14 +279,16 @@ fn row(key: &Key) -> (String, String, i64, String, String) {
     (identifier.to_string(), key.period(), key.starts.cast_signed(), service.to_string(), route.to_string())
 }
 
-async fn connect(server: &Server) -> Result<PgConnection, sqlx::Error> {
-    let mut connection = server.options().connect().await?;
-    let (encoding,): (String,) = sqlx::query_as("SHOW server_encoding").fetch_one(&mut connection).await?;
+async fn connect(server: &Server) -> Result<PgConnection, StoreError> {
+    let failed = |error| server.failure(error);
+    let mut connection = server.connect().await?;
+    let encoding = sqlx::query_scalar("SHOW server_encoding").fetch_one(&mut connection).await;
+    let encoding: String = encoding.map_err(failed)?;
     if !matches!(&*encoding, "UTF8" | "SQL_ASCII") {
         let hint = format!("its encoding is {encoding}, which has not every text: make a database with UTF8");
-        return Err(sqlx::Error::Configuration(hint.into()));
+        return Err(failed(sqlx::Error::Configuration(hint.into())));
     }
-    sqlx::query(HASTY).execute(&mut connection).await?;
+    sqlx::query(HASTY).execute(&mut connection).await.map_err(failed)?;
     Ok(connection)
 }
 
@@ -294,24 +296,26 @@ async fn connect(server: &Server) -> Result<PgConnection, sqlx::Error> {
 async fn swept(server: Server) {
     let sweep = async {
         let mut connection = connect(&server).await?;
-        for table in ["ratelimiting_metrics", "response_ratelimiting_metrics"] {
-            let statement = format!(
-                "DELETE FROM {table} WHERE ctid IN \
-                 (SELECT ctid FROM {table} WHERE ttl < CURRENT_TIMESTAMP LIMIT {SWEPT_AT_ONCE})"
-            );
-            loop {
-                let removed = sqlx::query(AssertSqlSafe(&*statement)).execute(&mut connection).await?;
-                if removed.rows_affected() < SWEPT_AT_ONCE {
-                    break;
-                }
-            }
-        }
-        connection.close().await
+        sweep(&mut connection).await.map_err(|error| server.failure(error))?;
+        connection.close().await.map_err(|error| server.failure(error))
     };
     if let Err(error) = sweep.await {
-        tracing::warn!(
-            "rate limits: expired counts could not be removed from the database: {}",
-            server.failure(error)
-        );
+        tracing::warn!("rate limits: expired counts could not be removed from the database: {error}");
     }
+}
+
+async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    for table in ["ratelimiting_metrics", "response_ratelimiting_metrics"] {
+        let statement = format!(
+            "DELETE FROM {table} WHERE ctid IN \
+             (SELECT ctid FROM {table} WHERE ttl < CURRENT_TIMESTAMP LIMIT {SWEPT_AT_ONCE})"
+        );
+        loop {
+            let removed = sqlx::query(AssertSqlSafe(&*statement)).execute(&mut *connection).await?;
+            if removed.rows_affected() < SWEPT_AT_ONCE {
+                break;
+            }
+        }
+    }
+    Ok(())
 }

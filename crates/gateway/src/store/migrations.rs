@@ -52,12 +52,17 @@ const FLEET: &str = "
     CREATE TABLE weir_control_planes (id TEXT PRIMARY KEY, seen BIGINT NOT NULL);
 ";
 
+/// Which server's history the revisions count in: `postgres/history.rs`.
+const HISTORY: &str = "ALTER TABLE weir_meta ADD COLUMN history TEXT NOT NULL DEFAULT '';";
+
 pub(super) const STEPS: &[Step] = &[
     Step { sqlite: ENTITIES, postgres: ENTITIES },
     // A file has one node, which counts in its memory.
     Step { sqlite: "", postgres: COUNTERS },
     Step { sqlite: EPOCH[0], postgres: EPOCH[1] },
     Step { sqlite: FLEET, postgres: FLEET },
+    // A file has no standby.
+    Step { sqlite: "", postgres: HISTORY },
 ];
 
 /// The version of the tables that is used here.

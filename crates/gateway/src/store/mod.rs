@@ -85,7 +85,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Everything, as of one revision.
     fn load(&self) -> Pending<'_, Loaded>;
     /// All or nothing, durable when it returns; only if `base` is still the newest revision. When it fails as
-    /// unavailable, the batch may have been stored nevertheless: `since` shows whether it was.
+    /// uncertain, the batch may have been stored nevertheless: `since` shows whether it was.
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed>;
     /// What has changed after a revision.
     fn since(&self, revision: Revision) -> Pending<'_, Since>;
@@ -123,6 +123,8 @@ pub(crate) struct UnusableObject {
 pub(crate) enum StoreError {
     /// It cannot be reached, or is busy: try again later.
     Unavailable(String),
+    /// A commit failed in a way that does not tell whether it was stored.
+    Uncertain(String),
     /// It has no room to write. Nothing was written, and it can still be read.
     Full(String),
     /// Its tables are missing, or of another version.
@@ -131,9 +133,19 @@ pub(crate) enum StoreError {
     Broken(String),
 }
 
+impl StoreError {
+    /// The error of a commit that may have been stored all the same.
+    fn uncertain(error: &StoreError) -> StoreError {
+        StoreError::Uncertain(format!(
+            "{error}; it is not known whether the change was stored: read it before you send it again"
+        ))
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (StoreError::Unavailable(message)
+        | StoreError::Uncertain(message)
         | StoreError::Full(message)
         | StoreError::NotMigrated(message)
         | StoreError::Broken(message)) = self;
@@ -180,7 +192,7 @@ async fn open_shared(
         Database::Postgres => {
             let replica = Replica::of(settings)?;
             let store = Postgres::open(postgres::Server::of(settings)?, plugins).await?;
-            Some(Arc::new(store.beginning_with(replica)))
+            Some(Arc::new(store.with_replica(replica)))
         }
     })
 }

@@ -1,5 +1,5 @@
-//! A read-only replica of PostgreSQL. A node reads all entities from it at once, when it starts. It may lag behind:
-//! changes are always read from the server itself, so that none is missed.
+//! A read-only replica of PostgreSQL. Whenever a node reads all entities, it reads them from there. The replica may lag
+//! behind: what it lacks is read from the server itself, before anything of it is used.
 use super::postgres::{LOAD_TIMEOUT_FACTOR, Server};
 use super::row::{ALL, Selected, loaded};
 use super::{Loaded, StoreError};
@@ -12,7 +12,9 @@ pub(super) struct Replica(Server);
 impl Replica {
     /// The replica that the settings name, if they do.
     pub(super) fn of(settings: &Settings) -> Result<Option<Replica>, StoreError> {
-        in_place_of_server(settings).map(|settings| Server::of(&settings).map(Replica)).transpose()
+        in_place_of_server(settings)
+            .map(|settings| Server::of(&settings).map(|server| Replica(server.to_read())))
+            .transpose()
     }
 
     /// Everything that it holds.

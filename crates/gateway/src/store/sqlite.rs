@@ -129,8 +129,7 @@ impl Sqlite {
         if newest != base.0.cast_signed() {
             return Ok(Committed::Outdated);
         }
-        let written = self.write_in(transaction, newest + 1, changes).await.map_err(failed)?;
-        Ok(Committed::At(written))
+        self.write_in(transaction, newest + 1, changes).await.map(Committed::At)
     }
 
     async fn write_in(
@@ -138,21 +137,26 @@ impl Sqlite {
         mut transaction: Transaction<'_, sqlx::Sqlite>,
         revision: i64,
         changes: &[Change],
-    ) -> Result<Revision, sqlx::Error> {
+    ) -> Result<Revision, StoreError> {
+        let failed = |error| self.failure(error);
         for row in rows(changes) {
             let write = sqlx::query(WRITE).bind(row.kind).bind(row.id).bind(revision).bind(row.body);
-            write.execute(&mut *transaction).await?;
+            write.execute(&mut *transaction).await.map_err(failed)?;
         }
         let bump = sqlx::query("UPDATE weir_meta SET revision = $1").bind(revision);
-        bump.execute(&mut *transaction).await?;
+        bump.execute(&mut *transaction).await.map_err(failed)?;
         let revision = Revision(revision.cast_unsigned());
         if let Some(oldest) = revision.forgets(self.tombstone_revisions) {
             let forget = sqlx::query("DELETE FROM weir_entities WHERE body IS NULL AND revision <= $1");
-            forget.bind(oldest).execute(&mut *transaction).await?;
+            forget.bind(oldest).execute(&mut *transaction).await.map_err(failed)?;
             let oldest = sqlx::query("UPDATE weir_meta SET oldest = $1").bind(oldest);
-            oldest.execute(&mut *transaction).await?;
+            oldest.execute(&mut *transaction).await.map_err(failed)?;
         }
-        transaction.commit().await?;
+        // Where the disk fails, the log may hold all of it all the same, which the next start finds.
+        transaction.commit().await.map_err(|error| match failed(error) {
+            error @ StoreError::Unavailable(_) => StoreError::uncertain(&error),
+            error => error,
+        })?;
         Ok(revision)
     }
 }

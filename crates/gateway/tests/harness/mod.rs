@@ -23,6 +23,7 @@ mod openssl;
 mod postgres;
 mod programs;
 mod redis;
+mod relay;
 mod upstream;
 
 pub use cases::unescape;
@@ -38,6 +39,7 @@ pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
 pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, chromium, curl};
 pub use redis::RedisServer;
+pub use relay::{Break, Relay};
 pub use upstream::{Upstream, closed_port};
 
 use std::time::{Duration, Instant};

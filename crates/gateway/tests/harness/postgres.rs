@@ -13,8 +13,13 @@ set -u
 folder=$(mktemp -d)
 PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1):$PATH"
 echo "$PASSWORD" > "$folder/password"
-initdb --pgdata="$folder/data" --username=kong --pwfile="$folder/password" --auth=scram-sha-256 \
-  --encoding=UTF8 --no-locale --no-sync > "$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+if [ -n "$PRIMARY" ]; then
+  PGPASSWORD="$PASSWORD" pg_basebackup --host=127.0.0.1 --port="$PRIMARY" --username=kong --pgdata="$folder/data" \
+    --write-recovery-conf --checkpoint=fast --no-sync
+else
+  initdb --pgdata="$folder/data" --username=kong --pwfile="$folder/password" --auth=scram-sha-256 \
+    --encoding=UTF8 --no-locale --no-sync
+fi > "$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
 cd "$folder"
 printf '[req]\ndistinguished_name=dn\n[dn]\n' > openssl.cnf
 certify() { openssl req -config openssl.cnf -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 "$@" 2>> log; }
@@ -36,6 +41,8 @@ while read -r task; do
       kill -0 "$server" 2>/dev/null && echo started || echo failed ;;
     stop) kill -INT "$server"; wait "$server"; echo stopped ;;
     kill) kill -QUIT "$server"; wait "$server"; echo killed ;;
+    crash) kill -KILL "$server"; wait "$server"; echo crashed ;;
+    promote) pg_ctl -D "$folder/data" promote >> "$folder/log" 2>&1 && echo promoted || echo failed ;;
   esac
 done
 [ -n "$server" ] && kill -INT "$server" 2>/dev/null && wait "$server"
@@ -63,9 +70,18 @@ impl PostgresServer {
 
     /// Starts one.
     pub fn start() -> PostgresServer {
+        PostgresServer::start_from(None)
+    }
+
+    /// Starts a standby, which follows this server.
+    pub fn standby(&self) -> PostgresServer {
+        PostgresServer::start_from(Some(self.port))
+    }
+
+    fn start_from(primary: Option<u16>) -> PostgresServer {
         for _ in 0..5 {
             // Below those that the system gives away, so that none takes it while the server is stopped.
-            let mut server = PostgresServer::on(fastrand::u16(12_000..32_000));
+            let mut server = PostgresServer::on(fastrand::u16(12_000..32_000), primary);
             // Somebody else may have the port.
             if server.do_task("start") == "started" {
                 return server;
@@ -74,10 +90,11 @@ impl PostgresServer {
         panic!("PostgreSQL does not start");
     }
 
-    fn on(port: u16) -> PostgresServer {
+    fn on(port: u16, primary: Option<u16>) -> PostgresServer {
         let mut command = unprivileged();
         command.args(["sh", "-c", KEEPER]).current_dir("/");
         command.env("PASSWORD", PASSWORD).env("PORT", port.to_string()).env("LC_ALL", "C");
+        command.env("PRIMARY", primary.map(|port| port.to_string()).unwrap_or_default());
         let mut keeper =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
         let mut answers = BufReader::new(keeper.stdout.take().unwrap()).lines();
@@ -100,6 +117,21 @@ impl PostgresServer {
         assert_eq!(self.do_task("kill"), "killed");
     }
 
+    /// Ends it by SIGKILL.
+    pub fn crash(&mut self) {
+        assert_eq!(self.do_task("crash"), "crashed");
+    }
+
+    /// Has a standby accept writes.
+    pub fn promote(&mut self) {
+        assert_eq!(self.do_task("promote"), "promoted");
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap()
+    }
+
     /// Starts it again.
     pub fn restart(&mut self) {
         assert_eq!(self.do_task("start"), "started");
@@ -113,21 +145,22 @@ impl PostgresServer {
 
     /// Has a server run SQL; what it prints.
     pub fn execute(port: u16, sql: &str) -> String {
-        let mut psql = Command::new("psql");
-        psql.args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-            "-U",
-            "kong",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-c",
-            sql,
-        ]);
-        let ran = psql.arg("postgres").env("PGPASSWORD", PASSWORD).output().expect("psql runs");
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        PostgresServer::run("psql", port, &["-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"])
+    }
+
+    /// What a server selects: a line for each row, with its fields between bars.
+    pub fn select(port: u16, sql: &str) -> String {
+        let lines =
+            PostgresServer::run("psql", port, &["-v", "ON_ERROR_STOP=1", "-At", "-c", sql, "postgres"]);
+        lines.trim_end().to_owned()
+    }
+
+    /// Runs a client program of PostgreSQL on a server; what it prints.
+    pub fn run(program: &str, port: u16, arguments: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "kong"]).args(arguments);
+        let ran = command.env("PGPASSWORD", PASSWORD).output().expect("it is installed");
+        assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8_lossy(&ran.stdout).into_owned()
     }
 

@@ -9,10 +9,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// The folder that holds the plugin, and the settings that name it.
-struct Notes(TempDir);
+pub(crate) struct Notes(TempDir);
 
 impl Notes {
-    fn new() -> Notes {
+    pub(crate) fn new() -> Notes {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("kong/plugins/notes");
         fs::create_dir_all(&target).unwrap();
@@ -24,7 +24,7 @@ impl Notes {
         Notes(folder)
     }
 
-    fn settings(&self) -> Vec<(String, String)> {
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let path = format!("{}/?.lua", self.0.path().display());
         vec![("plugins".to_owned(), "bundled,notes".to_owned()), ("lua_package_path".to_owned(), path)]
     }

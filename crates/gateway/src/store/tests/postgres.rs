@@ -2,6 +2,7 @@
 use super::super::migrations::{Task, perform};
 use super::server::PostgresServer;
 use super::*;
+use crate::settings::PgHosts;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -148,7 +149,7 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
         assert!(error.contains(hint), "{key}: {error}");
         assert!(!error.contains("swordfish") && !error.contains("do-not-tell"), "{error}");
     }
-    let unreachable = Settings { pg_port: 1, ..with("pg_user", "kong") };
+    let unreachable = with("pg_port", "1");
     let error = open_database(&unreachable, Vec::new()).await.err().unwrap();
     assert!(matches!(&error, StoreError::Unavailable(message) if message.contains("`pg_port`")), "{error}");
     assert!(!format!("{unreachable:?}").contains("do-not-tell"));
@@ -192,7 +193,7 @@ async fn tls_proves_who_the_server_is() {
     let store = open_database(&verified, all_plugins()).await.unwrap().unwrap();
     commit(&*store, Revision(0), &put(&service(1, "host"))).await;
     changed(&*store).await;
-    let other_name = Settings { pg_host: "localhost".to_owned(), ..verified.clone() };
+    let other_name = Settings { pg_host: PgHosts(vec!["localhost".to_owned()]), ..verified.clone() };
     let other_authority = Settings { lua_ssl_trusted_certificate: Vec::new(), ..verified };
     for settings in [other_name, other_authority] {
         let error = open_database(&settings, all_plugins()).await.err().unwrap();

@@ -1,0 +1,43 @@
+//! The history that revisions count in, as far as the server shows it.
+//!
+//! A standby that is promoted may lack the last commits of the server that is gone, and what it commits then would have
+//! their revisions: nodes that know the lost commits would not notice. The same is true of a database that was restored
+//! from a backup. Therefore the first node that connects to such a server skips revisions, so that no node has a newer one
+//! than those skipped, and all nodes read everything again.
+use super::super::migrations::version;
+use sqlx::postgres::PgConnection;
+
+/// How many revisions are skipped: more than a standby lacks, or a backup is old.
+const SKIPPED: i64 = 1_000_000;
+
+/// Where the tables are: the identifier of the server's data, its timeline, which each promotion and each recovery to a
+/// point in time changes, and the table itself, which `pg_restore` creates again.
+const BEGIN: &str = "\
+    WITH here AS ( \
+        SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), \
+            left(pg_walfile_name(pg_current_wal_lsn()), 8), 'weir_meta'::regclass::oid) AS history \
+    ) \
+    UPDATE weir_meta SET history = here.history, \
+        revision = CASE weir_meta.history WHEN '' THEN revision ELSE revision + $1 END, \
+        oldest = CASE weir_meta.history WHEN '' THEN oldest ELSE revision + $1 END \
+    FROM here WHERE weir_meta.history <> here.history AND version = $2 RETURNING revision";
+
+/// Begins another history if the server is not the one that wrote last, or its data is not what it was. Returns the
+/// revision that it begins with.
+pub(super) async fn begin(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+    let begun = sqlx::query_scalar(BEGIN).bind(SKIPPED).bind(version()).fetch_optional(connection).await;
+    match begun {
+        Err(error) if is_not_shown(&error) => {
+            tracing::debug!(%error, "the server does not show its history");
+            Ok(None)
+        }
+        begun => Ok(begun?.filter(|revision| *revision >= SKIPPED)),
+    }
+}
+
+/// Whether the server cannot write, or lacks these functions or keeps them from the user, as services do that only
+/// resemble PostgreSQL.
+fn is_not_shown(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "25006" | "55000" | "42501" | "42883" | "0A000"))
+}
