@@ -246,7 +246,8 @@ async fn begin_history(server: &Server, connection: &mut PgConnection) -> Result
     let begun = history::begin(connection).await.map_err(|error| server.failure(error))?;
     if let Some(revision) = begun {
         tracing::warn!(
-            "{}: another server than before, or restored data: a standby was promoted or a backup restored; all nodes              read everything again, as of revision {revision}",
+            "{}: another server than before, or restored data: a standby was promoted or a backup restored; all nodes \
+             read everything again, as of revision {revision}",
             server.place
         );
     }
