@@ -124,7 +124,7 @@ fn an_export_restores_everything_in_either_database_and_without_one() {
     let everything = format!("{EVERYTHING}{NOTES}");
     let from = Database::in_sqlite(&notes);
     let exported = from.passes(&everything);
-    let to = Database::in_postgres("restored", &notes);
+    let to = Database::in_postgres("backup_restored", &notes);
     assert_eq!(undated(&to.passes(&exported)), undated(&exported));
     let again = Database::in_sqlite(&notes);
     assert_eq!(undated(&again.passes(&exported)), undated(&exported));
@@ -173,7 +173,7 @@ fn write_by_turns(node: &Gateway, ended: &AtomicBool, acknowledged: &AtomicU64) 
 
 /// The steps of both services in an export.
 fn steps(export: &str) -> [u64; 2] {
-    let services = export.split("\n- ").filter(|part| part.contains("host: 127.0.0.1"));
+    let services = export.split("\n- ").filter(|part| part.contains("host: \"127.0.0.1\""));
     let mut steps = [0, 0];
     for service in services {
         let value =
