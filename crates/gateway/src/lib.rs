@@ -9,6 +9,7 @@
 //! served by `listener`; they see the running node through `control`. `cluster` is the node's part in a fleet: a control
 //! plane sends what is in its registry, and the registry of a data plane gets what that sends.
 mod admin;
+mod allocator;
 mod analytics;
 mod apisix;
 mod apisix_admin;
@@ -37,6 +38,8 @@ mod start_error;
 mod status;
 mod store;
 mod upgrade;
+
+pub use allocator::Allocator;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Program};
