@@ -9,7 +9,6 @@
 //! served by `listener`; they see the running node through `control`. `cluster` is the node's part in a fleet: a control
 //! plane sends what is in its registry, and the registry of a data plane gets what that sends.
 mod admin;
-mod allocator;
 mod analytics;
 mod apisix;
 mod apisix_admin;
@@ -39,7 +38,9 @@ mod status;
 mod store;
 mod upgrade;
 
-pub use allocator::Allocator;
+/// The allocator of a program with this gateway: `#[global_allocator] static ALLOCATOR: Allocator = Allocator;`. Threads of its
+/// own return what was freed to the system, for C code as well: `docs/decisions/allocator.md`.
+pub use tikv_jemallocator::Jemalloc as Allocator;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Program};
