@@ -7,7 +7,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
-TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
+TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus systemd-analyze \
 	redis-server redis-cli etcd sshd ip slapd sqlite3
 BENCH_TOOLS := nginx haproxy
 COUNT_TOOLS := valgrind nginx haproxy openssl
@@ -23,6 +23,7 @@ PACKAGE_redis-cli := redis-tools
 PACKAGE_etcd := etcd-server
 PACKAGE_sshd := openssh-server
 PACKAGE_ip := iproute2
+PACKAGE_systemd-analyze := systemd
 PACKAGE_java := default-jre-headless
 PACKAGE_mvn := maven
 PACKAGE_debootstrap := debootstrap debian-archive-keyring

@@ -24,6 +24,9 @@ import time
 import urllib.request
 
 MIB = 1 << 20
+CONNECTIONS = 10_000
+# The gateway gives half of its open files to clients, after some hundreds for itself.
+OPEN_FILES = 2 * CONNECTIONS + 1_000
 NGINX = """
 daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log; worker_processes 1; worker_rlimit_nofile 60000;
 events {{ worker_connections 50000; }}
@@ -101,7 +104,9 @@ class Weir:
             f"workers={options.workers}", "admin_gui_listen=off", f"prefix={folder}/prefix",
             f"proxy_listen=127.0.0.1:{self.http} backlog=8192, 127.0.0.1:{self.https} ssl backlog=8192, 127.0.0.1:{self.h2c} http2",
             f"admin_listen=127.0.0.1:{self.admin}", "status_listen=off", "mem_cache_size=1g", "mem_bodies_size=2g",
-            "client_max_body_size=0", "client_body_buffer_size=8m", "log_level=warn", *options.set,
+            "client_max_body_size=0", "client_body_buffer_size=8m", "log_level=warn",
+            # All clients have one address.
+            f"max_connections_per_ip={CONNECTIONS}", *options.set,
         ]
         command = [options.binary, "run", "--config", self.config]
         for setting in settings:
@@ -177,7 +182,7 @@ async def tls(weir, scale):
         _, writer = await request(weir.https, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", made)
         held.append(writer)
 
-    await gather(int(10_000 * scale), 64, one)
+    await gather(int(weir.options.connections * scale), 64, one)
     await asyncio.sleep(1)
     for writer in held:
         writer.transport.abort()
@@ -191,7 +196,7 @@ async def plain(weir, scale):
         _, writer = await request(weir.http, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         held.append(writer)
 
-    await gather(int(10_000 * scale), 64, one)
+    await gather(int(weir.options.connections * scale), 64, one)
     await asyncio.sleep(1)
     for writer in held:
         writer.transport.abort()
@@ -297,6 +302,21 @@ def run(name, options):
     return {"wave": name, "before": before, "peak": weir.peak, "after": after, "bound": int(bound), "passes": after[60] <= bound, "seconds": took}
 
 
+def allow_connections():
+    """Raises the limit of open files for this process and the gateway, and returns how many connections that allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for limit in (max(hard, OPEN_FILES), hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            break
+        except (ValueError, OSError):
+            continue
+    connections = min(CONNECTIONS, (limit - OPEN_FILES) // 2 + CONNECTIONS)
+    if connections < CONNECTIONS:
+        print(f"{connections} connections instead of {CONNECTIONS}, because the limit of open files is {limit} (ulimit -Hn)")
+    return connections
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
@@ -311,8 +331,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    options.connections = allow_connections()
     failed = False
     print(f"{'wave':8} {'before':>8} {'peak':>8} {'5 s':>8} {'20 s':>8} {'60 s':>8} {'bound':>8}  MiB")
     for name in options.waves:

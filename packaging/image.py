@@ -6,7 +6,7 @@
 An archive is `weir-VERSION-ARCH-linux-musl.tar.gz`, as `make static` writes it. `weir-VERSION-image-ARCH.tar.gz` is for
 `docker load` and `podman load`; `weir-VERSION-image.tar` has all architectures, for `skopeo copy --all oci-archive:FILE
 docker://REGISTRY/weir:VERSION`. No engine is needed. The image holds the program under the names that Kong's image has,
-the authorities of this machine, and the folders that a node writes to. The same input gives the same bytes.
+what it is made of, the authorities of this machine, and the folders that a node writes to. The same input gives the same bytes.
 """
 import argparse, gzip, hashlib, io, json, os, pathlib, re, tarfile, time
 
@@ -16,6 +16,8 @@ KONG = 1000
 PASSWD = "root:x:0:0:root:/root:/sbin/nologin\nkong:x:1000:1000:Weir:/usr/local/kong:/sbin/nologin\n"
 GROUP = "root:x:0:\nkong:x:1000:\n"
 SECOND = 1_000_000_000
+# What the archive says about the program, for scanners and readers.
+DOCUMENTS = ["LICENSE", "THIRD-PARTY-LICENSES", "weir.cdx.json"]
 CONFIG = {
     "User": f"{KONG}:{KONG}",
     # `weir` in a container looks where `kong` does. A WEIR_PREFIX or KONG_PREFIX of the user's takes precedence.
@@ -68,9 +70,10 @@ def tar(entries, created):
     return archive.getvalue()
 
 
-def root(binary):
-    """What is in the image."""
-    folders = ["etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/local", "usr/local/bin"]
+def root(files):
+    """What is in the image, of the files of an archive by their names."""
+    folders = ["etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/local", "usr/local/bin",
+               "usr/share", "usr/share/doc", "usr/share/doc/weir"]
     return [(folder, 0o755, 0, None) for folder in folders] + [
         ("tmp", 0o1777, 0, None),
         # The node's own folder, and where a fleet has its certificate.
@@ -79,16 +82,16 @@ def root(binary):
         ("etc/passwd", 0o644, 0, PASSWD.encode()),
         ("etc/group", 0o644, 0, GROUP.encode()),
         ("etc/ssl/certs/ca-certificates.crt", 0o644, 0, AUTHORITIES.read_bytes()),
-        ("usr/local/bin/weir", 0o755, 0, binary),
+        ("usr/local/bin/weir", 0o755, 0, files["weir"]),
         ("usr/local/bin/kong", 0o777, 0, "weir"),
         ("docker-entrypoint.sh", 0o777, 0, "/usr/local/bin/weir"),
-    ]
+    ] + [(f"usr/share/doc/weir/{name}", 0o644, 0, files[name]) for name in DOCUMENTS]
 
 
-def image(layout, binary, architecture, version, created):
+def image(layout, files, architecture, version, created):
     """Adds an image to a layout; returns its descriptor, and what `docker load` of older engines reads."""
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(created))
-    content = tar(root(binary), created)
+    content = tar(root(files), created)
     layer = layout.blob("application/vnd.oci.image.layer.v1.tar+gzip", gzip.compress(content, 9, mtime=0))
     labels = {
         "org.opencontainers.image.title": "weir",
@@ -124,10 +127,11 @@ def main():
     for archive in options.archives:
         version, machine = re.fullmatch(r"weir-(.+)-(x86_64|aarch64)-linux-musl\.tar\.gz", archive.name).groups()
         architecture = ARCHITECTURES[machine]
-        with tarfile.open(archive) as files:
-            binary = files.extractfile(f"{archive.name.removesuffix('.tar.gz')}/weir").read()
+        folder = archive.name.removesuffix(".tar.gz")
+        with tarfile.open(archive) as packed:
+            files = {name: packed.extractfile(f"{folder}/{name}").read() for name in ["weir", *DOCUMENTS]}
         single = Layout()
-        manifest, for_docker = image(single, binary, architecture, version, created)
+        manifest, for_docker = image(single, files, architecture, version, created)
         everything.blobs.update(single.blobs)
         manifests.append(manifest)
         path = options.out / f"weir-{version}-image-{architecture}.tar.gz"

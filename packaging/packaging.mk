@@ -10,9 +10,19 @@ DATED = SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct)
 
 # Subcommands of cargo, in these versions.
 CARGO_TOOLS := $(abspath $(TARGET))/tools/cargo
-CARGO_TOOL_VERSIONS := cargo-deb@3.8.0 cargo-generate-rpm@0.21.1 cargo-cyclonedx@0.5.9
+CARGO_TOOL_VERSIONS := cargo-deb@3.8.0 cargo-generate-rpm@0.21.1 cargo-auditable@0.7.7
 $(CARGO_TOOLS)/bin/%:
 	$(CARGO) install --quiet --locked --root $(CARGO_TOOLS) $(filter $*@%,$(CARGO_TOOL_VERSIONS))
+
+# How a released program is built. It carries the list of its crates, which scanners find in it wherever it is copied
+# (cargo-auditable), and no path of the machine that built it, so that the same sources give the same bytes everywhere.
+MACHINE_PATHS := $(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo $(CURDIR)=/weir $(abspath $(TARGET))=/weir/target
+RELEASE_ENV = $(DATED) PATH="$(CARGO_TOOLS)/bin:$(ZIG)/bin:$$PATH" \
+  RUSTFLAGS="$(addprefix --remap-path-prefix=,$(MACHINE_PATHS))" CFLAGS="$(addprefix -ffile-prefix-map=,$(MACHINE_PATHS))"
+AUDITABLE := $(CARGO_TOOLS)/bin/cargo-auditable
+# One package a command, because packages that are built together share the features of their dependencies.
+release_build = $(heartbeat) $(RELEASE_ENV) $(CARGO) auditable build --profile $(PROFILE) --locked --package $(1)
+HOST = $$(rustc -vV | sed -n 's/^host: //p')
 
 # A C compiler and linker for other architectures and for musl, as requirements.txt names it.
 ZIG := $(abspath $(TARGET))/tools/zig
@@ -23,18 +33,21 @@ $(ZIG)/installed: packaging/requirements.txt
 	touch $@
 
 .PHONY: dist
-dist: archive package static image chart sbom ## Build all that a release publishes into target/dist: archives, packages, image, chart, SBOM
+dist: archive package static image chart sbom ## Build all that a release publishes into target/dist: archives, packages, image, chart, SBOMs
 	packaging/checksums "$(DIST)"
 
 .PHONY: archive
-archive: build ## Pack weir and weirlab of the release build into target/dist
-	$(DATED) packaging/archive "$(abspath $(TARGET))/release" "$(DIST)/weir-$(VERSION)-$$(uname -m)-linux" weir weirlab
+archive: tools-rust $(AUDITABLE) ## Pack weir and weirlab as they are released into target/dist
+	$(call need,$(BUILD_TOOLS))
+	@$(call release_build,weir-gateway)
+	@$(call release_build,weirlab)
+	$(DATED) packaging/archive "$(BUILT)" "$(DIST)/weir-$(VERSION)-$$(uname -m)-linux" $(HOST) weir weirlab
 
 .PHONY: package
-package: tools-rust $(CARGO_TOOLS)/bin/cargo-deb $(CARGO_TOOLS)/bin/cargo-generate-rpm ## Build .deb and .rpm for this machine's architecture into target/dist
+package: tools-rust $(AUDITABLE) $(CARGO_TOOLS)/bin/cargo-deb $(CARGO_TOOLS)/bin/cargo-generate-rpm ## Build .deb and .rpm for this machine's architecture into target/dist
 	$(call need,$(BUILD_TOOLS) dpkg-shlibdeps)
-	@$(heartbeat) $(CARGO) build --profile $(PROFILE) --locked --package weir-gateway
-	packaging/stage $(BUILT)/weir $(BUILT)/package
+	@$(call release_build,weir-gateway)
+	$(DATED) packaging/stage $(BUILT)/weir $(BUILT)/package $(HOST)
 	mkdir -p "$(DIST)"
 	$(DATED) "$(CARGO_TOOLS)/bin/cargo-deb" --no-build --no-strip --package weir-gateway --profile $(PROFILE) --output "$(DIST)"
 	$(DATED) "$(CARGO_TOOLS)/bin/cargo-generate-rpm" generate-rpm --package crates/gateway --profile $(PROFILE) \
@@ -44,12 +57,13 @@ package: tools-rust $(CARGO_TOOLS)/bin/cargo-deb $(CARGO_TOOLS)/bin/cargo-genera
 static: $(addprefix static-,$(ARCHES)) ## Build archives of static binaries into target/dist (ARCHES="x86_64 aarch64")
 
 .PHONY: static-x86_64 static-aarch64
-static-x86_64 static-aarch64: static-%: tools-rust $(ZIG)/installed
+static-x86_64 static-aarch64: static-%: tools-rust $(AUDITABLE) $(ZIG)/installed
 	$(call need,$(BUILD_TOOLS))
 	rustup target add $*-unknown-linux-musl
-	@$(heartbeat) PATH="$(ZIG)/bin:$$PATH" $(CARGO) zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
+	@$(heartbeat) $(RELEASE_ENV) $(CARGO) auditable zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
 	  --package weir-gateway --target $*-unknown-linux-musl
-	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" weir
+	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" \
+	  $*-unknown-linux-musl weir
 
 .PHONY: image
 image: ## Build the OCI image of the static archives that are in target/dist
@@ -88,14 +102,32 @@ test-terraform: tools-rust $(GO_TOOLS)/tofu ## Check the Terraform modules, and 
 	$(CARGO) build --locked --package weirlab
 	TERRAFORM=$(GO_TOOLS)/tofu WEIRLAB="$(TARGET)/debug/weirlab" deploy/terraform/test
 
+# The targets of the programs that are released, for which lists are written.
+SBOM_TARGETS ?= $(foreach arch,$(ARCHES),$(arch)-unknown-linux-gnu $(arch)-unknown-linux-musl)
 .PHONY: sbom
-sbom: tools-rust $(CARGO_TOOLS)/bin/cargo-cyclonedx ## List what weir is made of, as CycloneDX, into target/dist
+sbom: tools-rust ## List what weir is made of, as CycloneDX, with the licence texts, into target/dist
 	mkdir -p "$(DIST)"
-	$(DATED) "$(CARGO_TOOLS)/bin/cargo-cyclonedx" cyclonedx --format json --manifest-path crates/gateway/Cargo.toml \
-	  --override-filename weir-$(VERSION).cdx
-	mv crates/gateway/weir-$(VERSION).cdx.json "$(DIST)"
-	# The tool writes one for each crate.
-	rm -f crates/*/weir-$(VERSION).cdx.json
+	for target in $(SBOM_TARGETS); do \
+	  $(DATED) packaging/sbom.py --target $$target --package weir-gateway --out "$(DIST)/weir-$(VERSION)-$$target.cdx.json" \
+	    --licenses "$(DIST)/weir-$(VERSION)-$$target.licenses.txt"; \
+	done
+
+# What checks a document against the schemas of CycloneDX.
+CYCLONEDX := $(abspath $(TARGET))/tools/cyclonedx
+$(CYCLONEDX)/installed: packaging/test/requirements.txt
+	$(call need,ensurepip)
+	/usr/bin/python3 -m venv --clear $(CYCLONEDX)
+	$(CYCLONEDX)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+.PHONY: test-sbom
+test-sbom: sbom $(CYCLONEDX)/installed ## Check the SBOMs against the schema of CycloneDX, and against Cargo.lock
+	$(CYCLONEDX)/bin/python packaging/test/sbom.py "$(DIST)"/weir-$(VERSION)-*.cdx.json
+
+.PHONY: test-reproducible
+test-reproducible: tools-rust $(AUDITABLE) $(CARGO_TOOLS)/bin/cargo-deb $(CARGO_TOOLS)/bin/cargo-generate-rpm ## Build the last commit twice, in two folders, and compare what a release publishes; 20 minutes
+	$(call need,$(BUILD_TOOLS) git dpkg-shlibdeps)
+	packaging/test/reproducible "$(abspath $(TARGET))/reproducible" CARGO_TOOLS="$(CARGO_TOOLS)" PROFILE=$(PROFILE)
 
 # The upgrade starts from packages of the same program under an older version.
 OLD := $(abspath $(TARGET))/package-test/old

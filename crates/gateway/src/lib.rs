@@ -38,6 +38,10 @@ mod status;
 mod store;
 mod upgrade;
 
+/// The allocator of a program with this gateway: `#[global_allocator] static ALLOCATOR: Allocator = Allocator;`. Threads of its
+/// own return what was freed to the system, for C code as well: `docs/decisions/allocator.md`.
+pub use tikv_jemallocator::Jemalloc as Allocator;
+
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Program};
 use std::ffi::OsString;

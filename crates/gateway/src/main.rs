@@ -1,9 +1,7 @@
 //! `weir`: the gateway with the bundled plugins.
 
-/// The allocator of musl takes one lock for all threads.
-#[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: weir_gateway::Allocator = weir_gateway::Allocator;
 
 fn main() -> std::process::ExitCode {
     weir_gateway::Gateway::new().run()

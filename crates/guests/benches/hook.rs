@@ -9,7 +9,7 @@ use weir_plugin::{Exchange, Flow, Hooks};
 
 /// As in the gateway.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const CALLS: u32 = 200_000;
 const ROUNDS: u32 = 9;
