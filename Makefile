@@ -155,16 +155,21 @@ lint: tools-rust ## Check formatting, lints and documentation; part of make test
 test-removal: tools-rust ## Show that a plugin can be removed: build and test without key-auth (PLUGIN=key_auth), in 3 minutes after make test
 	CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" .ci/without-plugin $(PLUGIN)
 
-# Each target gets its share of FUZZ_SECONDS.
 FUZZ_SECONDS ?= 300
 FUZZ_CRATES := $(wildcard crates/*/fuzz)
+# How long each target runs; by default, all of them together take FUZZ_SECONDS.
+FUZZ_TARGET_SECONDS = $(shell echo $$(($(FUZZ_SECONDS) / $$(cat $(addsuffix /Cargo.toml,$(FUZZ_CRATES)) | grep --count '^\[\[bin\]\]'))))
+# What a run finds is kept outside the repository, in front of the committed corpus.
+FUZZ_CORPUS := $(abspath $(TARGET))/fuzz-corpus
+# Schemas and declarations last as long as the process, so leaks are not looked for.
 .PHONY: fuzz
 fuzz: tools-rust ## Run every fuzz target, five minutes in all (FUZZ_SECONDS=300); needs nightly and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo "missing: cargo-fuzz. Install it with: cargo install cargo-fuzz; rustup toolchain install nightly" >&2; exit 1; }
-	@count=$$(ls $(addsuffix /fuzz_targets/*.rs,$(FUZZ_CRATES)) | wc -l); \
-	for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
-	  echo "==> $$crate: $$target"; \
-	  (cd $$crate/.. && $(CARGO) +nightly fuzz run $$target -- -max_total_time=$$(($(FUZZ_SECONDS) / count)) -verbosity=1); \
+	@for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
+	  echo "==> $$crate: $$target"; corpus=$(FUZZ_CORPUS)/$$(basename $$(dirname $$crate))-$$target; \
+	  mkdir -p $$corpus $$crate/corpus/$$target; \
+	  (cd $$crate/.. && $(CARGO) +nightly fuzz run --target-dir $(abspath $(TARGET))/fuzz $$target $$corpus fuzz/corpus/$$target -- \
+	    -max_total_time=$(FUZZ_TARGET_SECONDS) -detect_leaks=0 -verbosity=1); \
 	done; done
 
 .PHONY: bench

@@ -51,6 +51,7 @@ mod h2spec;
 mod harness;
 mod health;
 mod held_bodies;
+mod hostile;
 mod http2;
 mod http2_hostile;
 mod http2_malformed;

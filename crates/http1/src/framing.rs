@@ -67,8 +67,13 @@ pub(crate) fn single_value(
     known: Known,
     repeated: ParseError,
 ) -> Result<Option<&[u8]>, ParseError> {
-    let repeats = headers.may_repeat(known) && headers.get_all_known(known).nth(1).is_some();
-    if repeats { Err(repeated) } else { Ok(headers.get_known(known)) }
+    if is_repeated(headers, known) { Err(repeated) } else { Ok(headers.get_known(known)) }
+}
+
+/// Whether there is more than one field of a name.
+#[inline]
+pub(crate) fn is_repeated(headers: &Headers, known: Known) -> bool {
+    headers.may_repeat(known) && headers.get_all_known(known).nth(1).is_some()
 }
 
 /// Bounded to a signed 64-bit number, because programs behind the gateway may read it as one.

@@ -61,6 +61,9 @@ parse_errors! {
     TransferEncodingVersion = 400 "Transfer-Encoding is given on HTTP/1.0, which has none",
     TransferEncodingUnknown = 501 "Transfer-Encoding names a coding other than `chunked`; only `chunked` is supported",
 
+    // Credentials
+    AuthorizationRepeated = 400 "Authorization is given more than once; send it once",
+
     // Expectations
     ExpectRepeated = 400 "Expect is given more than once; send it once",
     ExpectUnknown = 417 "Expect is not `100-continue`, the only expectation there is",

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::fields::{Headers, MAX_RETAINED_BYTES};
-use crate::framing::{Framing, FramingFields, single_value};
+use crate::framing::{Framing, FramingFields, is_repeated, single_value};
 use crate::known::Known;
 use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
@@ -222,6 +222,10 @@ impl RequestHead {
             FramingFields { length: Some(length), .. } => Framing::Length(length),
             _ => Framing::None,
         };
+        // One program would authenticate the one, and another the other; nginx refuses it too.
+        if is_repeated(&self.headers, Known::Authorization) {
+            return Err(ParseError::AuthorizationRepeated);
+        }
         self.keep_alive = facts.keep_alive;
         self.upgrade = facts.upgrade && self.version == Version::Http11;
         self.expect_continue = self.read_expect()?;

@@ -29,7 +29,7 @@
 //! ## To the upstream
 //!
 //! `X-Client-Cert-Dn` contains the subject in the form of RFC 2253, `X-Client-Cert-San` the alternative names, joined
-//! by commas. With `forward_certificate`, `Client-Cert` contains the certificate in the form of RFC 9440. The headers
+//! by commas; `%2C` stands for a comma within a name. With `forward_certificate`, `Client-Cert` contains the certificate in the form of RFC 9440. The headers
 //! that identify the consumer are those of the other authentication plugins. Clients cannot set these headers, on any
 //! route, unless they are among `trusted_ips`.
 //!
@@ -163,6 +163,7 @@ impl MtlsAuth {
         say(Known::XClientCertDn, "X-Client-Cert-Dn", certificate.subject());
         let names = certificate.alternative_names();
         if !names.is_empty() {
+            let names: Vec<String> = names.iter().map(|name| name.replace(',', "%2C")).collect();
             say(Known::XClientCertSan, "X-Client-Cert-San", &names.join(","));
         }
         if self.config.forward_certificate {

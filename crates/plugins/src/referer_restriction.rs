@@ -65,16 +65,27 @@ impl Hooks for RefererRestriction {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let referer = exchange.request.headers.get("Referer").and_then(host);
-        let is_allowed = match (referer, &self.0.whitelist, &self.0.blacklist) {
-            (None, _, _) => self.0.bypass_missing,
-            (Some(host), Some(allowed), _) => is_listed(allowed, host),
-            (Some(host), None, denied) => !denied.as_ref().is_some_and(|denied| is_listed(denied, host)),
+        let mut referers = exchange.request.headers.get_all("Referer").map(host).peekable();
+        let is_allowed = match referers.peek() {
+            None => self.0.bypass_missing,
+            // The upstream gets all of them.
+            Some(_) => referers.all(|host| self.allows(host)),
         };
         if is_allowed {
             return Flow::Continue;
         }
         Flow::Respond(LocalResponse::message(403, &self.0.message))
+    }
+}
+
+impl RefererRestriction {
+    /// Whether requests pass that come from a host, or from what is no URL.
+    fn allows(&self, host: Option<&str>) -> bool {
+        match (host, &self.0.whitelist, &self.0.blacklist) {
+            (None, _, _) => self.0.bypass_missing,
+            (Some(host), Some(allowed), _) => is_listed(allowed, host),
+            (Some(host), None, denied) => !denied.as_ref().is_some_and(|denied| is_listed(denied, host)),
+        }
     }
 }
 

@@ -109,7 +109,12 @@ impl Hooks for StandardWebhooks {
 
 impl StandardWebhooks {
     fn verify(&self, exchange: &Exchange, now: u64) -> Result<(), &'static str> {
-        let header = |name| exchange.request.headers.get(name).ok_or("a header is missing");
+        let header = |name| {
+            let mut values = exchange.request.headers.get_all(name);
+            let value = values.next().ok_or("a header is missing")?;
+            // The upstream gets all of them, and only one is signed.
+            if values.next().is_some() { Err("a header is given twice") } else { Ok(value) }
+        };
         let (id, signatures) = (header("webhook-id")?, header("webhook-signature")?);
         let timestamp = header("webhook-timestamp")?;
         if now.abs_diff(seconds(timestamp)) > self.tolerance {
@@ -187,6 +192,16 @@ mod tests {
         }
         for far in ["1614265029", "1614265631", "", "now", "1e9", "-1", "99999999999999999999"] {
             assert_eq!(verify(&plugin, far, RIGHT), Err("the timestamp is too far off"), "{far}");
+        }
+    }
+
+    /// The upstream would get both, and only one is signed.
+    #[test]
+    fn what_comes_twice_is_refused() {
+        let plugin = plugin("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        for more in ["webhook-id: another", "webhook-timestamp: 1614265330", "webhook-signature: v1,AAAA"] {
+            let signature = format!("{RIGHT}\n{more}");
+            assert_eq!(verify(&plugin, "1614265330", &signature), Err("a header is given twice"), "{more}");
         }
     }
 

@@ -70,11 +70,12 @@ impl Hooks for UaRestriction {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let mut agents = exchange.request.headers.get_all_known(Known::UserAgent).peekable();
-        let is_allowed = if agents.peek().is_none() {
-            self.config.bypass_missing
-        } else {
-            let is_matched = agents.any(|agent| self.regexes.is_match(agent.trim_ascii()));
-            is_matched == self.config.allowlist.is_some()
+        let is_listed = |agent: &[u8]| self.regexes.is_match(agent.trim_ascii());
+        let is_allowed = match agents.peek() {
+            None => self.config.bypass_missing,
+            // The upstream gets all of them.
+            Some(_) if self.config.allowlist.is_some() => agents.all(is_listed),
+            Some(_) => !agents.any(is_listed),
         };
         if is_allowed {
             return Flow::Continue;

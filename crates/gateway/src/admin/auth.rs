@@ -146,14 +146,16 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     text("kong-admin-token").or_else(bearer)
 }
 
+/// The host of a request; empty if it names none, or several.
 fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
-    let header = || headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let header = || hosts.next().filter(|_| hosts.next().is_none()).and_then(|host| host.to_str().ok());
     uri.authority().map(|authority| authority.as_str()).or_else(header).unwrap_or_default()
 }
 
 /// Whether a page of another site sent this request.
 fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
-    headers.get(header::ORIGIN).is_some_and(|origin| {
+    headers.get_all(header::ORIGIN).iter().any(|origin| {
         let origin = origin.to_str().unwrap_or_default();
         origin.split_once("://").is_none_or(|(_, origin)| origin != host)
     })
@@ -162,7 +164,7 @@ fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
 /// Whether a browser says that a page of another origin made it send this. It does so for images and scripts too, which
 /// have no `Origin`.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
+    headers.get_all("sec-fetch-site").iter().any(|site| site == "cross-site" || site == "same-site")
 }
 
 /// The path of the events that stay open, of which a node has only a few.

@@ -127,6 +127,21 @@ impl Frames {
         first
     }
 
+    /// How a stream ends.
+    pub fn outcome(&mut self, stream: u32) -> Outcome {
+        let mut status = 0;
+        let ended = self.until(stream, |kind, flags, payload| match kind {
+            3 => Some(Outcome::Reset(code(payload))),
+            _ => {
+                if kind == 1 && status == 0 {
+                    status = of_status(payload);
+                }
+                (kind < 2 && flags & 1 != 0).then_some(Outcome::Status(status))
+            }
+        });
+        ended.unwrap_or(Outcome::Gone)
+    }
+
     /// The code of the GOAWAY that comes next; none when the connection ends without one.
     pub fn going_away(&mut self) -> Option<u32> {
         loop {
@@ -175,6 +190,49 @@ impl Frames {
         from.read_exact(&mut payload).ok()?;
         Some((head, payload))
     }
+}
+
+/// How a stream has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was answered to its end.
+    Status(u16),
+    /// It was reset, with this code.
+    Reset(u32),
+    /// The connection ended.
+    Gone,
+}
+
+/// The status that a block of fields begins with, if that is in the static table or came for the first time.
+fn of_status(block: &[u8]) -> u16 {
+    const IN_TABLE: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    match *block {
+        [index @ 0x88..=0x8e, ..] => IN_TABLE[usize::from(index - 0x88)],
+        [0x08 | 0x18 | 0x48, 3, a, b, c, ..] => {
+            [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))
+        }
+        [0x08 | 0x18 | 0x48, length @ 0x82..=0x83, ref rest @ ..] => {
+            huffman_digits(&rest[..usize::from(length & 0x7f)])
+        }
+        _ => panic!("no status: {block:x?}"),
+    }
+}
+
+/// Three digits in HPACK's Huffman code: 0 to 2 have five bits, the others six.
+fn huffman_digits(bytes: &[u8]) -> u16 {
+    let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| u16::from(byte >> at & 1)));
+    let (mut digits, mut code, mut length) = (Vec::new(), 0, 0);
+    for bit in bits {
+        (code, length) = (code << 1 | bit, length + 1);
+        let digit = match (length, code) {
+            (5, 0..=2) => code,
+            (6, 25..=31) => code - 22,
+            _ => continue,
+        };
+        digits.push(digit);
+        (code, length) = (0, 0);
+    }
+    digits.iter().take(3).fold(0, |number, digit| number * 10 + digit)
 }
 
 /// The number that bytes begin with.

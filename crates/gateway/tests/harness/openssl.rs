@@ -102,6 +102,14 @@ impl Identity {
         Identity { folder }
     }
 
+    /// One that another program has made, as PEM.
+    pub fn from_pem(cert: &str, key: &str) -> Identity {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cert.pem"), cert).unwrap();
+        std::fs::write(folder.path().join("key.pem"), key).unwrap();
+        Identity { folder }
+    }
+
     /// The certificate's file.
     pub fn cert(&self) -> PathBuf {
         self.folder.path().join("cert.pem")

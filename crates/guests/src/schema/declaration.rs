@@ -5,11 +5,20 @@ use mlua::{Lua, Table, Value};
 use weir_plugin::Json;
 use weir_plugin::schema::{FieldSchema, Kind, Literal, RecordSchema};
 
+/// How deep fields and defaults may be within others: a table may contain itself.
+const MAX_DEPTH: usize = 64;
+
 /// The record that a table with `fields` declares. It lasts as long as the process, as every declaration does.
 pub(crate) fn record(table: &Table) -> mlua::Result<&'static RecordSchema> {
+    record_within(table, MAX_DEPTH)
+}
+
+/// The same of a record that may be so deep.
+fn record_within(table: &Table, depth: usize) -> mlua::Result<&'static RecordSchema> {
+    let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
     let mut fields = Vec::new();
     for (name, field) in items(table, "fields")? {
-        fields.push(self::field(leaked(&name), &field)?);
+        fields.push(self::field(leaked(&name), &field, depth)?);
     }
     let mut old_names: Vec<(&'static str, &'static str)> = Vec::new();
     for (name, shorthand) in items(table, "shorthand_fields")? {
@@ -19,6 +28,12 @@ pub(crate) fn record(table: &Table) -> mlua::Result<&'static RecordSchema> {
     }
     let (fields, old_names) = (fields.leak(), old_names.leak());
     Ok(Box::leak(Box::new(RecordSchema { doc: "", fields, old_names, hints: &[] })))
+}
+
+fn too_deep() -> mlua::Error {
+    mlua::Error::runtime(format!(
+        "fields are more than {MAX_DEPTH} deep within others: does one contain itself?"
+    ))
 }
 
 /// The items of a list of tables with one member each.
@@ -49,10 +64,10 @@ fn replaced_by(shorthand: &Table) -> mlua::Result<Option<String>> {
     first.get::<Option<Table>>("path")?.map(joined).transpose()
 }
 
-fn field(name: &'static str, table: &Table) -> mlua::Result<FieldSchema> {
+fn field(name: &'static str, table: &Table, depth: usize) -> mlua::Result<FieldSchema> {
     let text = |key: &str| table.get::<Option<String>>(key).unwrap_or_default().map(|text| leaked(&text));
     let is = |key: &str| matches!(table.get::<Value>(key), Ok(Value::Boolean(true)));
-    let kind = self::kind(table)?;
+    let kind = self::kind(table, depth)?;
     let typed: Option<String> = table.get("type")?;
     // Rules on values hold for the elements of a list, and the values of a map.
     let of_values = ["elements", "values"].into_iter().find_map(|key| table.get::<Table>(key).ok());
@@ -61,8 +76,8 @@ fn field(name: &'static str, table: &Table) -> mlua::Result<FieldSchema> {
     let length = |key: &str| table.get::<Option<usize>>(key).unwrap_or_default();
     let between: Vec<f64> = rules.get("between").unwrap_or_default();
     let one_of: Vec<Value> = rules.get("one_of").unwrap_or_default();
-    let one_of: Vec<Literal> = one_of.iter().filter_map(literal).collect();
-    let default = literal(&table.get("default")?);
+    let one_of: Vec<Literal> = one_of.iter().filter_map(|value| literal(value, MAX_DEPTH)).collect();
+    let default = literal(&table.get("default")?, MAX_DEPTH);
     let is_null = |key: &str| table.get::<Value>(key).is_ok_and(|value| value == Value::NULL);
     Ok(FieldSchema {
         kind,
@@ -93,10 +108,11 @@ fn list_of(kind: Kind, default: Literal) -> Literal {
     }
 }
 
-fn kind(table: &Table) -> mlua::Result<Kind> {
+fn kind(table: &Table, depth: usize) -> mlua::Result<Kind> {
     let inner = |key: &str| -> mlua::Result<&'static Kind> {
         let of: Option<Table> = table.get(key)?;
-        let kind = of.as_ref().map_or(Ok(Kind::Any), kind)?;
+        let within = |of: &Table| kind(of, depth.checked_sub(1).ok_or_else(too_deep)?);
+        let kind = of.as_ref().map_or(Ok(Kind::Any), within)?;
         Ok(Box::leak(Box::new(kind)))
     };
     let typed: Option<String> = table.get("type")?;
@@ -107,7 +123,7 @@ fn kind(table: &Table) -> mlua::Result<Kind> {
         Some("boolean") => Kind::Boolean,
         Some("array" | "set") => Kind::Array(inner("elements")?),
         Some("map") => Kind::Map(inner("values")?),
-        Some("record") => Kind::Record(record(table)?),
+        Some("record") => Kind::Record(record_within(table, depth)?),
         Some("foreign") => Kind::Uuid,
         Some("any" | "function" | "json") | None => Kind::Any,
         Some(other) => {
@@ -118,8 +134,9 @@ fn kind(table: &Table) -> mlua::Result<Kind> {
     })
 }
 
-/// A default, or an allowed value.
-fn literal(value: &Value) -> Option<Literal> {
+/// A default, or an allowed value. What is too deep in it is left out.
+fn literal(value: &Value, depth: usize) -> Option<Literal> {
+    let within = depth.checked_sub(1)?;
     Some(match value {
         Value::Boolean(value) => Literal::Bool(*value),
         Value::Integer(number) => Literal::Int(*number),
@@ -130,11 +147,11 @@ fn literal(value: &Value) -> Option<Literal> {
         Value::String(text) => Literal::Str(leaked(&text.to_string_lossy())),
         Value::Table(table) if table.raw_len() > 0 => {
             let items: Vec<Value> = table.sequence_values().collect::<mlua::Result<_>>().ok()?;
-            Literal::List(items.iter().filter_map(literal).collect::<Vec<_>>().leak())
+            Literal::List(items.iter().filter_map(|item| literal(item, within)).collect::<Vec<_>>().leak())
         }
         Value::Table(table) => {
             let members = table.pairs::<String, Value>().filter_map(Result::ok);
-            let members = members.filter_map(|(name, value)| Some((leaked(&name), literal(&value)?)));
+            let members = members.filter_map(|(name, value)| Some((leaked(&name), literal(&value, within)?)));
             Literal::Map(members.collect::<Vec<_>>().leak())
         }
         _ => return None,

@@ -71,3 +71,23 @@ fn a_table_becomes_a_declaration() {
     assert!(record.field_at("redis.host").is_some());
     assert_eq!(record.old_names, [("redis_host", "redis.host")]);
 }
+
+#[test]
+fn a_table_that_contains_itself_is_refused() {
+    let vm = Vm::reading(&Arc::new(LuaSettings::default())).unwrap();
+    for code in [
+        "local list = { type = 'array' } list.elements = list return { type = 'record', fields = { { a = list } } }",
+        "local record = { type = 'record', fields = {} } record.fields[1] = { a = record } return record",
+        "local map = setmetatable({}, { __index = function(self, key) \
+           if key == 'type' then return 'map' elseif key == 'values' then return setmetatable({}, getmetatable(self)) end \
+         end }) return { type = 'record', fields = { { a = map } } }",
+    ] {
+        let table: Table = vm.lua.load(code).eval().unwrap();
+        let error = declaration::record(&table).unwrap_err().to_string();
+        assert!(error.contains("does one contain itself?"), "{error}");
+    }
+    let code = "local default = {} default.a = default \
+        return { type = 'record', fields = { { a = { type = 'map', default = default } } } }";
+    let table: Table = vm.lua.load(code).eval().unwrap();
+    assert!(declaration::record(&table).is_ok());
+}

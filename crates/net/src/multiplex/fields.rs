@@ -2,7 +2,7 @@
 
 use super::names::{self, Name};
 use bytes::BytesMut;
-use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request};
 use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, ParseError, RequestHead, Version};
@@ -57,6 +57,9 @@ pub fn read_request(
     let fields = &arrived.parts.headers;
     if fields.len() > limits.max_fields {
         return Err(ParseError::TooManyFields);
+    }
+    if fields.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+        return Err(ParseError::AuthorizationRepeated);
     }
     let authority = authority(arrived.parts)?;
     let (method, target) = arrived.line(authority);

@@ -120,9 +120,10 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// No control characters: one within a name is there to deceive.
+/// No control characters, and no space at an edge: such a name is there to deceive.
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+    let is_visible = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    !name.is_empty() && name.trim_ascii() == name && name.bytes().all(is_visible)
 }
 
 fn alternative_names(certificate: &X509Certificate<'_>) -> Vec<String> {

@@ -25,7 +25,7 @@
 //! `headers`, joined by line feeds: the name as it is written there, a colon, a space and the value. If the request has
 //! no such header, the line is the name and the colon. For `@request-target` the value is the method in lower case, a
 //! space, path and query. For `request-line` the line is the request line itself, without a name. Path and query are as
-//! the client sent them.
+//! the client sent them. A signed header that a request has twice cannot be verified, because the upstream gets both.
 //!
 //! `X-Date` or `Date` must be within `clock_skew` of the node's clock; if a request has both, a signed one counts. A
 //! signature can be replayed within that time, so sign `@request-target`. With `validate_request_body`, sign `digest`

@@ -14,7 +14,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The longest text. No request head is as long; only `headers` that repeat long headers reach this.
 pub(crate) const MAX_SIGNED_LEN: usize = 256 * 1024;
 
-/// The signed text for these names; none if it is too long.
+/// The signed text for these names; none if it is too long, or if a header in it occurs more than once.
 pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     for (at, name) in names.enumerate() {
@@ -24,7 +24,13 @@ pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]
         if at > 0 {
             text.push(b'\n');
         }
-        let header = std::str::from_utf8(name).ok().and_then(|name| exchange.request.headers.get(name));
+        let values = std::str::from_utf8(name).ok().map(|name| exchange.request.headers.get_all(name));
+        let mut values = values.into_iter().flatten();
+        let header = values.next();
+        // The upstream gets all of them, and only one is signed.
+        if values.next().is_some() {
+            return None;
+        }
         match (header, name) {
             (None, b"request-line") => text.extend(request_line(exchange).bytes()),
             (None, b"@request-target") => {
@@ -66,10 +72,12 @@ pub(crate) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]
     BASE64.decode(signature).is_ok_and(|signature| hmac::verify(&key, text, &signature).is_ok())
 }
 
-/// Whether the request's digest is that of its body. Without a digest, there must be no body.
+/// Whether the request's digest is that of its body. Without a digest, there must be no body; there are no two.
 pub(crate) fn digest_is_of_body(exchange: &Exchange) -> bool {
-    match (exchange.request.headers.get("Digest"), exchange.body()) {
+    let mut digests = exchange.request.headers.get_all("Digest");
+    match (digests.next(), exchange.body()) {
         (_, None) => false,
+        _ if digests.next().is_some() => false,
         (None, Some(body)) => body.is_empty(),
         (Some(digest), Some(body)) => {
             let made = digest::digest(&digest::SHA256, body);

@@ -69,6 +69,19 @@ fn one_timely_date_of_two_is_enough_if_it_is_signed() {
     }
 }
 
+/// The upstream would get both, and only one is signed.
+#[test]
+fn a_signed_header_that_comes_twice_cannot_be_verified() {
+    let gateway = gateway();
+    let plugin = gateway.plugin("hmac-auth", json!({})).unwrap();
+    let signed = signed("X-Date", SystemTime::now());
+    let date = signed.lines().nth(1).unwrap();
+    for (more, expected) in [("X-Other: a\nX-Other: b", 200), ("x-date: never", 401), (date, 401)] {
+        let outcome = gateway.send(&[&*plugin], &format!("{signed}\n{more}"));
+        assert_eq!(outcome.status(), expected, "{more}");
+    }
+}
+
 #[test]
 fn a_text_that_grows_beyond_the_head_is_not_hashed() {
     let gateway = gateway();
