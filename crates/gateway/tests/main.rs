@@ -90,6 +90,7 @@ mod request_debug;
 mod retries;
 mod sampled_requests;
 mod service_manager;
+mod service_units;
 mod settings;
 mod srv;
 mod stapling;
