@@ -28,6 +28,7 @@ mod recording;
 mod runtime;
 mod snapshot;
 mod stream;
+mod sync;
 #[cfg(test)]
 mod testing;
 mod tunnel;

@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
 use weir_model::tags;
 

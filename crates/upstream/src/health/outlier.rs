@@ -6,9 +6,11 @@
 
 use super::checks::Outcome;
 use crate::balance::latency::{Latency, since_beginning};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_model::tags::{self, number_of};
 
 /// The length of the window in which shares of errors are counted.

@@ -7,13 +7,14 @@ mod adaptive;
 mod gradient;
 mod latencies;
 
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::{Mutex, MutexGuard};
 use adaptive::Adaptive;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 use weir_model::tags::{self, Priority};
 
 /// The limits of an upstream, as its tags say.
