@@ -26,6 +26,8 @@ mod observe;
 mod pipeline;
 mod recording;
 mod runtime;
+#[cfg(test)]
+mod simulation;
 mod snapshot;
 mod stream;
 mod sync;
