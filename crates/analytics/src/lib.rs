@@ -29,6 +29,7 @@ pub mod ring;
 pub mod samples;
 pub mod slot;
 pub mod store;
+mod sync;
 #[cfg(test)]
 mod testing;
 pub mod tiers;

@@ -3,9 +3,9 @@
 //! A record is four atomic words with relaxed order; one release store of the head publishes it. On x86 and ARM these are
 //! plain stores. If the ring is full, the record is dropped and counted.
 use crate::record::{Packed, Record};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records in the ring of a worker: 2 MiB.
 pub const CAPACITY: usize = 1 << 16;

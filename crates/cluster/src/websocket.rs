@@ -1,18 +1,25 @@
 //! The subset of WebSocket that nodes of Kong understand: a message is one frame, and nothing is compressed.
 use crate::connect::{Connection, Endpoint};
-use futures_util::StreamExt;
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use std::fmt;
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::http::{Response, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{Error, http};
+use tokio_tungstenite::tungstenite::{Error, Message as Frame, http};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+/// What carries frames: a WebSocket, or memory.
+pub(crate) trait Frames:
+    Stream<Item = Result<Frame, Error>> + Sink<Frame, Error = Error> + Unpin
+{
+}
+
+impl<S: Stream<Item = Result<Frame, Error>> + Sink<Frame, Error = Error> + Unpin> Frames for S {}
 
 /// The name of Weir's own protocol, as a subprotocol of WebSocket.
 pub(crate) const SUBPROTOCOL: &str = "weir.sync.v1";
@@ -101,10 +108,10 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> UpgradeError {
 }
 
 /// Closes a connection because the node stops; waits until the peer has seen it, but not for long.
-pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut WebSocketStream<S>) {
+pub(crate) async fn close(stream: &mut impl Frames) {
     let frame = CloseFrame { code: CloseCode::Away, reason: "the node stops".into() };
     let closed = async {
-        if stream.close(Some(frame)).await.is_ok() {
+        if stream.send(Frame::Close(Some(frame))).await.is_ok() {
             while let Some(Ok(_)) = stream.next().await {}
         }
     };

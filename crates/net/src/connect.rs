@@ -1,14 +1,25 @@
 //! Opens connections. This is the only module that connects sockets and starts client TLS handshakes.
 
+use crate::io::Duplex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+/// A network in memory, in the place of the system's: for benchmarks and simulations. It carries no TLS.
+pub trait MemoryNetwork {
+    /// Connects to an address.
+    fn connect(&self, address: SocketAddr) -> MemoryConnecting;
+}
+
+/// A connection in memory that is being opened.
+pub type MemoryConnecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>>>>;
 
 /// Connects to an address. Sets `TCP_NODELAY`, because messages are written in one piece.
 pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {

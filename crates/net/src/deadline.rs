@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::unconstrained;
+use tokio::time::Instant;
 use tokio::time::Sleep;
 
 /// The timeout of a connection's current operation.
@@ -27,9 +28,9 @@ impl Deadline {
         self.at = Some(at);
         // Only a deadline before the armed one must touch the timer wheel.
         if let Some(timer) = &mut self.timer
-            && timer.deadline().into_std() > at
+            && timer.deadline() > at
         {
-            timer.as_mut().reset(at.into());
+            timer.as_mut().reset(at);
         }
     }
 
@@ -46,13 +47,13 @@ impl Deadline {
         if self.is_armed(cx.waker()) {
             return Poll::Pending;
         }
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
         // Whatever the task has left of its budget: without any, the timer would not take the waker.
         while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
-            if timer.deadline().into_std() >= at {
+            if timer.deadline() >= at {
                 return Poll::Ready(());
             }
-            timer.as_mut().reset(at.into());
+            timer.as_mut().reset(at);
         }
         self.waker = Some(cx.waker().clone());
         Poll::Pending

@@ -130,8 +130,7 @@ impl Io {
     pub fn is_stale(&mut self) -> bool {
         match self {
             Io::Plain(socket) => !would_block(&socket.try_read(&mut [0])),
-            Io::TlsServer(_) | Io::TlsClient(_) => self.has_something_to_read(),
-            Io::Memory(_) => false,
+            Io::TlsServer(_) | Io::TlsClient(_) | Io::Memory(_) => self.has_something_to_read(),
         }
     }
 

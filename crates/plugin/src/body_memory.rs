@@ -7,7 +7,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How many pieces of the whole there are for each worker. It keeps at most two that it does not use.
 const PIECES: usize = 32;

@@ -18,7 +18,7 @@ use super::extensions::Extensions;
 use super::views::{Consumer, Route};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Framing, Known, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;

@@ -1,7 +1,7 @@
 //! What tracing plugins report of a request: Kong's `tracing_instrumentations`.
 
 use std::borrow::Cow;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The node's settings of tracing, which tracing plugins find among what the node retains.
 #[derive(Debug, Clone, Copy, PartialEq)]

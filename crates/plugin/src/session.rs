@@ -4,7 +4,8 @@ use super::engine::SessionState;
 use super::exchange::{FailedTry, Source};
 use super::views::{Route, Service};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 
 /// The TLS that a client and a stream listener have agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]

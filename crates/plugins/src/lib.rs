@@ -64,6 +64,7 @@ mod response_transformer;
 mod shared;
 mod standard_webhooks;
 mod statsd;
+mod sync;
 mod syslog;
 mod tcp_log;
 mod trace_context;

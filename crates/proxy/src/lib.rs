@@ -26,8 +26,11 @@ mod observe;
 mod pipeline;
 mod recording;
 mod runtime;
+#[cfg(test)]
+mod simulation;
 mod snapshot;
 mod stream;
+mod sync;
 #[cfg(test)]
 mod testing;
 mod tunnel;

@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_net::connect;
 use weir_net::io::Io;
 use weir_net::resolve::{Addresses, ResolveError, Resolver};
@@ -73,27 +73,29 @@ impl Pools {
         server_name: Option<Rc<str>>,
         attempt: &ConnectAttempt,
     ) -> Result<Box<UpstreamConnection>, UpstreamError> {
-        let io = match self.memory {
-            Some(open) => Io::Memory(open()),
-            None => {
-                let socket = self.open_socket(endpoint, attempt).await?;
-                // Offers HTTP/1.1 alone, even if the endpoint may speak HTTP/2.
-                let only = (endpoint.protocol != UpstreamProtocol::Http1).then_some(HTTP1);
-                secured(endpoint, socket, server_name.as_deref(), only, attempt).await?
-            }
-        };
-        Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
+        // Offers HTTP/1.1 alone, even if the endpoint may speak HTTP/2.
+        let only = (endpoint.protocol != UpstreamProtocol::Http1).then_some(HTTP1);
+        let io = self.open(endpoint, server_name.as_deref(), only, attempt).await?;
+        let mut connection = UpstreamConnection::new(io, endpoint.id, server_name);
+        // A stream in memory does not know its peer.
+        connection.address = connection.address.or(attempt.get());
+        Ok(Box::new(connection))
     }
 
-    /// Opens a byte stream, over TLS where the endpoint speaks it.
+    /// Opens a byte stream, over TLS where the endpoint speaks it, offering one protocol or all that it may speak.
     pub(super) async fn open(
         &self,
         endpoint: &Endpoint,
         server_name: Option<&str>,
+        only: Option<&[u8]>,
         attempt: &ConnectAttempt,
     ) -> Result<Io, UpstreamError> {
+        if let Some(network) = &self.memory {
+            let opening = open_first(&self.resolver, endpoint, attempt, |address| network.connect(address));
+            return opening.await.map(Io::Memory);
+        }
         let socket = self.open_socket(endpoint, attempt).await?;
-        secured(endpoint, socket, server_name, None, attempt).await
+        secured(endpoint, socket, server_name, only, attempt).await
     }
 
     /// Connects without TLS.
@@ -104,7 +106,7 @@ impl Pools {
     ) -> Result<Socket, UpstreamError> {
         match &endpoint.unix {
             Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(UpstreamError::Connect),
-            None => open_tcp(&self.resolver, endpoint, attempt).await.map(Socket::Tcp),
+            None => open_first(&self.resolver, endpoint, attempt, connect::tcp).await.map(Socket::Tcp),
         }
     }
 }
@@ -144,16 +146,15 @@ pub async fn secure(
 }
 
 /// Tries the endpoint's healthy addresses in turn; the first that answers wins.
-async fn open_tcp(
+async fn open_first<S>(
     resolver: &Resolver,
     endpoint: &Endpoint,
     attempt: &ConnectAttempt,
-) -> Result<TcpStream, UpstreamError> {
+    connect: impl AsyncFn(SocketAddr) -> io::Result<S>,
+) -> Result<S, UpstreamError> {
     let open = async |address| {
         attempt.set(Some(address));
-        connect::tcp(address)
-            .await
-            .inspect_err(|_| endpoint.record_outcome(Some(address), Outcome::TcpFailure))
+        connect(address).await.inspect_err(|_| endpoint.record_outcome(Some(address), Outcome::TcpFailure))
     };
     if let Some(ip) = endpoint.ip {
         return open(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);

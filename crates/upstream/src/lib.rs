@@ -21,12 +21,13 @@ mod pools;
 mod request;
 pub mod retry;
 pub mod retry_budget;
+mod sync;
 
 #[cfg(test)]
 mod testing;
 
 pub use error::UpstreamError;
-pub use pools::{MemoryUpstream, Pools};
+pub use pools::Pools;
 pub use request::{ResponseSlot, UpstreamRequest};
 
 use balance::Lease;

@@ -3,13 +3,11 @@
 use super::endpoint::DynamicEndpointIds;
 use super::http2::{Http2Pool, Http2UpstreamOptions};
 use super::pool::{KeepAlive, Pool};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
-use weir_net::io::Duplex;
+use tokio::time::Instant;
+use weir_net::connect::MemoryNetwork;
 use weir_net::resolve::Resolver;
-
-/// Opens a connection in memory, in the place of every upstream's.
-pub type MemoryUpstream = fn() -> Box<dyn Duplex>;
 
 /// The connections of one worker to all upstreams.
 pub struct Pools {
@@ -25,7 +23,8 @@ pub struct Pools {
     pub(super) keep_alive: KeepAlive,
     /// The node's.
     pub resolver: Arc<Resolver>,
-    pub(super) memory: Option<MemoryUpstream>,
+    /// In the place of the system's network, if set.
+    pub(super) memory: Option<Rc<dyn MemoryNetwork>>,
 }
 
 impl Pools {
@@ -34,7 +33,7 @@ impl Pools {
         keep_alive: KeepAlive,
         sharing: Http2UpstreamOptions,
         resolver: Arc<Resolver>,
-        memory: Option<MemoryUpstream>,
+        memory: Option<Rc<dyn MemoryNetwork>>,
     ) -> Self {
         let (http1, http2) = (Pool::new(keep_alive.clone()), Http2Pool::default());
         let dynamic_ids = DynamicEndpointIds::default();

@@ -1,11 +1,12 @@
 //! Retry budgets: limit the retries of an upstream, because retries help while few requests fail but multiply the load
 //! when many do.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use tokio::time::Instant;
 use weir_model::tags;
 
 /// The length of the sliding window, in seconds.

@@ -74,7 +74,7 @@ impl Cohorts {
         revision
     }
 
-    fn advance(&self, revision: u64) {
+    pub(super) fn advance(&self, revision: u64) {
         let known = self.lock().sequence();
         // These may be newer than the revision, which is harmless: they come again.
         let changes = (known <= revision).then(|| self.source.changes_since(known)).flatten();

@@ -4,7 +4,8 @@ use super::ControlPlane;
 use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::fleet::Introduction;
 use super::link::Link;
-use super::upgrade::{Arrival, Stream};
+use super::upgrade::Arrival;
+use crate::websocket::Frames;
 use crate::wire::compat::{KongVersion, check_version};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -19,7 +20,7 @@ const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the first message of a data plane.
 pub(super) async fn first_message<T, E: fmt::Display>(
-    stream: &mut Stream,
+    stream: &mut impl Frames,
     decode: impl FnOnce(Bytes) -> Result<T, E>,
 ) -> Result<T, String> {
     match timeout(INTRODUCTION_TIMEOUT, stream.next()).await {

@@ -11,6 +11,8 @@ mod member;
 mod payloads;
 mod pending;
 mod sharing;
+#[cfg(test)]
+mod simulation;
 mod upgrade;
 mod v1;
 mod v2;

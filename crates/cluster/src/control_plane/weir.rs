@@ -5,11 +5,11 @@ use super::bounds::{MAX_MESSAGE_LEN, shortened};
 use super::cohorts::Counted;
 use super::introduction::{admit, first_message};
 use super::link::{Link, Sent};
-use super::upgrade::{Stream, Upgraded};
+use super::upgrade::{Arrival, Upgraded};
 use crate::sync::identity::Identity;
 use crate::sync::message::{ANALYTICS_CAPABILITY, Applied, Goodbye, Hello, Message, Refused, Welcome};
 use crate::sync::{ControlSession, Event};
-use crate::websocket;
+use crate::websocket::{self, Frames};
 use crate::wire::compat::{Incompatible, KongVersion, LoadedPlugin, check_plugins};
 use crate::wire::data_plane::SyncStatus;
 use bytes::Bytes;
@@ -29,17 +29,22 @@ const MANY_ENTITIES: usize = 100;
 
 /// Serves a data plane until the connection ends; returns why it did.
 pub(super) async fn serve(plane: &ControlPlane, upgraded: Upgraded) -> String {
-    match connected(plane, upgraded).await {
+    let Upgraded { mut stream, arrival, .. } = upgraded;
+    match connected(plane, &mut stream, arrival).await {
         Ok(reason) | Err(reason) => reason,
     }
 }
 
-async fn connected(plane: &ControlPlane, upgraded: Upgraded) -> Result<String, String> {
-    let Upgraded { mut stream, arrival, .. } = upgraded;
-    let hello = first_message(&mut stream, hello).await?;
+/// The same, whatever carries the frames.
+pub(super) async fn connected(
+    plane: &ControlPlane,
+    stream: &mut impl Frames,
+    arrival: Arrival,
+) -> Result<String, String> {
+    let hello = first_message(stream, hello).await?;
     let (link, _) = admit(plane, arrival, hello.labels.clone(), "weir")?;
     let cohort = plane.cohorts.enter(&hello.labels);
-    let ended = exchange(plane, &mut stream, &hello, &link, &cohort).await;
+    let ended = exchange(plane, stream, &hello, &link, &cohort).await;
     ended.map_err(|error| websocket::explained(&error, plane.options.max_payload))
 }
 
@@ -53,7 +58,7 @@ fn hello(bytes: Bytes) -> Result<Hello, String> {
 
 async fn exchange(
     plane: &ControlPlane,
-    stream: &mut Stream,
+    stream: &mut impl Frames,
     hello: &Hello,
     link: &Link,
     cohort: &Counted<'_>,
@@ -93,6 +98,18 @@ async fn exchange(
             Err(refused) => hold_back(cohort, link, refused, &mut held_back),
         }
         tokio::select! {
+            // In this order, so that simulations repeat themselves. What a data plane sends comes last.
+            biased;
+            answer = analytics.answer() => send(stream, answer).await?,
+            // What the data plane has and the store lacks then, the store has lost.
+            _ = &mut catch_up, if is_ahead => is_ahead = false,
+            changed = newest.changed() => if changed.is_err() {
+                return Ok("the control plane ends".to_owned());
+            },
+            spread = &mut drained => {
+                send_away(stream, spread).await?;
+                return Ok("the control plane stops".to_owned());
+            }
             frame = stream.next() => {
                 let Some(frame) = frame.transpose()? else { return Ok("it closed the connection".to_owned()) };
                 lost_at = Instant::now() + LOST_AFTER;
@@ -107,16 +124,6 @@ async fn exchange(
                     _ => link.seen(&session.held().digest.to_string()),
                 }
             }
-            answer = analytics.answer() => send(stream, answer).await?,
-            // What the data plane has and the store lacks then, the store has lost.
-            _ = &mut catch_up, if is_ahead => is_ahead = false,
-            changed = newest.changed() => if changed.is_err() {
-                return Ok("the control plane ends".to_owned());
-            },
-            spread = &mut drained => {
-                send_away(stream, spread).await?;
-                return Ok("the control plane stops".to_owned());
-            }
             () = sleep_until(lost_at) => {
                 return Ok(format!("it was silent for {} s", LOST_AFTER.as_secs()));
             }
@@ -125,7 +132,7 @@ async fn exchange(
 }
 
 /// Sends the data plane to another control plane.
-async fn send_away(stream: &mut Stream, spread: Duration) -> Result<(), Error> {
+async fn send_away(stream: &mut impl Frames, spread: Duration) -> Result<(), Error> {
     let spread = spread.as_millis().try_into().unwrap_or(u64::MAX);
     let reason = "the control plane stops".to_owned();
     send(stream, Message::Goodbye(Goodbye { reason, retry_after: None, drain: true, spread }).encode())
@@ -164,7 +171,7 @@ fn hold_back(cohort: &Counted<'_>, link: &Link, refused: Incompatible, logged: &
 /// Sends what the data plane lacks and has room for. `reported`: what is recorded as sent.
 async fn deliver(
     cohort: &Counted<'_>,
-    stream: &mut Stream,
+    stream: &mut impl Frames,
     session: &mut ControlSession,
     link: &Link,
     reported: &mut Option<Identity>,
@@ -220,7 +227,7 @@ fn receive(
     Ok(())
 }
 
-async fn send(stream: &mut Stream, message: Bytes) -> Result<(), Error> {
+async fn send(stream: &mut impl Frames, message: Bytes) -> Result<(), Error> {
     match timeout(SEND_TIMEOUT, stream.send(Frame::Binary(message))).await {
         Ok(sent) => sent,
         Err(_) => Err(Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "it takes no messages"))),

@@ -2,10 +2,10 @@
 mod analytics;
 mod backoff;
 mod status;
-mod store;
+pub(crate) mod store;
 mod v1;
 mod v2;
-mod weir;
+pub(crate) mod weir;
 
 pub use analytics::{Analytics, LastFrame};
 pub use status::{Link, LinkStatus};
@@ -87,7 +87,7 @@ pub struct DataPlane<A> {
 
 /// Why a connection ended, or was not made.
 #[derive(Debug)]
-enum LinkError {
+pub(crate) enum LinkError {
     Connect(io::Error),
     Upgrade(UpgradeError),
     /// Kong's second protocol is spoken, but not for configurations.

@@ -16,10 +16,10 @@ pub struct Stored {
 
 /// Writes what arrives.
 #[derive(Debug)]
-pub(super) struct Writer(Option<Cache>);
+pub(crate) struct Writer(Option<Cache>);
 
 impl Writer {
-    pub(super) fn new(cache: Option<Cache>) -> Writer {
+    pub(crate) fn new(cache: Option<Cache>) -> Writer {
         Writer(cache)
     }
 

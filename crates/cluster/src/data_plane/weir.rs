@@ -9,7 +9,7 @@ use crate::sync::inventory::Inventory;
 use crate::sync::message::{ANALYTICS_CAPABILITY, Goodbye, Hello, Message};
 use crate::sync::transfer::{Received, Staged};
 use crate::sync::{Follower, Step, Update};
-use crate::websocket::{self, SUBPROTOCOL, UpgradeError};
+use crate::websocket::{self, Frames, SUBPROTOCOL, UpgradeError};
 use crate::wire::v2;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -33,7 +33,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 type Stream = WebSocketStream<Connection>;
 
 /// What outlives connections.
-pub(super) struct Session {
+pub(crate) struct Session {
     follower: Follower,
     /// Whether a control plane has said what to serve, be it nothing.
     is_configured: bool,
@@ -44,7 +44,7 @@ pub(super) struct Session {
 
 impl Session {
     /// One that serves what the cache had, or nothing.
-    pub(super) fn new<A>(plane: &DataPlane<A>, active: Option<(Identity, Inventory)>) -> Session {
+    pub(crate) fn new<A>(plane: &DataPlane<A>, active: Option<(Identity, Inventory)>) -> Session {
         let (about, is_configured) = (&plane.about, active.is_some());
         let plugins = plane.plugins.clone();
         let follower = match active {
@@ -83,11 +83,11 @@ impl Session {
     }
 
     /// Follows the control plane until the connection ends; returns why it did.
-    pub(super) async fn follow<A: Apply>(
+    pub(crate) async fn follow<A: Apply>(
         &mut self,
         plane: &DataPlane<A>,
         writer: &mut Writer,
-        mut stream: Stream,
+        mut stream: impl Frames,
     ) -> LinkError {
         let ended = self.exchange(plane, writer, &mut stream).await;
         writer.abort();
@@ -100,7 +100,7 @@ impl Session {
         &mut self,
         plane: &DataPlane<A>,
         writer: &mut Writer,
-        stream: &mut Stream,
+        stream: &mut impl Frames,
     ) -> Result<String, Error> {
         let hello = self.hello(plane);
         send(stream, vec![hello]).await?;
@@ -110,6 +110,8 @@ impl Session {
         let mut analytics = HandingIn::new(plane.analytics.as_deref(), &plane.status);
         loop {
             tokio::select! {
+                // In this order, so that simulations repeat themselves. Each frame of analytics waits for the answer to the last.
+                biased;
                 message = analytics.next() => flush(stream, Frame::Binary(message)).await?,
                 frame = stream.next() => {
                     let Some(frame) = frame.transpose()? else { return Ok(ended()) };
@@ -232,14 +234,14 @@ fn ended() -> String {
     "the control plane closed the connection".to_owned()
 }
 
-async fn send(stream: &mut Stream, messages: Vec<Message>) -> Result<(), Error> {
+async fn send(stream: &mut impl Frames, messages: Vec<Message>) -> Result<(), Error> {
     for message in messages {
         flush(stream, Frame::Binary(message.encode())).await?;
     }
     Ok(())
 }
 
-async fn flush(stream: &mut Stream, frame: Frame) -> Result<(), Error> {
+async fn flush(stream: &mut impl Frames, frame: Frame) -> Result<(), Error> {
     match timeout(SEND_TIMEOUT, stream.send(frame)).await {
         Ok(sent) => sent,
         Err(_) => Err(Error::Io(std::io::Error::new(

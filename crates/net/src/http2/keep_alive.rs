@@ -3,7 +3,8 @@
 use crate::deadline::Deadline;
 use h2::{Ping, PingPong};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Pings while streams are open.
 pub struct KeepAlivePing {

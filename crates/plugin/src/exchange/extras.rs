@@ -7,7 +7,7 @@ use crate::engine::NormalPath;
 use crate::exchange::upstream_replacement::{Prepare, Replace};
 use crate::{Instrumentations, LocalResponse, TracedStep};
 use std::net::SocketAddr;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Framing, Headers};
 use weir_router::normalize_path;
 

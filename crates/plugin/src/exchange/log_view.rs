@@ -4,7 +4,8 @@ use super::{Exchange, Source};
 use crate::engine::write_target;
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 use weir_router::push_encoded;
 
 /// Every entity is in the one workspace, which has this id where Kong has no database.

@@ -1,10 +1,7 @@
 //! The counts of one identifier in the current window of each period.
 
 use super::window::Period;
-use crate::shared::counters::{Counter, Recent};
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::LocalKey;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A limit of requests per window.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +57,7 @@ pub(crate) struct Counters<const KEPT: usize = 1>([[AtomicU64; KEPT]; Period::AL
 
 impl<const KEPT: usize> Default for Counters<KEPT> {
     fn default() -> Self {
-        Self([const { [const { AtomicU64::new(0) }; KEPT] }; Period::ALL.len()])
+        Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::default())))
     }
 }
 
@@ -223,36 +220,6 @@ pub(crate) fn windows(now: u64) -> Windows {
 /// For counters with nothing beside them.
 pub(crate) fn nothing(_: Period, _: u64) -> u64 {
     0
-}
-
-thread_local! {
-    static OWN: RefCell<Recent<Counters>> = const { RefCell::new(Recent::new()) };
-}
-
-impl Counter for Counters {
-    type Time = Windows;
-
-    fn time(seconds: u64) -> Windows {
-        windows(seconds)
-    }
-
-    fn is_over(&self, windows: &Windows) -> bool {
-        self.is_over(windows)
-    }
-
-    const NUMBERS: usize = Period::ALL.len();
-
-    fn numbers(&self) -> Vec<u64> {
-        self.numbers()
-    }
-
-    fn restore(&self, numbers: &[u64]) {
-        self.restore(numbers);
-    }
-
-    fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
-        &OWN
-    }
 }
 
 /// Reads the clock again: whether time has moved on. If not, the clock was set back, and counting starts again.

@@ -6,6 +6,7 @@
 
 mod breaker;
 pub(crate) mod counter;
+mod counter_table;
 mod counts_of_apisix;
 mod driver;
 mod entry;

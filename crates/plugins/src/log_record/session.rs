@@ -1,7 +1,7 @@
 //! The record of a session of a stream listener.
 
 use super::{address, milliseconds, nanoseconds, tries, whole, workspace};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_plugin::json_text::Object;
 use weir_plugin::{Route, Service, Session};
 

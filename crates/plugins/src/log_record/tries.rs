@@ -2,7 +2,7 @@
 
 use super::{address, whole, whole_nanoseconds};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_plugin::FailedTry;
 use weir_plugin::json_text::{Object, integer, raw};
 

@@ -3,7 +3,8 @@
 use super::Trace;
 use super::otlp::{KeyValue, Span, SpanKind, Status, StatusCode, Value, attribute, valued};
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
+use tokio::time::Instant;
 use weir_plugin::{Exchange, Instrumentations, TracedStep, Version, without_port};
 
 /// The span of the whole request, one for each recorded step, and one for each attempt to reach the upstream: those

@@ -90,7 +90,8 @@ pub use process::Process;
 
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_plugin::{BuildContext, Exchange, Handover, Hooks, Phases, Plugin, Record, Session, Streams};
 
 /// What is counted.

@@ -97,7 +97,7 @@ impl Instance {
         if let Some(redis) = &self.redis {
             return self.find_in_redis(redis, exchange, lookup, AfterLookup::Decide);
         }
-        let now = exchange.timing.start;
+        let now = exchange.timing.start.into_std();
         let found = self.find(exchange, &lookup, now);
         self.decide(exchange, lookup, found, now)
     }

@@ -5,7 +5,8 @@ use super::config::Config;
 use super::directives::Directives;
 use super::freshness::{self, StaleUse, Term};
 use super::media_type::MediaType;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 use weir_plugin::{Exchange, Headers, Known, KnownSet};
 
 /// Headers that are not stored: credentials, those of a connection, and those that are set again for each response.

@@ -42,7 +42,7 @@ mod tags;
 mod tests;
 
 use super::trace_context::{Context, Onward, Propagation, Traces};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, Flow, Hooks, NodeId, Phases, Plugin, Queue, QueueConfig, Record,
     Session, Streams,

@@ -3,7 +3,8 @@
 use super::span::{Remote, Span, Tags};
 use super::{HeadAt, Trace, Zipkin, tags};
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
+use tokio::time::Instant;
 use weir_plugin::entity::{Route, Service};
 use weir_plugin::{Exchange, Session, Version, without_port};
 

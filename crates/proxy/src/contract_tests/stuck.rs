@@ -8,7 +8,8 @@ use serde_json::json;
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_plugin::*;
 
 /// Blocks while that is on, or panics.

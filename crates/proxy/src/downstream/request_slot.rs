@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// Slots kept for reuse by each worker.
 const KEPT: usize = 256;

@@ -10,7 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_plugin::*;
 
 static PLUGINS: &[Definition] = &[define::<Probe>(), define::<Faulty>()];

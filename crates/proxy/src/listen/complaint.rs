@@ -1,6 +1,7 @@
 //! Warns that connections cannot be accepted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Says that connections have to wait, as often as is of use.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use crate::exchange::{Exchange, Source};
 use crate::observe::access_log::{self, Record, WorkerLog};
 use crate::snapshot::CompiledService;
 use std::fmt::Display;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Known, Version};
 use weir_plugin::engine;
 use weir_upstream::endpoint::Endpoint;

@@ -3,7 +3,8 @@
 use crate::error::{RelayError, code_of_reset};
 use crate::exchange::Exchange;
 use crate::snapshot::CompiledRoute;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_http1::{Headers, Known};
 use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};

@@ -6,7 +6,8 @@ use crate::observe::request_debug;
 use crate::pipeline::grpc;
 use crate::snapshot::CompiledRoute;
 use crate::worker::{AddedHeaders, Worker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_http1::{Framing, Headers, Known, Version};
 use weir_plugin::LocalResponse;
 

@@ -12,7 +12,7 @@ use crate::snapshot::chain::Chain;
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::future::poll_fn;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Framing, ResponseHead};
 use weir_plugin::BufferedBody;
 use weir_plugin::engine::{BodyChanges, BodyFilters, BodyReservation};

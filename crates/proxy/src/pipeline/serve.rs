@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_analytics::cause::Cause;
 use weir_http1::{Framing, Known, Method, Version};
 use weir_model::tags::Priority;

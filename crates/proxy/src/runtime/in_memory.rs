@@ -10,8 +10,9 @@ use crate::observe::costs::Costs;
 use crate::runtime::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::worker::Options;
-use crate::worker::{Load, Node, Worker};
+use crate::worker::{Load, Node, Worker, WorkerContext};
 use std::cell::Cell;
+use std::future::ready;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -20,10 +21,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::LocalRuntime;
+use weir_net::connect::{MemoryConnecting, MemoryNetwork};
 use weir_net::io::{Duplex, Io};
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_net::wire::Wire;
+use weir_plugin::Retained;
 use weir_plugin::engine::BodyMemory;
 
 /// The head of every response of the upstream in memory.
@@ -44,24 +47,9 @@ pub struct InMemory {
 impl InMemory {
     /// A worker that serves this snapshot.
     pub fn new(options: Options, snapshot: Snapshot) -> Result<Self, StartError> {
-        let off = || AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System);
-        let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
-        let node = Arc::new(Node {
-            resolver: Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?),
-            stream_tls: tls.config.clone(),
-            tls,
-            access_log: off()?,
-            session_log: off()?,
-            loads: vec![Load::default()],
-            limits: NodeLimits::new(1, options.worker_requests_in_flight, options.connections_per_ip),
-            costs: Arc::new(Costs::new(1, options.cost_sampling)),
-            bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
-            retained: Arc::default(),
-            alternatives: Vec::new(),
-            options,
-        });
-        let upstream = || Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>;
-        let worker = Worker::new(0, node, Arc::new(snapshot), Some(upstream));
+        let node = Arc::new(node(options, &snapshot, Arc::default())?);
+        let context = WorkerContext { memory: Some(Rc::new(Upstreams)), ..WorkerContext::default() };
+        let worker = Worker::new(0, node, Arc::new(snapshot), context);
         let runtime = LocalRuntime::new().map_err(StartError::System)?;
         Ok(Self { worker, runtime, taken: Cell::new(0) })
     }
@@ -78,6 +66,30 @@ impl InMemory {
         self.runtime.block_on(connection::exchanges(&self.worker, client, connection));
         succeeded.get()
     }
+}
+
+/// What the only worker of a gateway without sockets works with.
+pub(crate) fn node(
+    options: Options,
+    snapshot: &Snapshot,
+    retained: Arc<Retained>,
+) -> Result<Node, StartError> {
+    let off = || AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System);
+    let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+    Ok(Node {
+        resolver: Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?),
+        stream_tls: tls.config.clone(),
+        tls,
+        access_log: off()?,
+        session_log: off()?,
+        loads: vec![Load::default()],
+        limits: NodeLimits::new(1, options.worker_requests_in_flight, options.connections_per_ip),
+        costs: Arc::new(Costs::new(1, options.cost_sampling)),
+        bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
+        retained,
+        alternatives: Vec::new(),
+        options,
+    })
 }
 
 /// Sends its requests one by one, and reads what comes.
@@ -117,6 +129,15 @@ impl AsyncWrite for Client {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Connects to an upstream in memory at every address.
+struct Upstreams;
+
+impl MemoryNetwork for Upstreams {
+    fn connect(&self, _: SocketAddr) -> MemoryConnecting {
+        Box::pin(ready(Ok(Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>)))
     }
 }
 

@@ -2,5 +2,6 @@
 
 pub mod in_memory;
 pub(crate) mod proxy;
-mod run;
+pub(crate) mod run;
+pub(crate) mod versions;
 pub(crate) mod watchdog;

@@ -1,6 +1,7 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use super::run::{Command, Sockets, run};
+use super::versions::Versions;
 use super::watchdog::Watchdog;
 use crate::downstream::http3::{self, Generations, Quic, QuicIdentity, QuicListener, Reception};
 use crate::limits::NodeLimits;
@@ -8,24 +9,26 @@ use crate::listen::{Address, Kind, Listen, SocketTable, Traffic, setting_of};
 use crate::observe::access_log::AccessLog;
 use crate::observe::costs::Costs;
 use crate::snapshot::Snapshot;
-use crate::worker::{AltSvc, Closing, Datagrams, Load, Node, Options, Worker};
+use crate::worker::{AltSvc, Closing, Datagrams, Load, Node, Options, Worker, WorkerContext};
 use acceptor::{Accepting, Acceptor};
 pub use start_error::StartError;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use weir_net::dialer::NodeResolver;
 use weir_net::resolve::{Addresses, NameStats, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use weir_plugin::Retained;
 use weir_plugin::{BodyMemoryUsage, engine::BodyMemory};
-use weir_upstream::health::{MonitoredUpstream, monitor};
+use weir_upstream::health::MonitoredUpstream;
+use weir_upstream::health::monitor::{self, MonitorContext};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
@@ -47,7 +50,7 @@ pub struct Proxy {
     /// Closed when nothing is received over QUIC any more.
     receiving: watch::Sender<()>,
     threads: Vec<JoinHandle<()>>,
-    snapshots: Mutex<Snapshots>,
+    snapshots: Versions<Snapshot>,
     watched: watch::Sender<Vec<Arc<MonitoredUpstream>>>,
 }
 
@@ -86,13 +89,6 @@ pub struct AccessLogs {
     pub requests: AccessLog,
     /// A line for each session of a stream listener.
     pub sessions: AccessLog,
-}
-
-/// The active snapshot, and earlier ones that requests still use. They are kept here because the last owner of a
-/// snapshot pays for freeing it, which must not be a worker.
-struct Snapshots {
-    in_force: Arc<Snapshot>,
-    earlier: Vec<Arc<Snapshot>>,
 }
 
 /// What a node has served so far.
@@ -171,7 +167,7 @@ impl Proxy {
             closing,
             receiving: watch::Sender::new(()),
             threads: Vec::new(),
-            snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
+            snapshots: Versions::new(snapshot.clone()),
             watched: watch::Sender::new(snapshot.watched.clone()),
         };
         proxy.start_threads((opened, quic), &snapshot, closed).map_err(StartError::System)?;
@@ -191,13 +187,15 @@ impl Proxy {
             let opened = self.opening.subscribe();
             let quic = quic.clone().map(|quic| Reception { quic, listeners, closed, receiving });
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                run(Worker::new(index, node, snapshot, None), commands, Sockets { datagrams, quic, opened })
-                    .await;
+                let worker = Worker::new(index, node, snapshot, WorkerContext::default());
+                run(worker, commands, Sockets { datagrams, quic, opened }).await;
             })?);
             self.workers.push(sender);
         }
         let (resolver, news) = (self.node.resolver.clone(), self.watched.subscribe());
-        self.threads.push(thread("weir-health".into(), async move || monitor::run(resolver, news).await)?);
+        self.threads.push(thread("weir-health".into(), async move || {
+            monitor::run(MonitorContext::new(resolver), news).await;
+        })?);
         if self.node.options.tls.stapling {
             let (node, mut closed) = (self.node.clone(), closed.clone());
             self.threads.push(thread("weir-ocsp".into(), async move || {
@@ -260,14 +258,7 @@ impl Proxy {
             {}
         }
         self.watched.send_replace(snapshot.watched.clone());
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
-        snapshots.earlier.push(replaced);
-        let in_use = |old: &mut Arc<Snapshot>| Arc::strong_count(old) > 1;
-        let unused: Vec<_> = snapshots.earlier.extract_if(.., |old| !in_use(old)).collect();
-        // Releases the lock first, because freeing takes a while and other threads read the active snapshot.
-        drop(snapshots);
-        drop(unused);
+        drop(self.snapshots.replace(snapshot));
     }
 
     /// What it was started with.
@@ -277,7 +268,7 @@ impl Proxy {
 
     /// The active snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
+        self.snapshots.active()
     }
 
     /// The addresses of a host name or the text of an IP address, as requests would find them.

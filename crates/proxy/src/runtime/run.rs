@@ -8,9 +8,10 @@ use crate::stream;
 use crate::worker::{Closing, Datagrams, Worker};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_local;
+use tokio::time::Instant;
 use weir_plugin::engine::WorkerPlugins;
 
 /// A command to a worker from another thread.
@@ -93,7 +94,7 @@ async fn receive(worker: Rc<Worker>, Sockets { datagrams, quic, mut opened }: So
 }
 
 /// Closes upstream connections that were idle for too long, and says how much CPU time the worker has used.
-async fn sweep(worker: Rc<Worker>) {
+pub(crate) async fn sweep(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.upstreams.sweep(Instant::now());

@@ -1,7 +1,8 @@
 //! The time as HTTP writes it (RFC 9110, 5.6.7), written once a second.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 const LEN: usize = 29;

@@ -28,9 +28,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_http1::Version;
-use weir_net::io::Duplex;
+use weir_net::connect::MemoryNetwork;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_plugin::Retained;
@@ -147,6 +148,20 @@ pub(crate) enum Closing {
     Tunnels,
 }
 
+/// Where a worker's upstream connections lead, and where its random numbers begin.
+pub(crate) struct WorkerContext {
+    /// In the place of the system's network, if set.
+    pub(crate) memory: Option<Rc<dyn MemoryNetwork>>,
+    pub(crate) seed: u64,
+}
+
+impl Default for WorkerContext {
+    fn default() -> Self {
+        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        Self { memory: None, seed: seed.0 ^ seed.1 }
+    }
+}
+
 /// Wakers of this worker's connections, so that a drain reaches the idle ones.
 #[derive(Default)]
 struct Idle {
@@ -159,9 +174,8 @@ impl Worker {
         index: usize,
         node: Arc<Node>,
         snapshot: Arc<Snapshot>,
-        memory_upstream: Option<fn() -> Box<dyn Duplex>>,
+        WorkerContext { memory, seed }: WorkerContext,
     ) -> Rc<Self> {
-        let seed = uuid::Uuid::new_v4().as_u64_pair();
         let ledger = Rc::new(CostShard::new(node.costs.clone(), index));
         let bodies = Rc::new(WorkerBodyMemory::new(node.bodies.clone(), index));
         let trusted: Rc<TrustedIps> = {
@@ -171,7 +185,7 @@ impl Worker {
         let held = WorkerSnapshot::new(snapshot, ledger.clone(), bodies.clone(), trusted.clone());
         let (keep_alive, sharing) =
             (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
-        let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory_upstream);
+        let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory);
         Rc::new(Self {
             index,
             options: node.options.clone(),
@@ -192,7 +206,7 @@ impl Worker {
             no_routes: OnceCell::new(),
             heads: RefCell::default(),
             idle: RefCell::default(),
-            random: Cell::new(seed.0 ^ seed.1),
+            random: Cell::new(seed),
             last_warning: Cell::new(None),
         })
     }

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The time constant of the decay, in seconds: after it, old samples weigh about a third.
 const DECAY: f64 = 10.0;

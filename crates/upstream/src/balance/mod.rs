@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
 use weir_model::tags;
 
@@ -116,14 +116,10 @@ impl Lease {
 
     /// One of at most so many; none if there are as many already.
     fn within(state: &Arc<TargetState>, most: usize, room: Option<&Arc<LimitState>>) -> Option<Lease> {
-        // Taken before it is compared, so that workers together never take too many.
-        let is_full = state.in_flight.fetch_add(1, Ordering::SeqCst) >= most;
-        let mut lease = Lease { state: state.clone(), since: Instant::now(), room: None };
-        if is_full {
-            return None;
-        }
-        lease.room = room.cloned();
-        Some(lease)
+        // Never more for a moment: another worker would find the target full, and wait although nothing wakes it.
+        let more = |count| (count < most).then_some(count + 1);
+        state.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok()?;
+        Some(Lease { state: state.clone(), since: Instant::now(), room: room.cloned() })
     }
 
     /// Records that the target has responded.

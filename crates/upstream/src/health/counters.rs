@@ -1,6 +1,6 @@
 //! The health of one address and its success and failure counters, in one atomic word.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What is counted, each in eight bits of the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,15 @@ use super::state::{TargetMonitor, TargetMonitors, TargetStates};
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::Instant;
 use weir_model::Uuid;
 use weir_model::entity::{Target, Upstream};
+use weir_net::connect::MemoryNetwork;
 use weir_net::resolve::Resolver;
 use weir_net::tls::CertifiedKey;
 
@@ -107,8 +110,31 @@ impl Drop for Task {
     }
 }
 
+/// What monitoring works with.
+#[derive(Clone)]
+pub struct MonitorContext {
+    /// Resolves names.
+    pub resolver: Arc<Resolver>,
+    /// In the place of the system's network, if set.
+    pub memory: Option<Rc<dyn MemoryNetwork>>,
+    /// Generates random numbers.
+    pub random: Rc<dyn Fn() -> u64>,
+}
+
+impl MonitorContext {
+    /// On the system's network.
+    pub fn new(resolver: Arc<Resolver>) -> MonitorContext {
+        MonitorContext { resolver, memory: None, random: Rc::new(|| Uuid::new_v4().as_u64_pair().1) }
+    }
+
+    /// Between 0.9 and 1.
+    fn part(&self) -> f64 {
+        1.0 - f64::from((self.random)() as u32) / f64::from(u32::MAX) / 10.0
+    }
+}
+
 /// Monitors the upstreams that it received last, until the sender is dropped.
-pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<MonitoredUpstream>>>) {
+pub async fn run(context: MonitorContext, mut news: watch::Receiver<Vec<Arc<MonitoredUpstream>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
         let watched = news.borrow_and_update().clone();
@@ -117,7 +143,7 @@ pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Moni
             let id = watched.upstream.id;
             let task = left.remove(&id).unwrap_or_else(|| {
                 let (updates, news) = watch::channel(watched.clone());
-                Task { updates, handle: spawn_local(keep_in_view(resolver.clone(), news)) }
+                Task { updates, handle: spawn_local(keep_in_view(context.clone(), news)) }
             });
             task.updates.send_if_modified(|known| {
                 let is_new = !Arc::ptr_eq(known, &watched);
@@ -168,8 +194,8 @@ struct Round {
 }
 
 impl Round {
-    fn new(healthy: bool) -> Round {
-        Round { healthy, last: Instant::now(), part: part(), probes: BoundedTasks::new(1) }
+    fn new(healthy: bool, part: f64) -> Round {
+        Round { healthy, last: Instant::now(), part, probes: BoundedTasks::new(1) }
     }
 
     fn due(&self, watched: &MonitoredUpstream) -> Option<Instant> {
@@ -177,18 +203,18 @@ impl Round {
     }
 
     /// Probes each address that is as this round is for, unless that is still being probed.
-    fn begin(&mut self, watched: &Arc<MonitoredUpstream>, now: Instant) {
-        (self.last, self.part) = (now, part());
+    fn begin(&mut self, context: &MonitorContext, watched: &Arc<MonitoredUpstream>, now: Instant) {
+        (self.last, self.part) = (now, context.part());
         self.probes.tidy();
         self.probes.allow(watched.upstream.healthchecks.active.concurrency as usize);
         for (index, target) in watched.targets.iter().enumerate() {
             let addresses = target.monitor.state.addresses();
             let meant = addresses.into_iter().filter(|(_, healthy)| *healthy == self.healthy);
             for (address, _) in meant {
-                let watched = watched.clone();
+                let (memory, watched) = (context.memory.clone(), watched.clone());
                 self.probes.begin((target.monitor.target.clone(), address), async move {
                     let target = &watched.targets[index];
-                    let outcome = watched.probe.send(address, &target.host).await;
+                    let outcome = watched.probe.send(memory.as_deref(), address, &target.host).await;
                     target.monitor.record_probe(address, outcome);
                 });
             }
@@ -196,35 +222,31 @@ impl Round {
     }
 }
 
-/// Between 0.9 and 1.
-fn part() -> f64 {
-    let random = Uuid::new_v4().as_u64_pair().1 as u32;
-    1.0 - f64::from(random) / f64::from(u32::MAX) / 10.0
-}
-
-async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<MonitoredUpstream>>) {
+async fn keep_in_view(context: MonitorContext, mut news: watch::Receiver<Arc<MonitoredUpstream>>) {
     let mut names = Names { last: None, lookups: BoundedTasks::new(NAMES) };
-    let mut rounds = [Round::new(true), Round::new(false)];
+    let mut rounds = [true, false].map(|healthy| Round::new(healthy, context.part()));
     loop {
         let watched = news.borrow_and_update().clone();
         let now = Instant::now();
         if names.due(&watched, now).is_some_and(|due| now >= due) {
-            names.begin(&resolver, &watched, now);
+            names.begin(&context.resolver, &watched, now);
         }
         for round in &mut rounds {
             if round.due(&watched).is_some_and(|due| now >= due) {
-                round.begin(&watched, now);
+                round.begin(&context, &watched, now);
             }
         }
         let next =
             rounds.iter().filter_map(|round| round.due(&watched)).chain(names.due(&watched, now)).min();
         let wait = async {
             match next {
-                Some(next) => tokio::time::sleep_until(next.into()).await,
+                Some(next) => tokio::time::sleep_until(next).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
+            // In this order, so that simulations repeat themselves.
+            biased;
             () = wait => {}
             changed = news.changed() => if changed.is_err() { return },
         }
@@ -252,7 +274,7 @@ mod tests {
             let active = json!({ "healthy": { "interval": interval } });
             let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
             let watched = MonitoredUpstream::new(&upstream, Vec::new(), &Arc::default(), (&[], None));
-            let round = Round::new(true);
+            let round = Round::new(true, 0.9);
             assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
         }
     }

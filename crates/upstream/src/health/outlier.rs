@@ -6,9 +6,11 @@
 
 use super::checks::Outcome;
 use crate::balance::latency::{Latency, since_beginning};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_model::tags::{self, number_of};
 
 /// The length of the window in which shares of errors are counted.
@@ -174,9 +176,12 @@ pub(super) struct Candidate<'t> {
 pub(super) struct Ejector<S> {
     upstream: Box<str>,
     policy: OutlierPolicy,
-    /// All of its targets. Locked while one is ejected, and never waited for.
-    targets: Mutex<Vec<Arc<S>>>,
+    targets: Group<S>,
 }
+
+/// The targets that an upstream has now. All that eject targets of the upstream share it, whatever service and configuration they
+/// belong to. Locked while one is ejected, and never waited for.
+pub(super) type Group<S> = Arc<Mutex<Vec<Arc<S>>>>;
 
 /// The state of a target that can be ejected.
 pub(super) trait Ejectable {
@@ -185,15 +190,8 @@ pub(super) trait Ejectable {
 }
 
 impl<S: Ejectable> Ejector<S> {
-    pub(super) fn new(upstream: &str, policy: OutlierPolicy) -> Self {
-        Ejector { upstream: upstream.into(), policy, targets: Mutex::default() }
-    }
-
-    /// Adds a target of the upstream.
-    pub(super) fn add(&self, state: &Arc<S>) {
-        if let Ok(mut targets) = self.targets.lock() {
-            targets.push(state.clone());
-        }
+    pub(super) fn new(upstream: &str, policy: OutlierPolicy, targets: Group<S>) -> Self {
+        Ejector { upstream: upstream.into(), policy, targets }
     }
 
     /// Takes the outcome of a request.
@@ -263,6 +261,10 @@ impl<S: Ejectable> Ejector<S> {
     fn eject(&self, candidate: &Candidate<'_>, reason: EjectionReason, now: u64) {
         // Without the lock, the next failure decides.
         let Ok(targets) = self.targets.try_lock() else { return };
+        if !targets.iter().any(|target| std::ptr::eq(target.outlier(), candidate.outlier)) {
+            // A request of an earlier configuration, to a target that is no more.
+            return;
+        }
         let ejected = targets.iter().filter(|target| target.outlier().is_ejected(now)).count();
         let most = (targets.len() * self.policy.max_share / 100).max(1).min(targets.len().saturating_sub(1));
         if candidate.outlier.is_ejected(now) || ejected >= most {
@@ -310,9 +312,9 @@ mod tests {
     impl Upstream {
         fn new(tags: &[&str], count: usize) -> Upstream {
             let tags = Some(tags.iter().map(|tag| (*tag).to_owned()).collect());
-            let ejector = Ejector::new("some", OutlierPolicy::of(&tags).unwrap());
             let targets: Vec<_> = (0..count).map(|_| Arc::<Target>::default()).collect();
-            targets.iter().for_each(|target| ejector.add(target));
+            let group = Arc::new(Mutex::new(targets.clone()));
+            let ejector = Ejector::new("some", OutlierPolicy::of(&tags).unwrap(), group);
             Upstream { ejector, targets }
         }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weir_model::entity::{ProbeType, Upstream};
-use weir_net::connect;
+use weir_net::connect::{self, MemoryNetwork};
+use weir_net::io::Duplex;
 use weir_net::tls::{self, CertifiedKey, TlsError, Verify};
 
 /// A longer status line is invalid.
@@ -67,8 +68,19 @@ impl Probe {
     }
 
     /// Probes an address of a target.
-    pub(super) async fn send(&self, address: SocketAddr, host: &str) -> Outcome {
-        match tokio::time::timeout(self.timeout, self.ask(address, host)).await {
+    pub(super) async fn send(
+        &self,
+        memory: Option<&dyn MemoryNetwork>,
+        address: SocketAddr,
+        host: &str,
+    ) -> Outcome {
+        let asked = async {
+            match memory {
+                Some(network) => self.ask_in_memory(network.connect(address).await?, host).await,
+                None => self.ask(address, host).await,
+            }
+        };
+        match tokio::time::timeout(self.timeout, asked).await {
             Ok(asked) => asked.unwrap_or(Outcome::TcpFailure),
             Err(_) => Outcome::Timeout,
         }
@@ -86,6 +98,13 @@ impl Probe {
                 let name = self.sni.as_deref().unwrap_or(host);
                 status(connect::tls(tcp, config.clone(), name, None).await?, &request).await
             }
+        }
+    }
+
+    async fn ask_in_memory(&self, stream: Box<dyn Duplex>, host: &str) -> io::Result<Outcome> {
+        match &self.request {
+            Some(request) => status(stream, &request.to(host)).await,
+            None => Ok(Outcome::Connected),
         }
     }
 }

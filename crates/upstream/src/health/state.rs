@@ -3,7 +3,7 @@
 use super::change::{HealthChange, HealthSource, LastChange};
 use super::checks::{Checks, Outcome};
 use super::counters::{Counter, HealthCounters};
-use super::outlier::{Candidate, Ejectable, Ejector, OutlierPolicy, OutlierState, slow_start};
+use super::outlier::{Candidate, Ejectable, Ejector, Group, OutlierPolicy, OutlierState, slow_start};
 use crate::balance::latency::{Latency, since_beginning};
 use crate::limit::LimitPolicy;
 use arc_swap::ArcSwap;
@@ -11,7 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
 use weir_model::{Document, Uuid};
 
@@ -290,8 +291,8 @@ impl<'u> TargetMonitors<'u> {
     /// Those of an upstream, given the state of all targets.
     pub fn new(upstream: &'u Upstream, all: &Arc<TargetStates>) -> Self {
         let checks = Checks::of(upstream).map(Arc::new);
-        let ejector =
-            OutlierPolicy::of(&upstream.tags).map(|policy| Arc::new(Ejector::new(&upstream.name, policy)));
+        let ejector = OutlierPolicy::of(&upstream.tags)
+            .map(|policy| Arc::new(Ejector::new(&upstream.name, policy, all.group(&upstream.name))));
         Self { upstream, checks, ejector, all: is_watched(upstream).then(|| all.clone()) }
     }
 
@@ -302,9 +303,6 @@ impl<'u> TargetMonitors<'u> {
             state.forget();
         }
         let (checks, ejector) = (self.checks.clone(), self.ejector.clone());
-        if let Some(ejector) = &ejector {
-            ejector.add(&state);
-        }
         let slow_start = slow_start(&self.upstream.tags);
         Some(Arc::new(TargetMonitor { target: target.into(), state, checks, ejector, slow_start }))
     }
@@ -330,6 +328,8 @@ type ByUpstream = HashMap<Box<str>, Targets>;
 #[derive(Default)]
 struct Targets {
     states: HashMap<Box<str>, Arc<TargetState>>,
+    /// The same, for those that eject some of them.
+    group: Group<TargetState>,
     /// The id of the upstream, while there is one.
     id: Option<Uuid>,
     /// When the upstream was deleted, or replaced by another of its name.
@@ -340,6 +340,10 @@ struct Targets {
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 impl Targets {
+    fn group(&self) -> MutexGuard<'_, Vec<Arc<TargetState>>> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Removes what is not needed with this upstream and these targets; returns whether anything is.
     fn keep(&mut self, upstream: Option<&Upstream>, named: Option<&HashSet<&str>>) -> bool {
         let id = upstream.map(|upstream| upstream.id);
@@ -350,6 +354,10 @@ impl Targets {
         self.deleted = self.deleted.filter(|deleted| deleted.elapsed() < KEPT_FOR);
         if self.deleted.is_none() {
             self.states.retain(|target, _| named.is_some_and(|named| named.contains(&**target)));
+            let mut group = self.group();
+            if group.len() != self.states.len() {
+                *group = self.states.values().cloned().collect();
+            }
         }
         upstream.map_or(self.deleted.is_some(), is_watched)
     }
@@ -378,8 +386,16 @@ impl TargetStates {
         if let Some(state) = all.get(upstream).and_then(|targets| targets.states.get(target)) {
             return state.clone();
         }
-        let states = &mut all.entry(upstream.into()).or_default().states;
-        states.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
+        let targets = all.entry(upstream.into()).or_default();
+        let state = Arc::new(TargetState::of(target));
+        targets.states.insert(target.into(), state.clone());
+        targets.group().push(state.clone());
+        state
+    }
+
+    /// The targets that an upstream has now.
+    fn group(&self, upstream: &str) -> Group<TargetState> {
+        self.lock().entry(upstream.into()).or_default().group.clone()
     }
 
     /// Removes targets that no longer exist or are no longer monitored; those of a deleted upstream, a while later.

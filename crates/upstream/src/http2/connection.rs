@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_net::http2::{KeepAlivePing, Sender, Transport, broken, gone};
 use weir_net::io::Io;
 

@@ -18,8 +18,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use weir_net::io::Io;
 use weir_net::tls::HTTP2;
 
@@ -176,7 +177,7 @@ async fn begin(
     server_name: Option<&str>,
     attempt: &ConnectAttempt,
 ) -> Result<Begun, UpstreamError> {
-    let io = pools.open(endpoint, server_name, attempt).await?;
+    let io = pools.open(endpoint, server_name, None, attempt).await?;
     let failed = |_: &UpstreamError| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure);
     if !chose_http2(endpoint, &io).inspect_err(failed)? {
         return Ok(Begun::Http1(io));

@@ -2,8 +2,8 @@
 
 use super::gradient::{Gradient, Window};
 use super::latencies::Latencies;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The shortest window. It is at least twice the latency, because a window must see what the one before it has changed.

@@ -1,6 +1,6 @@
 //! The latencies of a window of time, counted by how long they were. All workers add to them without a lock.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Buckets for each power of two of microseconds, as bits.
@@ -13,7 +13,7 @@ pub(super) struct Latencies([AtomicU32; BUCKETS]);
 
 impl Latencies {
     pub(super) fn new() -> Latencies {
-        Latencies([const { AtomicU32::new(0) }; BUCKETS])
+        Latencies(std::array::from_fn(|_| AtomicU32::default()))
     }
 
     pub(super) fn add(&self, latency: Duration) {

@@ -7,13 +7,14 @@ mod adaptive;
 mod gradient;
 mod latencies;
 
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::{Mutex, MutexGuard};
 use adaptive::Adaptive;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 use weir_model::tags::{self, Priority};
 
 /// The limits of an upstream, as its tags say.
@@ -81,6 +82,8 @@ pub struct LimitState {
     since: Instant,
     in_flight: AtomicUsize,
     waiting: AtomicUsize,
+    /// How often there was no room.
+    refused: AtomicUsize,
     freed: Notify,
     adaptive: OnceLock<Box<Adaptive>>,
     shed: [AtomicU64; ShedReason::ALL.len()],
@@ -93,6 +96,7 @@ impl LimitState {
             since: Instant::now(),
             in_flight: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             freed: Notify::new(),
             adaptive: OnceLock::new(),
             shed: Default::default(),
@@ -141,19 +145,25 @@ impl UpstreamLimit {
 
     /// Counts a request in flight; none if the upstream has as many as it may have of this priority.
     pub fn acquire(self: &Arc<Self>, priority: impl FnOnce() -> Priority) -> Option<UpstreamPermit> {
-        let limit = self.limit();
-        // Taken before it is compared, so that of k requests at once exactly as many pass as there is room for.
-        let before = self.state.in_flight.fetch_add(1, SeqCst);
-        let permit = UpstreamPermit { limit: self.clone(), since: Instant::now(), wakes: true };
-        let is_admitted = before < Priority::least_share_of(limit) || before < priority().share_of(limit);
+        let (limit, state) = (self.limit(), &self.state);
+        // Before the permit is taken: who finds no room because of it counts later.
+        let refused = state.refused.load(SeqCst);
+        let more = |most: usize| move |count: usize| (count < most).then_some(count + 1);
+        let take = |most| state.in_flight.fetch_update(SeqCst, SeqCst, more(most));
+        let taken = take(Priority::least_share_of(limit)).or_else(|_| {
+            let share = priority().share_of(limit);
+            take(share).or_else(|_| {
+                // Looks again once that is known, because a permit may have been given back in between.
+                state.refused.fetch_add(1, SeqCst);
+                take(share)
+            })
+        });
         if let Some(adaptive) = self.adaptive() {
-            adaptive.saw(before + usize::from(is_admitted));
+            adaptive.saw(taken.map_or_else(|count| count, |before| before + 1));
         }
-        if is_admitted {
-            return Some(permit);
-        }
-        permit.give_back();
-        None
+        let permit =
+            |_| UpstreamPermit { limit: self.clone(), since: Instant::now(), refused, is_unused: false };
+        taken.ok().map(permit)
     }
 
     /// A place in the waiting room; none if that is full, or there is none.
@@ -173,7 +183,10 @@ impl UpstreamLimit {
 pub struct UpstreamPermit {
     limit: Arc<UpstreamLimit>,
     since: Instant,
-    wakes: bool,
+    /// How often there had been no room when it was taken.
+    refused: usize,
+    /// It was given back.
+    is_unused: bool,
 }
 
 impl UpstreamPermit {
@@ -188,17 +201,18 @@ impl UpstreamPermit {
     }
 
     /// Ends it for a request that was not sent. It wakes no request that waits, because that may need what this one did not
-    /// get either.
+    /// get either; unless one found no room because of this permit.
     pub fn give_back(mut self) {
-        self.wakes = false;
+        self.is_unused = true;
     }
 }
 
 impl Drop for UpstreamPermit {
     fn drop(&mut self) {
-        self.limit.state.in_flight.fetch_sub(1, SeqCst);
-        if self.wakes {
-            self.limit.state.free();
+        let state = &self.limit.state;
+        state.in_flight.fetch_sub(1, SeqCst);
+        if !self.is_unused || state.refused.load(SeqCst) != self.refused {
+            state.free();
         }
     }
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Response, StatusCode};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead, ResponseHead};
 use weir_net::deadline::Deadline;
 use weir_net::http2::{Incoming, Outgoing, gone};

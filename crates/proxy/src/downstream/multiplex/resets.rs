@@ -3,7 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A request that lived no longer counts whole, one of ten times this age a tenth.
 const SHORT: Duration = Duration::from_millis(10);

@@ -1,7 +1,8 @@
 //! What the node's log says of lines that were lost.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// At most one message is logged in this time.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use super::output::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// How many batches wait at most.
 pub(super) const QUEUED_BATCHES: usize = 64;

@@ -4,7 +4,8 @@ use crate::exchange::Exchange;
 use crate::exchange::is_forwarded;
 use crate::listen::Network;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The header of a request by which a client asks.
 const ASKED: &str = "Weir-Server-Timing";

@@ -1,7 +1,8 @@
 //! The wall clock in ticks. It is read once for each tick rather than once for each request.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 use weir_analytics::record::Tick;
 
 pub(super) struct TickClock {

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::error::RelayError;
 use crate::pipeline::filtered_body::FilteredBody;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_plugin::BufferedBody;
 use weir_upstream::Upstream;
 

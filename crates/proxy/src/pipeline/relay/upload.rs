@@ -5,7 +5,8 @@ use crate::client::Client;
 use crate::error::RequestError;
 use std::io;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_upstream::{Upstream, UpstreamError};
 
 /// Where the request's body stands.

@@ -9,7 +9,7 @@ use crate::snapshot::chain::Chain;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::Framing;
 use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status;

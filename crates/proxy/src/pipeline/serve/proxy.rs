@@ -20,7 +20,7 @@ use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Instant;
+use tokio::time::Instant;
 use weir_http1::{Framing, Known};
 use weir_plugin::engine::{self, grpc_status};
 use weir_plugin::{LocalResponse, UpstreamOutcome};

@@ -1,0 +1,4 @@
+//! What judging targets needs of the balancer.
+
+#[path = "../../upstream/src/balance/latency.rs"]
+pub mod latency;

@@ -1,0 +1,236 @@
+//! Calls of gRPC with deadlines, over HTTP/2 on both sides: the client, and the servers.
+
+use super::history::{Attempt, History};
+use super::plan::Mode;
+use super::server::Server;
+use super::stream::Stream;
+use super::world::World;
+use bytes::Bytes;
+use fastrand::Rng;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, Request, Response};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{sleep, timeout};
+
+/// What a server does with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Answer,
+    /// It says that it did not process the call.
+    Refuse,
+    Reset,
+    /// The connection ends, with everything on it.
+    Close,
+    /// No further calls on this connection.
+    GoAway,
+    HalfBody,
+    Silence,
+}
+
+const MISTAKES: [Action; 6] =
+    [Action::Refuse, Action::Reset, Action::Close, Action::GoAway, Action::HalfBody, Action::Silence];
+
+/// The status of a call whose time is over.
+const DEADLINE_EXCEEDED: &str = "4";
+
+/// How much earlier than the gateway's a server's clock may be.
+const CLOCKS_DIFFER: u64 = 10;
+
+/// Serves a connection to its end.
+pub(super) async fn serve(server: Rc<Server>, target: usize, stream: Stream, mut random: Rng) {
+    let Ok(mut http2) = h2::server::handshake(stream).await else { return };
+    let served = Rc::new(Cell::new(0));
+    while let Some(Ok((request, respond))) = http2.accept().await {
+        let action = choose(server.mode.get(), &mut random);
+        let call = Call::begin(&server.history, target, &request, &served);
+        server.history.note(format_args!("call {} was read by target {target}: {action:?}", call.request));
+        match action {
+            Action::Close => return,
+            Action::GoAway => http2.graceful_shutdown(),
+            _ => {}
+        }
+        spawn_local(handle(call, action, request.into_body(), respond, random.fork()));
+    }
+}
+
+fn choose(mode: Mode, random: &mut Rng) -> Action {
+    match mode {
+        Mode::Healthy => Action::Answer,
+        Mode::Flaky if random.u8(..3) > 0 => Action::Answer,
+        Mode::Silent => Action::Silence,
+        _ => random.choice(MISTAKES).unwrap(),
+    }
+}
+
+/// A call at a server, until it ends there.
+struct Call {
+    history: Rc<History>,
+    request: usize,
+    attempt: usize,
+}
+
+impl Call {
+    fn begin(
+        history: &Rc<History>,
+        target: usize,
+        request: &Request<RecvStream>,
+        served: &Cell<usize>,
+    ) -> Call {
+        let number = |name| request.headers().get(name)?.to_str().ok()?.parse().ok();
+        let (request, version) = (number("x-id").unwrap(), number("x-version").unwrap());
+        let is_reused = served.replace(served.get() + 1) > 0;
+        Call {
+            history: history.clone(),
+            request,
+            attempt: history.attempt(request, target, version, is_reused),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Attempt)) {
+        change(&mut self.history.attempts.borrow_mut()[self.attempt]);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let now = self.history.now();
+        self.change(|attempt| attempt.ended = Some(now));
+    }
+}
+
+async fn handle(
+    call: Call,
+    action: Action,
+    mut body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+    mut random: Rng,
+) -> Option<()> {
+    sleep(Duration::from_millis(random.u64(..200))).await;
+    match action {
+        Action::Refuse => {
+            call.change(|attempt| attempt.is_refused = true);
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return None;
+        }
+        Action::Reset => {
+            respond.send_reset(random.choice([Reason::INTERNAL_ERROR, Reason::CANCEL]).unwrap());
+            return None;
+        }
+        Action::Silence => {
+            // Until the gateway gives up.
+            std::future::poll_fn(|cx| respond.poll_reset(cx)).await.ok()?;
+            return None;
+        }
+        _ => {}
+    }
+    while let Some(data) = body.data().await {
+        let length = data.ok()?.len();
+        body.flow_control().release_capacity(length).ok()?;
+        call.change(|attempt| attempt.read += length as u64);
+    }
+    let id = call.request.to_string();
+    let response = Response::builder().header("content-type", "application/grpc").header("x-id", &id);
+    let mut sending = respond.send_response(response.body(()).ok()?, false).ok()?;
+    call.change(|attempt| attempt.has_head = true);
+    for _ in 0..random.usize(..4) {
+        sending.send_data(Bytes::from_static(b"\0\0\0\0\x01x"), false).ok()?;
+        sleep(Duration::from_millis(random.u64(..400))).await;
+    }
+    if action == Action::HalfBody {
+        sending.send_reset(Reason::INTERNAL_ERROR);
+        return None;
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", "0".parse().ok()?);
+    sending.send_trailers(trailers).ok()
+}
+
+/// Makes a call, on a connection of its own.
+pub(super) async fn call(world: &World, (is_calm, random): (bool, &mut Rng)) {
+    let history = &world.history;
+    let deadline = random.u64(1..4_000);
+    let patience = Duration::from_millis(if is_calm { 3_600_000 } else { deadline });
+    let id = history.request(false, false);
+    history.note(format_args!("client makes call {id}, which has {patience:?}"));
+    let stream = world.connect_client(random);
+    let leaves_after = if !is_calm && random.u8(..10) == 0 { random.u64(..2_000) } else { u64::MAX / 2 };
+    // The way to the gateway and back, and what timers round.
+    let most = patience.as_millis() as u64 + 2 + 2 * super::invariants::ROUNDING;
+    let called = exchange(stream, (id, patience, is_calm), random);
+    let called = timeout(Duration::from_millis(most.min(leaves_after)), called).await;
+    let took = history.now() - history.requests.borrow()[id].sent;
+    history.note(format_args!("call {id} has ended: {called:?}"));
+    let mut requests = history.requests.borrow_mut();
+    requests[id].ended = Some(history.now());
+    match called {
+        Ok(status) => {
+            requests[id].status = (status.as_deref() == Some("0")).then_some(200);
+            drop(requests);
+            let is_early = took + CLOCKS_DIFFER < patience.as_millis() as u64;
+            if status.as_deref() == Some(DEADLINE_EXCEEDED) && is_early {
+                let read_timeout = history.plan.service.read_timeout;
+                // A timeout of the service has the same status.
+                if took < read_timeout.min(history.plan.service.connect_timeout) {
+                    history.breaks("no call ends before its time", format_args!("call {id} after {took} ms"));
+                }
+            }
+        }
+        Err(_) => {
+            drop(requests);
+            if leaves_after > most {
+                history.breaks("a deadline ends every call", format_args!("call {id} after {took} ms"));
+            }
+        }
+    }
+}
+
+/// The status of a call, from its headers or its trailers; none if it broke off.
+async fn exchange(
+    stream: Stream,
+    (id, patience, is_calm): (usize, Duration, bool),
+    random: &mut Rng,
+) -> Option<String> {
+    let (sender, connection) = h2::client::handshake(stream).await.ok()?;
+    let ended = AbortOnDrop(spawn_local(connection).abort_handle());
+    let request = Request::builder()
+        .method("POST")
+        .uri("http://a.test/service/method")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("grpc-timeout", format!("{}m", patience.as_millis()))
+        .header("x-id", id.to_string());
+    let mut sender = sender.ready().await.ok()?;
+    let (response, mut sending) = sender.send_request(request.body(()).ok()?, false).ok()?;
+    // Some clients send their message late, or not before their time is over.
+    let late = Duration::from_millis(if !is_calm && random.u8(..4) == 0 { random.u64(..5_000) } else { 0 });
+    let message = spawn_local(async move {
+        sleep(late).await;
+        let _ = sending.send_data(Bytes::from_static(b"\0\0\0\0\x01x"), true);
+    });
+    let _message = AbortOnDrop(message.abort_handle());
+    let status = |headers: &HeaderMap| Some(headers.get("grpc-status")?.to_str().ok()?.to_owned());
+    let (head, mut body) = response.await.ok()?.into_parts();
+    if let Some(status) = status(&head.headers) {
+        return Some(status);
+    }
+    while let Some(data) = body.data().await {
+        let length = data.ok()?.len();
+        body.flow_control().release_capacity(length).ok()?;
+    }
+    let trailers = body.trailers().await.ok()??;
+    drop(ended);
+    status(&trailers)
+}
+
+/// Ends a task with the call.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
