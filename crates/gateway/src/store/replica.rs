@@ -13,7 +13,7 @@ impl Replica {
     /// The replica that the settings name, if they do.
     pub(super) fn of(settings: &Settings) -> Result<Option<Replica>, StoreError> {
         in_place_of_server(settings)
-            .map(|settings| Server::of(&settings).map(|server| Replica(server.to_read())))
+            .map(|settings| Server::of(&settings).map(|server| Replica(server.for_reads())))
             .transpose()
     }
 

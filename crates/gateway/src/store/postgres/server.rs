@@ -52,7 +52,7 @@ impl Server {
     }
 
     /// The same, of which any may be used, because nothing is written there.
-    pub(in crate::store) fn to_read(self) -> Server {
+    pub(in crate::store) fn for_reads(self) -> Server {
         Server { target: Target::Any, ..self }
     }
 
