@@ -3,7 +3,7 @@
 
 /// A request or a response that leaves no doubt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Message {
+pub(super) struct Message {
     /// The first line, without its end.
     pub start: String,
     /// The fields in order, names in lower case.
@@ -22,7 +22,7 @@ enum Body {
 }
 
 /// Why bytes are no message, or `Ok(None)` if more are to come.
-pub type Reading = Result<Option<(Message, usize)>, String>;
+pub(super) type Reading = Result<Option<(Message, usize)>, String>;
 
 /// A field that may be there once.
 const SINGLE: [&str; 9] = [
@@ -50,12 +50,12 @@ const NEVER_TRAILERS: [&str; 8] = [
 
 impl Message {
     /// The values of a name.
-    pub fn all(&self, name: &str) -> Vec<&str> {
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
         self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str()).collect()
     }
 
     /// The status of a response.
-    pub fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         self.start.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
     }
 
@@ -66,7 +66,7 @@ impl Message {
 }
 
 /// Reads the first request of these bytes.
-pub fn request(bytes: &[u8]) -> Reading {
+pub(super) fn request(bytes: &[u8]) -> Reading {
     let Some((mut message, behind)) = head(bytes)? else { return Ok(None) };
     request_line(&message.start)?;
     if message.all("host").len() != 1 {
@@ -82,7 +82,7 @@ pub fn request(bytes: &[u8]) -> Reading {
 }
 
 /// Reads the first response of these bytes, to a request with this method. `is_over`: the connection has ended.
-pub fn response(bytes: &[u8], method: &str, is_over: bool) -> Reading {
+pub(super) fn response(bytes: &[u8], method: &str, is_over: bool) -> Reading {
     let Some((mut message, behind)) = head(bytes)? else { return Ok(None) };
     status_line(&message.start)?;
     let framed = framing(&message)?;
