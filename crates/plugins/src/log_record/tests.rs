@@ -124,7 +124,7 @@ fn failed_tries_come_before_the_one_that_succeeded() {
 
 #[test]
 fn what_proves_identity_is_redacted_however_often_it_is_sent() {
-    let request = "GET /\nAuthorization: Basic c2VjcmV0\nPROXY-authorization: secret\nauthorization: secret\nX-Other: 1";
+    let request = "GET /\nAuthorization: Basic c2VjcmV0\nPROXY-authorization: secret\nproxy-authorization: secret\nX-Other: 1";
     let headers = record(&mut answered(request), &[])["request"]["headers"].clone();
     assert_eq!(
         (&headers["authorization"], &headers["proxy-authorization"]),
