@@ -26,8 +26,8 @@ pub struct Outcome {
 pub struct Simulation {
     /// The package that has the test.
     pub package: &'static str,
-    /// The name of the test.
-    pub test: &'static str,
+    /// The path of the test's module, with the name of the crate.
+    pub module: &'static str,
     /// Runs a seed.
     pub run: fn(u64) -> Outcome,
 }
@@ -83,9 +83,10 @@ impl Simulation {
         for event in &events[events.len().saturating_sub(SHOWN)..] {
             let _ = writeln!(message, "  {event}");
         }
-        let Self { package, test, .. } = self;
+        let Self { package, module, .. } = self;
+        let module = module.split_once("::").map_or("", |(_, module)| module);
         panic!(
-            "{message}repeat it with: {SEED}={seed} cargo test -p {package} {test} -- --include-ignored --nocapture"
+            "{message}repeat it with: {SEED}={seed} cargo test -p {package} {module}::invariants_hold -- --nocapture"
         );
     }
 }

@@ -265,7 +265,7 @@ fn nothing_is_in_flight(world: &World) {
     let of_worker = world.worker.in_flight.get();
     if of_targets + of_limits + of_worker > 0 {
         world.history.breaks(
-            "what counts requests in flight counts none when there is none",
+            "counters of requests in flight are zero when nothing is in flight",
             format_args!("targets {of_targets}, limits {of_limits}, worker {of_worker}"),
         );
     }

@@ -15,23 +15,4 @@ mod stream;
 mod version;
 mod world;
 
-use weir_simulation::Simulation;
-
-const SIMULATION: Simulation =
-    Simulation { package: "weir-proxy", test: "simulation::invariants_hold", run: world::run };
-
-#[test]
-fn invariants_hold() {
-    SIMULATION.check(1_000);
-}
-
-#[test]
-#[ignore = "takes minutes: run it with --release"]
-fn invariants_hold_for_many_seeds() {
-    SIMULATION.check(100_000);
-}
-
-#[test]
-fn a_seed_repeats_itself() {
-    SIMULATION.check_repeatable(20);
-}
+weir_simulation::simulation_tests!(world::run);

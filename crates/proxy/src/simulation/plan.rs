@@ -237,7 +237,8 @@ pub(super) fn name(target: usize) -> String {
 fn service(random: &mut Rng) -> Service {
     Service {
         retries: random.usize(..=5),
-        connect_timeout: random.u64(50..2_000),
+        // Four times the longest latency, as a TCP connection with the settings of HTTP/2 takes, and a margin.
+        connect_timeout: random.u64(100..2_000),
         // A healthy target is never silent for so long.
         read_timeout: random.u64(500..3_000),
         write_timeout: random.u64(100..3_000),

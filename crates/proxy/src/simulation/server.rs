@@ -219,8 +219,8 @@ async fn answer(
     }
     // A response without a body is whole.
     let half = (action == Action::HalfBody && !body.is_empty()).then(|| random.usize(..body.len()));
-    // Both at once: what comes later could be taken for the response to a request that is on its way.
-    let unasked = action == Action::AnswerTwice && body.len() < 1000;
+    // In one piece with the end of the response: what comes later could be taken for the response to a request that is on its way.
+    let unasked = action == Action::AnswerTwice && (1..1000).contains(&body.len());
     if unasked {
         body.extend_from_slice(UNASKED);
     }

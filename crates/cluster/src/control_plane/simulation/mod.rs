@@ -6,26 +6,4 @@ mod node;
 mod store;
 mod wire;
 
-use weir_simulation::Simulation;
-
-const SIMULATION: Simulation = Simulation {
-    package: "weir-cluster",
-    test: "control_plane::simulation::invariants_hold",
-    run: fleet::run,
-};
-
-#[test]
-fn invariants_hold() {
-    SIMULATION.check(1_000);
-}
-
-#[test]
-#[ignore = "takes minutes: run it with --release"]
-fn invariants_hold_for_many_seeds() {
-    SIMULATION.check(100_000);
-}
-
-#[test]
-fn a_seed_repeats_itself() {
-    SIMULATION.check_repeatable(20);
-}
+weir_simulation::simulation_tests!(fleet::run);
