@@ -35,7 +35,6 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("key-auth-enc", "`key-auth` does the same with the same fields"),
     ("konnect-application-auth", ""),
     ("ldap-auth-advanced", "`ldap-auth` comes nearest, without groups"),
-    ("mocking", "`request-termination` comes nearest"),
     ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
     ("oas-validation", ""),
     ("opa", "`forward-auth` comes nearest"),

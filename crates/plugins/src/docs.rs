@@ -6,6 +6,7 @@
 
 use super::PLUGINS;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use weir_plugin::entity::{EntityKind, VAULTS, VaultSchema};
@@ -19,22 +20,127 @@ fn plugins() -> Vec<Definition> {
     plugins
 }
 
+/// The plugins by what they are for, as Kong's documentation groups its own.
+const GROUPS: [(&str, &[&str]); 8] = [
+    (
+        "Authentication",
+        &[
+            "apisix-hmac-auth",
+            "basic-auth",
+            "forward-auth",
+            "hmac-auth",
+            "jwt",
+            "jwt-auth",
+            "key-auth",
+            "ldap-auth",
+            "mtls-auth",
+        ],
+    ),
+    (
+        "Security",
+        &[
+            "apisix-cors",
+            "bot-detection",
+            "consumer-restriction",
+            "cors",
+            "ip-restriction",
+            "referer-restriction",
+            "request-validation",
+            "standard-webhooks",
+            "ua-restriction",
+            "uri-blocker",
+        ],
+    ),
+    (
+        "Traffic control",
+        &[
+            "acl",
+            "api-breaker",
+            "apisix-proxy-cache",
+            "apisix-redirect",
+            "fault-injection",
+            "limit-conn",
+            "limit-count",
+            "limit-req",
+            "mocking",
+            "proxy-cache",
+            "proxy-mirror",
+            "rate-limiting",
+            "redirect",
+            "request-size-limiting",
+            "request-termination",
+            "response-ratelimiting",
+        ],
+    ),
+    ("AI", &[]),
+    ("Serverless", &["post-function", "pre-function"]),
+    (
+        "Transformations",
+        &[
+            "correlation-id",
+            "gzip",
+            "proxy-rewrite",
+            "request-id",
+            "request-transformer",
+            "response-rewrite",
+            "response-transformer",
+        ],
+    ),
+    ("Analytics and monitoring", &["datadog", "opentelemetry", "prometheus", "statsd", "zipkin"]),
+    (
+        "Logging",
+        &[
+            "file-log",
+            "file-logger",
+            "http-log",
+            "http-logger",
+            "kafka-logger",
+            "loggly",
+            "syslog",
+            "tcp-log",
+            "udp-log",
+        ],
+    ),
+];
+
 #[test]
 fn plugins_docs() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = crate_root.join("../../docs/plugins");
-    let mut index = String::from(
-        "# Plugins\n\nIn the order in which they run.\n\n| plugin | priority | |\n|---|---|---|\n",
-    );
+    let mut rows = BTreeMap::new();
     for definition in &plugins() {
         let (name, priority) = (definition.schema.name, definition.priority);
         let text = documentation(crate_root, name);
         let summary = text.split("\n\n").next().unwrap().replace('\n', " ");
-        writeln!(index, "| [{name}]({name}.md) | {priority} | {summary} |").unwrap();
+        let other = if definition.schema.extension { "" } else { "yes" };
+        rows.insert(name, format!("| [{name}]({name}.md) | {priority} | {other} | {summary} |\n"));
         check(&folder.join(format!("{name}.md")), &page(definition, &text));
     }
-    check(&folder.join("README.md"), &index);
+    check(&folder.join("README.md"), &index(rows));
 }
+
+/// The index of the plugins, of their rows by their names.
+fn index(mut rows: BTreeMap<&str, String>) -> String {
+    let mut index = INDEX.to_owned();
+    for (group, names) in GROUPS {
+        let rows: String = names
+            .iter()
+            .map(|name| rows.remove(name).unwrap_or_else(|| panic!("no plugin {name}")))
+            .collect();
+        write!(index, "\n## {group}\n\n| plugin | priority | in Kong | |\n|---|---|---|---|\n{rows}")
+            .unwrap();
+    }
+    assert!(rows.is_empty(), "in no group: {:?}", rows.keys());
+    index
+}
+
+const INDEX: &str = "\
+# Plugins
+
+Each page has an example, the fields, and where the plugin differs from Kong's or APISIX's on purpose. Plugins with a higher
+priority run earlier. Those that Kong 3.9 lacks are left out by `weir config db_export --for kong`.
+[Your own](../writing-a-plugin.md) are in Rust or [in Lua](../lua.md).
+";
 
 const ENTITIES: &str = "\
 # Entities

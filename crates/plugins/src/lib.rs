@@ -44,6 +44,7 @@ mod log_record;
 mod loggly;
 #[cfg(test)]
 mod marks_tests;
+mod mocking;
 mod mtls_auth;
 mod opentelemetry;
 pub mod prometheus;
@@ -93,6 +94,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<zipkin::Zipkin>(),
     define::<request_id::RequestId>(),
     define::<fault_injection::FaultInjection>(),
+    define::<mocking::Mocking>(),
     define::<apisix_cors::ApisixCors>(),
     define::<ua_restriction::UaRestriction>(),
     define::<referer_restriction::RefererRestriction>(),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 25] = [
+const OTHERS: [&str; 26] = [
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",
@@ -25,6 +25,7 @@ const OTHERS: [&str; 25] = [
     "limit-conn",
     "limit-count",
     "limit-req",
+    "mocking",
     "mtls-auth",
     "proxy-mirror",
     "proxy-rewrite",

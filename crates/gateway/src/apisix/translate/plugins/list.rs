@@ -68,11 +68,12 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 30] = [
+static ROWS: [Row; 31] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
     same("fault-injection", 11_000, "fault-injection"),
+    same("mocking", 10_900, "mocking"),
     same("cors", 4_000, "apisix-cors"),
     adapted::<IpRestriction>("ip-restriction", 3_000, "ip-restriction"),
     same("ua-restriction", 2_999, "ua-restriction"),
