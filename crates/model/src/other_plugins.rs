@@ -17,7 +17,7 @@ const OF_KONG: &[(&str, &str)] = &[
 const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("app-dynamics", "`opentelemetry` comes nearest"),
     ("application-registration", ""),
-    ("canary", "targets of an upstream with a small `weight` come nearest"),
+    ("canary", "`traffic-split` does the same, with `rules` of upstreams and their weights"),
     ("confluent", "`kafka-logger` comes nearest"),
     ("degraphql", ""),
     ("exit-transformer", "`response-transformer` comes nearest"),

@@ -70,6 +70,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "request-size-limiting",
             "request-termination",
             "response-ratelimiting",
+            "traffic-split",
         ],
     ),
     ("AI", &[]),

@@ -69,6 +69,7 @@ mod sync;
 mod syslog;
 mod tcp_log;
 mod trace_context;
+mod traffic_split;
 mod ua_restriction;
 mod udp_log;
 mod uri_blocker;
@@ -116,6 +117,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<limit_count::LimitCount>(),
     define::<limit_req::LimitReq>(),
     define::<ip_restriction::IpRestriction>(),
+    define::<traffic_split::TrafficSplit>(),
     define::<consumer_restriction::ConsumerRestriction>(),
     define::<request_validation::RequestValidation>(),
     define::<request_size_limiting::RequestSizeLimiting>(),

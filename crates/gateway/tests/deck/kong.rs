@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 26] = [
+const OTHERS: [&str; 27] = [
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",
@@ -33,6 +33,7 @@ const OTHERS: [&str; 26] = [
     "request-id",
     "request-validation",
     "response-rewrite",
+    "traffic-split",
     "ua-restriction",
     "uri-blocker",
 ];
