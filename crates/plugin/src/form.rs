@@ -26,7 +26,7 @@ impl<'a> Pair<'a> {
 }
 
 /// Escapes all but what RFC 3986 leaves unreserved.
-fn encode(bytes: &[u8], out: &mut String) {
+pub fn encode(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
             out.push(char::from(*byte));
