@@ -14,6 +14,7 @@ mod analytics_otlp;
 mod answers;
 mod apisix;
 mod apisix_etcd;
+mod aws_lambda;
 mod backup;
 mod balancing;
 mod bodies;

@@ -14,5 +14,6 @@ pub use super::local_response::final_status;
 pub use super::vaults::{ResolvedDocument, has_references};
 pub use super::views::{Configuration, Entities, GroupIndex, TrustedIps};
 pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
+pub(crate) use state::write_path;
 pub use state::{ExchangeState, Heads, NormalPath, SessionState, begin, upstream_answers, write_target};
 pub use workers::{PluginInstances, WorkerPlugins};

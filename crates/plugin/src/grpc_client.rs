@@ -71,7 +71,7 @@ impl GrpcClient {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).http2_only(true);
         builder.http2_keep_alive_interval(KEEP_ALIVE).http2_keep_alive_timeout(KEEP_ALIVE);
-        Self { client: builder.build(Connector(dialer.with_alpn(b"h2"))), max_reply_len: MAX_REPLY_LEN }
+        Self { client: builder.build(Connector::new(dialer.with_alpn(b"h2"))), max_reply_len: MAX_REPLY_LEN }
     }
 
     /// The same client, with this limit of replies, in bytes.

@@ -1,5 +1,6 @@
 //! An HTTP client for other servers, for hooks that wait and for tasks off the request path.
 
+use crate::http_proxy::{self, HttpProxy};
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -63,9 +64,18 @@ impl HttpClient {
 
     /// The same, with this idle timeout of connections.
     pub fn keeping(dialer: Dialer, idle: Duration) -> Self {
+        Self::connecting(Connector::new(dialer), idle)
+    }
+
+    /// The same, connecting through a forward proxy if there is one.
+    pub fn through(proxy: Option<HttpProxy>, dialer: Dialer, idle: Duration) -> Self {
+        Self::connecting(Connector { dialer, proxy }, idle)
+    }
+
+    fn connecting(connector: Connector, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
-        Self { client: builder.build(Connector(dialer)), max_body_len: MAX_BODY_LEN }
+        Self { client: builder.build(connector), max_body_len: MAX_BODY_LEN }
     }
 
     /// The same client, with this limit of response bodies, in bytes.
@@ -111,7 +121,17 @@ pub fn host_and_port(url: &Uri) -> &str {
 
 /// Connects to the host of a URL.
 #[derive(Clone)]
-pub(crate) struct Connector(pub(crate) Dialer);
+pub(crate) struct Connector {
+    dialer: Dialer,
+    proxy: Option<HttpProxy>,
+}
+
+impl Connector {
+    /// One without a proxy.
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        Self { dialer, proxy: None }
+    }
+}
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<Stream>;
@@ -123,31 +143,44 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        Box::pin(connect(self.0.clone(), uri))
+        Box::pin(connect(self.clone(), uri))
     }
 }
 
-async fn connect(dialer: Dialer, uri: Uri) -> io::Result<TokioIo<Stream>> {
+async fn connect(Connector { dialer, proxy }: Connector, uri: Uri) -> io::Result<TokioIo<Stream>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let is_tls = uri.scheme_str() == Some("https");
     let host = uri.host().ok_or_else(|| invalid("the URL has no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let tcp = dialer.tcp(host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })).await?;
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let (to, through) = match &proxy {
+        Some(proxy) => ((&*proxy.host, proxy.port), true),
+        None => ((host, port), false),
+    };
+    let mut tcp = dialer.tcp(to.0, to.1).await?;
     if !is_tls {
-        return Ok(TokioIo::new(Stream(Box::new(tcp))));
+        return Ok(TokioIo::new(Stream { io: Box::new(tcp), takes_absolute_urls: through }));
     }
-    Ok(TokioIo::new(Stream(Box::new(dialer.tls(host, tcp).await?))))
+    if through {
+        http_proxy::connect(&mut tcp, (host, port)).await?;
+    }
+    let tls = dialer.tls(host, tcp).await?;
+    Ok(TokioIo::new(Stream { io: Box::new(tls), takes_absolute_urls: false }))
 }
 
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection, plaintext or TLS.
-pub(crate) struct Stream(Box<dyn Duplex>);
+pub(crate) struct Stream {
+    io: Box<dyn Duplex>,
+    /// It leads to a proxy, which is told the server in each request.
+    takes_absolute_urls: bool,
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().proxy(self.takes_absolute_urls)
     }
 }
 
@@ -157,20 +190,20 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, into)
+        Pin::new(&mut self.io).poll_read(cx, into)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, data)
+        Pin::new(&mut self.io).poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

@@ -6,6 +6,7 @@ use super::exchange::{Exchange, Source};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio::time::Instant;
 use weir_http1::Headers;
 
 /// A response made by the gateway.
@@ -21,6 +22,8 @@ pub struct LocalResponse {
     pub client_gone: bool,
     /// Whether something failed; false if a plugin decided.
     pub failed: bool,
+    /// Whether another server made it, and the gateway passes it on.
+    pub relayed: bool,
     /// The gRPC status, if the HTTP status does not determine it.
     pub grpc_status: Option<u8>,
 }
@@ -65,8 +68,25 @@ impl LocalResponse {
     fn new(status: u16, body: Body) -> Self {
         // An interim status ends no exchange: the client would wait for another response.
         let status = if status < 200 { 500 } else { status };
-        let (cached_headers, headers, grpc_status) = (None, Vec::new(), None);
-        Self { status, cached_headers, headers, body, client_gone: false, failed: false, grpc_status }
+        Self {
+            status,
+            cached_headers: None,
+            headers: Vec::new(),
+            body,
+            client_gone: false,
+            failed: false,
+            relayed: false,
+            grpc_status: None,
+        }
+    }
+
+    /// Says that another server made the response, which was asked at `asked`: the client sees that in `Via`, and logs
+    /// count the time as that of an upstream.
+    #[must_use]
+    pub fn relayed(self, exchange: &mut Exchange, asked: Instant) -> Self {
+        exchange.timing.upstream_start = Some(asked);
+        exchange.timing.upstream_head = Some(Instant::now());
+        Self { relayed: true, ..self }
     }
 
     /// Adds a header.

@@ -74,7 +74,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("AI", &[]),
-    ("Serverless", &["post-function", "pre-function"]),
+    ("Serverless", &["aws-lambda", "post-function", "pre-function"]),
     (
         "Transformations",
         &[
@@ -171,8 +171,9 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 32] = [
+const OF_KONG: [&str; 33] = [
     "acl",
+    "aws-lambda",
     "basic-auth",
     "bot-detection",
     "correlation-id",

@@ -13,6 +13,7 @@ mod apisix_cors;
 mod apisix_hmac_auth;
 mod apisix_proxy_cache;
 mod apisix_redirect;
+mod aws_lambda;
 mod basic_auth;
 mod bot_detection;
 mod conditional;
@@ -132,6 +133,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
     define::<standard_webhooks::StandardWebhooks>(),
+    define::<aws_lambda::AwsLambda>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),

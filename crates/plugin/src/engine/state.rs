@@ -318,6 +318,15 @@ pub fn upstream_answers(exchange: &mut Exchange) {
 
 /// Appends the target as the upstream gets it; `strips_path` says whether the route strips the path that it matched.
 pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, service: &entity::Service) {
+    write_path(out, exchange, strips_path, service.path.as_deref());
+    if let Some(query) = exchange.query() {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+}
+
+/// Appends the path alone; `path` is the service's.
+pub(crate) fn write_path(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, path: Option<&str>) {
     let matched = exchange.engine.matched_path as usize;
     match exchange.upstream_path() {
         Some(path) => push_encoded(out, path),
@@ -326,12 +335,8 @@ pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, s
                 PathHandling::V0 => upstream_path,
                 PathHandling::V1 => upstream_path_v1,
             };
-            join(out, service.path.as_deref(), exchange.path(), matched, strips_path);
+            join(out, path, exchange.path(), matched, strips_path);
         }
-    }
-    if let Some(query) = exchange.query() {
-        out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
     }
 }
 

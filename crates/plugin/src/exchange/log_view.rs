@@ -1,7 +1,7 @@
 //! What log plugins read of an exchange.
 
 use super::{Exchange, Source};
-use crate::engine::write_target;
+use crate::engine::{write_path, write_target};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -106,6 +106,16 @@ impl Exchange {
         if let Some(service) = &route.service {
             write_target(out, self, route.entity.strips_path(), &service.entity);
         }
+    }
+
+    /// The path that the upstream is asked for, escaped and without query. Where there is no service, it is what the route
+    /// leaves of the request's.
+    pub fn upstream_target_path(&self) -> String {
+        let (route, service) = (self.route(), self.service());
+        let strips_path = route.is_some_and(|route| route.entity.strips_path());
+        let mut path = Vec::new();
+        write_path(&mut path, self, strips_path, service.and_then(|service| service.path.as_deref()));
+        String::from_utf8_lossy(&path).into_owned()
     }
 
     /// The path that routes are found by, escaped, and the query.

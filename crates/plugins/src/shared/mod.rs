@@ -3,10 +3,9 @@
 
 pub(crate) mod apisix_record;
 pub(crate) mod authentication;
-// No plugin signs requests yet.
-#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod aws;
 pub(crate) mod batch_processor;
+pub(crate) mod body_arguments;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
 pub(crate) mod expression;

@@ -146,23 +146,26 @@ fn asked_upstream(exchange: &Exchange) -> Option<Instant> {
     exchange.timing.upstream_start.filter(|_| has_failed)
 }
 
-/// Adds to the gateway's own response.
-pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange) {
+/// Adds to the gateway's own response, which may be one that a plugin got from another server.
+pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange, relayed: bool) {
     let (added, now) = (&worker.options.headers, Instant::now());
     let asked = asked_upstream(exchange);
     let start = exchange.timing.start;
+    let waited = if relayed { exchange.latencies().proxy.unwrap_or_default() } else { Duration::ZERO };
     let headers = &mut exchange.response.headers;
     if !headers.contains_known(Known::Date) {
         headers.append_unchecked(Known::Date, "Date", &worker.date.at(now));
     }
-    if added.server && !headers.contains_known(Known::Server) {
+    if relayed && added.via {
+        headers.append_unchecked(Known::Via, "Via", VIA);
+    } else if added.server && !headers.contains_known(Known::Server) {
         headers.append("Server", SERVER);
     }
     match asked {
         Some(asked) => append_latencies(added, headers, latencies([start, asked, now])),
         None if added.response_latency => {
             let name = "X-Kong-Response-Latency";
-            append_number(headers, Known::XKongResponseLatency, name, millis(start, now));
+            append_number(headers, Known::XKongResponseLatency, name, millis(start + waited, now));
         }
         None => {}
     }

@@ -31,6 +31,7 @@ pub(super) async fn send<C: Client>(
     // A cached response carries its own length, if it is known.
     let is_cached = answer.cached_headers.is_some();
     exchange.decision.cached = is_cached;
+    let relayed = answer.relayed;
     let body = answer.write(exchange, &worker.options.error_templates);
     let own = match chain {
         None => OwnBody::unchanged(body),
@@ -41,7 +42,7 @@ pub(super) async fn send<C: Client>(
     };
     match is_cached {
         true => respond::decorate_cached(worker, exchange),
-        false => respond::decorate_own(worker, exchange),
+        false => respond::decorate_own(worker, exchange, relayed),
     }
     skip_request_body(client, exchange.engine.failed);
     if client.is_head() && !is_cached && own.filtered.is_none() {
