@@ -15,6 +15,7 @@ mod answers;
 mod apisix;
 mod apisix_etcd;
 mod aws_lambda;
+mod azure_functions;
 mod backup;
 mod balancing;
 mod bodies;

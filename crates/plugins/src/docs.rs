@@ -74,7 +74,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("AI", &[]),
-    ("Serverless", &["aws-lambda", "post-function", "pre-function"]),
+    ("Serverless", &["aws-lambda", "azure-functions", "post-function", "pre-function"]),
     (
         "Transformations",
         &[
@@ -171,9 +171,10 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 33] = [
+const OF_KONG: [&str; 34] = [
     "acl",
     "aws-lambda",
+    "azure-functions",
     "basic-auth",
     "bot-detection",
     "correlation-id",

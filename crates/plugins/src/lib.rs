@@ -14,6 +14,7 @@ mod apisix_hmac_auth;
 mod apisix_proxy_cache;
 mod apisix_redirect;
 mod aws_lambda;
+mod azure_functions;
 mod basic_auth;
 mod bot_detection;
 mod conditional;
@@ -134,6 +135,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<redirect::Redirect>(),
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),
+    define::<azure_functions::AzureFunctions>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),

@@ -1,0 +1,213 @@
+//! Invokes a function of Azure Functions in the place of an upstream, and responds with its response.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: azure-functions
+//!     route: orders
+//!     config:
+//!       appname: shop
+//!       functionname: orders
+//!       apikey: "{vault://env/azure-key}"
+//! ```
+//!
+//! The route needs no service. The request goes to `https://APPNAME.HOSTDOMAIN/ROUTEPREFIX/FUNCTIONNAME`, followed by the path
+//! that an upstream would be asked for: for a request of `/orders/7` and a route with the path `/orders` that is `/7`. Method, query,
+//! headers and body are those of the request, with `x-functions-key` and `x-functions-clientid` as configured.
+//!
+//! The client gets the function's status, headers and body.
+//!
+//! | status | message | when |
+//! |---|---|---|
+//! | 413 | `Payload too large` | the body is longer than 1 MiB, or a larger `client_body_buffer_size` |
+//! | 500 | `An unexpected error occurred` | there is no response within `timeout`, none at all, or one of more than 8 MiB. The log says which |
+//!
+//! As in Kong, the function's certificate is not verified unless `https_verify` is set. Set it: the key goes to whoever answers.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, Uri};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weir_plugin::{
+    BuildContext, Bytes, Exchange, FieldError, Flow, Headers, Hooks, HttpClient, HttpError, Known,
+    LocalResponse, Phases, Plugin, Record, Resume, Secret, WantsBody,
+};
+
+/// The longest response.
+const MAX_RESPONSE_LEN: usize = 8 * 1024 * 1024;
+
+/// The function, and how it is asked.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(super) struct Config {
+    /// The timeout in milliseconds.
+    #[field(nullable, default = 600_000)]
+    pub timeout: f64,
+    /// Milliseconds that an idle connection is kept.
+    #[field(nullable, default = 60_000)]
+    pub keepalive: f64,
+    /// Asks over HTTPS.
+    #[field(nullable, default = true)]
+    pub https: bool,
+    /// Whether to verify the function's certificate.
+    #[field(nullable, default = false)]
+    pub https_verify: bool,
+    /// The key of the function or of the app.
+    #[field(secret)]
+    pub apikey: Option<Secret>,
+    /// The name of the key.
+    #[field(secret)]
+    pub clientid: Option<Secret>,
+    /// The name of the app.
+    pub appname: String,
+    /// The domain below which the app is.
+    #[field(default = "azurewebsites.net")]
+    pub hostdomain: String,
+    /// The prefix of the app's paths.
+    #[field(nullable, default = "api")]
+    pub routeprefix: String,
+    /// The name of the function.
+    pub functionname: String,
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let host = config.host();
+    match weir_plugin::rule::host(&host) {
+        Ok(()) => Vec::new(),
+        Err(why) => vec![FieldError::new("appname", format!("it makes no host with `hostdomain`: {why}"))],
+    }
+}
+
+impl Config {
+    fn host(&self) -> String {
+        format!("{}.{}", self.appname, self.hostdomain)
+    }
+
+    /// The URL of the function, without a slash at the end.
+    fn url(&self) -> String {
+        let scheme = if self.https { "https" } else { "http" };
+        let prefix = self.routeprefix.trim_matches('/');
+        let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
+        format!("{scheme}://{}{prefix}/{}", self.host(), self.functionname.trim_matches('/'))
+    }
+}
+
+/// One configured instance.
+pub(super) struct AzureFunctions(Arc<Function>);
+
+struct Function {
+    url: String,
+    /// Those that the plugin sets.
+    headers: HeaderMap,
+    client: HttpClient,
+    timeout: Duration,
+}
+
+impl Plugin for AzureFunctions {
+    const NAME: &'static str = "azure-functions";
+    const PRIORITY: i32 = 749;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
+        let url = config.url();
+        url.parse::<Uri>().map_err(|error| format!("config.functionname makes no URL: {error}"))?;
+        let dialer = build.tls_dialer(config.https_verify, "config.https_verify: false")?;
+        let client = HttpClient::keeping(dialer, milliseconds(config.keepalive));
+        let (client, timeout) = (client.with_max_body_len(MAX_RESPONSE_LEN), milliseconds(config.timeout));
+        Ok(Self(Arc::new(Function { url, headers: own_headers(&config)?, client, timeout })))
+    }
+}
+
+fn own_headers(config: &Config) -> Result<HeaderMap, String> {
+    let named = [("x-functions-key", &config.apikey), ("x-functions-clientid", &config.clientid)];
+    let given = named.into_iter().filter_map(|(name, secret)| Some((name, secret.as_ref()?)));
+    let header = |(name, secret): (&'static str, &Secret)| {
+        let value = HeaderValue::from_str(secret.expose());
+        let mut value =
+            value.map_err(|_| format!("config: the value of {name} is none that a header can have"))?;
+        value.set_sensitive(true);
+        Ok((HeaderName::from_static(name), value))
+    };
+    given.map(header).collect()
+}
+
+impl Hooks for AzureFunctions {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::Yes
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        if exchange.body().is_none() && exchange.has_body() {
+            return Flow::Respond(LocalResponse::error(413, "Payload too large"));
+        }
+        let (request, function, asked) = (self.0.request(exchange), self.0.clone(), Instant::now());
+        Flow::Wait(Box::pin(async move {
+            let answered = match request {
+                Ok(request) => function.client.send(request, function.timeout).await,
+                Err(error) => Err(HttpError::Failed(error.to_string())),
+            };
+            let resume: Resume =
+                Box::new(move |exchange| Flow::Respond(respond(exchange, answered).relayed(exchange, asked)));
+            resume
+        }))
+    }
+}
+
+impl Function {
+    fn request(&self, exchange: &Exchange) -> Result<Request<Bytes>, http::Error> {
+        let query = exchange.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let url = format!("{}{}{query}", self.url, exchange.upstream_target_path());
+        let body = Bytes::copy_from_slice(exchange.body().unwrap_or_default());
+        let method = Method::from_bytes(exchange.request.method_str().as_bytes())?;
+        let mut request = Request::builder().method(method).uri(url).body(body)?;
+        *request.headers_mut() = passed(&exchange.request.headers);
+        request.headers_mut().extend(self.headers.clone());
+        Ok(request)
+    }
+}
+
+/// The request's headers but for those of the connection and the host.
+fn passed(headers: &Headers) -> HeaderMap {
+    let is_own = |known: Known| {
+        known.is_hop_by_hop() || matches!(known, Known::Host | Known::ContentLength | Known::Expect)
+    };
+    let passed = headers.iter().filter(|field| !is_own(field.known));
+    let header =
+        |name: &[u8], value| Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?));
+    let mut map = HeaderMap::new();
+    for (name, value) in passed.filter_map(|field| header(field.name, field.value)) {
+        map.append(name, value);
+    }
+    map
+}
+
+fn respond(exchange: &Exchange, answered: Result<Response<Bytes>, HttpError>) -> LocalResponse {
+    let (head, body) = match answered {
+        Ok(answer) => answer.into_parts(),
+        Err(error) => {
+            tracing::error!(
+                request_id = exchange.id(),
+                "azure-functions: the function did not answer: {error}"
+            );
+            return LocalResponse::error(500, "An unexpected error occurred");
+        }
+    };
+    let passes = |name: &HeaderName| {
+        let known = Known::of(name.as_str().as_bytes());
+        !known.is_hop_by_hop() && known != Known::ContentLength
+    };
+    let answer = LocalResponse::raw(head.status.as_u16(), None, body);
+    head.headers
+        .iter()
+        .filter(|(name, _)| passes(name))
+        .fold(answer, |answer, (name, value)| answer.header(name.as_str().to_owned(), value))
+}
+
+fn milliseconds(milliseconds: f64) -> Duration {
+    Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
+}
