@@ -6,7 +6,6 @@ use crate::schema::{did_you_mean, quoted};
 const OF_KONG: &[(&str, &str)] = &[
     ("acme", "have an ACME client renew the entities in `certificates`"),
     ("grpc-gateway", ""),
-    ("grpc-web", ""),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
     ("session", ""),
 ];

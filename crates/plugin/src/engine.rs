@@ -15,5 +15,8 @@ pub use super::vaults::{ResolvedDocument, has_references};
 pub use super::views::{Configuration, Entities, GroupIndex, TrustedIps};
 pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
 pub(crate) use state::write_path;
-pub use state::{ExchangeState, Heads, NormalPath, SessionState, begin, upstream_answers, write_target};
+pub use state::{
+    ExchangeState, Heads, NormalPath, SessionState, are_trailers_taken, begin, show_trailers,
+    upstream_answers, write_target,
+};
 pub use workers::{PluginInstances, WorkerPlugins};

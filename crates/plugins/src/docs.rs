@@ -79,6 +79,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "Transformations",
         &[
             "correlation-id",
+            "grpc-web",
             "gzip",
             "proxy-rewrite",
             "request-id",
@@ -171,7 +172,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 34] = [
+const OF_KONG: [&str; 35] = [
     "acl",
     "aws-lambda",
     "azure-functions",
@@ -181,6 +182,7 @@ const OF_KONG: [&str; 34] = [
     "cors",
     "datadog",
     "file-log",
+    "grpc-web",
     "hmac-auth",
     "http-log",
     "ip-restriction",

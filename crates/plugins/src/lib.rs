@@ -28,6 +28,7 @@ mod fault_injection;
 mod file_log;
 mod file_logger;
 mod forward_auth;
+mod grpc_web;
 mod gzip;
 mod hmac_auth;
 mod http_log;
@@ -151,5 +152,6 @@ pub static PLUGINS: &[Definition] = &[
     define::<tcp_log::TcpLog>(),
     define::<loggly::Loggly>(),
     define::<syslog::Syslog>(),
+    define::<grpc_web::GrpcWeb>(),
     define::<request_termination::RequestTermination>(),
 ];

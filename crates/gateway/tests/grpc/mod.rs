@@ -1,6 +1,6 @@
 //! gRPC, by tonic on both sides.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod echo;
+pub(crate) mod echo;
 mod resets;
 
 use crate::harness::http2::{ask, block_on, connect, read, start};

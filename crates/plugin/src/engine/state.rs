@@ -340,6 +340,16 @@ pub(crate) fn write_path(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bo
     }
 }
 
+/// Has the filters of a response's body see the trailers behind it.
+pub fn show_trailers(exchange: &mut Exchange, trailers: &Headers) {
+    exchange.engine.extras().trailers = Some(trailers.clone());
+}
+
+/// Whether a filter has taken the trailers, so that the client gets none.
+pub fn are_trailers_taken(exchange: &Exchange) -> bool {
+    exchange.engine.extras.as_ref().is_some_and(|extras| extras.takes_trailers)
+}
+
 /// What the engine knows and changes of a session.
 pub struct SessionState {
     /// The route that it took.

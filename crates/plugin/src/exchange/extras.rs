@@ -77,6 +77,9 @@ pub(crate) struct Extras {
     /// The service's response headers, if they are to be kept, once they have come.
     pub(crate) service_headers: Option<Option<Headers>>,
     pub(crate) error: Option<&'static str>,
+    /// The trailers of the upstream's response, once they have come, and whether a filter takes them.
+    pub(crate) trailers: Option<Headers>,
+    pub(crate) takes_trailers: bool,
 }
 
 impl Extras {
@@ -206,6 +209,14 @@ impl Exchange {
     /// goes away; other headers that describe the body are the plugin's to change. For response hooks.
     pub fn filter_response_body(&mut self, filter: impl BodyFilter) {
         self.engine.extras().body_changes.filters.push(filter);
+    }
+
+    /// Takes the trailers of the upstream's response, if it had any: the client gets none. For
+    /// [`BodyFilter::end`](crate::BodyFilter::end).
+    pub fn take_response_trailers(&mut self) -> Option<Headers> {
+        let extras = self.engine.extras();
+        extras.takes_trailers = true;
+        extras.trailers.take()
     }
 
     /// Groups that an authentication plugin has found the client to be in.

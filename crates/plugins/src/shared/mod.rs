@@ -9,6 +9,7 @@ pub(crate) mod body_arguments;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
 pub(crate) mod expression;
+pub(crate) mod grpc;
 pub(crate) mod header_operations;
 pub(crate) mod interim_status;
 pub(crate) mod limits_of_apisix;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
+use weir_plugin::engine::are_trailers_taken;
 use weir_plugin::{BodyMemoryExhausted, BufferedBody};
 use weir_upstream::{HeadProgress, ResponseSlot, Upstream, UpstreamError};
 
@@ -300,6 +301,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         if let Some(trailers) = trailers {
             self.exchange.decision.is_in(trailers);
         }
+        let trailers = trailers.filter(|_| !are_trailers_taken(self.exchange));
         self.client.end(trailers).map_err(RelayError::Client)?;
         let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
         if flushed.is_pending() {

@@ -7,6 +7,7 @@ use crate::pipeline::filtered_body::FilteredBody;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 use weir_plugin::BufferedBody;
+use weir_plugin::engine::show_trailers;
 use weir_upstream::Upstream;
 
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
@@ -37,6 +38,9 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             return Poll::Ready(Ok(false));
         }
         if self.upstream.body_is_done() {
+            if let Some(trailers) = self.upstream.trailers() {
+                show_trailers(self.exchange, trailers);
+            }
             return if filtered.end(self.exchange) {
                 Poll::Ready(Ok(false))
             } else {

@@ -1,0 +1,96 @@
+//! The services of a `.proto` file, and their messages as JSON.
+
+use prost_reflect::prost::Message;
+use prost_reflect::{
+    DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions,
+};
+use protox::Compiler;
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
+use std::path::{Path, PathBuf};
+
+/// Where files that are imported are looked for, beside the folder of the file that imports them, as in Kong.
+const INCLUDES: [&str; 4] =
+    ["/usr/local/kong/include", "/usr/local/opt/protobuf/include", "/usr/include", "kong/include"];
+
+/// The annotations for HTTP, as far as they are read, for nodes that do not have Google's file.
+const ANNOTATIONS: &str = r#"
+syntax = "proto3";
+package google.api;
+import "google/protobuf/descriptor.proto";
+import "google/api/http.proto";
+extend google.protobuf.MethodOptions { HttpRule http = 72295728; }
+"#;
+
+/// The rules that these annotations have.
+const HTTP: &str = r#"
+syntax = "proto3";
+package google.api;
+message HttpRule {
+  string selector = 1;
+  oneof pattern {
+    string get = 2;
+    string put = 3;
+    string post = 4;
+    string delete = 5;
+    string patch = 6;
+    CustomHttpPattern custom = 8;
+  }
+  string body = 7;
+  string response_body = 12;
+  repeated HttpRule additional_bindings = 11;
+}
+message CustomHttpPattern { string kind = 1; string path = 2; }
+"#;
+
+/// Knows the annotations, where no folder has them.
+struct Annotations;
+
+impl FileResolver for Annotations {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        match name {
+            "google/api/annotations.proto" => File::from_source(name, ANNOTATIONS),
+            "google/api/http.proto" => File::from_source(name, HTTP),
+            _ => Err(protox::Error::file_not_found(name)),
+        }
+    }
+}
+
+/// Reads a file and what it imports. The error says what is wrong with them.
+pub(crate) fn load(path: &str) -> Result<DescriptorPool, String> {
+    let file = Path::new(path);
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut resolver = ChainFileResolver::new();
+    resolver.add(IncludeFileResolver::new(folder.to_owned()));
+    INCLUDES.iter().for_each(|include| resolver.add(IncludeFileResolver::new(PathBuf::from(include))));
+    resolver.add(Annotations);
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = Compiler::with_file_resolver(resolver);
+    compiler.include_imports(true);
+    let opened = compiler.open_file(file);
+    opened.map_err(|error| format!("config.proto: {path} cannot be used: {error}"))?;
+    Ok(compiler.descriptor_pool())
+}
+
+/// The bytes of a message that is written as JSON. Members that the message does not have are left out.
+pub(crate) fn from_json(message: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let message = DynamicMessage::deserialize_with_options(message, &mut reader, &options)?;
+    reader.end()?;
+    Ok(message.encode_to_vec())
+}
+
+/// How messages are written as JSON: names as in the file, numbers as numbers, and fields that have their default.
+pub(crate) const AS_JSON: SerializeOptions = SerializeOptions::new()
+    .use_proto_field_name(true)
+    .stringify_64_bit_integers(false)
+    .skip_default_fields(false);
+
+/// A message as JSON.
+pub(crate) fn to_json(message: MessageDescriptor, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let message = DynamicMessage::decode(message, bytes).map_err(|error| error.to_string())?;
+    let mut json = Vec::new();
+    let mut writer = serde_json::Serializer::new(&mut json);
+    message.serialize_with_options(&mut writer, &AS_JSON).map_err(|error| error.to_string())?;
+    Ok(json)
+}
