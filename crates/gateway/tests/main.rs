@@ -49,6 +49,7 @@ mod forwarded;
 mod getting_started;
 mod grafana;
 mod grpc;
+mod grpc_gateway;
 mod grpc_web;
 mod h2spec;
 mod harness;

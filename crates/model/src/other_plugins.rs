@@ -5,7 +5,6 @@ use crate::schema::{did_you_mean, quoted};
 /// The plugins of Kong that are not here, each with what comes nearest; of `ai-` there are many more.
 const OF_KONG: &[(&str, &str)] = &[
     ("acme", "have an ACME client renew the entities in `certificates`"),
-    ("grpc-gateway", ""),
     ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
     ("session", ""),
 ];

@@ -79,6 +79,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "Transformations",
         &[
             "correlation-id",
+            "grpc-gateway",
             "grpc-web",
             "gzip",
             "proxy-rewrite",
@@ -172,7 +173,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 35] = [
+const OF_KONG: [&str; 36] = [
     "acl",
     "aws-lambda",
     "azure-functions",
@@ -182,6 +183,7 @@ const OF_KONG: [&str; 35] = [
     "cors",
     "datadog",
     "file-log",
+    "grpc-gateway",
     "grpc-web",
     "hmac-auth",
     "http-log",

@@ -28,6 +28,7 @@ mod fault_injection;
 mod file_log;
 mod file_logger;
 mod forward_auth;
+mod grpc_gateway;
 mod grpc_web;
 mod gzip;
 mod hmac_auth;
@@ -119,6 +120,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<limit_conn::LimitConn>(),
     define::<limit_count::LimitCount>(),
     define::<limit_req::LimitReq>(),
+    define::<grpc_gateway::GrpcGateway>(),
     define::<ip_restriction::IpRestriction>(),
     define::<traffic_split::TrafficSplit>(),
     define::<consumer_restriction::ConsumerRestriction>(),
