@@ -7,6 +7,7 @@ mod headers;
 mod log_fields;
 mod log_view;
 mod query;
+pub(super) mod secrets;
 mod service_override;
 mod service_response;
 pub(super) mod upstream_replacement;

@@ -4,6 +4,7 @@ use super::{ConsumerIndex, Exchange, ServiceOverride};
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
+use crate::exchange::secrets::UpstreamSecrets;
 use crate::exchange::upstream_replacement::{Prepare, Replace};
 use crate::{Instrumentations, LocalResponse, TracedStep};
 use std::net::SocketAddr;
@@ -70,6 +71,7 @@ pub(crate) struct Extras {
     pub(crate) steps: Vec<TracedStep>,
     /// What plugins have changed of how the service is reached.
     pub(crate) service: Option<ServiceOverride>,
+    pub(crate) secrets: UpstreamSecrets,
     /// The client's port, where a trusted proxy has named it.
     pub(crate) client_port: Option<u16>,
     /// The credential's id, where it is no UUID.

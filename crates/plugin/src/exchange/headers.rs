@@ -70,7 +70,7 @@ impl Exchange {
     }
 }
 
-fn check(name: &str, value: &[u8]) -> Result<(), HeaderError> {
+pub(super) fn check(name: &str, value: &[u8]) -> Result<(), HeaderError> {
     if !is_token(name.as_bytes()) {
         return Err(HeaderError::Name);
     }

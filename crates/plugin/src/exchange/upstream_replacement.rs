@@ -68,6 +68,7 @@ pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
     if let Some(extras) = &mut of.extras {
         let new = copy.extras();
         (new.path, new.host, new.service) = (extras.path.take(), extras.host.take(), extras.service.take());
+        new.secrets = std::mem::take(&mut extras.secrets);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::exchange::{Connection, Exchange};
 use crate::pipeline::forward::UpstreamCall;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
-use weir_plugin::engine::write_target;
+use weir_plugin::engine::{write_secret_headers, write_secret_query, write_target};
 use weir_plugin::host_end;
 use weir_router::push_encoded;
 use weir_upstream::UpstreamRequest;
@@ -41,6 +41,7 @@ impl UpstreamRequest for Outgoing<'_> {
 
     fn write_target(&self, out: &mut Vec<u8>) {
         write_target(out, self.exchange, self.call.route.strips_path, &self.call.service.entity);
+        write_secret_query(out, self.exchange);
     }
 
     fn headers(&self) -> &Headers {
@@ -49,6 +50,7 @@ impl UpstreamRequest for Outgoing<'_> {
 
     fn write_forwarded(&self, out: &mut Vec<u8>) {
         write_forwarded(out, self.exchange, self.call);
+        write_secret_headers(out, self.exchange);
     }
 
     fn upgrade(&self) -> Option<&str> {
