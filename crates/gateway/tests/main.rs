@@ -9,6 +9,7 @@ mod admin_compatibility;
 mod admin_node;
 mod admin_safety;
 mod against;
+mod ai;
 mod analytics;
 mod analytics_otlp;
 mod answers;

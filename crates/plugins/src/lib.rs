@@ -8,6 +8,7 @@
 use weir_plugin::{Definition, Plugin};
 
 mod acl;
+mod ai_proxy;
 mod api_breaker;
 mod apisix_cors;
 mod apisix_hmac_auth;
@@ -44,6 +45,7 @@ mod limit_conn;
 mod limit_count;
 mod limit_req;
 pub mod limits;
+mod llm;
 mod log_record;
 mod loggly;
 #[cfg(test)]
@@ -136,6 +138,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<ai_proxy::AiProxy>(),
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),
     define::<azure_functions::AzureFunctions>(),

@@ -45,6 +45,7 @@
 //! | `latency_metrics` | `kong_kong_latency_ms`, `kong_upstream_latency_ms`, `kong_request_latency_ms` | `service`, `route`, `workspace` |
 //! | `latency_metrics` | `weir_request_duration_microseconds` | `service`, `route`, `phase` |
 //! | `status_code_metrics` | `kong_stream_sessions_total` | `service`, `route`, `code`, `source`, `workspace` |
+//! | `ai_metrics` | `kong_ai_llm_requests_total`, `kong_ai_llm_cost_total`, `kong_ai_llm_tokens_total`, `kong_ai_llm_provider_latency_ms` | `ai_provider`, `ai_model`, `cache_status`, `vector_db`, `embeddings_provider`, `embeddings_model`, `workspace`; of tokens `token_type` too |
 //! | `latency_metrics` | `kong_session_duration_ms` | `service`, `route`, `workspace` |
 //! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
 //!
@@ -58,8 +59,8 @@
 //! end at 10, 25, 50, 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
 //!
 //! Counts survive reloads. The counts of a route that was deleted disappear, and all of them once no configuration of the
-//! plugin is enabled. `ai_metrics` and `wasm_metrics` are
-//! accepted and have no effect.
+//! plugin is enabled. `wasm_metrics` is
+//! accepted and has no effect. `ai_metrics` counts calls of AI plugins that have `log_statistics`.
 //!
 //! ## Native histograms
 //!
@@ -70,6 +71,7 @@
 //! Such a Prometheus asks for all metrics as protobuf; the text has no native histograms. A control plane has none of its data planes',
 //! because Prometheus scrapes these too and would count their requests twice.
 
+mod ai;
 mod apisix;
 mod costs;
 mod exposition;
@@ -88,6 +90,7 @@ pub use facts::{
 };
 pub use process::Process;
 
+use ai::AiMetrics;
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +106,7 @@ pub(super) struct Config {
     /// Counts requests by status.
     #[field(nullable, default = false)]
     pub status_code_metrics: bool,
-    /// No effect.
+    /// Counts calls of large language models.
     #[field(nullable, default = false)]
     pub ai_metrics: bool,
     /// Measures durations.
@@ -125,6 +128,7 @@ pub(super) struct Prometheus {
     config: Config,
     registry: Arc<Registry>,
     sessions: Arc<Sessions>,
+    ai: Option<AiMetrics>,
 }
 
 impl Plugin for Prometheus {
@@ -135,7 +139,8 @@ impl Plugin for Prometheus {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        Ok(Self { config, registry: build.retained.get(), sessions: build.retained.get() })
+        let ai = config.ai_metrics.then(|| AiMetrics::new(build)).transpose()?;
+        Ok(Self { config, registry: build.retained.get(), sessions: build.retained.get(), ai })
     }
 }
 
@@ -145,6 +150,9 @@ impl Hooks for Prometheus {
     }
 
     fn log(&self, exchange: &mut Exchange) {
+        if let Some(ai) = &self.ai {
+            ai.count(exchange);
+        }
         let Some(route) = exchange.route() else { return };
         let consumer =
             exchange.consumer().filter(|_| self.config.per_consumer).map(|consumer| consumer.entity.id);

@@ -1,0 +1,169 @@
+//! Sends requests to a large language model: clients speak OpenAI's API, whichever provider answers.
+//!
+//! ```yaml
+//! services:
+//!   - name: models
+//!     url: http://localhost:32000
+//!     routes:
+//!       - name: chat
+//!         paths: [/chat]
+//! plugins:
+//!   - name: ai-proxy
+//!     route: chat
+//!     config:
+//!       route_type: llm/v1/chat
+//!       auth: {header_name: x-api-key, header_value: "{vault://env/anthropic-key}"}
+//!       model:
+//!         provider: anthropic
+//!         name: claude-3-5-sonnet-20241022
+//!         options: {max_tokens: 1024, anthropic_version: "2023-06-01"}
+//! ```
+//!
+//! `curl localhost:8000/chat --json '{"messages": [{"role": "user", "content": "Hello"}]}'`
+//!
+//! The request goes to the provider in the place of the service: host, port, path and TLS are the provider's; timeouts, retries and
+//! whether certificates are verified are the service's. Options of the model replace what the request says. `upstream_url`
+//! leads elsewhere, for instance to a server of one's own.
+//!
+//! | provider | format | default URL |
+//! |---|---|---|
+//! | openai | OpenAI | `https://api.openai.com/v1/chat/completions`, `/v1/completions` |
+//! | azure | OpenAI | `https://INSTANCE.openai.azure.com/openai/deployments/DEPLOYMENT/chat/completions?api-version=VERSION` |
+//! | anthropic | Messages, and completions | `https://api.anthropic.com/v1/messages`, `/v1/complete` |
+//! | cohere | Chat and Generate, version 1 | `https://api.cohere.com/v1/chat`, `/v1/generate` |
+//! | mistral | OpenAI, or Ollama by `mistral_format` | `https://api.mistral.ai/v1/chat/completions` |
+//! | llama2 | OpenAI, Ollama or Llama 2's prompts (`raw`, without streams), by `llama2_format` | none |
+//! | gemini | Gemini's, chats alone | `https://generativelanguage.googleapis.com/v1beta/models/MODEL:generateContent`, or Vertex AI's |
+//! | huggingface | OpenAI, and text generation | `https://api-inference.huggingface.co/models/MODEL/v1/chat/completions` |
+//! | bedrock | Converse, chats alone | `https://bedrock-runtime.REGION.amazonaws.com/model/MODEL/converse` |
+//!
+//! Tools and images are converted for anthropic and gemini; mistral, azure and huggingface get them as they are.
+//!
+//! ## Keys
+//!
+//! The key is a header or a parameter, in the place of the client's. The upstream alone gets it: no log has it, no other plugin, and
+//! `upstream_uri` does not show it. With `allow_override` a client may send a key of its own.
+//!
+//! ## References to the request
+//!
+//! `model.name` and the texts of `model.options` may be `$(headers.NAME)`, `$(uri_captures.NAME)` or `$(query_params.NAME)`.
+//!
+//! ## Streams
+//!
+//! A request with `"stream": true` gets server-sent events in OpenAI's form as the provider sends its own, one for one, and `data: [DONE]`
+//! at the end. A last event has the tokens if `stream_options.include_usage` asks for it.
+//!
+//! ## Responses
+//!
+//! Responses with status 200 are brought into OpenAI's form; `finish_reason` is one of OpenAI's too, where Kong passes on the
+//! provider's. Others pass as they are. `X-Kong-LLM-Model` names provider and model.
+//!
+//! | status | `error.message` | when |
+//! |---|---|---|
+//! | 400 | `content-type header does not match request body, or bad JSON formatting` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`) |
+//! | 400 | `request body doesn't contain valid prompts` | it has neither `messages` nor `prompt` |
+//! | 400 | `cannot use own model - must be: …` | it names another model |
+//! | 400 | `model parameter not found in request, nor in gateway configuration` | there is no model |
+//! | 400 | `[…] message format is not compatible with […] route type` | a chat was sent to a route of completions, or the other way |
+//! | 400 | `response streaming is not enabled for this LLM` | `response_streaming` is `deny` |
+//! | 500 | `transformation failed from type …` | the provider's response cannot be read |
+//!
+//! ## Logs
+//!
+//! With `log_statistics`, records of log plugins have `ai.proxy.meta` (`provider_name`, `request_model`, `response_model`, `llm_latency`,
+//! `plugin_id`) and `ai.proxy.usage` (`prompt_tokens`, `completion_tokens`, `total_tokens`, `time_per_token`, `cost`), and Prometheus counts
+//! them with `ai_metrics`. What a provider does not count is estimated. With `log_payloads` there is `ai.proxy.payload` too, of a
+//! stream its text.
+
+mod proxy;
+#[cfg(test)]
+mod tests;
+
+use crate::llm::Llm;
+use proxy::Proxy;
+use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, WantsBody};
+
+/// The model, and what clients may ask of it.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(super) struct Config {
+    /// The model.
+    #[field(flatten)]
+    pub llm: Llm,
+    /// Whether clients may ask for streams: `allow`, `deny`, or `always` for nothing else.
+    #[field(nullable, default = "allow", one_of = ["allow", "deny", "always"])]
+    pub response_streaming: String,
+    /// The longest body of a request, in bytes; 0 for no limit.
+    #[field(nullable, default = 8192, gt = -1)]
+    pub max_request_body_size: i64,
+    /// Adds `X-Kong-LLM-Model` to responses.
+    #[field(nullable, default = true)]
+    pub model_name_header: bool,
+    /// The form of requests and responses: OpenAI's, or that of the provider, which passes as it is.
+    #[field(nullable, default = "openai", one_of = ["openai", "bedrock", "gemini"])]
+    pub llm_format: String,
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let format = &*config.llm_format;
+    if format == "openai" {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if config.llm.route_type != "llm/v1/chat" {
+        let message =
+            "native provider options in llm_format can only be used with the 'llm/v1/chat' route_type";
+        found.push(FieldError::new("route_type", message));
+    }
+    if config.llm.model.provider != format {
+        let message =
+            format!("native llm_format '{format}' can only be used with the '{format}' model.provider");
+        found.push(FieldError::new("llm_format", message));
+    }
+    found
+}
+
+/// One configured instance.
+pub(super) struct AiProxy(Proxy);
+
+impl Plugin for AiProxy {
+    const NAME: &'static str = "ai-proxy";
+    const PRIORITY: i32 = 770;
+    type Config = Config;
+
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
+        Ok(Self(Proxy::new(config, build.entity.id)))
+    }
+}
+
+impl Hooks for AiProxy {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE | Phases::RESPONSE_BODY | Phases::LOG.only_if(self.0.logs())
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::Yes
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        match self.0.ask(exchange) {
+            Ok(()) => Flow::Continue,
+            Err(error) => {
+                tracing::debug!(request_id = exchange.id(), "ai-proxy: {error}");
+                Flow::Respond(error.response())
+            }
+        }
+    }
+
+    fn response(&self, exchange: &mut Exchange) {
+        self.0.answered(exchange);
+    }
+
+    fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        self.0.convert(exchange, body)
+    }
+
+    fn log(&self, exchange: &mut Exchange) {
+        self.0.log(exchange);
+    }
+}

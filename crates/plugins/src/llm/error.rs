@@ -1,0 +1,50 @@
+//! What clients are told where a model cannot be asked or has not answered.
+
+use serde_json::json;
+use std::fmt;
+use weir_plugin::LocalResponse;
+
+/// Why there is no response of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LlmError {
+    /// The request is at fault.
+    Request(String),
+    /// The provider is, or the gateway.
+    Provider(String),
+}
+
+impl LlmError {
+    /// The body of a request is no JSON, or too long.
+    pub(crate) fn malformed() -> Self {
+        let message = "content-type header does not match request body, or bad JSON formatting";
+        Self::Request(message.to_owned())
+    }
+
+    /// The status that the client gets.
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Request(_) => 400,
+            Self::Provider(_) => 500,
+        }
+    }
+
+    /// What the client gets.
+    pub(crate) fn response(&self) -> LocalResponse {
+        LocalResponse::raw(self.status(), Some("application/json; charset=utf-8"), self.body())
+    }
+
+    /// The body of that.
+    pub(crate) fn body(&self) -> String {
+        json!({ "error": { "message": self.to_string() } }).to_string()
+    }
+}
+
+impl fmt::Display for LlmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(message) | Self::Provider(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for LlmError {}

@@ -1,0 +1,35 @@
+//! Large language models, as AI plugins ask them: requests in the form of OpenAI's API become those of a provider, and its
+//! responses become OpenAI's again.
+//!
+//! Nothing here does any I/O. [`Llm`] is the configuration; a [`Backend`] made of it turns the body of a request into a
+//! [`Call`] with what is sent; the provider's [`Dialect`] reads what comes back, whole or as a [`Stream`] of events.
+
+pub(crate) mod aws;
+mod call;
+mod config;
+mod error;
+mod frames;
+mod prompts;
+mod providers;
+mod reply;
+mod statistics;
+mod stream;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use call::{Backend, Call, Route};
+pub(crate) use config::Llm;
+pub(crate) use error::LlmError;
+pub(crate) use prompts::Prompts;
+pub(crate) use providers::Dialect;
+pub(crate) use reply::{Reply, Usage};
+pub(crate) use statistics::{LlmCall, LlmCalls, log_payload};
+pub(crate) use stream::Stream;
+pub(crate) use target::Target;
+
+use serde_json::Map;
+use weir_plugin::Json;
+
+/// A JSON object.
+pub(crate) type Object = Map<String, Json>;

@@ -1,0 +1,52 @@
+//! OpenAI, and others that speak its API.
+
+use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, no_such, read};
+
+/// OpenAI's API at a host.
+pub(super) struct OpenAi {
+    /// Scheme, host and port.
+    pub(super) host: &'static str,
+}
+
+impl Dialect for OpenAi {
+    fn default_url(&self, call: &Call) -> Result<String, String> {
+        let path = match call.route {
+            Route::Chat => "/v1/chat/completions",
+            Route::Completions => "/v1/completions",
+            Route::Preserve => "/",
+        };
+        Ok(format!("{}{path}", self.host))
+    }
+
+    fn request(&self, prompts: Prompts, call: &Call) -> Result<Json, String> {
+        Ok(request(prompts, call))
+    }
+
+    fn response(&self, body: &Json, call: &Call) -> Result<Option<Reply>, String> {
+        response(body, call)
+    }
+
+    fn event(&self, event: &Event, _: &Call, out: &mut Output) -> Result<(), String> {
+        same(event, out)
+    }
+}
+
+/// The request with its model. There is no `top_k` in OpenAI's API.
+pub(super) fn request(Prompts(mut body): Prompts, call: &Call) -> Json {
+    body.insert("model".to_owned(), call.model.as_str().into());
+    body.insert("stream".to_owned(), call.streams.into());
+    body.remove("top_k");
+    Json::Object(body)
+}
+
+/// The response stays as it is, if it is one.
+pub(super) fn response(body: &Json, call: &Call) -> Result<Option<Reply>, String> {
+    let what = || no_such(&format!("'choices' not in {} response", call.route.name()), call);
+    body.get("choices").map(|_| None).ok_or_else(what)
+}
+
+/// The event stays as it is.
+pub(super) fn same(event: &Event, out: &mut Output) -> Result<(), String> {
+    out.same(&event.data, &read(event)?);
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! A model's response in OpenAI's form.
+
+use super::{Call, Object, Route};
+use serde_json::json;
+use weir_plugin::Json;
+
+/// How many tokens prompts and response have, as far as the provider says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) prompt: Option<u64>,
+    pub(crate) completion: Option<u64>,
+    pub(crate) total: Option<u64>,
+}
+
+impl Usage {
+    /// What a provider counts under these two names.
+    pub(crate) fn read(counts: Option<&Json>, prompt: &str, completion: &str) -> Self {
+        let count =
+            |name: &str| counts.and_then(|counts| counts.get(name)?.as_f64()).map(|count| count as u64);
+        Self { prompt: count(prompt), completion: count(completion), total: None }
+    }
+
+    /// What OpenAI's form says.
+    pub(crate) fn of_openai(body: &Json) -> Self {
+        let counts = body.get("usage");
+        let usage = Self::read(counts, "prompt_tokens", "completion_tokens");
+        Self { total: counts.and_then(|counts| counts.get("total_tokens")?.as_u64()), ..usage }
+    }
+
+    /// All tokens.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.total
+            .or_else(|| self.prompt.zip(self.completion).map(|(prompt, completion)| prompt + completion))
+    }
+
+    /// Takes over what the other knows.
+    pub(crate) fn update(&mut self, other: Self) {
+        self.prompt = other.prompt.or(self.prompt);
+        self.completion = other.completion.or(self.completion);
+        self.total = other.total.or(self.total);
+    }
+
+    pub(super) fn json(&self) -> Json {
+        let counts = [
+            ("prompt_tokens", self.prompt),
+            ("completion_tokens", self.completion),
+            ("total_tokens", self.total()),
+        ];
+        let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
+        Json::Object(known.collect())
+    }
+}
+
+/// A response.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Reply {
+    /// The provider's name of it.
+    pub(crate) id: Option<String>,
+    /// The model that has answered, where the provider says so.
+    pub(crate) model: Option<String>,
+    /// The texts: one, unless several were asked for.
+    pub(crate) texts: Vec<String>,
+    /// Calls of functions that the model asks for, in OpenAI's form.
+    pub(crate) tool_calls: Vec<Json>,
+    /// Why it has ended, in OpenAI's words.
+    pub(crate) finish: Option<String>,
+    pub(crate) usage: Usage,
+}
+
+impl Reply {
+    /// The response in OpenAI's form.
+    pub(crate) fn into_json(self, call: &Call) -> Json {
+        let choices: Vec<_> =
+            self.texts.iter().enumerate().map(|(index, text)| self.choice(call.route, index, text)).collect();
+        let object = if call.route == Route::Completions { "text_completion" } else { "chat.completion" };
+        json!({
+            "id": self.id.as_ref().unwrap_or(&call.id),
+            "object": object,
+            "created": call.created,
+            "model": self.model.as_ref().unwrap_or(&call.model),
+            "choices": choices,
+            "usage": self.usage.json(),
+        })
+    }
+
+    fn choice(&self, route: Route, index: usize, text: &str) -> Json {
+        if route == Route::Completions {
+            return json!({ "index": index, "text": text, "logprobs": null, "finish_reason": self.finish });
+        }
+        let mut message = Object::new();
+        message.insert("role".to_owned(), "assistant".into());
+        let content = if text.is_empty() && !self.tool_calls.is_empty() { Json::Null } else { text.into() };
+        message.insert("content".to_owned(), content);
+        if !self.tool_calls.is_empty() {
+            message.insert("tool_calls".to_owned(), self.tool_calls.clone().into());
+        }
+        json!({ "index": index, "message": message, "logprobs": null, "finish_reason": self.finish })
+    }
+}
+
+/// A call of a function in OpenAI's form.
+pub(super) fn tool_call(id: &str, name: &str, arguments: &Json) -> Json {
+    let function = json!({ "name": name, "arguments": arguments.to_string() });
+    json!({ "id": id, "type": "function", "function": function })
+}
+
+/// A provider's word for why a response has ended, in OpenAI's words.
+pub(super) fn finish_reason(word: &str) -> String {
+    let known = match word.to_ascii_lowercase().as_str() {
+        "end_turn" | "stop_sequence" | "complete" | "stop" | "eos_token" | "finish_reason_unspecified" => {
+            "stop"
+        }
+        "max_tokens" | "length" | "model_length" => "length",
+        "tool_use" | "tool_calls" | "tool_call" => "tool_calls",
+        "safety"
+        | "content_filter"
+        | "content_filtered"
+        | "guardrail_intervened"
+        | "recitation"
+        | "refusal"
+        | "error_toxic" => "content_filter",
+        other => return other.to_owned(),
+    };
+    known.to_owned()
+}

@@ -1,0 +1,102 @@
+//! What the calls of models have cost, for the logs and for Prometheus.
+
+use super::config::Options;
+use super::{Call, Usage};
+use serde_json::json;
+use std::time::Duration;
+use weir_plugin::{Exchange, Json, LogFieldMode, Uuid};
+
+/// A call of a model that has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct LlmCall {
+    pub(crate) provider: String,
+    pub(crate) request_model: String,
+    pub(crate) response_model: String,
+    pub(crate) usage: Usage,
+    /// What the tokens cost, where prices are configured.
+    pub(crate) cost: f64,
+    pub(crate) latency: Duration,
+    azure: Option<[Option<String>; 3]>,
+}
+
+/// The calls of a request, by all its plugins.
+#[derive(Default)]
+pub(crate) struct LlmCalls(pub(crate) Vec<LlmCall>);
+
+impl LlmCall {
+    pub(crate) fn new(call: &Call, response_model: Option<&str>, usage: Usage, latency: Duration) -> Self {
+        let options = &call.options;
+        let azure = (call.provider == "azure").then(|| {
+            let version = Some(options.azure_api_version.clone());
+            [options.azure_instance.clone(), options.azure_deployment_id.clone(), version]
+        });
+        Self {
+            provider: call.provider.clone(),
+            request_model: call.model.clone(),
+            response_model: response_model.unwrap_or(&call.model).to_owned(),
+            usage,
+            cost: cost(options, &usage),
+            latency,
+            azure,
+        }
+    }
+
+    /// Has log plugins write the call as `ai.NAME`, and Prometheus count it.
+    pub(crate) fn record(self, exchange: &mut Exchange, name: &str, plugin: Uuid) {
+        let set = |part: &str, value| log_field(exchange, &format!("ai.{name}.{part}"), value);
+        set("meta", self.meta(plugin));
+        set("usage", self.counts());
+        match exchange.extensions.get_mut::<LlmCalls>() {
+            Some(calls) => calls.0.push(self),
+            None => exchange.extensions.insert(LlmCalls(vec![self])),
+        }
+    }
+
+    fn meta(&self, plugin: Uuid) -> Json {
+        let mut meta = json!({
+            "plugin_id": plugin,
+            "provider_name": self.provider,
+            "request_model": self.request_model,
+            "response_model": self.response_model,
+            "llm_latency": self.latency.as_millis() as u64,
+        });
+        if let Some([instance, deployment, version]) = &self.azure {
+            meta["azure_instance_id"] = json!(instance);
+            meta["azure_deployment_id"] = json!(deployment);
+            meta["azure_api_version"] = json!(version);
+        }
+        meta
+    }
+
+    fn counts(&self) -> Json {
+        let (prompt, completion) = (self.usage.prompt.unwrap_or(0), self.usage.completion.unwrap_or(0));
+        let latency = self.latency.as_millis() as u64;
+        json!({
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": self.usage.total().unwrap_or(prompt + completion),
+            "time_per_token": latency.checked_div(completion).unwrap_or(0),
+            "cost": self.cost,
+        })
+    }
+}
+
+/// The cost of these tokens, whose prices are for a million.
+fn cost(options: &Options, usage: &Usage) -> f64 {
+    let prices = options.input_cost.zip(options.output_cost);
+    let tokens = |count: Option<u64>| count.unwrap_or(0) as f64;
+    prices.map_or(0.0, |(input, output)| {
+        (tokens(usage.prompt) * input + tokens(usage.completion) * output) / 1_000_000.0
+    })
+}
+
+/// Has log plugins write a body of the plugin `name`.
+pub(crate) fn log_payload(exchange: &Exchange, name: &str, part: &str, body: &[u8]) {
+    let text = String::from_utf8_lossy(body).into_owned();
+    log_field(exchange, &format!("ai.{name}.payload.{part}"), text.into());
+}
+
+/// Has log plugins write a field.
+pub(crate) fn log_field(exchange: &Exchange, path: &str, value: Json) {
+    exchange.set_log_field(path, Some(value), LogFieldMode::Set);
+}

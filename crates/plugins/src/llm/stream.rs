@@ -1,0 +1,234 @@
+//! A model's response as a stream: the provider's events become those of OpenAI.
+
+use super::frames::{Event, EventReader};
+use super::reply::finish_reason;
+use super::{Call, Dialect, LlmError, Route, Usage};
+use serde_json::json;
+use weir_plugin::Json;
+
+/// The most text of a stream that is kept to be logged.
+const MAX_KEPT_LEN: usize = 1024 * 1024;
+
+/// What becomes of a provider's stream.
+pub(crate) struct Stream {
+    call: Call,
+    dialect: &'static dyn Dialect,
+    reader: EventReader,
+    events: Vec<Event>,
+    output: Output,
+}
+
+/// What the client gets, and what is known of the stream so far.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    sent: Vec<u8>,
+    /// The provider's name of the response.
+    pub(crate) id: Option<String>,
+    /// The model, where the provider names it.
+    pub(crate) model: Option<String>,
+    pub(crate) usage: Usage,
+    /// The tokens of the texts so far, of which none is counted as less than a token of four bytes.
+    estimated: u64,
+    /// How many functions the model calls.
+    tools: u64,
+    /// All text, if it is to be logged.
+    text: Option<String>,
+    /// What was sent are events of our own, not the provider's.
+    is_converted: bool,
+    is_done: bool,
+}
+
+impl Stream {
+    /// For a stream of this content type. `keeps_text` says whether the text is to be logged.
+    pub(crate) fn new(
+        call: Call,
+        dialect: &'static dyn Dialect,
+        content_type: &[u8],
+        keeps_text: bool,
+    ) -> Self {
+        let output = Output { text: keeps_text.then(String::new), ..Output::default() };
+        Self { call, dialect, reader: EventReader::of(content_type), events: Vec::new(), output }
+    }
+
+    /// Takes what has come, and returns what the client gets for it.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if self.output.is_done {
+            return Vec::new();
+        }
+        let pushed = self.reader.push(bytes, &mut self.events);
+        for event in std::mem::take(&mut self.events) {
+            self.take(&event);
+        }
+        if let Err(error) = pushed {
+            tracing::warn!(
+                provider = self.call.provider,
+                "the stream of the AI provider cannot be read: {error}"
+            );
+            self.output.fail("the response of the AI provider cannot be read");
+        }
+        self.output.take()
+    }
+
+    /// The stream has ended. Returns what is left to send.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
+        if !self.output.is_done
+            && let Some(event) = self.reader.finish()
+        {
+            self.take(&event);
+        }
+        if !self.output.is_done {
+            self.output.done(&self.call);
+        }
+        self.output.take()
+    }
+
+    fn take(&mut self, event: &Event) {
+        if self.output.is_done || event.data.is_empty() {
+            return;
+        }
+        if event.data.trim() == "[DONE]" {
+            return self.output.done(&self.call);
+        }
+        if let Err(error) = self.dialect.event(event, &self.call, &mut self.output) {
+            tracing::warn!(
+                provider = self.call.provider,
+                "an event of the AI provider cannot be read: {error}"
+            );
+        }
+    }
+
+    /// The tokens so far: what the provider has counted, and an estimate of what it has not.
+    pub(crate) fn usage(&self, estimated_prompt: u64) -> Usage {
+        let known = self.output.usage;
+        Usage {
+            prompt: known.prompt.or(Some(estimated_prompt)),
+            completion: known.completion.or(Some(self.output.estimated)),
+            total: known.total,
+        }
+    }
+
+    /// The model that has answered, where the provider has named it.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.output.model.as_deref()
+    }
+
+    /// All text so far, if it is kept.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.output.text.as_deref()
+    }
+}
+
+impl Output {
+    /// What was sent since the last time.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Sends an event as it has come: it is in OpenAI's form.
+    pub(crate) fn same(&mut self, data: &str, event: &Json) {
+        let first = event.pointer("/choices/0");
+        let text = first.and_then(|choice| choice.pointer("/delta/content").or(choice.get("text")));
+        self.count(text.and_then(Json::as_str).unwrap_or_default());
+        self.usage.update(Usage::of_openai(event));
+        if let Some(model) = event.get("model").and_then(Json::as_str).filter(|_| self.model.is_none()) {
+            self.model = Some(model.to_owned());
+        }
+        self.send(data.as_bytes());
+    }
+
+    /// Sends some text.
+    pub(crate) fn text(&mut self, call: &Call, text: &str) {
+        self.count(text);
+        self.delta(call, json!({ "content": text }), text);
+    }
+
+    /// The place of another call of a function.
+    pub(crate) fn next_tool(&mut self) -> u64 {
+        self.tools += 1;
+        self.tool()
+    }
+
+    /// The place of the call that has begun last.
+    pub(crate) fn tool(&self) -> u64 {
+        self.tools.saturating_sub(1)
+    }
+
+    /// Sends the begin of a message, which says the role.
+    pub(crate) fn begin(&mut self, call: &Call) {
+        if call.route == Route::Chat {
+            self.delta(call, json!({ "role": "assistant", "content": "" }), "");
+        }
+    }
+
+    /// Sends a part of a chat's message. A completion gets the text of it.
+    pub(crate) fn delta(&mut self, call: &Call, delta: Json, text: &str) {
+        let choice = match call.route {
+            Route::Completions => {
+                json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": null })
+            }
+            _ => json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": null }),
+        };
+        self.chunk(call, json!([choice]));
+    }
+
+    /// Sends why the response has ended, which is a provider's word.
+    pub(crate) fn finish(&mut self, call: &Call, word: &str) {
+        let reason = finish_reason(word);
+        let choice = match call.route {
+            Route::Completions => {
+                json!({ "index": 0, "text": "", "logprobs": null, "finish_reason": reason })
+            }
+            _ => json!({ "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason }),
+        };
+        self.chunk(call, json!([choice]));
+    }
+
+    /// Ends the stream. Before that come the tokens, if the client wants them and the provider has not sent them itself.
+    pub(crate) fn done(&mut self, call: &Call) {
+        if call.includes_usage && self.is_converted {
+            self.chunk(call, json!([]));
+        }
+        self.send(b"[DONE]");
+        self.is_done = true;
+    }
+
+    /// Ends the stream with an error.
+    pub(crate) fn fail(&mut self, message: &str) {
+        self.send(LlmError::Provider(message.to_owned()).body().as_bytes());
+        self.is_done = true;
+    }
+
+    fn chunk(&mut self, call: &Call, choices: Json) {
+        self.is_converted = true;
+        let is_last = choices.as_array().is_some_and(Vec::is_empty);
+        let object =
+            if call.route == Route::Completions { "text_completion" } else { "chat.completion.chunk" };
+        let mut chunk = json!({
+            "id": self.id.as_ref().unwrap_or(&call.id),
+            "object": object,
+            "created": call.created,
+            "model": self.model.as_ref().unwrap_or(&call.model),
+            "choices": choices,
+        });
+        if is_last {
+            chunk["usage"] = self.usage.json();
+        }
+        self.send(chunk.to_string().as_bytes());
+    }
+
+    fn send(&mut self, data: &[u8]) {
+        for line in data.split(|byte| *byte == b'\n') {
+            self.sent.extend_from_slice(b"data: ");
+            self.sent.extend_from_slice(line);
+            self.sent.push(b'\n');
+        }
+        self.sent.push(b'\n');
+    }
+
+    fn count(&mut self, text: &str) {
+        self.estimated += text.trim().len().div_ceil(4) as u64;
+        if let Some(all) = self.text.as_mut().filter(|all| all.len() + text.len() <= MAX_KEPT_LEN) {
+            all.push_str(text);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The providers' forms, by the cases in `cases`: what is sent for a request, and what becomes of responses and streams.
+
+use super::{Backend, Llm, Prompts, Stream};
+use serde_json::json;
+use weir_plugin::Json;
+use weir_plugin::schema::Record;
+use weir_plugin::testing::Gateway;
+
+const FILES: [(&str, &str); 8] = [
+    ("anthropic", include_str!("cases/anthropic.json")),
+    ("azure", include_str!("cases/azure.json")),
+    ("bedrock", include_str!("cases/bedrock.json")),
+    ("cohere", include_str!("cases/cohere.json")),
+    ("gemini", include_str!("cases/gemini.json")),
+    ("huggingface", include_str!("cases/huggingface.json")),
+    ("ollama", include_str!("cases/ollama.json")),
+    ("openai", include_str!("cases/openai.json")),
+];
+
+#[test]
+fn each_provider_is_asked_and_answers_in_its_form() {
+    for (file, text) in FILES {
+        let cases: Vec<Json> = serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for case in cases {
+            check(&format!("{file}: {}", case["case"].as_str().unwrap()), &case);
+        }
+    }
+}
+
+fn check(name: &str, case: &Json) {
+    let known = [
+        "case", "config", "request", "url", "headers", "sent", "refused", "response", "reply", "failed",
+        "stream", "type", "chunks", "usage",
+    ];
+    assert!(
+        case.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())),
+        "{name}: unknown member"
+    );
+    let config = Llm::from_value(&case["config"]).unwrap_or_else(|found| panic!("{name}: {found:?}"));
+    let backend = Backend::new(config);
+    let mut exchange = Gateway::new(&[]).exchange("POST /asked");
+    exchange.id = *b"00000000000000000000000000000001";
+    let prompts = Prompts(case["request"].as_object().unwrap().clone());
+    let mut call = backend.call(&exchange, &prompts).unwrap();
+    call.created = 1;
+    call.streams = case["request"]["stream"] == true;
+    let sent = backend
+        .target(&call, exchange.path())
+        .and_then(|target| Ok((target.url(), backend.body(prompts, &call)?)));
+    match (sent, case["refused"].as_str()) {
+        (Ok((url, sent)), None) => {
+            assert_eq!(Some(&*url), case["url"].as_str(), "{name}");
+            assert_eq!(sent, case["sent"], "{name}: {sent}");
+        }
+        (Err(error), Some(expected)) => return assert_eq!(error.to_string(), expected, "{name}"),
+        (sent, refused) => panic!("{name}: {sent:?} {refused:?}"),
+    }
+    let headers: Json = backend
+        .dialect
+        .headers(&call)
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), v.into()))
+        .collect::<serde_json::Map<_, Json>>()
+        .into();
+    assert_eq!(headers, case.get("headers").cloned().unwrap_or(json!({})), "{name}");
+    if let Some(response) = case.get("response") {
+        match (backend.dialect.response(response, &call), case["failed"].as_str()) {
+            (Ok(None), None) => assert_eq!(case["reply"], "same", "{name}"),
+            (Ok(Some(reply)), None) => {
+                let reply = reply.into_json(&call);
+                assert_eq!(reply, case["reply"], "{name}: {reply}");
+            }
+            (Err(error), Some(expected)) => assert_eq!(error, expected, "{name}"),
+            (reply, failed) => panic!("{name}: {reply:?} {failed:?}"),
+        }
+    }
+    if let Some(stream) = case.get("stream") {
+        check_stream(name, case, (&backend, call), stream.as_str().unwrap());
+    }
+}
+
+/// The stream, whole and byte by byte.
+fn check_stream(name: &str, case: &Json, (backend, call): (&Backend, super::Call), text: &str) {
+    let content_type = case["type"].as_str().unwrap_or("text/event-stream");
+    for size in [1, usize::MAX] {
+        let mut stream = Stream::new(call.clone(), backend.dialect, content_type.as_bytes(), false);
+        let mut sent = Vec::new();
+        text.as_bytes().chunks(size.min(text.len())).for_each(|part| sent.extend(stream.push(part)));
+        sent.extend(stream.end());
+        let sent = String::from_utf8(sent).unwrap();
+        let chunks: Vec<Json> = sent
+            .split_terminator("\n\n")
+            .map(|event| event.strip_prefix("data: ").unwrap_or_else(|| panic!("{name}: {event}")))
+            .map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into()))
+            .collect();
+        let chunks = Json::Array(chunks);
+        assert_eq!(chunks, case["chunks"], "{name}: {chunks}");
+        let usage = stream.usage(0);
+        assert_eq!(json!([usage.prompt, usage.completion]), case["usage"], "{name}");
+    }
+}
+
+#[test]
+fn bedrock_speaks_by_the_event_stream_of_aws() {
+    // What stands in a message is tested where the messages are read; this is what becomes of them.
+    let backend = Backend::new(
+        Llm::from_value(&json!({
+            "route_type": "llm/v1/chat",
+            "model": { "provider": "bedrock", "name": "m", "options": { "bedrock": { "aws_region": "r" } } }
+        }))
+        .unwrap(),
+    );
+    let exchange = Gateway::new(&[]).exchange("POST /");
+    let call = backend.call(&exchange, &Prompts(Default::default())).unwrap();
+    let mut out = super::stream::Output::default();
+    for (name, data) in [
+        ("messageStart", r#"{"role":"assistant"}"#),
+        ("contentBlockDelta", r#"{"delta":{"text":"Hi"},"contentBlockIndex":0}"#),
+        ("contentBlockStop", r#"{"contentBlockIndex":0}"#),
+        ("messageStop", r#"{"stopReason":"max_tokens"}"#),
+        ("metadata", r#"{"usage":{"inputTokens":3,"outputTokens":1,"totalTokens":4}}"#),
+        ("throttlingException", r#"{"message":"slow down"}"#),
+    ] {
+        let event = super::frames::Event { name: name.to_owned(), data: data.to_owned() };
+        backend.dialect.event(&event, &call, &mut out).unwrap();
+    }
+    let sent = String::from_utf8(out.take()).unwrap();
+    let part = |text: &str| assert!(sent.contains(text), "{text}: {sent}");
+    [r#""content":"Hi""#, r#""finish_reason":"length""#, "slow down"].into_iter().for_each(part);
+    assert_eq!((out.usage.prompt, out.usage.completion), (Some(3), Some(1)));
+}
+
+#[test]
+fn a_stream_that_is_rubbish_ends_with_an_error_or_without_a_word() {
+    let backend = Backend::new(
+        Llm::from_value(
+            &json!({ "route_type": "llm/v1/chat", "model": { "provider": "openai", "name": "m" } }),
+        )
+        .unwrap(),
+    );
+    let exchange = Gateway::new(&[]).exchange("POST /");
+    let call = backend.call(&exchange, &Prompts(Default::default())).unwrap();
+    let read = |content_type: &str, bytes: &[u8]| {
+        let mut stream = Stream::new(call.clone(), backend.dialect, content_type.as_bytes(), false);
+        let mut sent = stream.push(bytes);
+        sent.extend(stream.push(bytes));
+        sent.extend(stream.end());
+        String::from_utf8(sent).unwrap()
+    };
+    assert_eq!(read("text/event-stream", b"data: {\n\n\xff\xfe: x\n\n"), "data: [DONE]\n\n");
+    assert_eq!(read("text/plain", b"<html>no</html>"), "data: [DONE]\n\n");
+    let failed = read("application/vnd.amazon.eventstream", b"rubbish rubbish");
+    assert_eq!(
+        failed,
+        "data: {\"error\":{\"message\":\"the response of the AI provider cannot be read\"}}\n\n"
+    );
+    let long = read("text/event-stream", &vec![b'x'; 2 * 1024 * 1024]);
+    assert!(long.contains("cannot be read"), "{long}");
+}
