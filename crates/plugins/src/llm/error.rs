@@ -20,6 +20,11 @@ impl LlmError {
         Self::Request(message.to_owned())
     }
 
+    /// The same, by other plugins than ai-proxy.
+    pub(crate) fn no_json() -> Self {
+        Self::Request("this LLM route only supports application/json requests".to_owned())
+    }
+
     /// The status that the client gets.
     pub(crate) fn status(&self) -> u16 {
         match self {
