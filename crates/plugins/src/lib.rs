@@ -9,6 +9,7 @@ use weir_plugin::{Definition, Plugin};
 
 mod acl;
 mod ai_prompt_decorator;
+mod ai_prompt_template;
 mod ai_proxy;
 mod api_breaker;
 mod apisix_cors;
@@ -139,6 +140,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<ai_prompt_template::AiPromptTemplate>(),
     define::<ai_prompt_decorator::AiPromptDecorator>(),
     define::<ai_proxy::AiProxy>(),
     define::<standard_webhooks::StandardWebhooks>(),
