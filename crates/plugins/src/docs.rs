@@ -73,7 +73,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "traffic-split",
         ],
     ),
-    ("AI", &["ai-prompt-decorator", "ai-prompt-template", "ai-proxy"]),
+    ("AI", &["ai-prompt-decorator", "ai-prompt-guard", "ai-prompt-template", "ai-proxy"]),
     ("Serverless", &["aws-lambda", "azure-functions", "post-function", "pre-function"]),
     (
         "Transformations",
@@ -173,9 +173,10 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 39] = [
+const OF_KONG: [&str; 40] = [
     "acl",
     "ai-prompt-decorator",
+    "ai-prompt-guard",
     "ai-prompt-template",
     "ai-proxy",
     "aws-lambda",

@@ -9,6 +9,7 @@ use weir_plugin::{Definition, Plugin};
 
 mod acl;
 mod ai_prompt_decorator;
+mod ai_prompt_guard;
 mod ai_prompt_template;
 mod ai_proxy;
 mod api_breaker;
@@ -142,6 +143,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<redirect::Redirect>(),
     define::<ai_prompt_template::AiPromptTemplate>(),
     define::<ai_prompt_decorator::AiPromptDecorator>(),
+    define::<ai_prompt_guard::AiPromptGuard>(),
     define::<ai_proxy::AiProxy>(),
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),

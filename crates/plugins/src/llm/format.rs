@@ -1,6 +1,7 @@
 //! The forms of chats that clients may send: OpenAI's, and those of two providers.
 
 use super::Object;
+use super::prompts::{role_of, text_of};
 use serde_json::json;
 use weir_plugin::Json;
 
@@ -30,6 +31,21 @@ impl Format {
     /// The turns of a chat, if it has any.
     pub(crate) fn turns(self, body: &Object) -> Option<&Vec<Json>> {
         body.get(self.member())?.as_array().filter(|turns| !turns.is_empty())
+    }
+
+    /// The role of a turn, in OpenAI's words, and its text; none of a turn that has parts without text.
+    pub(crate) fn read(self, turn: &Json) -> Option<(&str, String)> {
+        let role = turn.get("role").map_or(Some("user"), Json::as_str)?;
+        match self {
+            Self::OpenAi => {
+                let role = turn.get("role")?.as_str()?;
+                Some((role, turn.get("content")?.as_str()?.to_owned()))
+            }
+            Self::Gemini => {
+                Some((if role == "model" { "assistant" } else { role }, text_of(turn.get("parts"))))
+            }
+            Self::Bedrock => Some((role_of(turn), text_of(turn.get("content")))),
+        }
     }
 
     /// Adds a turn at this place, or to the instructions, where these stand apart. Returns whether it is a turn.
