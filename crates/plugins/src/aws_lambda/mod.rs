@@ -64,17 +64,17 @@
 //! certificate of its own.
 
 mod answer;
+mod error;
 mod payload;
 #[cfg(test)]
 mod tests;
 
 use crate::shared::aws::{
-    self, AssumedRole, Credentials, CredentialsConfig, CredentialsError, CredentialsProvider, ImdsVersion,
-    sigv4,
+    self, AssumedRole, Credentials, CredentialsConfig, CredentialsProvider, ImdsVersion, sigv4,
 };
+use error::InvokeError;
 use http::{Request, Response, Uri};
 use serde_json::Value as Json;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -249,31 +249,6 @@ struct Function {
     region: String,
     client: HttpClient,
     credentials: Arc<CredentialsProvider>,
-}
-
-/// Why a function has no result.
-#[derive(Debug)]
-enum InvokeError {
-    NoRegion,
-    Credentials(CredentialsError),
-    Unsendable(http::Error),
-    Http(HttpError),
-    /// Lambda refused, with this status and message.
-    Refused(u16, String),
-}
-
-impl fmt::Display for InvokeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRegion => {
-                f.write_str("no region is known: set config.aws_region, or AWS_REGION in the environment")
-            }
-            Self::Credentials(error) => error.fmt(f),
-            Self::Unsendable(error) => write!(f, "the invocation cannot be sent: {error}"),
-            Self::Http(error) => write!(f, "Lambda did not answer: {error}"),
-            Self::Refused(status, message) => write!(f, "Lambda answered {status}: {message}"),
-        }
-    }
 }
 
 impl Plugin for AwsLambda {
