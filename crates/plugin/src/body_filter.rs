@@ -1,6 +1,8 @@
 //! Filters that change a response's body while it streams.
 
 use crate::exchange::Exchange;
+use std::future::Future;
+use std::pin::Pin;
 
 /// Changes a response's body chunk by chunk, on its way to the client. The head has been sent by then. A filter that is
 /// dropped without [`BodyFilter::end`] has not got all of the body: the response broke off, or the client left.
@@ -12,6 +14,15 @@ pub trait BodyFilter: 'static {
         Vec::new()
     }
 }
+
+/// The rest of a replacement that has waited: returns the body to send.
+pub type ResumeBody = Box<dyn FnOnce(&mut Exchange) -> Vec<u8>>;
+
+/// What a replacement waits for.
+pub type WaitForBody = Pin<Box<dyn Future<Output = ResumeBody>>>;
+
+/// Replaces a body, and waits before it does; it gets none that is too long to be buffered.
+pub type ReplaceLater = Box<dyn FnOnce(&mut Exchange, Option<Vec<u8>>) -> WaitForBody>;
 
 /// The filters of a response's body, in the order of their plugins: each gets what the one before returns.
 #[derive(Default)]
@@ -57,6 +68,8 @@ pub struct BodyChanges {
     pub buffers: bool,
     /// This takes its place, also where it is too long to be buffered.
     pub replacement: Option<Vec<u8>>,
+    /// This replaces it once it is buffered, or too long for that.
+    pub later: Option<ReplaceLater>,
     /// It is left out.
     pub drops: bool,
     /// It goes through these.

@@ -5,7 +5,7 @@ pub mod grpc_status;
 mod state;
 mod workers;
 
-pub use super::body_filter::{BodyChanges, BodyFilters};
+pub use super::body_filter::{BodyChanges, BodyFilters, ReplaceLater};
 pub use super::body_memory::{BodyMemory, BodyReservation, WorkerBodyMemory};
 pub use super::build::Shared;
 pub use super::durations::Durations;

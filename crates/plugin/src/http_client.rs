@@ -1,6 +1,6 @@
 //! An HTTP client for other servers, for hooks that wait and for tasks off the request path.
 
-use crate::http_proxy::{self, HttpProxy};
+use crate::http_proxy::{self, HttpProxies};
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -11,6 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -67,9 +68,9 @@ impl HttpClient {
         Self::connecting(Connector::new(dialer), idle)
     }
 
-    /// The same, connecting through a forward proxy if there is one.
-    pub fn through(proxy: Option<HttpProxy>, dialer: Dialer, idle: Duration) -> Self {
-        Self::connecting(Connector { dialer, proxy }, idle)
+    /// The same, connecting through forward proxies where there are any.
+    pub fn through(proxies: impl Into<HttpProxies>, dialer: Dialer, idle: Duration) -> Self {
+        Self::connecting(Connector { dialer, proxies: Arc::new(proxies.into()) }, idle)
     }
 
     fn connecting(connector: Connector, idle: Duration) -> Self {
@@ -123,13 +124,13 @@ pub fn host_and_port(url: &Uri) -> &str {
 #[derive(Clone)]
 pub(crate) struct Connector {
     dialer: Dialer,
-    proxy: Option<HttpProxy>,
+    proxies: Arc<HttpProxies>,
 }
 
 impl Connector {
     /// One without a proxy.
     pub(crate) fn new(dialer: Dialer) -> Self {
-        Self { dialer, proxy: None }
+        Self { dialer, proxies: Arc::default() }
     }
 }
 
@@ -147,13 +148,14 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(Connector { dialer, proxy }: Connector, uri: Uri) -> io::Result<TokioIo<Stream>> {
+async fn connect(Connector { dialer, proxies }: Connector, uri: Uri) -> io::Result<TokioIo<Stream>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let is_tls = uri.scheme_str() == Some("https");
     let host = uri.host().ok_or_else(|| invalid("the URL has no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    let (to, through) = match &proxy {
+    let proxy = if is_tls { &proxies.https } else { &proxies.http };
+    let (to, through) = match proxy {
         Some(proxy) => ((&*proxy.host, proxy.port), true),
         None => ((host, port), false),
     };

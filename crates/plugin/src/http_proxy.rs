@@ -10,8 +10,26 @@ const MAX_HEAD_LEN: usize = 16 * 1024;
 /// A forward proxy that is asked in clear: by `CONNECT` for servers over TLS, by absolute URLs for others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpProxy {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// The proxies of a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HttpProxies {
+    /// To servers without TLS.
+    pub http: Option<HttpProxy>,
+    /// To servers over TLS.
+    pub https: Option<HttpProxy>,
+}
+
+impl From<Option<HttpProxy>> for HttpProxies {
+    /// One for all servers.
+    fn from(proxy: Option<HttpProxy>) -> Self {
+        Self { http: proxy.clone(), https: proxy }
+    }
 }
 
 impl FromStr for HttpProxy {

@@ -1,7 +1,7 @@
 //! What few exchanges have, since plugins ask for it: boxed, so that the others have no room for it.
 
 use super::{ConsumerIndex, Exchange, ServiceOverride};
-use crate::body_filter::{BodyChanges, BodyFilter};
+use crate::body_filter::{BodyChanges, BodyFilter, WaitForBody};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
 use crate::exchange::secrets::UpstreamSecrets;
@@ -203,6 +203,21 @@ impl Exchange {
     pub fn set_response_body(&mut self, body: Vec<u8>) {
         let changes = &mut self.engine.extras().body_changes;
         (changes.buffers, changes.replacement) = (true, Some(body));
+    }
+
+    /// Has the upstream's body replaced by a function that may wait, such as for another server, before the head goes to the
+    /// client: what it returns in the end may change the head too. It gets the whole body as all [`Hooks::response_body`]
+    /// have left it, or none that is too long to be buffered. It is dropped when the client leaves. For response hooks; the
+    /// last plugin that asks for it replaces the body.
+    ///
+    /// [`Hooks::response_body`]: crate::Hooks::response_body
+    pub fn replace_response_body_later(
+        &mut self,
+        replace: impl FnOnce(&mut Exchange, Option<Vec<u8>>) -> WaitForBody + 'static,
+    ) {
+        let changes = &mut self.engine.extras().body_changes;
+        changes.buffers = true;
+        changes.later = Some(Box::new(replace));
     }
 
     /// Has the response's body go through a filter, chunk by chunk as it comes, also if the gateway made it. Filters of

@@ -1,7 +1,7 @@
 //! Changes a response's body as plugins have asked: leaves it out, buffers it until they have replaced it, or has it go
 //! through their filters.
 
-use crate::client::Client;
+use crate::client::{Client, unless_gone};
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use tokio::time::Instant;
 use weir_http1::{Framing, ResponseHead};
 use weir_plugin::BufferedBody;
-use weir_plugin::engine::{BodyChanges, BodyFilters, BodyReservation};
+use weir_plugin::engine::{BodyChanges, BodyFilters, BodyReservation, ReplaceLater};
 use weir_upstream::Upstream;
 
 /// The most that is buffered; a longer body passes as it is.
@@ -67,7 +67,11 @@ pub(crate) async fn change<C: Client, U: Upstream>(
         return Ok(changed);
     }
     if changes.buffers {
-        buffer(relay, chain, &mut changed, changes.replacement).await?;
+        let is_known =
+            buffer(relay, chain, &mut changed, (changes.replacement, changes.later.is_some())).await?;
+        if let Some(later) = changes.later {
+            replace_later(relay, &mut changed, (later, is_known)).await?;
+        }
     }
     if !changes.filters.is_empty() {
         changed.framing = Framing::Chunked;
@@ -93,24 +97,49 @@ async fn discard<C: Client, U: Upstream>(
     Ok(())
 }
 
+/// Takes the body into memory and has the plugins replace it. Returns whether all of it is known; otherwise it passes as it
+/// is, unless it is replaced in any case.
 async fn buffer<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
     changed: &mut ChangedBody,
-    replacement: Option<Vec<u8>>,
-) -> Result<(), RelayError> {
+    (replacement, is_replaced_later): (Option<Vec<u8>>, bool),
+) -> Result<bool, RelayError> {
     let is_too_long = matches!(changed.framing, Framing::Length(n) if n > MAX_BUFFERED_LEN as u64);
     changed.buffered = BufferedBody::within(relay.exchange.engine.reserve_body(false));
     let is_whole =
         !is_too_long && poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await?;
-    if !is_whole && replacement.is_none() {
-        return Ok(());
+    let is_known = is_whole || replacement.is_some();
+    if !is_known && !is_replaced_later {
+        return Ok(false);
     }
     if !is_whole {
         changed.is_cut = true;
         relay.exchange.engine.upstream_is_cut();
     }
-    changed.buffered.replace(|body| chain.response_body(relay.exchange, replacement.unwrap_or(body)));
+    if is_known {
+        changed.buffered.replace(|body| chain.response_body(relay.exchange, replacement.unwrap_or(body)));
+    }
+    changed.framing = Framing::Length(changed.buffered.len() as u64);
+    Ok(is_known)
+}
+
+/// Has a plugin replace the body that is buffered, and waits until it has, unless the client leaves.
+async fn replace_later<C: Client, U: Upstream>(
+    relay: &mut Relay<'_, C, U>,
+    changed: &mut ChangedBody,
+    (later, is_known): (ReplaceLater, bool),
+) -> Result<(), RelayError> {
+    let mut body = None;
+    changed.buffered.replace(|buffered| {
+        body = is_known.then_some(buffered);
+        Vec::new()
+    });
+    let waiting = later(&mut relay.exchange.public, body);
+    let gone = || RelayError::Client(std::io::ErrorKind::ConnectionAborted.into());
+    let resume = unless_gone(relay.client, waiting).await.ok_or_else(gone)?;
+    let body = resume(&mut relay.exchange.public);
+    changed.buffered.replace(|_| body);
     changed.framing = Framing::Length(changed.buffered.len() as u64);
     Ok(())
 }
