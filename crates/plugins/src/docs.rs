@@ -73,7 +73,16 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "traffic-split",
         ],
     ),
-    ("AI", &["ai-prompt-decorator", "ai-prompt-guard", "ai-prompt-template", "ai-proxy"]),
+    (
+        "AI",
+        &[
+            "ai-prompt-decorator",
+            "ai-prompt-guard",
+            "ai-prompt-template",
+            "ai-proxy",
+            "ai-request-transformer",
+        ],
+    ),
     ("Serverless", &["aws-lambda", "azure-functions", "post-function", "pre-function"]),
     (
         "Transformations",
@@ -173,12 +182,13 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 40] = [
+const OF_KONG: [&str; 41] = [
     "acl",
     "ai-prompt-decorator",
     "ai-prompt-guard",
     "ai-prompt-template",
     "ai-proxy",
+    "ai-request-transformer",
     "aws-lambda",
     "azure-functions",
     "basic-auth",

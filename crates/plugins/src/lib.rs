@@ -12,6 +12,7 @@ mod ai_prompt_decorator;
 mod ai_prompt_guard;
 mod ai_prompt_template;
 mod ai_proxy;
+mod ai_request_transformer;
 mod api_breaker;
 mod apisix_cors;
 mod apisix_hmac_auth;
@@ -141,6 +142,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<ai_request_transformer::AiRequestTransformer>(),
     define::<ai_prompt_template::AiPromptTemplate>(),
     define::<ai_prompt_decorator::AiPromptDecorator>(),
     define::<ai_prompt_guard::AiPromptGuard>(),

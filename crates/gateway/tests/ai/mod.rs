@@ -1,5 +1,7 @@
 //! ai-proxy with a provider that tokens trickle from, one that fails in every way, and logs that must not know its key.
 
+mod transformers;
+
 use crate::harness::{Gateway, Peer, Upstream, eventually};
 use serde_json::{Value as Json, json};
 use std::fs;

@@ -1,0 +1,94 @@
+//! ai-request-transformer with models that hang, and behind proxies.
+
+use super::ask;
+use crate::harness::{Gateway, Identity, TlsUpstream, Upstream};
+use serde_json::json;
+use std::sync::mpsc;
+
+/// The body of a model's response.
+fn completion(text: &str) -> String {
+    json!({ "choices": [{ "message": { "content": text } }] }).to_string()
+}
+
+#[test]
+fn a_model_is_asked_through_a_proxy_and_may_hang() {
+    let (asked, targets) = mpsc::channel();
+    let proxy = Upstream::start(move |mut peer, number| {
+        let Some(request) = peer.request() else { return };
+        asked.send(request.head.start).unwrap();
+        if number == 0 {
+            let body = completion("new");
+            let length = body.len();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            ));
+        } else {
+            peer.is_closed();
+        }
+    });
+    let upstream = Upstream::echoing();
+    let llm = json!({
+        "route_type": "llm/v1/chat",
+        "model": { "provider": "openai", "name": "m", "options": { "upstream_url": "http://model.test/v1" } },
+    });
+    let (host, port) = ("127.0.0.1", proxy.address.port());
+    let config = json!({
+        "prompt": "x", "llm": llm, "http_timeout": 300,
+        "http_proxy_host": host, "http_proxy_port": port, "https_proxy_host": host, "https_proxy_port": port,
+    });
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "url": format!("http://{}", upstream.address), "routes": [{ "paths": ["/"] }] }],
+        "plugins": [{ "name": "ai-request-transformer", "config": config }],
+    });
+    let gateway = Gateway::start(&document.to_string());
+    let rewritten = ask(&gateway, false).response();
+    assert!(rewritten.text().ends_with("\n\nnew"), "{}", rewritten.text());
+    assert_eq!(targets.recv().unwrap(), "POST http://model.test/v1 HTTP/1.1");
+    let hung = ask(&gateway, false).response();
+    let message = "failed to introspect request with AI service: request to ai service failed: the server took too long";
+    assert_eq!((hung.status, hung.json()), (400, json!({ "error": { "message": message } })));
+}
+
+/// A proxy that connects to one server, whichever it is asked for, and tells which that was.
+fn tunnelling(server: std::net::SocketAddr) -> (Upstream, mpsc::Receiver<String>) {
+    let (asked, targets) = mpsc::channel();
+    let proxy = Upstream::start(move |mut peer, _| {
+        let Some(head) = peer.head() else { return };
+        asked.send(head.start).unwrap();
+        peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+        let (mut client, mut server) = (peer.into_socket(), std::net::TcpStream::connect(server).unwrap());
+        let (mut back_from, mut back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
+        let _ = std::io::copy(&mut client, &mut server);
+    });
+    (proxy, targets)
+}
+
+#[test]
+fn a_model_behind_a_proxy_is_known_by_its_certificate() {
+    let identity = Identity::new("model.test");
+    let model = TlsUpstream::start(&identity, &[]);
+    let (proxy, targets) = tunnelling(model.address);
+    let llm = json!({
+        "route_type": "llm/v1/chat",
+        "model": { "provider": "openai", "name": "m", "options": { "upstream_url": "https://model.test/v1" } },
+    });
+    let config = json!({
+        "prompt": "x", "llm": llm, "http_timeout": 10000,
+        "https_proxy_host": "127.0.0.1", "https_proxy_port": proxy.address.port(),
+    });
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "url": "http://127.0.0.1:1", "routes": [{ "paths": ["/"] }] }],
+        "plugins": [{ "name": "ai-request-transformer", "config": config }],
+    });
+    let other = Identity::new("other.test");
+    let trusted = other.cert().display().to_string();
+    let gateway =
+        Gateway::builder(&document.to_string()).set("lua_ssl_trusted_certificate", &trusted).start();
+    let refused = ask(&gateway, false).response();
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("certificate"), "{}", refused.text());
+    assert_eq!(targets.recv().unwrap(), "CONNECT model.test:443 HTTP/1.1");
+}

@@ -1,0 +1,83 @@
+//! Has a large language model rewrite the body of requests, before they go to the upstream.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: ai-request-transformer
+//!     route: orders
+//!     config:
+//!       prompt: Return the same JSON, with the member "city" in English. Return nothing but JSON.
+//!       transformation_extract_pattern: '\{[\s\S]*\}'
+//!       llm:
+//!         route_type: llm/v1/chat
+//!         auth: {header_name: Authorization, header_value: "{vault://env/openai-key}"}
+//!         model: {provider: openai, name: gpt-4o-mini}
+//! ```
+//!
+//! The model gets `prompt` as the system's message, and the body as the user's. What it answers takes the body's place, or the
+//! part of it that `transformation_extract_pattern` finds. `llm` is as in [ai-proxy](ai-proxy.md), which says what is logged as well:
+//! under `ai.ai-request-transformer`.
+//!
+//! The key is in no log. The provider is asked through the proxy, if one is configured.
+//!
+//! ## Responses
+//!
+//! | status | `error.message` | when |
+//! |---|---|---|
+//! | 400 | `request body is longer than max_request_body_size` | it is, or longer than 1 MiB or `client_body_buffer_size` |
+//! | 400 | `failed to introspect request with AI service: …` | the provider cannot be reached within `http_timeout`, or its status is not 2xx |
+//! | 400 | `failed to convert AI response to Kong format: …`, `no 'choices' in upstream AI service response` | its answer cannot be read |
+//! | 400 | `AI response did not match specified regular expression` | nothing was found in it |
+//! | 500 | another | the provider cannot be asked, for lack of credentials |
+
+use crate::llm::{LlmError, Rewriter, Rewriting};
+use std::sync::Arc;
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Resume, WantsBody};
+
+/// One configured instance.
+pub(super) struct AiRequestTransformer(Arc<Rewriter>);
+
+impl Plugin for AiRequestTransformer {
+    const NAME: &'static str = "ai-request-transformer";
+    const PRIORITY: i32 = 777;
+    type Config = Rewriting;
+
+    fn new(config: Rewriting, build: &BuildContext<'_>) -> Result<Self, String> {
+        Ok(Self(Arc::new(Rewriter::new(Self::NAME, config, build)?)))
+    }
+}
+
+impl Hooks for AiRequestTransformer {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::Yes
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let rewriter = self.0.clone();
+        let body = exchange.body().filter(|body| rewriter.max_len().is_none_or(|max| body.len() <= max));
+        let too_long = || LlmError::Request("request body is longer than max_request_body_size".to_owned());
+        let question = body.ok_or_else(too_long).and_then(|body| rewriter.question(exchange, body));
+        let question = match question {
+            Ok(question) => question,
+            Err(error) => return Flow::Respond(error.response()),
+        };
+        Flow::Wait(Box::pin(async move {
+            let answer = rewriter.ask(question).await;
+            let resume: Resume = Box::new(move |exchange| match answer {
+                Ok(mut answer) => {
+                    exchange.set_body(std::mem::take(&mut answer.text).into_bytes());
+                    rewriter.record(exchange, answer);
+                    Flow::Continue
+                }
+                Err(error) => {
+                    tracing::warn!(request_id = exchange.id(), "ai-request-transformer: {error}");
+                    Flow::Respond(error.response())
+                }
+            });
+            resume
+        }))
+    }
+}
