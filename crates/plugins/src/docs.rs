@@ -81,6 +81,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ai-prompt-template",
             "ai-proxy",
             "ai-request-transformer",
+            "ai-response-transformer",
         ],
     ),
     ("Serverless", &["aws-lambda", "azure-functions", "post-function", "pre-function"]),
@@ -182,13 +183,14 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 41] = [
+const OF_KONG: [&str; 42] = [
     "acl",
     "ai-prompt-decorator",
     "ai-prompt-guard",
     "ai-prompt-template",
     "ai-proxy",
     "ai-request-transformer",
+    "ai-response-transformer",
     "aws-lambda",
     "azure-functions",
     "basic-auth",

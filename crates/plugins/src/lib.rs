@@ -13,6 +13,7 @@ mod ai_prompt_guard;
 mod ai_prompt_template;
 mod ai_proxy;
 mod ai_request_transformer;
+mod ai_response_transformer;
 mod api_breaker;
 mod apisix_cors;
 mod apisix_hmac_auth;
@@ -147,6 +148,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<ai_prompt_decorator::AiPromptDecorator>(),
     define::<ai_prompt_guard::AiPromptGuard>(),
     define::<ai_proxy::AiProxy>(),
+    define::<ai_response_transformer::AiResponseTransformer>(),
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),
     define::<azure_functions::AzureFunctions>(),

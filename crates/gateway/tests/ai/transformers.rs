@@ -1,4 +1,4 @@
-//! ai-request-transformer with models that hang, and behind proxies.
+//! ai-request-transformer and ai-response-transformer with models that hang, behind proxies, and clients that leave.
 
 use super::ask;
 use crate::harness::{Gateway, Identity, TlsUpstream, Upstream};
@@ -48,6 +48,33 @@ fn a_model_is_asked_through_a_proxy_and_may_hang() {
     let hung = ask(&gateway, false).response();
     let message = "failed to introspect request with AI service: request to ai service failed: the server took too long";
     assert_eq!((hung.status, hung.json()), (400, json!({ "error": { "message": message } })));
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_wait_for_a_model() {
+    let (left, gone) = mpsc::channel();
+    let (asked, is_asked) = mpsc::channel();
+    let model = Upstream::start(move |mut peer, _| {
+        if peer.request().is_some() {
+            asked.send(()).unwrap();
+            left.send(peer.is_closed()).unwrap();
+        }
+    });
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret");
+    let llm = json!({
+        "route_type": "llm/v1/chat",
+        "model": { "provider": "openai", "name": "m", "options": { "upstream_url": format!("http://{}/", model.address) } },
+    });
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "url": format!("http://{}", upstream.address), "routes": [{ "paths": ["/"] }] }],
+        "plugins": [{ "name": "ai-response-transformer", "config": { "prompt": "x", "llm": llm } }],
+    });
+    let gateway = Gateway::start(&document.to_string());
+    let client = ask(&gateway, false);
+    is_asked.recv().unwrap();
+    drop(client);
+    assert!(gone.recv().unwrap(), "the model's connection is closed");
 }
 
 /// A proxy that connects to one server, whichever it is asked for, and tells which that was.

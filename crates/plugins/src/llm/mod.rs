@@ -27,7 +27,7 @@ pub(crate) use format::Format;
 pub(crate) use prompts::Prompts;
 pub(crate) use providers::Dialect;
 pub(crate) use reply::{Reply, Usage};
-pub(crate) use rewriter::{Rewriter, Rewriting};
+pub(crate) use rewriter::{Answer, Rewriter, Rewriting};
 pub(crate) use statistics::{LlmCall, LlmCalls, log_field, log_payload};
 pub(crate) use stream::Stream;
 pub(crate) use target::Target;
