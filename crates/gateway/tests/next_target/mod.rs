@@ -131,6 +131,24 @@ fn idempotent_requests_are_sent_to_the_next_target() {
     });
 }
 
+/// The body of the second response has an empty line where the first one's head was broken off.
+#[test]
+fn the_head_of_a_broken_response_is_no_part_of_the_next() {
+    let half = format!("HTTP/1.1 200 OK\r\nX-Half: {}", "a".repeat(100));
+    let body = format!("{}\r\nX-Of-Body: 1\r\n\r\n{}", "b".repeat(100), "c".repeat(100));
+    let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let upstream = Upstream::start(move |mut peer, _| {
+        peer.request();
+        let is_first = asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        peer.send(if is_first { &half } else { &whole });
+    });
+    let gateway = Gateway::start(&over(&[upstream.address], "retries: 1"));
+    let response = send(&mut gateway.connect(), "GET", None);
+    let body = body.as_bytes();
+    assert_eq!((response.status, response.header("x-of-body"), &*response.body), (200, None, body));
+}
+
 #[test]
 fn others_are_not_sent_to_a_second_target_once_a_byte_was_sent() {
     let cases: Vec<_> = Sent::all().into_iter().filter(Sent::is_retried).collect();

@@ -317,6 +317,8 @@ impl<'a> UpstreamCall<'a> {
             Err(failure) => {
                 let upload = relay.upload;
                 self.seen.set(upload.seen);
+                // What has come of a head is not the beginning of the next attempt's.
+                exchange.response.clear();
                 let retry = match &failure {
                     RequestError::Upstream(error) => {
                         self.record(error, (&*upstream, endpoint), exchange);
