@@ -16,7 +16,7 @@ use weir_guests::LuaSettings;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
-use weir_plugin::{RequestRecord, Tracing};
+use weir_plugin::{RequestRecord, Rows, Tracing};
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, Flavor, NodeId, Proxy, Retained, Snapshot, UpstreamVerification};
 
@@ -103,6 +103,7 @@ pub(crate) fn compiler(
     retained.provide(lua.clone());
     retained.provide(RequestRecord(weir_plugins::request_record));
     provide_counters(&retained, settings)?;
+    provide_rows(&retained, settings)?;
     configure_vaults(&retained.get(), settings);
     Ok(Compiler {
         workers: settings.workers.0,
@@ -129,6 +130,14 @@ fn flavor(setting: RouterFlavor) -> Flavor {
 fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
     if let Some(counters) = store::counters(settings).map_err(StartError::Store)? {
         ClusterStore::provide(retained, counters);
+    }
+    Ok(())
+}
+
+/// Gives plugins the rows that the nodes of one database share.
+fn provide_rows(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
+    if let Some(rows) = store::rows(settings, retained.get()).map_err(StartError::Store)? {
+        retained.get::<Rows>().provide(rows);
     }
     Ok(())
 }
@@ -169,13 +178,17 @@ pub(crate) fn compiled(
     source: &Source,
     settings: &Settings,
 ) -> Result<(Configuration, Snapshot), Vec<String>> {
-    let configuration = configuration::read(source)?;
+    let mut configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let trusted_certificates = verify_by_system().roots;
     let retained = Arc::new(Retained::default());
     retained.provide(source.lua.clone());
     retained.provide(RequestRecord(weir_plugins::request_record));
     provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+    // A file is for a node without a database, unless a setting says which it is to be imported to.
+    if settings.database.is_some() {
+        provide_rows(&retained, settings).map_err(|error| vec![error.to_string()])?;
+    }
     configure_vaults(&retained.get(), settings);
     let client_certificate = None;
     let compiler = Compiler {
@@ -187,10 +200,14 @@ pub(crate) fn compiled(
         log_tls_verify: true,
         plugins: source.definitions,
         router_flavor: flavor(settings.router_flavor),
-        retained,
+        retained: retained.clone(),
     };
     match compiler.compile(&configuration.document) {
-        Ok(snapshot) => Ok((configuration, snapshot)),
+        Ok(snapshot) => {
+            let of_rows = retained.get::<Rows>().warning();
+            configuration.warnings.extend(of_rows.map(|warning| format!("{}: {warning}", source.origin)));
+            Ok((configuration, snapshot))
+        }
         Err(errors) => Err(configuration.compile_errors(&source.origin, &errors)),
     }
 }

@@ -22,7 +22,7 @@ const NOTES: &str =
     "notes:\n- title: first\n  parts: [x]\n  tags: [kept]\n  note_marks: [{number: 4}, {number: 5}]\n";
 
 /// The collections that a restored node must have as they were.
-const COLLECTIONS: [&str; 20] = [
+const COLLECTIONS: [&str; 21] = [
     "services",
     "routes",
     "upstreams",
@@ -34,6 +34,7 @@ const COLLECTIONS: [&str; 20] = [
     "basic-auths",
     "hmac-auths",
     "jwts",
+    "oauth2",
     "acls",
     "certificates",
     "snis",

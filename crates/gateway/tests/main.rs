@@ -82,6 +82,7 @@ mod lua_waits;
 mod mutual_tls;
 mod next_target;
 mod nodes;
+mod oauth2;
 mod openapi;
 mod otlp;
 mod overload;

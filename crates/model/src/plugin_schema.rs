@@ -64,6 +64,8 @@ pub struct PluginSchema {
     /// A field of the configuration: plugins with the same value of it share their counters, so that they must be
     /// configured alike.
     pub shared_by: Option<&'static str>,
+    /// First segments of its paths in the Admin API whose second one may be a secret.
+    pub secret_paths: &'static [&'static str],
     /// The kinds of entities that it declares.
     pub entities: &'static [&'static CustomEntitySchema],
     /// What `/schemas/plugins/NAME` answers, where a schema of Kong's describes the plugin. What is wrong is said in Kong's words then.
@@ -95,6 +97,7 @@ impl PluginSchema {
             warnings: |_| Vec::new(),
             document_warnings: |_| Vec::new(),
             shared_by: None,
+            secret_paths: &[],
             entities: &[],
             described: None,
             read: Read(read),
@@ -174,6 +177,12 @@ impl PluginSchema {
     /// The same plugin, whose configurations with the same value of a field must be alike.
     pub const fn with_shared_by(mut self, field: Option<&'static str>) -> Self {
         self.shared_by = field;
+        self
+    }
+
+    /// The same plugin, which adds these paths to the Admin API, below which secrets are.
+    pub const fn with_secret_paths(mut self, paths: &'static [&'static str]) -> Self {
+        self.secret_paths = paths;
         self
     }
 

@@ -1,6 +1,8 @@
 //! Routes that plugins add to the Admin API.
 
 use super::retained::Retained;
+use std::future::Future;
+use std::pin::Pin;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Json, JsonMap};
 use weir_model::{Entities, Uuid};
@@ -16,8 +18,20 @@ pub struct AdminRoute {
     pub operation: &'static str,
     /// Its summary in OpenAPI.
     pub summary: &'static str,
-    /// Serves a request. It must not wait, because the API serves no other request meanwhile.
-    pub handle: fn(&AdminRequest<'_>) -> AdminResponse,
+    /// Serves a request.
+    pub handle: AdminHandler,
+}
+
+/// A response that is still to come.
+pub type PendingResponse = Pin<Box<dyn Future<Output = AdminResponse> + Send>>;
+
+/// What serves a request.
+#[derive(Clone, Copy)]
+pub enum AdminHandler {
+    /// Responds at once. It must not wait, because the API serves no other request meanwhile.
+    Now(fn(&AdminRequest<'_>) -> AdminResponse),
+    /// Takes what it needs out of the request, and responds later, such as when a database has answered.
+    Later(fn(&AdminRequest<'_>) -> PendingResponse),
 }
 
 /// The HTTP methods of routes.
@@ -88,6 +102,11 @@ impl<'a> AdminRequest<'a> {
         self.query.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Whether there is an entity of this kind and id.
+    pub fn has(&self, kind: EntityKind, id: Uuid) -> bool {
+        self.entities.get(kind, id).is_some()
+    }
+
     /// The id of the plugin entity of this id or instance name, where it configures the plugin of this name.
     pub fn plugin(&self, name: &str, id_or_instance_name: &str) -> Option<Uuid> {
         match self.entities.find(EntityKind::Plugins, id_or_instance_name)? {
@@ -132,7 +151,7 @@ impl AdminResponse {
     }
 }
 
-/// The routes, if the path of each begins with the plugin's name: then no plugin takes a path that is another's, or the
+/// The routes, if the path of each begins with the plugin's name, which `/` or `_` may follow: then no plugin takes a path that is another's, or the
 /// gateway's own.
 pub(crate) const fn checked(routes: &'static [AdminRoute], name: &str) -> &'static [AdminRoute] {
     let mut at = 0;
@@ -158,7 +177,7 @@ const fn begins_with(path: &str, name: &str) -> bool {
         }
         at += 1;
     }
-    path.len() == name.len() + 1 || path[name.len() + 1] == b'/'
+    path.len() == name.len() + 1 || matches!(path[name.len() + 1], b'/' | b'_')
 }
 
 #[cfg(test)]
@@ -167,7 +186,7 @@ mod tests {
 
     #[test]
     fn paths_begin_with_the_name_of_their_plugin() {
-        for path in ["/a-b", "/a-b/", "/a-b/{key}"] {
+        for path in ["/a-b", "/a-b/", "/a-b/{key}", "/a-b_c/{key}"] {
             assert!(begins_with(path, "a-b"), "{path}");
         }
         for path in ["", "/", "a-b", "/a-", "/a-bc", "/routes/a-b"] {

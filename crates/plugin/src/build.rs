@@ -4,6 +4,7 @@ use super::background::{Background, Delivered, Dropped, Failed, Lines, Queue, Qu
 use super::dns::DnsResolver;
 use super::exchange::ConsumerIndex;
 use super::retained::{NodeId, Retained};
+use super::rows::Rows;
 use super::vaults::{SecretError, Vaults};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
@@ -133,6 +134,13 @@ impl<'a> BuildContext<'a> {
     /// Where to work off the request path.
     pub fn background(&self) -> Arc<Background> {
         self.retained.get()
+    }
+
+    /// Rows that the plugin creates while the node runs, such as tokens.
+    pub fn rows(&self) -> Arc<Rows> {
+        let rows = self.retained.get::<Rows>();
+        rows.mark_used();
+        rows
     }
 
     /// A bounded queue of what is to be delivered off the request path, named after the plugin's entity.

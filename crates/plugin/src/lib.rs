@@ -41,6 +41,7 @@ mod node_statistics;
 mod phases;
 mod request_record;
 mod retained;
+mod rows;
 mod scripts;
 mod session;
 mod shared_dict;
@@ -62,7 +63,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
+pub use admin::{AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, PendingResponse};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_filter::{BodyFilter, ResumeBody, WaitForBody};
@@ -100,6 +101,7 @@ pub use phases::Phases;
 pub use record::Record;
 pub use request_record::RequestRecord;
 pub use retained::{NodeId, Retained};
+pub use rows::{MemoryRows, PendingRows, ROWS_HANDOVER, Row, RowError, RowKey, RowStore, Rows, unix_time};
 pub use scripts::{Script, ScriptCode, ScriptError, ScriptKind, ScriptValue, Scripts};
 pub use session::{Session, SessionTls};
 pub use shared_dict::{
@@ -145,6 +147,8 @@ pub enum WantsBody {
     /// It reads none.
     #[default]
     No,
+    /// It reads forms and JSON, and can do without: other bodies, such as the streams of gRPC, are not collected.
+    Form,
     /// It can do without: the body passes.
     Optional,
     /// It cannot: the request is answered 503.
@@ -249,6 +253,8 @@ pub trait Plugin: Hooks + Sized {
     const SHARED_BY: Option<&'static str> = None;
     /// What it adds to the Admin API. The path of each begins with the plugin's name.
     const ADMIN_ROUTES: &'static [AdminRoute] = &[];
+    /// First segments of these paths, without `/`, whose second one may be a secret: logs do not show it.
+    const SECRET_PATHS: &'static [&'static str] = &[];
     /// Runs on each worker once, before that serves, whether the plugin is configured or not. An error is logged.
     const INIT: Option<Init> = None;
     /// Runs on each worker after [`Plugin::INIT`], and again after each change of plugins, before requests see the change: with
@@ -339,6 +345,7 @@ const fn schema<P: Plugin>() -> PluginSchema {
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
     let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
+    let schema = schema.with_secret_paths(P::SECRET_PATHS);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

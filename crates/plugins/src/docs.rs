@@ -34,6 +34,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "key-auth",
             "ldap-auth",
             "mtls-auth",
+            "oauth2",
         ],
     ),
     (
@@ -183,7 +184,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 42] = [
+const OF_KONG: [&str; 43] = [
     "acl",
     "ai-prompt-decorator",
     "ai-prompt-guard",
@@ -208,6 +209,7 @@ const OF_KONG: [&str; 42] = [
     "key-auth",
     "ldap-auth",
     "loggly",
+    "oauth2",
     "opentelemetry",
     "post-function",
     "pre-function",

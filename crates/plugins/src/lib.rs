@@ -57,6 +57,7 @@ mod loggly;
 mod marks_tests;
 mod mocking;
 mod mtls_auth;
+mod oauth2;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
@@ -117,6 +118,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<jwt::Jwt>(),
     define::<apisix_hmac_auth::ApisixHmacAuth>(),
     define::<jwt_auth::JwtAuth>(),
+    define::<oauth2::OAuth2>(),
     define::<key_auth::KeyAuth>(),
     define::<ldap_auth::LdapAuth>(),
     define::<basic_auth::BasicAuth>(),

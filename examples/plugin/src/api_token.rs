@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weir_plugin::{
-    AdminMethod, AdminRequest, AdminResponse, AdminRoute, BodyFilter, BuildContext, ConsumerIndex,
-    Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    Known, LocalResponse, Phases, Plugin, Record, Resume, Uuid,
+    AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, BodyFilter, BuildContext,
+    ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter,
+    Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record, Resume, Uuid,
 };
 
 /// Where the token is, and what happens with and without it.
@@ -67,7 +67,7 @@ impl Plugin for ApiToken {
         path: "/api-token/accepted",
         operation: "get-accepted-requests",
         summary: "The number of requests with a valid token",
-        handle: accepted,
+        handle: AdminHandler::Now(accepted),
     }];
     type Config = Config;
 

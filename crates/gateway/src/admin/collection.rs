@@ -178,7 +178,8 @@ pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
         key.is_some_and(|key| key.is_confidential())
     };
     let paths = schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]);
-    paths.filter(|path| !path.is_empty()).collect()
+    let of_routes = plugins.iter().flat_map(|plugin| plugin.secret_paths.iter().copied());
+    paths.filter(|path| !path.is_empty()).chain(of_routes).collect()
 }
 
 /// The fields of a kind that each refer to one entity, with the kind of that entity.

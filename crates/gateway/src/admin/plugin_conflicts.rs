@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use weir_model::entity::CustomEntity;
     use weir_model::schema::Record;
-    use weir_plugin::{AdminRequest, AdminResponse, AdminRoute, Uuid};
+    use weir_plugin::{AdminHandler, AdminRequest, AdminResponse, AdminRoute, Uuid};
     use weir_plugins::PLUGINS;
 
     /// No fields.
@@ -188,7 +188,7 @@ mod tests {
         fn handle(_: &AdminRequest<'_>) -> AdminResponse {
             AdminResponse::no_content()
         }
-        AdminRoute { method, path, operation: "", summary: "", handle }
+        AdminRoute { method, path, operation: "", summary: "", handle: AdminHandler::Now(handle) }
     }
 
     fn plugin(

@@ -55,6 +55,17 @@ const FLEET: &str = "
 /// Which server's history the revisions count in: `postgres/history.rs`.
 const HISTORY: &str = "ALTER TABLE weir_meta ADD COLUMN history TEXT NOT NULL DEFAULT '';";
 
+/// Rows that traffic creates, such as tokens: `rows/mod.rs`.
+const ROWS: &str = "
+    CREATE TABLE weir_rows (
+        kind TEXT NOT NULL, id TEXT NOT NULL, first_key TEXT, second_key TEXT, body TEXT NOT NULL, expires BIGINT,
+        PRIMARY KEY (kind, id)
+    );
+    CREATE UNIQUE INDEX weir_rows_first ON weir_rows (kind, first_key);
+    CREATE UNIQUE INDEX weir_rows_second ON weir_rows (kind, second_key);
+    CREATE INDEX weir_rows_expires ON weir_rows (expires) WHERE expires IS NOT NULL;
+";
+
 pub(super) const STEPS: &[Step] = &[
     Step { sqlite: ENTITIES, postgres: ENTITIES },
     // A file has one node, which counts in its memory.
@@ -63,6 +74,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { sqlite: FLEET, postgres: FLEET },
     // A file has no standby.
     Step { sqlite: "", postgres: HISTORY },
+    Step { sqlite: ROWS, postgres: ROWS },
 ];
 
 /// The version of the tables that is used here.
@@ -98,7 +110,7 @@ impl Task {
 
 /// Removes the tables of entities. Those of rate limits stay, because they may be Kong's.
 pub(super) const REMOVE: &str = "DROP TABLE weir_entities; DROP TABLE weir_meta; DROP TABLE IF EXISTS weir_data_planes; \
-    DROP TABLE IF EXISTS weir_control_planes;";
+    DROP TABLE IF EXISTS weir_control_planes; DROP TABLE IF EXISTS weir_rows;";
 
 /// The state of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

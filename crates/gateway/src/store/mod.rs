@@ -2,7 +2,7 @@
 //!
 //! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its
 //! body as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the
-//! tables.
+//! tables. Beside them is `weir_rows`, what traffic creates and what ends by itself, such as tokens.
 mod change_listener;
 mod counters;
 mod etcd;
@@ -11,6 +11,7 @@ pub(crate) mod migrations;
 mod postgres;
 mod replica;
 mod row;
+mod rows;
 mod sqlite;
 mod sqlite_file;
 pub(crate) mod transfer;
@@ -23,6 +24,7 @@ pub(crate) use etcd::{Check, Etcd};
 use counters::Counters;
 use postgres::Postgres;
 use replica::Replica;
+use rows::{DatabaseRows, Driver, PostgresRows, SqliteRows};
 use sqlite::Sqlite;
 use std::fmt;
 use std::path::PathBuf;
@@ -30,6 +32,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_model::entity::Entity;
 use weir_model::{Change, PluginSchema};
+use weir_plugin::{Background, RowStore};
 use weir_plugins::limits::CounterStore;
 
 /// The future of an operation.
@@ -203,6 +206,19 @@ pub(crate) fn counters(settings: &Settings) -> Result<Option<Arc<dyn CounterStor
         Database::Off | Database::Sqlite => None,
         Database::Postgres => Some(Arc::new(Counters::new(postgres::Server::of(settings)?))),
     })
+}
+
+/// The rows that the nodes of one database share; none without a database. Connects on first use.
+pub(crate) fn rows(
+    settings: &Settings,
+    background: Arc<Background>,
+) -> Result<Option<Arc<dyn RowStore>>, StoreError> {
+    let driver: Arc<dyn Driver> = match database(settings) {
+        Database::Off => return Ok(None),
+        Database::Sqlite => Arc::new(SqliteRows::new(sqlite_path(settings)?)),
+        Database::Postgres => Arc::new(PostgresRows::new(postgres::Server::of(settings)?)),
+    };
+    Ok(Some(Arc::new(DatabaseRows::new(driver, background))))
 }
 
 /// Opens the store read-only, while nodes may use it.

@@ -41,6 +41,7 @@ pub(crate) const COLLECTIONS: &[Collection] = &[
     collection("keyauth_credentials", "/key-auths", "/consumers/{consumer}/key-auth/{id}", 1),
     collection("basicauth_credentials", "/basic-auths", "/consumers/{consumer}/basic-auth/{id}", 1),
     collection("hmacauth_credentials", "/hmac-auths", "/consumers/{consumer}/hmac-auth/{id}", 1),
+    collection("oauth2_credentials", "/oauth2", "/consumers/{consumer}/oauth2/{id}", 1),
     collection("jwt_secrets", "/jwts", "/consumers/{consumer}/jwt/{id}", 1),
     collection("acls", "/acls", "/consumers/{consumer}/acls/{id}", 1),
     collection("routes", "/routes", "/routes/{id}", 2),

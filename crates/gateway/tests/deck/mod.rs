@@ -83,7 +83,7 @@ fn ping_and_the_collections_there_are_not() {
     let numbers: Vec<_> = version.split('.').take(2).map(|number| number.parse::<u32>().unwrap()).collect();
     assert!(numbers.as_slice() >= &[3, 0], "{version}");
     assert!(!version.contains("enterprise"));
-    let absent = ["partials", "oauth2", "mtls-auths"];
+    let absent = ["partials", "mtls-auths"];
     for path in absent.iter().chain(&["filter-chains", "custom-plugins", "cloned-plugins", "licenses"]) {
         assert_eq!(client.call("GET", &format!("/{path}?size=1000"), None).0, 404, "{path}");
     }

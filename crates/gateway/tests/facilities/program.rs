@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weir_gateway::Gateway;
 use weir_plugin::{
-    AdminMethod, AdminRequest, AdminResponse, AdminRoute, BuildContext, CustomEntity, CustomEntitySchema,
-    Exchange, Flow, Hooks, HttpClient, LocalResponse, Metric, Plugin, Queue, QueueConfig, Record, Resume,
-    SharedDict, Timer, define,
+    AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, BuildContext, CustomEntity,
+    CustomEntitySchema, Exchange, Flow, Hooks, HttpClient, LocalResponse, Metric, Plugin, Queue, QueueConfig,
+    Record, Resume, SharedDict, Timer, define,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -53,23 +53,25 @@ impl Plugin for Facilities {
             path: "/facilities/ticks",
             operation: "get-ticks",
             summary: "How often the timers have run",
-            handle: |request| {
+            handle: AdminHandler::Now(|request| {
                 AdminResponse::json(200, json!({ "ticks": request.retained.get::<Ticks>().0.load(Relaxed) }))
-            },
+            }),
         },
         AdminRoute {
             method: AdminMethod::Get,
             path: "/facilities/files/{*path}",
             operation: "get-file",
             summary: "A file",
-            handle: no_file,
+            handle: AdminHandler::Now(no_file),
         },
         AdminRoute {
             method: AdminMethod::Post,
             path: "/facilities/files/{*path}",
             operation: "post-file",
             summary: "Accept a file",
-            handle: |request| AdminResponse::json(202, json!({ "accepted": request.body })),
+            handle: AdminHandler::Now(|request| {
+                AdminResponse::json(202, json!({ "accepted": request.body }))
+            }),
         },
     ];
     type Config = Config;

@@ -4,7 +4,6 @@ use super::{Kind, Reader, RecordContext, RecordSchema, did_you_mean, quoted};
 /// What Kong has, and Weir does not.
 const NOT_SUPPORTED: &[&str] = &[
     "consumer_group_plugins",
-    "oauth2_credentials",
     "mtls_auth_credentials",
     "workspaces",
     "filter_chains",

@@ -32,8 +32,13 @@ impl Exchange {
         if let [only] = *route.entity.protocols {
             return Ok(only);
         }
-        let is_https = self.tls || (allow_terminated && self.was_terminated()?);
-        Ok(if is_https { Protocol::Https } else { Protocol::Http })
+        Ok(if self.was_encrypted(allow_terminated)? { Protocol::Https } else { Protocol::Http })
+    }
+
+    /// Whether the request came over TLS; if `allow_terminated`, a trusted proxy may say so by `X-Forwarded-Proto`. The
+    /// error is Kong's text.
+    pub fn was_encrypted(&self, allow_terminated: bool) -> Result<bool, &'static str> {
+        Ok(self.tls || (allow_terminated && self.was_terminated()?))
     }
 
     fn was_terminated(&self) -> Result<bool, &'static str> {

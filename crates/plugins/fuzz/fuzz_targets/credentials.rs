@@ -35,7 +35,7 @@ const REQUEST: &str = "GET /\nX-Date: Thu, 01 Jan 1970 00:00:00 GMT";
 struct Plugins {
     gateway: Gateway,
     basic: Arc<dyn Hooks>,
-    others: [Arc<dyn Hooks>; 2],
+    others: [Arc<dyn Hooks>; 3],
 }
 
 thread_local! {
@@ -50,7 +50,8 @@ fn plugins() -> Plugins {
     let plugin = |name: &str, config| gateway.plugin(name, config).expect("a valid configuration");
     let basic = plugin("basic-auth", json!({}));
     let hmac = plugin("hmac-auth", json!({ "clock_skew": 1e12 }));
-    let others = [hmac, plugin("jwt", json!({ "claims_to_verify": ["exp", "nbf"] }))];
+    let jwt = plugin("jwt", json!({ "claims_to_verify": ["exp", "nbf"] }));
+    let others = [hmac, jwt, plugin("oauth2", json!({ "enable_client_credentials": true }))];
     Plugins { basic, others, gateway }
 }
 

@@ -2,7 +2,7 @@
 
 use super::redis::{Purge, RedisCaches};
 use super::store::{purge, purge_all, shown};
-use weir_plugin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
+use weir_plugin::{AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 
 const KEPT: &str = "/proxy-cache/{cache_key}";
 const KEPT_BY_PLUGIN: &str = "/proxy-cache/{plugins}/caches/{cache_key}";
@@ -40,7 +40,7 @@ const fn route(
     summary: &'static str,
     handle: fn(&AdminRequest<'_>) -> AdminResponse,
 ) -> AdminRoute {
-    AdminRoute { method, path, operation, summary, handle }
+    AdminRoute { method, path, operation, summary, handle: AdminHandler::Now(handle) }
 }
 
 fn show(request: &AdminRequest<'_>) -> AdminResponse {

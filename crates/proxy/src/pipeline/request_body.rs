@@ -9,9 +9,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_http1::Framing;
-use weir_plugin::BufferedBody;
-use weir_plugin::WantsBody;
+use weir_http1::{Framing, Known};
+use weir_plugin::{BufferedBody, WantsBody};
 
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;
@@ -26,11 +25,21 @@ pub(crate) async fn collect<C: Client>(
 ) -> Result<(), RequestError> {
     let most = worker.options.client_body_buffer_size;
     let is_too_long = matches!(client.framing(), Framing::Length(n) if n > most as u64);
-    if is_too_long || exchange.engine.body.is_some() {
+    let is_unread = wants == WantsBody::Form && !is_form(exchange);
+    if is_too_long || is_unread || exchange.engine.body.is_some() {
         return Ok(());
     }
     let reservation = exchange.engine.reserve_body(wants != WantsBody::Yes);
     take(worker, client, exchange, BufferedBody::within(reservation), most).await
+}
+
+/// Whether the body has parameters that plugins read.
+fn is_form(exchange: &Exchange) -> bool {
+    const FORMS: [&[u8]; 3] =
+        [b"application/x-www-form-urlencoded", b"application/json", b"multipart/form-data"];
+    let content_type = exchange.header(Known::ContentType).unwrap_or_default();
+    let is = |form: &&[u8]| content_type.get(..form.len()).is_some_and(|it| it.eq_ignore_ascii_case(form));
+    FORMS.iter().any(is)
 }
 
 /// Takes the body from the client into the exchange, until its end or until `most` bytes are here.

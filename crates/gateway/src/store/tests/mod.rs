@@ -12,6 +12,7 @@ use weir_model::{Document, Format, ReadOptions, Uuid};
 mod server;
 
 mod postgres;
+mod rows;
 mod suite;
 mod transfer;
 
