@@ -60,7 +60,7 @@ static: $(addprefix static-,$(ARCHES)) ## Build archives of static binaries into
 static-x86_64 static-aarch64: static-%: tools-rust $(AUDITABLE) $(ZIG)/installed
 	$(call need,$(BUILD_TOOLS))
 	rustup target add $*-unknown-linux-musl
-	@# LuaJIT links a program of its own, for which zig has to be told of the unwinder.
+	@# LuaJIT links a program of its own, for which zig has to be asked for the unwinder.
 	@$(heartbeat) $(RELEASE_ENV) TARGET_LIBS=-lunwind $(CARGO) auditable zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
 	  --package weir-gateway --target $*-unknown-linux-musl
 	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" \

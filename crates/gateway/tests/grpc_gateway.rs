@@ -19,6 +19,7 @@ import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
 enum Kind { PLAIN = 0; BOLD = 1; }
 message Author { string name = 1; int32 age = 2; }
+message Chain { string text = 1; Chain next = 2; }
 message Note {
   string text = 1;
   int64 count = 2;
@@ -42,6 +43,7 @@ service Echo {
     };
   }
   rpc Server(Note) returns (stream Note) { option (google.api.http).get = "/v1/stream"; }
+  rpc Chained(Chain) returns (Note) { option (google.api.http).get = "/v1/chain"; }
   rpc Hidden(Note) returns (Note);
 }
 "#;
@@ -121,7 +123,9 @@ fn paths_queries_and_bodies_make_messages() {
 fn requests_that_mean_nothing_are_refused() {
     let (_runtime, upstream) = echo();
     let gateway = gateway(upstream);
+    let deep = format!("/v1/chain?{}text=x", "next.".repeat(1_000));
     for (method, target, body, why) in [
+        ("GET", &*deep, "", "an argument names a field that is too deep"),
         ("GET", "/v1/other/x", "", "failed to transcode .proto file Unknown path \"/v1/other/x\""),
         ("HEAD", "/v1/notes/x", "", ""),
         ("GET", "/v1/Echo/Hidden", "", "failed to transcode .proto file Unknown path"),

@@ -176,7 +176,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// A connection, plaintext or TLS.
 pub(crate) struct Stream {
     io: Box<dyn Duplex>,
-    /// It leads to a proxy, which is told the server in each request.
+    /// It leads to a proxy, which finds the server in each request.
     takes_absolute_urls: bool,
 }
 

@@ -19,8 +19,11 @@
 use crate::llm::{Format, LlmError, Object, Prompts};
 use fancy_regex::Regex;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldError, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record, WantsBody,
 };
+
+/// Roles whose messages are no prompts of the user. Providers take a role that they do not know for the user's.
+const OTHER_ROLES: [&str; 6] = ["system", "developer", "assistant", "model", "tool", "function"];
 
 /// What prompts may say.
 #[derive(Debug, Clone, Record)]
@@ -106,7 +109,7 @@ impl Hooks for AiPromptGuard {
         };
         match self.prompt(&body).map_or(Ok(false), |prompt| self.may_pass(&prompt)) {
             Ok(true) => Flow::Continue,
-            // Clients are not told what guards the model.
+            // Clients do not see what guards the model.
             Ok(false) => Flow::Respond(LlmError::Request("bad request".to_owned()).response()),
             Err(error) => {
                 tracing::error!(request_id = exchange.id(), "ai-prompt-guard: a pattern failed: {error}");
@@ -137,7 +140,7 @@ impl AiPromptGuard {
         let mut prompt = String::new();
         for turn in turns.iter().rev() {
             if !self.config.match_all_roles
-                && turn.get("role").is_some_and(|role| role.is_string() && role != "user")
+                && turn.get("role").and_then(Json::as_str).is_some_and(|role| OTHER_ROLES.contains(&role))
             {
                 continue;
             }

@@ -31,6 +31,7 @@
 //! | 500 | `the response is too long to be transformed`, `the response cannot be decoded` | its body cannot be sent to the model |
 
 use crate::llm::{Answer, LlmError, Rewriter, Rewriting};
+use crate::shared::Uncacheable;
 use flate2::read::GzDecoder;
 use std::io::Read;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use weir_plugin::{
 /// The most that a body is decoded to.
 const MAX_DECODED_LEN: u64 = 8 * 1024 * 1024;
 
-/// The model, and what it is told.
+/// The model, and its instructions.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The model.
@@ -76,6 +77,7 @@ impl Hooks for AiResponseTransformer {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         exchange.request.headers.set("Accept-Encoding", b"identity");
+        exchange.extensions.insert(Uncacheable);
         Flow::Continue
     }
 
@@ -157,6 +159,9 @@ fn instructed(exchange: &mut Exchange, text: &str) -> Result<Vec<u8>, LlmError> 
             let set = exchange.set_header(weir_plugin::HeadersOf::Response, name, value.as_bytes());
             set.map_err(|error| failed(&error.to_string()))?;
         }
+    }
+    if matches!(exchange.response.status, 204 | 304) {
+        return Ok(Vec::new());
     }
     Ok(match members.get("body") {
         Some(Json::String(text)) => text.clone().into_bytes(),

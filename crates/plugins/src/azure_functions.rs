@@ -21,7 +21,7 @@
 //! | 413 | `Payload too large` | the body is longer than 1 MiB, or a larger `client_body_buffer_size` |
 //! | 500 | `An unexpected error occurred` | there is no response within `timeout`, none at all, or one of more than 8 MiB. The log says which |
 //!
-//! As in Kong, the function's certificate is not verified unless `https_verify` is set. Set it: the key goes to whoever answers.
+//! As in Kong, the function's certificate is not verified unless `https_verify` is set. Set it: the key goes to any server that answers.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, Uri};

@@ -41,12 +41,16 @@
 //!
 //! ## Keys
 //!
-//! The key is a header or a parameter, in the place of the client's. The upstream alone gets it: no log has it, no other plugin, and
-//! `upstream_uri` does not show it. With `allow_override` a client may send a key of its own.
+//! The key is a header or a parameter, in the place of the client's. The upstream alone gets a header and a parameter of the query: no log
+//! has it, no other plugin, and `upstream_uri` does not show it. One in the body is seen by plugins that run later and read the body.
+//! The client's `Authorization` and `Cookie` are not passed on. With `allow_override` they are, and a client may send a key of its own.
+//!
+//! Set the service's `tls_verify`, unless the node's `proxy_ssl_verify` is on: otherwise the key goes to any server that answers.
 //!
 //! ## References to the request
 //!
-//! `model.name` and the texts of `model.options` may be `$(headers.NAME)`, `$(uri_captures.NAME)` or `$(query_params.NAME)`.
+//! `model.name` and the texts of `model.options` may be `$(headers.NAME)`, `$(uri_captures.NAME)` or `$(query_params.NAME)`. With a
+//! reference in `upstream_url` the client names the whole URL, where the key goes too: only for clients that you trust.
 //!
 //! ## Streams
 //!

@@ -1,7 +1,8 @@
-//! What becomes of a request on its way to the model, and of the response on its way back.
+//! Changes a request on its way to the model, and the response on its way back.
 
 use super::Config;
 use crate::llm::{Backend, Call, LlmCall, LlmError, Prompts, Route, Stream, Target, Usage, aws, log_payload};
+use crate::shared::Uncacheable;
 use crate::shared::aws::Credentials;
 use tokio::time::Instant;
 use weir_plugin::{BodyFilter, Exchange, Json, Known, Source, Uuid};
@@ -70,6 +71,7 @@ impl Proxy {
         let logged = self.config.llm.logging.log_payloads;
         let request = exchange.body().filter(|_| logged).map(<[u8]>::to_vec);
         self.send(exchange, prompts, &call)?;
+        exchange.extensions.insert(Uncacheable);
         exchange.extensions.insert(InFlight {
             call,
             asked: Instant::now(),
@@ -152,6 +154,11 @@ impl Proxy {
             exchange.request.headers.set(name, value.as_bytes());
         }
         let Some(auth) = self.backend.auth() else { return Ok(()) };
+        if !auth.allow_override {
+            // They are of the gateway, not of the provider.
+            exchange.request.headers.remove("Authorization");
+            exchange.request.headers.remove("Cookie");
+        }
         if let Some((name, value)) = auth.header_name.as_ref().zip(auth.header_value.as_ref())
             && !(auth.allow_override && exchange.request.headers.get(name).is_some())
         {

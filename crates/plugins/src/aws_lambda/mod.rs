@@ -31,7 +31,7 @@
 //!
 //! Temporary credentials are kept until five minutes before they expire, or for three quarters of a life below 20 minutes. One request
 //! gets new ones, and the others go on with the old ones. Plugins with the same settings share them. If there are none, the log
-//! says why, and nobody is asked again for two seconds.
+//! says why, and no source is asked again for two seconds.
 //!
 //! ## What the function gets
 //!

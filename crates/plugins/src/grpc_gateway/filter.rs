@@ -36,7 +36,7 @@ impl Filter {
     fn member(&self, message: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(name) = &self.endpoint.response_body else { return Ok(message) };
         let mut message: Json = serde_json::from_slice(&message).map_err(|error| error.to_string())?;
-        Ok(message[name.as_str()].take().to_string().into_bytes())
+        Ok(message.get_mut(name.as_str()).map(Json::take).unwrap_or_default().to_string().into_bytes())
     }
 
     /// An error behind messages, whose status the head cannot have any more.

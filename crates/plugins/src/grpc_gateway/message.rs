@@ -9,6 +9,9 @@ use weir_plugin::Exchange;
 /// How many arguments of a query are read.
 const MAX_ARGUMENTS: usize = 1000;
 
+/// How many messages the name of an argument may lead through.
+const MAX_DEPTH: usize = 50;
+
 /// The message's bytes, or why there is none.
 pub(super) fn message(
     endpoint: &Endpoint,
@@ -22,6 +25,9 @@ pub(super) fn message(
     }
     if endpoint.body != Body::Whole {
         for pair in exchange.query_args(MAX_ARGUMENTS) {
+            if pair.name.iter().filter(|byte| **byte == b'.').count() > MAX_DEPTH {
+                return Err("an argument names a field that is too deep".to_owned());
+            }
             let value = pair.value.as_deref().unwrap_or(b"true");
             let (name, value) = (String::from_utf8_lossy(&pair.name), String::from_utf8_lossy(value));
             set(&mut payload, &input, &name, &value);

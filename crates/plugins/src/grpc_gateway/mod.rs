@@ -177,6 +177,9 @@ fn send(exchange: &mut Exchange, endpoint: Arc<Endpoint>, message: &[u8]) {
     exchange.set_method("POST");
     let of_client = exchange.request.headers.get("Content-Type").map(<[u8]>::to_vec);
     exchange.request.headers.set("Content-Type", b"application/grpc");
+    for encoding in ["Content-Encoding", "grpc-encoding", "grpc-accept-encoding"] {
+        exchange.request.headers.remove(encoding);
+    }
     exchange.extensions.insert(Call(endpoint));
     exchange.replace_upstream_response(move |exchange, _| {
         // The client's own again: what the gateway answers by itself is no answer of gRPC.

@@ -1,4 +1,4 @@
-//! What clients are told where a model cannot be asked or has not answered.
+//! What clients get where a model cannot be asked or has not answered.
 
 use serde_json::json;
 use std::fmt;

@@ -29,8 +29,9 @@ impl Usage {
 
     /// All tokens.
     pub(crate) fn total(&self) -> Option<u64> {
-        self.total
-            .or_else(|| self.prompt.zip(self.completion).map(|(prompt, completion)| prompt + completion))
+        self.total.or_else(|| {
+            self.prompt.zip(self.completion).map(|(prompt, completion)| prompt.saturating_add(completion))
+        })
     }
 
     /// Takes over what the other knows.

@@ -18,11 +18,11 @@ const IDLE: Duration = Duration::from_secs(60);
 /// The longest response of a model.
 const MAX_RESPONSE_LEN: usize = 8 * 1024 * 1024;
 
-/// The model, and what it is told.
+/// The model, and its instructions.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(crate) struct Rewriting {
-    /// What the model is told to do.
+    /// The instructions to the model.
     pub prompt: String,
     /// A regex: what it finds in the model's answer is taken, and an answer without it is an error. Case does not count.
     #[field(check = pattern)]

@@ -74,7 +74,7 @@ impl LlmCall {
         json!({
             "prompt_tokens": prompt,
             "completion_tokens": completion,
-            "total_tokens": self.usage.total().unwrap_or(prompt + completion),
+            "total_tokens": self.usage.total().unwrap_or(prompt.saturating_add(completion)),
             "time_per_token": latency.checked_div(completion).unwrap_or(0),
             "cost": self.cost,
         })

@@ -9,7 +9,7 @@ use weir_plugin::Json;
 /// The most text of a stream that is kept to be logged.
 const MAX_KEPT_LEN: usize = 1024 * 1024;
 
-/// What becomes of a provider's stream.
+/// Converts a provider's stream.
 pub(crate) struct Stream {
     call: Call,
     dialect: &'static dyn Dialect,

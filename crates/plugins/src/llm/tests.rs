@@ -1,4 +1,4 @@
-//! The providers' forms, by the cases in `cases`: what is sent for a request, and what becomes of responses and streams.
+//! The providers' forms, by the cases in `cases`: what is sent for a request, and what responses and streams become.
 
 use super::{Backend, Llm, Prompts, Stream};
 use serde_json::json;
@@ -102,7 +102,7 @@ fn check_stream(name: &str, case: &Json, (backend, call): (&Backend, super::Call
 
 #[test]
 fn bedrock_speaks_by_the_event_stream_of_aws() {
-    // What stands in a message is tested where the messages are read; this is what becomes of them.
+    // What stands in a message is tested where the messages are read; these are the results.
     let backend = Backend::new(
         Llm::from_value(&json!({
             "route_type": "llm/v1/chat",

@@ -17,6 +17,7 @@ use super::store::Cache;
 use super::stored::{Stored, Subject};
 use super::subject;
 use super::vary;
+use crate::shared::Uncacheable;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -111,7 +112,8 @@ impl Instance {
             && !headers
                 .get_known(Known::ContentType)
                 .is_some_and(|kind| kind.starts_with(b"application/grpc"))
-            && (!exchange.has_body() || self.reads_body(exchange));
+            && (!exchange.has_body() || self.reads_body(exchange))
+            && exchange.extensions.get::<Uncacheable>().is_none();
         if !is_cacheable {
             return None;
         }

@@ -22,3 +22,7 @@ pub(crate) mod severities;
 pub(crate) mod statsd_lines;
 pub(crate) mod transformer;
 pub(crate) mod variables;
+
+/// Marks an exchange whose response must not be cached: a plugin rewrites what the upstream sends, and could not rewrite
+/// what comes from a cache.
+pub(crate) struct Uncacheable;

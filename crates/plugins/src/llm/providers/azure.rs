@@ -1,6 +1,6 @@
 //! Azure OpenAI: OpenAI's API at the URL of a deployment.
 
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, openai};
+use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, in_url, openai};
 
 /// Azure OpenAI.
 pub(super) struct Azure;
@@ -8,8 +8,12 @@ pub(super) struct Azure;
 impl Dialect for Azure {
     fn default_url(&self, call: &Call) -> Result<String, String> {
         let options = &call.options;
-        let named = |option: &Option<String>| option.clone().unwrap_or_default();
-        let (instance, deployment) = (named(&options.azure_instance), named(&options.azure_deployment_id));
+        let named = |option: &'_ Option<String>, what| match option.as_deref() {
+            Some(name) if name.contains(['/', ':', '@']) => Err(format!("the {what} cannot stand in a URL")),
+            name => in_url(name.unwrap_or_default(), what).map(str::to_owned),
+        };
+        let instance = named(&options.azure_instance, "Azure instance")?;
+        let deployment = named(&options.azure_deployment_id, "Azure deployment")?;
         let base = format!("https://{instance}.openai.azure.com:443/openai/deployments/{deployment}");
         let path = match (&options.upstream_path, call.route) {
             (Some(path), _) => path,

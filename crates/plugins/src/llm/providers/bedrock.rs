@@ -3,8 +3,8 @@
 use super::super::prompts::{role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, moved, no_such, read, stops, text,
-    unsupported,
+    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, in_url, moved, no_such, read, stops,
+    text, unsupported,
 };
 use serde_json::json;
 
@@ -15,7 +15,8 @@ impl Dialect for Bedrock {
     fn default_url(&self, call: &Call) -> Result<String, String> {
         let region = self.region(call).ok_or("AWS region not specified anywhere")?;
         let operation = if call.streams { "converse-stream" } else { "converse" };
-        Ok(format!("https://bedrock-runtime.{region}.amazonaws.com/model/{}/{operation}", call.model))
+        let model = in_url(&call.model, "name of the model")?;
+        Ok(format!("https://bedrock-runtime.{region}.amazonaws.com/model/{model}/{operation}"))
     }
 
     fn region(&self, call: &Call) -> Option<String> {

@@ -3,8 +3,8 @@
 use super::super::prompts::{data_url, role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, moved, no_such, read, stops, text,
-    unsupported,
+    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, in_url, moved, no_such, read, stops,
+    text, unsupported,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ impl Dialect for Gemini {
         }
         // Otherwise a stream is one array, whose end is known last.
         let operation = if call.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        let model = &call.model;
+        let model = in_url(&call.model, "name of the model")?;
         let vertex = call.options.gemini.as_ref();
         let parts = vertex
             .and_then(|of| of.api_endpoint.as_ref().zip(of.project_id.as_ref()).zip(of.location_id.as_ref()));

@@ -1,7 +1,9 @@
 //! Hugging Face's inference API: chats in OpenAI's form, completions in that of text generation.
 
 use super::super::reply::{Usage, finish_reason};
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, moved, no_such, openai, read, text};
+use super::{
+    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, in_url, moved, no_such, openai, read, text,
+};
 use serde_json::json;
 
 /// Hugging Face's inference API.
@@ -9,7 +11,8 @@ pub(super) struct HuggingFace;
 
 impl Dialect for HuggingFace {
     fn default_url(&self, call: &Call) -> Result<String, String> {
-        Ok(format!("https://api-inference.huggingface.co/models/{}", call.model))
+        let model = in_url(&call.model, "name of the model")?;
+        Ok(format!("https://api-inference.huggingface.co/models/{model}"))
     }
 
     fn url(&self, call: &Call) -> Result<String, String> {

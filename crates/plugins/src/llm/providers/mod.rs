@@ -42,7 +42,7 @@ pub(crate) trait Dialect: Send + Sync {
     /// What a whole response says; none if it is in OpenAI's form already.
     fn response(&self, body: &Json, call: &Call) -> Result<Option<Reply>, String>;
 
-    /// Sends what becomes of an event.
+    /// Sends the result of an event.
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String>;
 }
 
@@ -65,6 +65,13 @@ pub(super) fn dialect(provider: &str, options: &Options) -> &'static dyn Dialect
         ("huggingface", _) => &huggingface::HuggingFace,
         _ => &openai::OpenAi { host: "https://api.openai.com:443" },
     }
+}
+
+/// A name that a request may have chosen, where it stands in a URL: it leads to no other host or path.
+fn in_url<'n>(name: &'n str, what: &str) -> Result<&'n str, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@".contains(&byte);
+    let is_part = name.bytes().all(fits) && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if is_part { Ok(name) } else { Err(format!("the {what} cannot stand in a URL")) }
 }
 
 /// What a provider does not have.

@@ -12,7 +12,7 @@ use weir_plugin::{BuildContext, HttpClient, HttpProxy};
 
 /// Credentials are got anew this long before they expire, or earlier in the last quarter of a short life.
 const MARGIN: Duration = Duration::from_secs(300);
-/// After a failure nobody is asked for this long.
+/// After a failure no source is asked for this long.
 const BACKOFF: Duration = Duration::from_secs(2);
 /// How long an idle connection to STS is kept.
 const KEEPALIVE: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
-/// Headers that proxies change or add, so that nobody signs them.
+/// Headers that proxies change or add, so that they are not signed.
 const UNSIGNED: [&str; 6] =
     ["authorization", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
 

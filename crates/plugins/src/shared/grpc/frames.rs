@@ -22,7 +22,7 @@ pub(crate) fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
 /// Why a body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// The message is compressed, although nobody asked for that.
+    /// The message is compressed, although the request did not ask for that.
     Compressed,
     TooLong,
 }

@@ -2,7 +2,8 @@
 
 use prost_reflect::prost::Message;
 use prost_reflect::{
-    DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions,
+    DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions,
+    Value,
 };
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
@@ -89,8 +90,81 @@ pub(crate) const AS_JSON: SerializeOptions = SerializeOptions::new()
 /// A message as JSON.
 pub(crate) fn to_json(message: MessageDescriptor, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let message = DynamicMessage::decode(message, bytes).map_err(|error| error.to_string())?;
+    check_depth(&message, MAX_DEPTH)?;
     let mut json = Vec::new();
     let mut writer = serde_json::Serializer::new(&mut json);
     message.serialize_with_options(&mut writer, &AS_JSON).map_err(|error| error.to_string())?;
     Ok(json)
+}
+
+/// How deep messages may be within each other.
+const MAX_DEPTH: usize = 100;
+
+/// Messages within `Any` count, too: they are decoded while they are written, by a call within a call.
+fn check_depth(message: &DynamicMessage, left: usize) -> Result<(), String> {
+    let left = left.checked_sub(1).ok_or("the message is too deep")?;
+    if let Some(inner) = within_any(message)? {
+        return check_depth(&inner, left);
+    }
+    message.fields().try_for_each(|(_, value)| check_value(value, left))
+}
+
+fn check_value(value: &Value, left: usize) -> Result<(), String> {
+    match value {
+        Value::Message(message) => check_depth(message, left),
+        Value::List(items) => items.iter().try_for_each(|item| check_value(item, left)),
+        Value::Map(items) => items.values().try_for_each(|item| check_value(item, left)),
+        _ => Ok(()),
+    }
+}
+
+/// The message that an `Any` holds, if it is one of the file's.
+fn within_any(message: &DynamicMessage) -> Result<Option<DynamicMessage>, String> {
+    let descriptor = message.descriptor();
+    if descriptor.full_name() != "google.protobuf.Any" {
+        return Ok(None);
+    }
+    let field = |name: &str| message.get_field_by_name(name);
+    let (Some(url), Some(bytes)) = (field("type_url"), field("value")) else { return Ok(None) };
+    let name = url.as_str().and_then(|url| url.rsplit('/').next()).unwrap_or_default();
+    let Some(inner) = descriptor.parent_pool().get_message_by_name(name) else { return Ok(None) };
+    let bytes = bytes.as_bytes().cloned().unwrap_or_default();
+    DynamicMessage::decode(inner, bytes).map(Some).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> DescriptorPool {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.proto");
+        let text = "syntax = \"proto3\"; import \"google/protobuf/any.proto\";\n\
+                    message A { google.protobuf.Any any = 1; string text = 2; }";
+        std::fs::write(&file, text).unwrap();
+        load(file.to_str().unwrap()).unwrap()
+    }
+
+    /// A field whose value is bytes.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2];
+        prost_reflect::prost::encoding::encode_varint(bytes.len() as u64, &mut out);
+        [out, bytes.to_vec()].concat()
+    }
+
+    fn nested(depth: usize) -> Vec<u8> {
+        (0..depth).fold(field(2, b"hi"), |inner, _| {
+            field(1, &[field(1, b"type.googleapis.com/A"), field(2, &inner)].concat())
+        })
+    }
+
+    #[test]
+    fn messages_within_any_are_counted() {
+        let message = pool().get_message_by_name("A").unwrap();
+        let json = to_json(message.clone(), &nested(3)).unwrap();
+        assert!(String::from_utf8(json).unwrap().contains("hi"));
+        for depth in [60, 2_000] {
+            assert_eq!(to_json(message.clone(), &nested(depth)).unwrap_err(), "the message is too deep");
+        }
+    }
 }
