@@ -85,7 +85,14 @@ def root(files):
         ("usr/local/bin/weir", 0o755, 0, files["weir"]),
         ("usr/local/bin/kong", 0o777, 0, "weir"),
         ("docker-entrypoint.sh", 0o777, 0, "/usr/local/bin/weir"),
-    ] + [(f"usr/share/doc/weir/{name}", 0o644, 0, files[name]) for name in DOCUMENTS]
+    ] + [document(name, files[name]) for name in DOCUMENTS]
+
+
+def document(name, content):
+    """The texts of all licences are compressed, because they are 600 KB that few read."""
+    if name == "THIRD-PARTY-LICENSES":
+        name, content = f"{name}.gz", gzip.compress(content, 9, mtime=0)
+    return f"usr/share/doc/weir/{name}", 0o644, 0, content
 
 
 def image(layout, files, architecture, version, created):
