@@ -19,7 +19,7 @@
 //! in `match` that is met. Its `weighted_upstreams` get requests in proportion to their weights, at random. One without `upstream` stands
 //! for the service's own host. Only the host changes: path, protocol and timeouts are the service's.
 //!
-//! With `hash_on`, requests with the same value of a [variable](../coming-from-apisix.md#variables) get the same upstream on every node, such as
+//! With `hash_on`, requests with the same value of a [variable](../coming-from-apisix.md#variables) get the same upstream on every node of one version, such as
 //! `remote_addr`, `consumer_name`, `http_x_user` or `cookie_session`. Without a value it is chosen at random.
 //!
 //! While there is no upstream of a name, its requests go to the service's own host, and `weir check` warns. Configured in files
