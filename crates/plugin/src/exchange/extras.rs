@@ -229,7 +229,7 @@ impl Exchange {
     }
 
     /// Takes the trailers of the upstream's response, if it had any: the client gets none. For
-    /// [`BodyFilter::end`](crate::BodyFilter::end).
+    /// [`BodyFilter::end`].
     pub fn take_response_trailers(&mut self) -> Option<Headers> {
         let extras = self.engine.extras();
         extras.takes_trailers = true;
