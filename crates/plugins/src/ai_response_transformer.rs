@@ -151,7 +151,8 @@ fn instructed(exchange: &mut Exchange, text: &str) -> Result<Vec<u8>, LlmError> 
     let members = instructions.as_object().ok_or_else(|| failed("input not table or string"))?;
     let status = members.get("status").and_then(Json::as_u64).unwrap_or(200);
     let status = u16::try_from(status).ok().filter(|status| (200..600).contains(status));
-    exchange.response.status = status.ok_or_else(|| failed("the status is none of HTTP"))?;
+    exchange.response.status =
+        status.ok_or_else(|| failed("the status is not one of HTTP: use 200 to 599"))?;
     for (name, value) in members.get("headers").and_then(Json::as_object).into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let is_framing = matches!(Known::of(name.as_bytes()), Known::ContentLength | Known::TransferEncoding);

@@ -125,7 +125,7 @@ fn own_headers(config: &Config) -> Result<HeaderMap, String> {
     let header = |(name, secret): (&'static str, &Secret)| {
         let value = HeaderValue::from_str(secret.expose());
         let mut value =
-            value.map_err(|_| format!("config: the value of {name} is none that a header can have"))?;
+            value.map_err(|_| format!("config: the value of {name} is not one that a header can have"))?;
         value.set_sensitive(true);
         Ok((HeaderName::from_static(name), value))
     };

@@ -228,11 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn values_are_spread_evenly_and_keep_their_upstream() {
+    fn values_are_spread_evenly() {
         let split = split(&[("a", 1), ("", 9)]);
         let of = |n: u32| split.upstream(hash(format!("user-{n}").as_bytes()));
         let share = (0..10_000).filter(|n| of(*n).is_some()).count();
         assert!((900..1_100).contains(&share), "{share}");
-        assert!((0..100).all(|n| of(n) == of(n)));
     }
 }

@@ -257,13 +257,13 @@ type Failure = (&'static str, &'static str);
 
 /// A provider that fails as the test says, one request after another.
 fn failing() -> (Upstream, mpsc::Sender<Failure>) {
-    let (tell, told) = mpsc::channel::<Failure>();
-    let told = std::sync::Mutex::new(told);
+    let (sender, receiver) = mpsc::channel::<Failure>();
+    let receiver = std::sync::Mutex::new(receiver);
     let upstream = Upstream::start(move |mut peer, _| {
         if peer.request().is_none() {
             return;
         }
-        let (sends, then) = told.lock().unwrap().recv().unwrap();
+        let (sends, then) = receiver.lock().unwrap().recv().unwrap();
         peer.send(sends);
         match then {
             "reset" => peer.reset(),
@@ -273,7 +273,7 @@ fn failing() -> (Upstream, mpsc::Sender<Failure>) {
             _ => {}
         }
     });
-    (upstream, tell)
+    (upstream, sender)
 }
 
 #[test]
@@ -294,10 +294,10 @@ fn a_provider_may_fail_in_every_way() {
     ];
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("requests.log");
-    let (upstream, tell) = failing();
+    let (upstream, sender) = failing();
     let gateway = gateway(&config("openai", &format!("http://{}/", upstream.address), &json!({})), &log);
     for (failure, streams, status) in cases {
-        tell.send(failure).unwrap();
+        sender.send(failure).unwrap();
         let mut client = ask(&gateway, streams);
         let head = client.head().unwrap();
         let is = |status: u16| head.start.contains(&format!(" {status} "));

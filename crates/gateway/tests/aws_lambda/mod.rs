@@ -175,7 +175,7 @@ fn other_keys_than_the_functions_are_refused() {
     assert!(!gateway.log().contains("hunter2"));
 }
 
-/// A proxy that connects whoever asks to one address, and keeps the first line of each request.
+/// A proxy that connects all clients to one address, and keeps the first line of each request.
 fn proxy(to: std::net::SocketAddr) -> (Upstream, std::sync::mpsc::Receiver<String>) {
     let (asked, all) = std::sync::mpsc::channel();
     let proxy = Upstream::start(move |mut peer, _| {

@@ -152,7 +152,7 @@ impl State {
             }
             ("GET", "/latest/meta-data/iam/security-credentials/") => text("the-role\n"),
             ("GET", "/latest/meta-data/iam/security-credentials/the-role") => self.issue_json("the instance"),
-            _ => self.refuse(format!("nobody asks {method} {target}")),
+            _ => self.refuse(format!("unexpected request: {method} {target}")),
         }
     }
 
@@ -228,7 +228,7 @@ impl State {
         };
         let (credential, names) = (part("Credential").unwrap(), part("SignedHeaders").unwrap());
         let (id, scope) = credential.split_once('/').unwrap();
-        let known = self.known.get(id).ok_or(format!("nobody has the key {id}"))?;
+        let known = self.known.get(id).ok_or(format!("unknown key {id}"))?;
         if known.token.as_deref() != request.header("x-amz-security-token") {
             return Err("the token is another".into());
         }

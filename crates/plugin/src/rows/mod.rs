@@ -64,7 +64,7 @@ pub type PendingRows<T> = Pin<Box<dyn Future<Output = Result<T, RowError>> + Sen
 pub trait RowStore: Send + Sync + 'static {
     /// Adds a row; false if another one has its id or one of its unique texts.
     fn insert(&self, kind: &'static str, row: Row) -> PendingRows<bool>;
-    /// Replaces the row of this id; false if there is none, or another one has one of its unique texts.
+    /// Replaces the row of this id; false if no row has it, or another one has one of its unique texts.
     fn update(&self, kind: &'static str, row: Row) -> PendingRows<bool>;
     /// One row.
     fn find(&self, kind: &'static str, key: RowKey) -> PendingRows<Option<Row>>;

@@ -26,7 +26,10 @@ pub(super) fn message(
     if endpoint.body != Body::Whole {
         for pair in exchange.query_args(MAX_ARGUMENTS) {
             if pair.name.iter().filter(|byte| **byte == b'.').count() > MAX_DEPTH {
-                return Err("an argument names a field that is too deep".to_owned());
+                return Err(
+                    "an argument names a field that is too deep: at most 50 messages within each other"
+                        .to_owned(),
+                );
             }
             let value = pair.value.as_deref().unwrap_or(b"true");
             let (name, value) = (String::from_utf8_lossy(&pair.name), String::from_utf8_lossy(value));

@@ -39,7 +39,7 @@
 //! | status | body | when |
 //! |---|---|---|
 //! | 200 | `OK` | the method is `OPTIONS` |
-//! | 400 | what is wrong | the type is none of these or needs `proto`, the file has no such method, or the body is not what its type says |
+//! | 400 | what is wrong | the type is not one of these, or needs `proto`, the file has no such method, or the body is not what its type says |
 //! | 413 | `Payload too large` | a body that is translated is longer than 1 MiB, or a larger `client_body_buffer_size`. Binary messages are not translated |
 //!
 //! An upstream that answers with something else than gRPC is passed on as it is.
@@ -150,7 +150,7 @@ impl GrpcWeb {
 
     fn call(&self, exchange: &Exchange, path: &str) -> Result<Call, Box<LocalResponse>> {
         let media_type = exchange.request.headers.get("Content-Type").and_then(media_type::find);
-        let media_type = media_type.ok_or_else(|| bad_request("the Content-Type is none of gRPC-Web"))?;
+        let media_type = media_type.ok_or_else(|| bad_request("the Content-Type is not one of gRPC-Web"))?;
         if media_type.messages == Messages::Proto {
             return Ok(Call { media_type, method: None });
         }

@@ -33,7 +33,7 @@ impl TokenCache {
         &self.shards[(key >> 64) as usize % self.shards.len()]
     }
 
-    /// What is known of an access token: the inner value is none where there is no such token.
+    /// What is known of an access token: without an inner value where there is no such token.
     pub(super) fn get(&self, access_token: &str) -> Option<Option<Arc<Token>>> {
         let key = self.key.of(access_token.as_bytes());
         let shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ const MAX_ARGUMENTS: usize = 100;
 /// Why a body has no arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoArguments {
-    /// Its type is none that has arguments.
+    /// Its type has no arguments.
     Type,
     /// It is not what its type says, or not buffered.
     Body,

@@ -9,7 +9,9 @@ impl Dialect for Azure {
     fn default_url(&self, call: &Call) -> Result<String, String> {
         let options = &call.options;
         let named = |option: &'_ Option<String>, what| match option.as_deref() {
-            Some(name) if name.contains(['/', ':', '@']) => Err(format!("the {what} cannot stand in a URL")),
+            Some(name) if name.contains(['/', ':', '@']) => {
+                Err(format!("the {what} may have letters, digits, - _ and . alone"))
+            }
             name => in_url(name.unwrap_or_default(), what).map(str::to_owned),
         };
         let instance = named(&options.azure_instance, "Azure instance")?;

@@ -71,7 +71,7 @@ pub(super) fn dialect(provider: &str, options: &Options) -> &'static dyn Dialect
 fn in_url<'n>(name: &'n str, what: &str) -> Result<&'n str, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@".contains(&byte);
     let is_part = name.bytes().all(fits) && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    if is_part { Ok(name) } else { Err(format!("the {what} cannot stand in a URL")) }
+    if is_part { Ok(name) } else { Err(format!("the {what} may have letters, digits and -_.:/@ alone")) }
 }
 
 /// What a provider does not have.
