@@ -280,7 +280,8 @@ fn failing() -> (Upstream, mpsc::Sender<Failure>) {
 fn a_provider_may_fail_in_every_way() {
     let begun = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n\
                  2f\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\r\n";
-    let rubbish = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 7\r\n\r\nrubbish";
+    // The connection is named as closed: the next request on a kept one would fail by chance.
+    let rubbish = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: 7\r\n\r\nrubbish";
     let cases: [(Failure, bool, u16); 9] = [
         (("", "silence"), false, 504),
         (("", "silence"), true, 504),
