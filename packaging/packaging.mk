@@ -60,8 +60,9 @@ static: $(addprefix static-,$(ARCHES)) ## Build archives of static binaries into
 static-x86_64 static-aarch64: static-%: tools-rust $(AUDITABLE) $(ZIG)/installed
 	$(call need,$(BUILD_TOOLS))
 	rustup target add $*-unknown-linux-musl
-	@# LuaJIT links a program of its own, for which zig has to be asked for the unwinder.
-	@$(heartbeat) $(RELEASE_ENV) TARGET_LIBS=-lunwind $(CARGO) auditable zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
+	@# LuaJIT links a program of its own, for which zig has to be asked for the unwinder. That is not used, so it need not be
+	@# stripped, which the host's strip cannot do for another architecture.
+	@$(heartbeat) $(RELEASE_ENV) TARGET_LIBS=-lunwind TARGET_STRIP=true $(CARGO) auditable zigbuild --profile $(PROFILE) --config 'profile.$(PROFILE).strip = true' --locked \
 	  --package weir-gateway --target $*-unknown-linux-musl
 	$(DATED) packaging/archive "$(abspath $(TARGET))/$*-unknown-linux-musl/$(PROFILE)" "$(DIST)/weir-$(VERSION)-$*-linux-musl" \
 	  $*-unknown-linux-musl weir
