@@ -146,19 +146,6 @@ impl Guest {
         log_failure(&self.origin(), phase, &Error::RuntimeError(message));
     }
 
-    /// Runs the function of a phase that has the whole response, and may answer in its place.
-    pub(crate) fn run_answering(&self, exchange: &mut Exchange, phase: Phase) -> Option<LocalResponse> {
-        match self.run_waiting(exchange, phase) {
-            Flow::Continue => None,
-            Flow::Respond(answer) => Some(answer),
-            Flow::Wait(_) => {
-                let error = Error::runtime("what waits is not available in this phase");
-                log_failure(&self.origin(), phase, &error);
-                Some(failed_answer())
-            }
-        }
-    }
-
     /// Its functions in the VM of the thread, unless they cannot be loaded.
     pub(crate) fn loaded(&self) -> Option<Rc<Script>> {
         self.script().ok().map(|(_, script)| script)
@@ -284,11 +271,7 @@ fn printed(text: Vec<u8>) -> Flow {
 }
 
 fn failed() -> Flow {
-    Flow::Respond(failed_answer())
-}
-
-fn failed_answer() -> LocalResponse {
     let mut answer = LocalResponse::error(500, UNEXPECTED);
     answer.failed = true;
-    answer
+    Flow::Respond(answer)
 }

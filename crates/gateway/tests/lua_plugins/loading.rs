@@ -60,6 +60,63 @@ fn a_response_phase_has_the_whole_body_and_may_answer() {
     );
     let response = gateway.get("/exit");
     assert_eq!((response.status, response.text()), (418, r#"{"short":true}"#));
+    assert_eq!(response.header("x-status"), Some("201"), "headers of the response stay, as in Kong");
+}
+
+#[test]
+fn a_response_phase_may_wait_while_other_requests_are_served() {
+    let plugins = Plugins::mine(
+        "local http = require 'resty.http' \
+         local Mine = { PRIORITY = 10, VERSION = '1.0' } \
+         function Mine:response() \
+           ngx.sleep(0.01) \
+           local own = kong.service.response.get_raw_body() \
+           local port = kong.service.response.get_header('x-port') \
+           if not port then return end \
+           local other = assert(http.new():request_uri('http://127.0.0.1:' .. port .. '/')) \
+           kong.response.set_header('x-waited', 'yes') \
+           kong.response.exit(200, own .. ' and ' .. other.body .. ' and ' .. kong.service.response.get_raw_body()) \
+         end return Mine",
+    );
+    let other = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother");
+    let port = other.address.port();
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            let path = request.head.start.split(' ').nth(1).unwrap();
+            let port = if path == "/plain" { String::new() } else { format!("X-Port: {port}\r\n") };
+            peer.send(format!("HTTP/1.1 200 OK\r\n{port}Content-Length: {}\r\n\r\n{path}", path.len()));
+        }
+    });
+    let gateway = plugins.start_mine(upstream.address);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let path = format!("/{number}");
+                let response = gateway.get(&path);
+                let expected = format!("{path} and other and {path}");
+                assert_eq!(response.text(), expected);
+                assert_eq!(response.header("x-waited"), Some("yes"));
+                assert_eq!(
+                    gateway.get("/plain").text(),
+                    "/plain",
+                    "code that waits and returns leaves the body"
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn a_response_phase_does_not_run_for_responses_of_the_gateways_own() {
+    let plugins = Plugins::mine(
+        "local Mine = { PRIORITY = 10, VERSION = '1.0' } \
+         function Mine:access() kong.response.exit(403, 'no') end \
+         function Mine:response() kong.response.exit(200, 'never') end return Mine",
+    );
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let response = plugins.start_mine(upstream.address).get("/");
+    assert_eq!((response.status, response.text()), (403, "no"));
 }
 
 #[test]

@@ -5,17 +5,22 @@ use super::conf::Conf;
 use super::handler::{self, PHASES};
 use crate::call::Guest;
 use crate::filter::LuaBodyFilter;
-use crate::host::BodyPart;
+use crate::host::{BodyPart, Host};
 use crate::pending::PendingHeaders;
 use crate::phase::Phase;
 use crate::service_body::ServiceBody;
 use crate::settings::LuaSettings;
 use crate::vm::{Script, Vm};
 use mlua::{Function, Value};
+use std::rc::Rc;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, ErrorTemplates, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json, Phases, WantsBody,
+    BuildContext, ErrorTemplates, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json, LocalResponse,
+    Phases, ResponseSource, ResumeBody, WantsBody,
 };
+
+/// Headers that say how a body is written.
+const OF_BODIES: [&str; 3] = ["Content-Length", "Content-Encoding", "Transfer-Encoding"];
 
 /// One plugin entity.
 pub(super) struct DiskPlugin {
@@ -51,6 +56,42 @@ fn load(guest: &Guest, vm: &Vm, conf: &Conf) -> mlua::Result<Script> {
     Ok(Script::new(guest, PHASES.into_iter().filter(has).map(method).collect::<mlua::Result<_>>()?))
 }
 
+/// The body after a function of the phase `response` has run; one that waits replaces it later. The VM has the body of
+/// another exchange meanwhile.
+fn body_after(flow: Flow, host: Rc<Host>, exchange: &mut Exchange) -> Vec<u8> {
+    let part = host.body.take();
+    match flow {
+        Flow::Continue => part.data,
+        Flow::Respond(answer) => answer_in_place(answer, exchange),
+        Flow::Wait(waiting) => {
+            exchange.replace_response_body_later(move |_, _| {
+                Box::pin(async move {
+                    let resume = waiting.await;
+                    Box::new(move |exchange: &mut Exchange| {
+                        host.body.replace(part);
+                        body_after(resume(exchange), host, exchange)
+                    }) as ResumeBody
+                })
+            });
+            Vec::new()
+        }
+    }
+}
+
+/// Writes an answer with the headers of the response that it takes the place of, as Kong does, but for those of its body.
+fn answer_in_place(answer: LocalResponse, exchange: &mut Exchange) -> Vec<u8> {
+    let mut headers = std::mem::take(&mut exchange.response.headers);
+    let body = answer.write(exchange, &ErrorTemplates::default());
+    let own = &mut exchange.response.headers;
+    let names = own.iter().filter_map(|field| std::str::from_utf8(field.name).ok());
+    names.chain(OF_BODIES).for_each(|name| {
+        headers.remove(name);
+    });
+    own.iter().for_each(|field| headers.append(field.name, field.value));
+    *own = headers;
+    body.into()
+}
+
 impl Hooks for DiskPlugin {
     fn phases(&self) -> Phases {
         let Ok(code) = self.code() else { return Phases::NONE };
@@ -78,7 +119,7 @@ impl Hooks for DiskPlugin {
         ServiceBody::buffer(exchange);
         let Some(script) = self.guest.loaded() else { return };
         let has = |phase| script.function(phase).is_some();
-        if has(Phase::Response) {
+        if has(Phase::Response) && exchange.response_source() == ResponseSource::Service {
             exchange.buffer_response_body();
         }
         if has(Phase::HeaderFilter) {
@@ -91,14 +132,12 @@ impl Hooks for DiskPlugin {
 
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
         ServiceBody::keep(exchange, &body);
-        let host =
-            self.guest.host().filter(|_| self.code().is_ok_and(|code| code.handler.has(Phase::Response)));
-        let Some(host) = host else { return body };
+        let is_for = exchange.response_source() == ResponseSource::Service
+            && self.code().is_ok_and(|code| code.handler.has(Phase::Response));
+        let Some(host) = self.guest.host().filter(|_| is_for) else { return body };
         host.body.replace(BodyPart { data: body, is_last: true, collected: Vec::new() });
-        match self.guest.run_answering(exchange, Phase::Response) {
-            Some(answer) => answer.write(exchange, &ErrorTemplates::default()).into(),
-            None => host.body.take().data,
-        }
+        let flow = self.guest.run_waiting(exchange, Phase::Response);
+        body_after(flow, host, exchange)
     }
 
     fn log(&self, exchange: &mut Exchange) {

@@ -1,7 +1,7 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{BodyReservation, Configuration, Connection};
-use crate::body_filter::BodyChanges;
+use crate::body_filter::{BodyChanges, ReplaceLater};
 use crate::body_memory::BufferedBody;
 use crate::exchange::extras::Extras;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
@@ -238,6 +238,11 @@ impl ExchangeState {
     #[inline]
     pub fn take_body_changes(&mut self) -> Option<BodyChanges> {
         self.extras.as_mut()?.body_changes.take()
+    }
+
+    /// Takes how a plugin replaces the response's body that is buffered, once it has waited.
+    pub fn take_later(&mut self) -> Option<ReplaceLater> {
+        self.extras.as_mut()?.body_changes.later.take()
     }
 
     /// Some of the upstream's response has come.

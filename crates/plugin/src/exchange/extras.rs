@@ -208,7 +208,8 @@ impl Exchange {
     /// Has the upstream's body replaced by a function that may wait, such as for another server, before the head goes to the
     /// client: what it returns in the end may change the head too. It gets the whole body as all [`Hooks::response_body`]
     /// have left it, or none that is too long to be buffered. It is dropped when the client leaves. For response hooks; the
-    /// last plugin that asks for it replaces the body.
+    /// last plugin that asks for it replaces the body. Where [`Hooks::response_body`] asks for it, hooks of lower priority get
+    /// what it returns. Not for the gateway's own responses.
     ///
     /// [`Hooks::response_body`]: crate::Hooks::response_body
     pub fn replace_response_body_later(

@@ -3,7 +3,7 @@
 use crate::exchange::Exchange;
 use crate::observe::costs::{self, Phase};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
-use weir_plugin::engine::GroupIndex;
+use weir_plugin::engine::{GroupIndex, ReplaceLater};
 use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks, Phases};
 
 impl Step {
@@ -115,16 +115,25 @@ impl Chain {
         }
     }
 
-    /// Has the plugins replace a response's body that is whole.
-    pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
-        for step in self.steps_of(Phases::RESPONSE_BODY) {
+    /// Has the plugins replace a response's body that is whole, from the one at `from` on. Stops where one waits to
+    /// replace it, and says where to go on.
+    pub(crate) fn response_body(
+        &self,
+        exchange: &mut Exchange,
+        mut body: Vec<u8>,
+        from: usize,
+    ) -> (Vec<u8>, Option<(ReplaceLater, usize)>) {
+        for (at, step) in self.steps_of(Phases::RESPONSE_BODY).enumerate().skip(from) {
             if let Some(instance) = step.instance(exchange, Phases::RESPONSE_BODY) {
                 let run =
                     |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.response_body(exchange, body);
                 body = costs::hook(instance, Phase::ResponseBody, exchange, run);
+                if let Some(later) = exchange.engine.take_later() {
+                    return (body, Some((later, at + 1)));
+                }
             }
         }
-        body
+        (body, None)
     }
 
     /// Runs the log hooks.

@@ -70,7 +70,14 @@ pub(crate) async fn change<C: Client, U: Upstream>(
         let is_known =
             buffer(relay, chain, &mut changed, (changes.replacement, changes.later.is_some())).await?;
         if let Some(later) = changes.later {
-            replace_later(relay, &mut changed, (later, is_known)).await?;
+            let mut body = None;
+            changed.buffered.replace(|buffered| {
+                body = is_known.then_some(buffered);
+                Vec::new()
+            });
+            let body = replace_later(relay, later, body).await?;
+            changed.buffered.replace(|_| body);
+            changed.framing = Framing::Length(changed.buffered.len() as u64);
         }
     }
     if !changes.filters.is_empty() {
@@ -118,30 +125,51 @@ async fn buffer<C: Client, U: Upstream>(
         relay.exchange.engine.upstream_is_cut();
     }
     if is_known {
-        changed.buffered.replace(|body| chain.response_body(relay.exchange, replacement.unwrap_or(body)));
+        replace(relay, chain, (&mut changed.buffered, replacement)).await?;
     }
     changed.framing = Framing::Length(changed.buffered.len() as u64);
     Ok(is_known)
 }
 
-/// Has a plugin replace the body that is buffered, and waits until it has, unless the client leaves.
+/// Has the plugins replace a body that is whole, one after another, also those that wait before they do.
+async fn replace<C: Client, U: Upstream>(
+    relay: &mut Relay<'_, C, U>,
+    chain: &Chain,
+    (buffered, replacement): (&mut BufferedBody, Option<Vec<u8>>),
+) -> Result<(), RelayError> {
+    let mut waiting = None;
+    buffered.replace(|body| {
+        let (body, later) = chain.response_body(relay.exchange, replacement.unwrap_or(body), 0);
+        waiting = later;
+        body
+    });
+    while let Some((later, next)) = waiting.take() {
+        let mut body = Vec::new();
+        buffered.replace(|buffered| std::mem::replace(&mut body, buffered));
+        let body = replace_later(relay, later, Some(body)).await?;
+        buffered.replace(|_| {
+            let (body, later) = chain.response_body(relay.exchange, body, next);
+            waiting = later;
+            body
+        });
+    }
+    Ok(())
+}
+
+/// Has a plugin replace a body, and waits until it has, however often, unless the client leaves.
 async fn replace_later<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
-    changed: &mut ChangedBody,
-    (later, is_known): (ReplaceLater, bool),
-) -> Result<(), RelayError> {
-    let mut body = None;
-    changed.buffered.replace(|buffered| {
-        body = is_known.then_some(buffered);
-        Vec::new()
-    });
-    let waiting = later(&mut relay.exchange.public, body);
+    later: ReplaceLater,
+    body: Option<Vec<u8>>,
+) -> Result<Vec<u8>, RelayError> {
     let gone = || RelayError::Client(std::io::ErrorKind::ConnectionAborted.into());
-    let resume = unless_gone(relay.client, waiting).await.ok_or_else(gone)?;
-    let body = resume(&mut relay.exchange.public);
-    changed.buffered.replace(|_| body);
-    changed.framing = Framing::Length(changed.buffered.len() as u64);
-    Ok(())
+    let mut waiting = later(&mut relay.exchange.public, body);
+    loop {
+        let resume = unless_gone(relay.client, waiting).await.ok_or_else(gone)?;
+        let body = resume(&mut relay.exchange.public);
+        let Some(again) = relay.exchange.engine.take_later() else { return Ok(body) };
+        waiting = again(&mut relay.exchange.public, Some(body));
+    }
 }
 
 /// A body of the gateway's own that plugins have changed.
@@ -201,7 +229,8 @@ fn replace_own(
         let error = error_response(exchange, &RequestError::NoMemoryForResponse);
         return (error.write(exchange, &worker.options.error_templates), None);
     }
-    let body = chain.response_body(exchange, body.into());
+    // What waits is for the upstream's responses alone.
+    let (body, _) = chain.response_body(exchange, body.into(), 0);
     reservation.fit(body.capacity());
     (body.into(), Some(reservation))
 }
