@@ -1,8 +1,11 @@
-//! Commands that must end in time.
+//! Commands that must end in time, and what the processes of a launch are known by.
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// The environment variable that marks what belongs to a launch: its folder.
+pub(crate) const MARK: &str = "WEIRLAB_FOLDER";
 
 /// Runs a command to its end and keeps what it says; one that takes too long is killed.
 ///

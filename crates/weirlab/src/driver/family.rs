@@ -4,15 +4,13 @@
 //! process group, an orphan that carries its mark, works in its folder or is named by its pid file, or a descendant of
 //! these. An orphan that is older than the launch is not one of them, even if a pid file names it.
 use crate::observe::procfs::{self, Stat};
+use crate::subprocess::MARK;
 use crate::target::Launch;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// The environment variable that marks what belongs to a launch: its folder.
-pub(crate) const MARK: &str = "WEIRLAB_FOLDER";
 
 pub(super) struct Family {
     folder: PathBuf,

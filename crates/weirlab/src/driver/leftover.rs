@@ -1,8 +1,9 @@
 //! What a laboratory that was killed left running. Each launch leaves a `started.json` in its folder for as long as it
 //! runs; a later run ends what the file names, if it is still the same.
 use super::DriverError;
-use super::family::{MARK, send};
+use super::family::send;
 use crate::observe::procfs::{self, Stat};
+use crate::subprocess::MARK;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -11,7 +11,6 @@ pub mod process;
 mod ready;
 mod signal;
 
-pub(crate) use family::MARK;
 pub(crate) use log::last_lines;
 
 use crate::target::{Launch, free_addresses};

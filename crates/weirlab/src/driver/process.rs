@@ -1,11 +1,11 @@
 //! Gateways as processes of this machine.
-use super::family::{Family, MARK};
+use super::family::Family;
 use super::main_process::MainProcess;
 use super::ready::Unready;
 use super::{Driver, DriverError, Running, leftover, log, port, ready, signal};
 use crate::observe::pin_current_thread;
 use crate::observe::procfs::{self, Stat};
-use crate::subprocess::output_within;
+use crate::subprocess::{MARK, output_within};
 use crate::target::{Launch, Reload};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -1,9 +1,8 @@
 //! A generator as a process: started on its CPUs, ended when the user says so, with what it said and used.
 use super::{GeneratorError, Job, Kind};
-use crate::driver::MARK;
 use crate::observe::pin_current_thread;
 use crate::observe::procfs::Stat;
-use crate::subprocess::output_within;
+use crate::subprocess::{MARK, output_within};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io;
