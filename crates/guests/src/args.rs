@@ -1,6 +1,6 @@
 //! Arguments as Lua's own functions take them: numbers pass for strings and the reverse, errors name the argument.
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
 use crate::raise::{Checked, Raised};
 
@@ -70,4 +70,19 @@ pub(crate) fn table<'a>(function: &str, position: usize, value: &'a Value) -> Ch
 /// What Lua takes for true.
 pub(crate) fn truthy(value: &Value) -> bool {
     !matches!(value, Value::Nil | Value::Boolean(false))
+}
+
+/// A table, and "truncated" if it does not have all. A complete one is the only value, because code passes it on.
+pub(crate) struct Listed {
+    pub(crate) table: Table,
+    pub(crate) is_truncated: bool,
+}
+
+impl IntoLuaMulti for Listed {
+    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
+        match self.is_truncated {
+            true => (self.table, "truncated").into_lua_multi(lua),
+            false => self.table.into_lua_multi(lua),
+        }
+    }
 }

@@ -3,16 +3,16 @@
 //! Their phase is `timer`. Each resume of the coroutine has a budget of its own. They take turns: after one has worked for
 //! long, requests have as much time before the next goes on.
 
-use crate::call::{failure, log_failure};
-use crate::host::{Origin, Outcome};
+use crate::host::Origin;
+use crate::machine::Machine;
+use crate::operation::Outcome;
 use crate::phase::Phase;
 use crate::spent::Spent;
 use crate::strands::{Next, Strands};
-use crate::vm::Vm;
-use mlua::{Function, IntoLuaMulti, MultiValue, RegistryKey};
+use mlua::{Function, IntoLuaMulti, Lua, MultiValue, RegistryKey};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -33,6 +33,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// What runs beside the requests of a VM.
 pub(crate) struct Beside {
+    machine: Rc<Machine>,
     node: Arc<Background>,
     tasks: RefCell<JoinSet<()>>,
     count: Cell<usize>,
@@ -44,10 +45,24 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// Nothing yet.
-    pub(crate) fn new(node: Arc<Background>) -> Rc<Self> {
+    pub(crate) fn new(machine: &Rc<Machine>, node: Arc<Background>) -> Rc<Self> {
         let (running, turns) = (Semaphore::new(MAX_RUNNING), Semaphore::new(1));
         let (tasks, count, debt) = Default::default();
-        Rc::new(Self { node, tasks, count, running, turns, debt })
+        let machine = machine.clone();
+        let beside = Rc::new(Self { machine, node, tasks, count, running, turns, debt });
+        beside.machine.lua.set_app_data(Rc::downgrade(&beside));
+        beside
+    }
+
+    /// That of the VM whose code calls a function.
+    pub(crate) fn of(lua: &Lua) -> mlua::Result<Rc<Self>> {
+        let beside = lua.app_data_ref::<Weak<Self>>().and_then(|beside| beside.upgrade());
+        beside.ok_or_else(|| mlua::Error::runtime("the VM is not ready"))
+    }
+
+    /// Whether the VM is that of a worker.
+    pub(crate) fn serves(&self) -> bool {
+        self.machine.serves
     }
 
     /// The node, which may be about to exit.
@@ -71,6 +86,39 @@ impl Beside {
         let mut tasks = self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(task);
+    }
+
+    /// Runs a function beside requests, for the plugin entity whose code asked for it, and returns what it returns.
+    ///
+    /// Await this in a task that [`Beside::spawn`] has begun. The function may wait for operations as one that runs for a
+    /// request.
+    pub(crate) async fn call(
+        &self,
+        origin: &Rc<Origin>,
+        function: &RegistryKey,
+        args: impl IntoLuaMulti + 'static,
+    ) -> mlua::Result<MultiValue> {
+        // It is never closed.
+        let _permit = self.running.acquire().await;
+        let machine = &self.machine;
+        let function: Function = machine.lua.registry_value(function)?;
+        let thread = machine.lua.create_registry_value(machine.thread(&function)?)?;
+        drop(function);
+        let strands = Strands::new(machine.clone());
+        let call = Call { beside: self, strands, origin, exchange: Exchange::vacant() };
+        call.run(thread, Box::new(|lua| args.into_lua_multi(lua))).await
+    }
+
+    /// The same for a function whose failure is logged.
+    pub(crate) async fn run(
+        &self,
+        origin: &Rc<Origin>,
+        function: &RegistryKey,
+        args: impl IntoLuaMulti + 'static,
+    ) {
+        if let Err(error) = self.call(origin, function, args).await {
+            origin.log_failure(Phase::Timer, &error);
+        }
     }
 
     /// How long requests go first, after a function has worked for so long.
@@ -118,41 +166,9 @@ impl Drop for Counted {
     }
 }
 
-impl Vm {
-    /// Runs a function beside requests, for the plugin entity whose code asked for it, and returns what it returns.
-    ///
-    /// Await this in a task that [`Beside::spawn`] has begun. The function may wait for operations as one that runs for a
-    /// request.
-    pub(crate) async fn call_beside(
-        self: &Rc<Self>,
-        origin: &Rc<Origin>,
-        function: &RegistryKey,
-        args: impl IntoLuaMulti + 'static,
-    ) -> mlua::Result<MultiValue> {
-        // It is never closed.
-        let _permit = self.beside.running.acquire().await;
-        let function: Function = self.lua.registry_value(function)?;
-        let thread = self.lua.create_registry_value(self.thread(&function)?)?;
-        drop(function);
-        let call = Call { strands: Strands::new(self.clone()), origin, exchange: Exchange::vacant() };
-        call.run(thread, Box::new(|lua| args.into_lua_multi(lua))).await
-    }
-
-    /// The same for a function whose failure is logged.
-    pub(crate) async fn run_beside(
-        self: &Rc<Self>,
-        origin: &Rc<Origin>,
-        function: &RegistryKey,
-        args: impl IntoLuaMulti + 'static,
-    ) {
-        if let Err(error) = self.call_beside(origin, function, args).await {
-            log_failure(origin, Phase::Timer, &error);
-        }
-    }
-}
-
 /// A call that runs beside requests, or waits.
 struct Call<'a> {
+    beside: &'a Beside,
     strands: Strands,
     origin: &'a Rc<Origin>,
     exchange: Exchange,
@@ -160,7 +176,7 @@ struct Call<'a> {
 
 impl Call<'_> {
     async fn run(mut self, thread: RegistryKey, args: Outcome) -> mlua::Result<MultiValue> {
-        let mut next = Next::entry(self.strands.vm.lua.registry_value(&thread)?);
+        let mut next = Next::entry(self.strands.machine.lua.registry_value(&thread)?);
         let mut values = args;
         drop(thread);
         loop {
@@ -173,22 +189,22 @@ impl Call<'_> {
     }
 
     async fn take_turn(&mut self, next: Next, values: Outcome) -> mlua::Result<()> {
-        let vm = self.strands.vm.clone();
-        let _turn = vm.beside.turns.acquire().await;
+        let beside = self.beside;
+        let _turn = beside.turns.acquire().await;
         let resumed = self.resume(next, values);
-        if let Some(pause) = vm.beside.owes(vm.host.budget.spent()) {
+        if let Some(pause) = beside.owes(beside.machine.host.budget.spent()) {
             tokio::time::sleep(pause).await;
         }
         resumed
     }
 
     fn resume(&mut self, next: Next, values: Outcome) -> mlua::Result<()> {
-        let host = self.strands.vm.host.clone();
+        let host = self.strands.machine.host.clone();
         Spent::forget(&mut self.exchange);
         let ran = host.lend(&mut self.exchange, (Phase::Timer, self.origin), || {
             host.budget.measure();
             self.strands.resume(next, values)
         });
-        ran.map_err(|error| failure(&self.strands.vm, error))
+        ran.map_err(|error| self.strands.machine.failure(error))
     }
 }

@@ -4,19 +4,20 @@
 //! is lent to the VM only while the coroutine runs.
 
 use crate::failures::Reason;
-use crate::host::{Host, Origin, Outcome};
+use crate::host::{Host, Origin};
+use crate::machine::Machine;
+use crate::node::Node;
+use crate::operation::Outcome;
 use crate::pending::Printed;
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
-use crate::source;
 use crate::spent::Spent;
-use crate::steps::OutOfSteps;
 use crate::strands::{Next, Strands};
-use crate::vm::{Node, Script, Vm};
+use crate::vm::{Script, Vm};
 use mlua::{Error, Function, MultiValue, Thread};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use weir_plugin::{BuildContext, Exchange, Flow, Handshake, LocalResponse, Resume};
 
 /// What Kong answers when a plugin fails.
@@ -55,30 +56,23 @@ impl Guest {
         }
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     pub(crate) fn plugin(&self) -> &str {
         &self.plugin
     }
 
-    pub(crate) fn alive(&self) -> Weak<()> {
-        Arc::downgrade(&self.alive)
-    }
-
-    pub(crate) fn origin(&self) -> Origin {
+    fn origin(&self) -> Origin {
         Origin { plugin: self.plugin.clone(), id: self.id.clone() }
     }
 
-    pub(crate) fn load(&self, vm: &Vm) -> mlua::Result<Script> {
-        (self.load)(self, vm)
+    /// Its functions, as loaded into a VM.
+    pub(crate) fn script_of(&self, functions: Vec<(Phase, Function)>) -> Script {
+        Script::new((Arc::downgrade(&self.alive), self.number), self.origin(), functions)
     }
 
     fn script(&self) -> mlua::Result<(Rc<Vm>, Rc<Script>)> {
         let vm = Vm::of_thread(&self.settings, &self.node)?;
         vm.host.budget.make_room(&vm.lua);
-        let script = vm.script(self);
+        let script = vm.script(self.number, |vm| (self.load)(self, vm));
         let script = script.inspect_err(|_| vm.failures.count(&self.plugin, Reason::Load))?;
         Ok((vm, script))
     }
@@ -91,13 +85,14 @@ impl Guest {
         let begun = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(None) };
             let thread = vm.thread(function)?;
-            Ok(Some((Call { strands: Strands::new(vm), phase, script }, thread)))
+            let strands = Strands::new(vm.machine().clone());
+            Ok(Some((Call { vm, strands, phase, script }, thread)))
         });
         match begun {
             Ok(Some((call, thread))) => call.begin(exchange, thread),
             Ok(None) => Flow::Continue,
             Err(error) => {
-                log_failure(&self.origin(), phase, &error);
+                self.origin().log_failure(phase, &error);
                 failed()
             }
         }
@@ -115,7 +110,7 @@ impl Guest {
             ended(&vm, ran, (exchange, script.guest_number))
         });
         if let Err(error) = ran {
-            log_failure(&self.origin(), phase, &error);
+            self.origin().log_failure(phase, &error);
         }
     }
 
@@ -136,14 +131,14 @@ impl Guest {
             ended(&vm, made, (exchange, script.guest_number)).map(Some)
         });
         made.unwrap_or_else(|error| {
-            log_failure(&self.origin(), phase, &error);
+            self.origin().log_failure(phase, &error);
             None
         })
     }
 
     /// Logs that code has raised an error.
     pub(crate) fn log_error(&self, phase: Phase, message: String) {
-        log_failure(&self.origin(), phase, &Error::RuntimeError(message));
+        self.origin().log_failure(phase, &Error::RuntimeError(message));
     }
 
     /// Its functions in the VM of the thread, unless they cannot be loaded.
@@ -170,6 +165,8 @@ impl Guest {
 
 /// A call that runs, or waits.
 struct Call {
+    /// Code of the call may ask for what the VM has, such as timers, also once another VM has its place.
+    vm: Rc<Vm>,
     strands: Strands,
     phase: Phase,
     script: Rc<Script>,
@@ -184,13 +181,13 @@ impl Call {
         self.go_on(exchange, |strands| {
             let (next, outcome) = next?;
             // Calls that wait are resumed often, and briefly: each counts.
-            strands.vm.host.budget.measure();
+            strands.machine.host.budget.measure();
             strands.resume(next, outcome)
         })
     }
 
     fn go_on(mut self, exchange: &mut Exchange, run: impl FnOnce(&mut Strands) -> mlua::Result<()>) -> Flow {
-        let host = self.strands.vm.host.clone();
+        let host = self.vm.host.clone();
         let ran = host.lend(exchange, (self.phase, &self.script.origin), || run(&mut self.strands));
         if let Some(answer) = host.answer.take().filter(|_| ran.is_ok() || host.unwinds.get()) {
             return Flow::Respond(answer);
@@ -198,8 +195,8 @@ impl Call {
         if host.leaves.get() {
             return Flow::Continue;
         }
-        if let Err(error) = ended(&self.strands.vm, ran, (exchange, self.script.guest_number)) {
-            log_failure(&self.script.origin, self.phase, &error);
+        if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
+            self.script.origin.log_failure(self.phase, &error);
             return failed();
         }
         if self.strands.have_ended() {
@@ -216,54 +213,16 @@ impl Call {
 }
 
 /// How a call for an exchange ended. Code of a guest whose call used the budget up does not run again for it.
-fn ended<T>(vm: &Vm, ran: mlua::Result<T>, (exchange, guest): (&mut Exchange, u64)) -> mlua::Result<T> {
-    let ended = ran.map_err(|error| failure(vm, error));
-    if ended.is_err() && vm.host.budget.is_exceeded() {
+fn ended<T>(
+    machine: &Machine,
+    ran: mlua::Result<T>,
+    (exchange, guest): (&mut Exchange, u64),
+) -> mlua::Result<T> {
+    let ended = ran.map_err(|error| machine.failure(error));
+    if ended.is_err() && machine.host.budget.is_exceeded() {
         Spent::end(exchange, guest);
     }
     ended
-}
-
-/// Why a call failed: with the error of a budget, if that was used up.
-pub(crate) fn failure(vm: &Vm, error: Error) -> Error {
-    vm.host.operation.take();
-    let is_of_memory = is_of_memory(&error);
-    if is_of_memory {
-        vm.out_of_memory();
-    }
-    if error.downcast_ref::<OutOfSteps>().is_some() {
-        vm.host.budget.exceed();
-    }
-    let reason = match vm.host.budget.is_exceeded() {
-        true => Reason::Timeout,
-        false if is_of_memory => Reason::Memory,
-        false => Reason::Error,
-    };
-    vm.failures.count(&vm.host.origin().plugin, reason);
-    if reason == Reason::Timeout {
-        let place = source::message(&error);
-        let budget = source::message(&vm.host.budget.error());
-        return Error::runtime(if place.contains(&budget) { place } else { budget });
-    }
-    error
-}
-
-fn is_of_memory(error: &Error) -> bool {
-    match error {
-        Error::MemoryError(_) => true,
-        Error::CallbackError { cause, .. } => is_of_memory(cause),
-        _ => false,
-    }
-}
-
-pub(crate) fn log_failure(origin: &Origin, phase: Phase, error: &Error) {
-    let message = source::cut(source::message(error));
-    tracing::error!(
-        plugin = &*origin.plugin,
-        id = &*origin.id,
-        phase = phase.name(),
-        "Lua failed: {message}"
-    );
 }
 
 fn printed(text: Vec<u8>) -> Flow {

@@ -209,7 +209,7 @@ fn load(guest: &Guest, vm: &Vm, code: &Code) -> mlua::Result<Script> {
         let chunks = vm.lua.create_sequence_from(chunks.collect::<mlua::Result<Vec<_>>>()?)?;
         functions.push((*phase, vm.sequence.call(chunks)?));
     }
-    Ok(Script::new(guest, functions))
+    Ok(guest.script_of(functions))
 }
 
 /// Whether code can be compiled. The error is Kong's text.

@@ -1,17 +1,16 @@
 //! What a VM knows of the call that runs: the exchange that is lent to it, the phase, and what the call asks of the host.
 
 use crate::budget::Budget;
-use crate::pdk::client_tls::HandshakeWishes;
+use crate::group::Group;
+use crate::operation::{Operation, Outcome};
 use crate::phase::{Phase, Phases};
+use crate::source;
 use crate::spent::Spent;
-use crate::strands::Group;
-use mlua::{IntoLuaMulti, Lua, MultiValue};
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use weir_plugin::{Exchange, LocalResponse};
+use weir_plugin::{Exchange, Handshake, LocalResponse};
 
 /// Whose code runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,15 +21,17 @@ pub(crate) struct Origin {
     pub(crate) id: Box<str>,
 }
 
-/// What a call waits for, and how its outcome becomes values of Lua.
-pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome>>>;
-
-/// What a call that waited goes on with: `true` and values, or `false` and an error.
-pub(crate) type Outcome = Box<dyn FnOnce(&Lua) -> mlua::Result<MultiValue>>;
-
-/// The outcome of a function that returns values.
-pub(crate) fn returned<T: IntoLuaMulti + 'static>(values: T) -> Outcome {
-    Box::new(move |lua| (true, values).into_lua_multi(lua))
+impl Origin {
+    /// Logs that its code has failed.
+    pub(crate) fn log_failure(&self, phase: Phase, error: &mlua::Error) {
+        let message = source::cut(source::message(error));
+        tracing::error!(
+            plugin = &*self.plugin,
+            id = &*self.id,
+            phase = phase.name(),
+            "Lua failed: {message}"
+        );
+    }
 }
 
 /// The part of a response's body that passes.
@@ -42,6 +43,25 @@ pub(crate) struct BodyPart {
     pub(crate) is_last: bool,
     /// What was withheld of the parts before.
     pub(crate) collected: Vec<u8>,
+}
+
+/// What code has asked for of a handshake.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HandshakeWishes {
+    pub(crate) requests_certificate: bool,
+    pub(crate) disables_session_reuse: bool,
+}
+
+impl HandshakeWishes {
+    /// Has the handshake be so.
+    pub(crate) fn apply(self, handshake: &mut Handshake) {
+        if self.requests_certificate {
+            handshake.request_client_certificate();
+        }
+        if self.disables_session_reuse {
+            handshake.disable_session_reuse();
+        }
+    }
 }
 
 /// What a VM knows of the call that runs.
@@ -126,10 +146,8 @@ impl Host {
         if phases.has(phase) { Ok(()) } else { Err(mlua::Error::runtime(phases.refusal(phase))) }
     }
 
-    /// Has the call wait for an operation. Returns `true`, as a function that is passed to [`Namespace::waiting`] must; it
-    /// may return `false` and values instead.
-    ///
-    /// [`Namespace::waiting`]: crate::pdk::namespace::Namespace::waiting
+    /// Has the call wait for an operation. Returns `true`, as a function that waits must; it may return
+    /// `false` and values instead.
     pub(crate) fn wait_for(&self, operation: impl Future<Output = Outcome> + 'static) -> mlua::Result<bool> {
         self.check_waiting()?;
         *self.operation.borrow_mut() = Some(Box::pin(operation));
@@ -149,6 +167,11 @@ impl Host {
     /// Whose code runs.
     pub(crate) fn origin(&self) -> Rc<Origin> {
         self.origin.borrow().clone()
+    }
+
+    /// The light threads of the call, made when they are first asked for.
+    pub(crate) fn light_threads(&self) -> Rc<Group> {
+        self.group.borrow_mut().get_or_insert_with(Group::new).clone()
     }
 
     /// Whether the call has asked for something that the host does.

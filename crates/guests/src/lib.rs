@@ -1,9 +1,10 @@
 //! Plugins written in Lua, hosted behind the contract of [`weir_plugin`].
 //!
-//! `vm` makes one Lua VM per worker, once that has Lua to run. A `call` runs Lua functions of a plugin for an exchange, which
-//! the `host` lends to the VM meanwhile. `pdk` is what Lua sees as `kong`, `ngx` what it sees as `ngx`. The plugins
-//! `pre-function` and `post-function` (`functions`) run code of a configuration in a `sandbox`; `scripts` runs such code for
-//! other plugins.
+//! `vm` makes one Lua VM per worker, once that has Lua to run, on a `machine`: Lua itself. A `call` runs Lua functions of a
+//! plugin for an exchange, which the `host` lends to the VM meanwhile; `beside` runs what belongs to no exchange. `pdk` is what
+//! Lua sees as `kong`, `ngx` what it sees as `ngx`, `modules` what it requires. `disk` are plugins whose code is in files. The
+//! plugins `pre-function` and `post-function` (`functions`) run code of a configuration in a `sandbox`; `scripts` runs such
+//! code for other plugins.
 
 mod args;
 mod beside;
@@ -15,13 +16,20 @@ mod depth;
 mod dicts;
 mod disk;
 mod failures;
+mod fields;
+mod files;
 mod filter;
 mod functions;
+mod group;
 mod host;
 mod kept;
+mod machine;
 mod memory;
 pub mod modules;
+mod namespace;
 mod ngx;
+mod node;
+mod operation;
 pub mod patterns;
 mod pdk;
 mod pending;
@@ -32,6 +40,7 @@ mod raise;
 mod sandbox;
 mod schema;
 mod scripts;
+mod search;
 mod service_body;
 mod settings;
 mod socket;
@@ -44,8 +53,10 @@ mod tests;
 mod text;
 mod vm;
 mod worker;
+mod worker_events;
 
-pub use disk::{FormerFiles, Missing, PluginFiles, PluginNeeds, definitions, plugin_needs};
+pub use disk::{Missing, PluginNeeds, definitions, plugin_needs};
+pub use files::{FormerFiles, PluginFiles};
 pub use scripts::LuaScripts;
 pub use settings::{LuaSettings, NodeConfiguration, UntrustedLua};
 use weir_plugin::{Definition, KONG_VERSION, define};

@@ -14,12 +14,12 @@ mod var;
 use crate::contexts::Contexts;
 use crate::host::Host;
 use crate::modules;
+use crate::namespace::{Namespace, refused};
+use crate::node::Node;
 use crate::pdk::headers;
 use crate::pdk::lazy_members::LazyMembers;
 use crate::pdk::log;
-use crate::pdk::namespace::{Namespace, refused};
 use crate::phase::Phases;
-use crate::vm::Node;
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 

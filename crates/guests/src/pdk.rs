@@ -13,7 +13,6 @@ pub(crate) mod headers;
 pub(crate) mod lazy_members;
 pub(crate) mod log;
 pub(crate) mod names;
-pub(crate) mod namespace;
 mod node;
 pub(crate) mod request;
 pub(crate) mod response;
@@ -23,13 +22,12 @@ mod service_response;
 mod tracing;
 mod vault;
 
-pub(crate) use headers::wire_name;
-
 use crate::host::Host;
-use crate::vm::Node;
+use crate::modules;
+use crate::namespace::{Namespace, read_only};
+use crate::node::Node;
 use lazy_members::LazyMembers;
 use mlua::{Lua, Table, Value};
-use namespace::{Namespace, read_only};
 use std::rc::Rc;
 use weir_plugin::KONG_VERSION;
 
@@ -43,7 +41,7 @@ pub(crate) fn table(
     let make = Namespace { lua, host, prelude };
     let kong = lua.create_table()?;
     kong.set("version", KONG_VERSION)?;
-    kong.set("version_num", version_number())?;
+    kong.set("version_num", modules::version_number())?;
     core::install(&make, vm)?;
     let mut members = LazyMembers::new(&make);
     of_requests(&mut members, vm);
@@ -91,18 +89,4 @@ fn of_nodes(members: &mut LazyMembers, node: &Node) {
     let events = node.events.clone();
     members.add("worker_events", move |make| read_only(make.lua, events::of_workers(make, &events)?));
     members.add("cluster_events", |make| read_only(make.lua, events::of_cluster(make)?));
-}
-
-/// The version as a number: 3.9.1 is 3009001.
-fn version_number() -> u32 {
-    let parts = KONG_VERSION.split('.').map(|part| part.parse().unwrap_or(0));
-    parts.fold(0, |number, part: u32| number * 1000 + part)
-}
-
-/// What `kong.meta` says of the version.
-pub(crate) fn meta(lua: &Lua) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    table.raw_set("version", KONG_VERSION)?;
-    table.raw_set("number", version_number())?;
-    Ok(table)
 }

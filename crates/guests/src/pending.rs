@@ -1,8 +1,7 @@
 //! Headers of the response that code sets before there is a response.
 
+use crate::fields::{listed, wire_name};
 use crate::kept;
-use crate::pdk::headers::listed;
-use crate::pdk::wire_name;
 use mlua::{Lua, Value};
 use weir_plugin::{Exchange, Headers, HeadersOf, LocalResponse};
 

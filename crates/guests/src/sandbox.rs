@@ -1,10 +1,10 @@
 //! The globals of code that stands in a configuration.
 
 use crate::dicts;
+use crate::machine::compile;
 use crate::modules;
 use crate::pdk;
 use crate::settings::{LuaSettings, UntrustedLua};
-use crate::vm::compile;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Table};
 use std::cell::OnceCell;

@@ -2,11 +2,12 @@
 
 use crate::call::Guest;
 use crate::kept;
+use crate::machine;
 use crate::modules;
 use crate::phase::Phase;
 use crate::sandbox::{SWITCHED_OFF, syntax_error};
 use crate::settings::{LuaSettings, UntrustedLua};
-use crate::vm::{self, Vm};
+use crate::vm::Vm;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Table, Value};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Scripts for LuaScripts {
         let count = code.len();
         let guest = Guest::new(plugin, build, move |guest, vm| {
             let function = compile(vm, kind, &code)?;
-            Ok(vm::Script::new(guest, vec![(phase, function)]))
+            Ok(guest.script_of(vec![(phase, function)]))
         });
         Ok(Arc::new(LuaScript { guest, phase, count }))
     }
@@ -122,13 +123,18 @@ fn compile(vm: &Vm, kind: ScriptKind, code: &[ScriptCode]) -> mlua::Result<Funct
             let (env, forget): (Table, Function) = make.call((globals()?, vm.sandbox.is_open()))?;
             for code in code {
                 let text = format!("return {}", code.text);
-                chunks.raw_push(vm::compile(lua, &text, &format!("={}", code.name), env.clone())?)?;
+                chunks.raw_push(machine::compile(lua, &text, &format!("={}", code.name), env.clone())?)?;
             }
             begin = Some(forget);
         }
         ScriptKind::LogFields => {
             for code in code {
-                chunks.raw_push(vm::compile(lua, &code.text, &format!("={}", code.name), globals()?)?)?;
+                chunks.raw_push(machine::compile(
+                    lua,
+                    &code.text,
+                    &format!("={}", code.name),
+                    globals()?,
+                )?)?;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the node's settings say of Lua.
 
-use crate::disk::PluginFiles;
+use crate::files::PluginFiles;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::Duration;

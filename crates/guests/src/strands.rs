@@ -2,111 +2,19 @@
 //!
 //! Each waits for its own operation. The call goes on with whichever is done first, and has ended when all have.
 
-use crate::host::{Host, Operation, Outcome};
-use crate::vm::Vm;
+use crate::group::{ENTRY, Group, Waiting, soon};
+use crate::host::Host;
+use crate::machine::Machine;
+use crate::operation::Outcome;
 use futures_util::stream::{FuturesUnordered, Stream};
-use mlua::{Lua, MultiValue, RegistryKey, Thread};
-use std::cell::{Cell, RefCell};
+use mlua::{Lua, MultiValue, Thread};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use tokio::sync::watch;
-
-/// How many light threads a call has at a time.
-const MAX_LIGHT: usize = 256;
-
-/// The number of the coroutine that a call began with.
-const ENTRY: u64 = 0;
 
 /// How many of the values that a call returns are kept.
 const MAX_RETURNED: usize = 16;
-
-/// The light threads of a call.
-pub(crate) struct Group {
-    /// No other group has it.
-    pub(crate) number: u64,
-    last: Cell<u64>,
-    alive: Cell<usize>,
-    /// Those that wait for the first time.
-    begun: RefCell<Vec<Waiting>>,
-    killed: RefCell<Vec<u64>>,
-    changes: watch::Sender<()>,
-}
-
-impl Group {
-    fn new() -> Rc<Self> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        Rc::new(Self {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            last: Cell::new(ENTRY),
-            alive: Cell::new(0),
-            begun: RefCell::default(),
-            killed: RefCell::default(),
-            changes: watch::Sender::default(),
-        })
-    }
-
-    /// That of the running call, made when it is first asked for.
-    pub(crate) fn of(host: &Host) -> Rc<Self> {
-        host.group.borrow_mut().get_or_insert_with(Self::new).clone()
-    }
-
-    /// The number of a further light thread.
-    pub(crate) fn begin(&self) -> mlua::Result<u64> {
-        if self.alive.get() >= MAX_LIGHT {
-            let message = format!("a call has at most {MAX_LIGHT} light threads: wait for some of them");
-            return Err(mlua::Error::runtime(message));
-        }
-        self.alive.set(self.alive.get() + 1);
-        self.last.set(self.last.get() + 1);
-        Ok(self.last.get())
-    }
-
-    /// A light thread has been suspended for the first time.
-    pub(crate) fn park(&self, thread: RegistryKey, number: u64, operation: Option<Operation>) {
-        let operation = operation.unwrap_or_else(soon);
-        self.begun.borrow_mut().push(Waiting { thread, number, operation });
-    }
-
-    /// A light thread has ended.
-    pub(crate) fn end(&self) {
-        self.alive.set(self.alive.get().saturating_sub(1));
-        self.changes.send_replace(());
-    }
-
-    /// A light thread is to end.
-    pub(crate) fn kill(&self, number: u64) {
-        self.killed.borrow_mut().push(number);
-        self.end();
-    }
-
-    /// Completes when a light thread has ended after this was called.
-    pub(crate) fn changed(&self) -> impl Future<Output = ()> + use<> {
-        let mut changes = self.changes.subscribe();
-        async move {
-            // Without a sender the call has ended.
-            let _ = changes.changed().await;
-        }
-    }
-}
-
-/// What a coroutine that has yielded waits for so that others go on first.
-fn soon() -> Operation {
-    Box::pin(async {
-        tokio::task::yield_now().await;
-        let outcome: Outcome = Box::new(|_| Ok(MultiValue::new()));
-        outcome
-    })
-}
-
-/// A coroutine that waits. The VM keeps it: handles of values that live long would fill the stack that they are on.
-pub(crate) struct Waiting {
-    thread: RegistryKey,
-    number: u64,
-    operation: Operation,
-}
 
 /// A coroutine that goes on next.
 pub(crate) struct Next {
@@ -123,7 +31,7 @@ impl Next {
 
 /// The coroutines of a call that wait.
 pub(crate) struct Strands {
-    pub(crate) vm: Rc<Vm>,
+    pub(crate) machine: Rc<Machine>,
     group: Option<Rc<Group>>,
     entry: Option<Waiting>,
     light: Option<FuturesUnordered<Light>>,
@@ -148,8 +56,8 @@ impl Future for Light {
 
 impl Strands {
     /// Of a call that begins.
-    pub(crate) fn new(vm: Rc<Vm>) -> Self {
-        Self { vm, group: None, entry: None, light: None, returned: MultiValue::new() }
+    pub(crate) fn new(machine: Rc<Machine>) -> Self {
+        Self { machine, group: None, entry: None, light: None, returned: MultiValue::new() }
     }
 
     /// Whether all have ended.
@@ -163,9 +71,9 @@ impl Strands {
         next: Next,
         values: impl FnOnce(&Lua) -> mlua::Result<MultiValue>,
     ) -> mlua::Result<()> {
-        let host = self.vm.host.clone();
+        let host = self.machine.host.clone();
         host.group.replace(self.group.take());
-        let ran = values(&self.vm.lua).and_then(|values| run(&host, &next.thread, values));
+        let ran = values(&self.machine.lua).and_then(|values| run(&host, &next.thread, values));
         self.group = host.group.take();
         self.settle(next, ran?)
     }
@@ -175,13 +83,13 @@ impl Strands {
         let Next { thread, number } = next;
         let Ran { mut returned, waits } = ran;
         if waits {
-            let operation = self.vm.host.operation.take().unwrap_or_else(soon);
-            let thread = self.vm.lua.create_registry_value(thread)?;
+            let operation = self.machine.host.operation.take().unwrap_or_else(soon);
+            let thread = self.machine.lua.create_registry_value(thread)?;
             self.add(Waiting { thread, number, operation });
         } else if number == ENTRY {
             returned.truncate(MAX_RETURNED);
             self.returned = returned;
-            self.vm.put_back(thread);
+            self.machine.put_back(thread);
         }
         let Some(group) = self.group.clone() else { return Ok(()) };
         group.begun.borrow_mut().drain(..).for_each(|waiting| self.add(waiting));
@@ -203,7 +111,7 @@ impl Strands {
     /// Waits for one of them, of which there is at least one.
     pub(crate) async fn next(&mut self) -> mlua::Result<(Next, Outcome)> {
         let (Waiting { thread, number, .. }, outcome) = poll_fn(|cx| self.poll_next(cx)).await;
-        Ok((Next { thread: self.vm.lua.registry_value(&thread)?, number }, outcome))
+        Ok((Next { thread: self.machine.lua.registry_value(&thread)?, number }, outcome))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(Waiting, Outcome)> {

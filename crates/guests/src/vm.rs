@@ -8,139 +8,42 @@ mod safety;
 
 use crate::beside::Beside;
 use crate::budget::Budget;
-use crate::call::Guest;
-use crate::dicts::Dicts;
-use crate::disk::{self, Generation};
-use crate::failures::Failures;
+use crate::files::Generation;
 use crate::host::{Host, Origin};
-use crate::pdk::events::WorkerEvents;
+use crate::machine::{HandedOut, Machine};
+use crate::node::Node;
 use crate::phase::Phase;
-use crate::settings::{LuaSettings, NodeConfiguration};
-use crate::socket::{Network, Sockets};
+use crate::settings::LuaSettings;
+use crate::socket::Sockets;
 use crate::steps::OutOfSteps;
 use crate::{modules, ngx, patterns, pdk, sandbox, source};
 use foldhash::HashMap;
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, Table, Thread, Value};
+use mlua::{Function, Lua, Table, Value};
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use weir_plugin::{
-    Background, BuildContext, EntityDatabase, NodeId, NodeStatistics, RequestRecord, Retained, Vaults,
-};
-
-/// How many coroutines wait for their next call.
-const MAX_IDLE_THREADS: usize = 64;
-
-/// A VM whose heap is fuller than this after a collection makes place for another, in percent of its limit.
-const FULL_PERCENT: usize = 90;
 
 thread_local! {
     static VM: RefCell<Option<Rc<Vm>>> = const { RefCell::new(None) };
+    static BEGIN: Cell<fn(&Vm)> = const { Cell::new(|_| {}) };
 }
 
 /// A VM with what is loaded in it.
 pub(crate) struct Vm {
-    pub(crate) lua: Lua,
-    pub(crate) host: Rc<Host>,
+    machine: Rc<Machine>,
     pub(crate) settings: Arc<LuaSettings>,
     /// The files that its modules come from.
     pub(crate) files: Arc<Generation>,
-    /// Whether it is that of a worker.
-    pub(crate) serves: bool,
     pub(crate) sequence: Function,
     /// Makes a function that calls a method of a handler.
     pub(crate) method: Function,
     pub(crate) sandbox: sandbox::Sandbox,
-    /// What runs beside requests.
-    pub(crate) beside: Rc<Beside>,
-    pub(crate) sockets: Rc<Sockets>,
-    pub(crate) failures: Failures,
-    threads: RefCell<Vec<Thread>>,
-    /// Coroutines that code has handles of, once there are any.
-    handed_out: HandedOut,
+    beside: Rc<Beside>,
     scripts: RefCell<HashMap<u64, Rc<Script>>>,
-}
-
-/// Coroutines that code has handles of.
-struct HandedOut {
-    any: Rc<Cell<bool>>,
-    threads: Table,
-}
-
-impl HandedOut {
-    fn has(&self, thread: &Thread) -> bool {
-        self.any.get() && self.threads.raw_get(thread).unwrap_or(true)
-    }
-}
-
-/// What code learns of the node.
-#[derive(Clone)]
-pub(crate) struct Node {
-    /// Its id.
-    pub(crate) id: Arc<str>,
-    /// The name of its machine.
-    pub(crate) hostname: Arc<str>,
-    /// Where its entities are.
-    pub(crate) database: Arc<EntityDatabase>,
-    /// What says that it is about to exit.
-    pub(crate) background: Arc<Background>,
-    /// What opens connections to other servers.
-    pub(crate) network: Network,
-    /// Its folder.
-    pub(crate) prefix: Arc<str>,
-    /// What counts calls that ended early.
-    pub(crate) failures: Failures,
-    /// Its settings.
-    pub(crate) configuration: Arc<NodeConfiguration>,
-    /// What writes the record of a request.
-    pub(crate) record: Arc<RequestRecord>,
-    /// Where secrets are kept.
-    pub(crate) vaults: Arc<Vaults>,
-    /// What its workers post to each other.
-    pub(crate) events: Arc<WorkerEvents>,
-    /// What its workers share.
-    pub(crate) dicts: Arc<Dicts>,
-    /// What it has served.
-    pub(crate) statistics: Arc<NodeStatistics>,
-    /// Whether it serves requests.
-    pub(crate) serves: bool,
-}
-
-impl Node {
-    /// The node whose state this is, on this machine.
-    pub(crate) fn of(retained: &Retained) -> Self {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Self {
-            id: retained.get::<NodeId>().0.to_string().into(),
-            hostname: name.trim().into(),
-            prefix: retained.get::<LuaSettings>().prefix.as_str().into(),
-            database: retained.get(),
-            background: retained.get(),
-            network: Network::of(retained),
-            failures: Failures::of(retained),
-            configuration: retained.get(),
-            record: retained.get(),
-            vaults: retained.get(),
-            events: retained.get(),
-            dicts: Dicts::of(retained),
-            statistics: retained.get(),
-            serves: true,
-        }
-    }
-
-    /// The node that a plugin is built for.
-    pub(crate) fn of_build(build: &BuildContext<'_>) -> Self {
-        Network::prepare(build);
-        Self::of(build.retained)
-    }
-
-    /// A node that serves nothing: what it runs reads plugins.
-    pub(crate) fn reading() -> Self {
-        Self { serves: false, ..Self::of(&Retained::default()) }
-    }
 }
 
 /// The functions of one plugin entity in one VM.
@@ -153,13 +56,13 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(crate) fn new(guest: &Guest, functions: Vec<(Phase, Function)>) -> Self {
-        Self {
-            origin: Rc::new(guest.origin()),
-            functions,
-            guest: guest.alive(),
-            guest_number: guest.number(),
-        }
+    /// Those of the guest with this number, which is there as long as `guest` can be upgraded.
+    pub(crate) fn new(
+        (guest, guest_number): (Weak<()>, u64),
+        origin: Origin,
+        functions: Vec<(Phase, Function)>,
+    ) -> Self {
+        Self { origin: Rc::new(origin), functions, guest, guest_number }
     }
 
     /// What runs in the phase.
@@ -168,16 +71,28 @@ impl Script {
     }
 }
 
+impl Deref for Vm {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        &self.machine
+    }
+}
+
 impl Vm {
+    /// Has each new VM of this thread do this before its first call.
+    pub(crate) fn begin_with(begin: fn(&Vm)) {
+        BEGIN.set(begin);
+    }
+
     /// The VM of this thread, made if there is none for these settings and their files.
     pub(crate) fn of_thread(settings: &Arc<LuaSettings>, node: &Node) -> mlua::Result<Rc<Self>> {
         if let Some(vm) = Self::known(settings) {
             return Ok(vm);
         }
         let vm = Rc::new(Self::new((settings.clone(), settings.files.current()), node)?);
-        vm.lua.set_app_data(Rc::downgrade(&vm));
         Self::replace(Some(vm.clone()));
-        disk::begin(&vm);
+        BEGIN.get()(&vm);
         Ok(vm)
     }
 
@@ -190,8 +105,10 @@ impl Vm {
     }
 
     fn known(settings: &Arc<LuaSettings>) -> Option<Rc<Self>> {
-        let is_current =
-            |vm: &&Rc<Self>| Arc::ptr_eq(&vm.settings, settings) && settings.files.is_current(&vm.files);
+        let is_current = |vm: &&Rc<Self>| {
+            let is_of_settings = Arc::ptr_eq(&vm.settings, settings) && settings.files.is_current(&vm.files);
+            is_of_settings && !vm.is_full()
+        };
         VM.with_borrow(|vm| vm.as_ref().filter(is_current).cloned())
     }
 
@@ -200,12 +117,6 @@ impl Vm {
         if let Some(former) = VM.replace(vm) {
             former.beside.end();
         }
-    }
-
-    /// The VM whose code calls a function.
-    pub(crate) fn of(lua: &Lua) -> mlua::Result<Rc<Self>> {
-        let vm = lua.app_data_ref::<std::rc::Weak<Self>>().and_then(|vm| vm.upgrade());
-        vm.ok_or_else(|| mlua::Error::runtime("the VM is not ready"))
     }
 
     fn new((settings, files): (Arc<LuaSettings>, Arc<Generation>), node: &Node) -> mlua::Result<Self> {
@@ -227,43 +138,42 @@ impl Vm {
         let sandbox = sandbox::Sandbox::new(&settings);
         lua.set_memory_limit(settings.memory)?;
         budget.watch(&lua)?;
+        Sockets::install(&lua, node.network.clone());
         let (sequence, method) = (prelude.get("sequence")?, prelude.get("method")?);
         let handed_out = HandedOut { any: any_handed_out, threads: prelude.get("handed_out")? };
-        let beside = Beside::new(node.background.clone());
-        let sockets = Sockets::new(node.network.clone());
-        let (threads, scripts) = Default::default();
-        let serves = node.serves;
-        let failures = node.failures.clone();
-        Ok(Self {
-            lua,
-            host,
-            settings,
-            files,
-            serves,
-            sequence,
-            method,
-            sandbox,
-            beside,
-            sockets,
-            failures,
-            threads,
-            handed_out,
-            scripts,
-        })
+        let machine = Machine::new((lua, settings.memory), host, handed_out, node);
+        let beside = Beside::new(&machine, node.background.clone());
+        Ok(Self { machine, settings, files, sequence, method, sandbox, beside, scripts: RefCell::default() })
+    }
+
+    /// Lua, and what calls share.
+    pub(crate) fn machine(&self) -> &Rc<Machine> {
+        &self.machine
     }
 
     /// What the VM has of a plugin entity, loaded if it is new here.
-    pub(crate) fn script(&self, guest: &Guest) -> mlua::Result<Rc<Script>> {
-        if let Some(known) = self.scripts.borrow().get(&guest.number()) {
+    pub(crate) fn script(
+        &self,
+        guest_number: u64,
+        load: impl FnOnce(&Self) -> mlua::Result<Script>,
+    ) -> mlua::Result<Rc<Script>> {
+        if let Some(known) = self.scripts.borrow().get(&guest_number) {
             return Ok(known.clone());
         }
         // The call before may have used its budget up.
         self.host.budget.restart(Duration::ZERO);
-        let script = Rc::new(guest.load(self)?);
+        let script = Rc::new(load(self)?);
         let mut scripts = self.scripts.borrow_mut();
         scripts.retain(|_, script| script.guest.strong_count() > 0);
-        scripts.insert(guest.number(), script.clone());
+        scripts.insert(guest_number, script.clone());
         Ok(script)
+    }
+
+    /// What `require` returns for a module.
+    pub(crate) fn require(&self, module: &str) -> Result<Value, String> {
+        let require: mlua::Result<Function> = self.lua.globals().get("require");
+        let loaded = require.and_then(|require| self.load_files(|| require.call::<Value>(module)));
+        loaded.map_err(|error| source::message(&error))
     }
 
     /// Does what loads files, which has a budget of its own.
@@ -271,40 +181,6 @@ impl Vm {
         self.host.budget.restart(Duration::ZERO);
         load()
     }
-
-    /// A coroutine that runs the function.
-    pub(crate) fn thread(&self, function: &Function) -> mlua::Result<Thread> {
-        let idle = self.threads.borrow_mut().pop();
-        match idle {
-            Some(thread) => thread.reset(function.clone()).map(|()| thread),
-            None => self.lua.create_thread(function.clone()),
-        }
-    }
-
-    /// Takes a coroutine back that has ended, unless code could resume it when it runs other code.
-    pub(crate) fn put_back(&self, thread: Thread) {
-        if self.handed_out.has(&thread) {
-            return;
-        }
-        let mut threads = self.threads.borrow_mut();
-        if threads.len() < MAX_IDLE_THREADS {
-            threads.push(thread);
-        }
-    }
-
-    /// The memory of the VM was used up: frees what it can, and leaves the place to another if that is not enough.
-    pub(crate) fn out_of_memory(&self) {
-        // A collection that fails has freed what it could.
-        let _ = self.lua.gc_collect();
-        if self.lua.used_memory() > self.settings.memory / 100 * FULL_PERCENT {
-            Self::replace(None);
-        }
-    }
-}
-
-/// Source code as a function with these globals. The name is what errors say before the line.
-pub(crate) fn compile(lua: &Lua, code: &str, name: &str, env: Table) -> mlua::Result<Function> {
-    lua.load(code).set_name(name).set_mode(ChunkMode::Text).set_environment(env).into_function()
 }
 
 fn is_out_of_steps(error: &Value) -> bool {

@@ -44,6 +44,43 @@ fn a_reload_runs_the_files_as_they_are_now() {
     assert_eq!(gateway.get("/").text(), "three");
 }
 
+#[test]
+fn a_call_that_waits_has_its_vm_until_it_ends() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let asked = std::sync::Arc::new(AtomicBool::new(false));
+    let is_asked = asked.clone();
+    let other = Upstream::start(move |mut peer, _| {
+        peer.request();
+        is_asked.store(true, Ordering::SeqCst);
+        held.lock().unwrap().recv().unwrap();
+        peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    });
+    let plugins = Plugins::mine(&format!(
+        "return {{ PRIORITY = 10, VERSION = '1.0.0', access = function() \
+           if kong.request.get_path() == '/waits' then \
+             require('resty.http').new():request_uri('http://{}/') \
+             assert(ngx.timer.at(0, print)) \
+           end \
+           kong.response.exit(200, 'done') end }}",
+        other.address
+    ));
+    let configuration = format!(
+        "{}plugins:\n- name: mine\n",
+        one_route(Upstream::answering("HTTP/1.1 200 OK\r\n\r\n").address)
+    );
+    let gateway = plugins.builder("mine", &configuration).start();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| gateway.get("/waits"));
+        eventually("the other server is asked", || asked.load(Ordering::SeqCst));
+        assert!(gateway.reload(&configuration).status.success());
+        assert_eq!(gateway.get("/").text(), "done", "another VM has taken the place");
+        release.send(()).unwrap();
+        let response = waiting.join().unwrap();
+        assert_eq!((response.status, response.text()), (200, "done"), "{}", gateway.log());
+    });
+}
+
 /// A handler of about 1,000 lines, which says its version and keeps some state.
 fn long_handler(version: usize) -> String {
     let functions: String = (0..240)

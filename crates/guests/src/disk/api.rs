@@ -1,7 +1,7 @@
 //! `kong.plugins.NAME.api`: routes that a plugin adds to the Admin API. Those of its entities are generated; others are not
 //! served, and said so.
 
-use super::handler::{module, required};
+use super::handler::module;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
@@ -33,9 +33,9 @@ fn unserved(
 ) -> Result<Vec<String>, String> {
     let message = |error: mlua::Error| source::message(&error);
     let vm = Vm::reading(settings).map_err(message)?;
-    let routes = required(&vm, module)?;
+    let routes = vm.require(module)?;
     let Value::Table(routes) = routes else { return Err("it returns no table of routes".to_owned()) };
-    let endpoints = required(&vm, "kong.api.endpoints")?;
+    let endpoints = vm.require("kong.api.endpoints")?;
     let names = entities.iter().flat_map(|entity| [entity.path, entity.nested_path]);
     let find = || {
         let names = vm.lua.create_sequence_from(names)?;

@@ -1,7 +1,7 @@
 //! Entities that a plugin declares in `kong.plugins.NAME.daos`. The node stores them as those of plugins in Rust: in its own
 //! tables, in files under their names, in the Admin API. Migrations are not run.
 
-use super::handler::{module, required};
+use super::handler::module;
 use crate::schema::declaration;
 use crate::settings::LuaSettings;
 use crate::source;
@@ -24,7 +24,7 @@ pub(super) fn entities(
     let Some(file) = settings.files.current().sources.find(&module)? else { return Ok(NONE) };
     let wrong = |what: &str| format!("error loading the entities of plugin {plugin}: {}: {what}", file.path);
     let vm = Vm::reading(settings).map_err(|error| source::message(&error))?;
-    let Value::Table(declared) = required(&vm, &module)? else {
+    let Value::Table(declared) = vm.require(&module)? else {
         return Err(wrong("return a table with a schema for each kind of entity"));
     };
     let mut made: Vec<&'static CustomEntitySchema> = Vec::new();
@@ -210,8 +210,8 @@ impl EntityCheck {
         if let Some(known) = vm.lua.named_registry_value::<Option<Function>>(&key)? {
             return Ok(known);
         }
-        let declared = required(vm, &self.module).map_err(mlua::Error::runtime)?;
-        let engine = required(vm, "kong.db.schema").map_err(mlua::Error::runtime)?;
+        let declared = vm.require(&self.module).map_err(mlua::Error::runtime)?;
+        let engine = vm.require("kong.db.schema").map_err(mlua::Error::runtime)?;
         let make = vm.lua.load(include_str!("entities.lua")).set_name("=[kong.db.schema]");
         let check: Function = make.call((declared, self.name, engine))?;
         vm.lua.set_named_registry_value(&key, &check)?;

@@ -1,18 +1,9 @@
 //! The handler of a plugin: what `kong.plugins.NAME.handler` returns, and what its fields say.
 
+use crate::files::Handler;
 use crate::phase::Phase;
-use crate::source;
 use crate::vm::Vm;
 use mlua::{Table, Value};
-
-/// What the fields of a handler say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Handler {
-    pub(crate) priority: i32,
-    pub(crate) version: String,
-    /// The phases that it has methods for.
-    pub(crate) phases: Vec<Phase>,
-}
 
 /// The methods of handlers for requests, connections and sessions.
 pub(super) const PHASES: [Phase; 7] = [
@@ -63,10 +54,6 @@ impl Handler {
         let phases = PHASES.into_iter().filter(|phase| has(phase.name())).collect();
         Ok(Self { priority, version, phases })
     }
-
-    pub(crate) fn has(&self, phase: Phase) -> bool {
-        self.phases.contains(&phase)
-    }
 }
 
 /// The name of the module that holds the handler, or the schema, of a plugin.
@@ -76,7 +63,7 @@ pub(crate) fn module(plugin: &str, part: &str) -> String {
 
 /// The table that is the handler.
 pub(crate) fn table(vm: &Vm, name: &str) -> Result<Table, String> {
-    match required(vm, &module(name, "handler"))? {
+    match vm.require(&module(name, "handler"))? {
         Value::Table(table) => Ok(table),
         other => Err(format!(
             "Plugin \"{name}\" cannot be loaded because its handler is a {}: return a table in {}",
@@ -84,13 +71,6 @@ pub(crate) fn table(vm: &Vm, name: &str) -> Result<Table, String> {
             place(vm, name)
         )),
     }
-}
-
-/// What `require` returns for a module.
-pub(crate) fn required(vm: &Vm, module: &str) -> Result<Value, String> {
-    let require: mlua::Result<mlua::Function> = vm.lua.globals().get("require");
-    let loaded = require.and_then(|require| vm.load_files(|| require.call::<Value>(module)));
-    loaded.map_err(|error| source::message(&error))
 }
 
 fn place(vm: &Vm, name: &str) -> String {

@@ -53,7 +53,7 @@ fn load(guest: &Guest, vm: &Vm, conf: &Conf) -> mlua::Result<Script> {
     let method = |phase: Phase| -> mlua::Result<(Phase, Function)> {
         Ok((phase, vm.method.call((&handler, phase.name(), &conf))?))
     };
-    Ok(Script::new(guest, PHASES.into_iter().filter(has).map(method).collect::<mlua::Result<_>>()?))
+    Ok(guest.script_of(PHASES.into_iter().filter(has).map(method).collect::<mlua::Result<_>>()?))
 }
 
 /// The body after a function of the phase `response` has run; one that waits replaces it later. The VM has the body of

@@ -1,7 +1,7 @@
 //! Plugins on disk, as Kong has them: `kong.plugins.NAME.handler` with a method for each phase, and
 //! `kong.plugins.NAME.schema`.
 //!
-//! `search` finds their files, `handler` reads what a handler says of itself, `hooks` calls its methods with the `conf` of an
+//! `handler` reads what a handler says of itself, `hooks` calls its methods with the `conf` of an
 //! entity, and `worker` those that run on each worker before it serves.
 
 mod api;
@@ -11,88 +11,21 @@ pub(crate) mod handler;
 mod hooks;
 mod needs;
 mod schema;
-mod search;
 mod tokens;
 mod worker;
 
 pub use needs::{Missing, PluginNeeds, plugin_needs};
-pub(crate) use worker::begin;
 
+use crate::files::{Code, FormerFiles, Handler, PluginFiles};
+use crate::functions::BODY_READERS;
+use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::vm::Vm;
-use foldhash::HashMap;
-use handler::{Handler, module};
+use handler::module;
 use hooks::DiskPlugin;
-use search::Sources;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use tokens::Token;
 use weir_plugin::{BuildContext, Built, Definition, Json};
-
-use crate::functions::BODY_READERS;
-
-/// Where the files of plugins are, and what was last read of them.
-#[derive(Debug)]
-pub struct PluginFiles {
-    path: String,
-    c_path: String,
-    current: RwLock<Arc<Generation>>,
-    /// The address of what is current, so that each call can ask for it without a write to memory that workers share.
-    address: AtomicUsize,
-}
-
-/// What was read of files since they were last read anew. Each has VMs of its own.
-#[derive(Debug)]
-pub(crate) struct Generation {
-    pub(crate) sources: Sources,
-    plugins: Mutex<HashMap<String, Arc<Code>>>,
-}
-
-/// What was read before, to go back to.
-pub struct FormerFiles(Arc<Generation>);
-
-/// A plugin as its files have it.
-#[derive(Debug)]
-struct Code {
-    handler: Handler,
-    /// Whether it names a function that reads the body of requests.
-    reads_bodies: bool,
-}
-
-impl PluginFiles {
-    /// Those in the places that `lua_package_path` and `lua_package_cpath` name.
-    pub fn new(path: &str, c_path: &str) -> Self {
-        let first = Arc::new(Generation { sources: Sources::new(path, c_path), plugins: Mutex::default() });
-        let address = AtomicUsize::new(address(&first));
-        Self { path: path.to_owned(), c_path: c_path.to_owned(), current: RwLock::new(first), address }
-    }
-
-    /// Where modules are looked for.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// What was last read.
-    pub(crate) fn current(&self) -> Arc<Generation> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether this was last read. Who has it keeps its address from being that of another.
-    pub(crate) fn is_current(&self, files: &Arc<Generation>) -> bool {
-        self.address.load(Ordering::Acquire) == address(files)
-    }
-
-    /// Uses from now on what was read before.
-    pub fn go_back(&self, former: FormerFiles) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        self.address.store(address(&former.0), Ordering::Release);
-        *current = former.0;
-    }
-}
-
-fn address(files: &Arc<Generation>) -> usize {
-    Arc::as_ptr(files).addr()
-}
 
 impl LuaSettings {
     /// Reads the files of these plugins anew, in a VM of this thread. All workers run them from now on, each in a new VM.

@@ -3,8 +3,8 @@
 //!
 //! All is read from the text, so that no code runs. What there is, a VM says.
 
-use super::search::Sources;
 use super::tokens::{Token, tokens};
+use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::{Vm, module};

@@ -1,6 +1,6 @@
 //! What `kong.plugins.NAME.schema` declares, as the model knows it.
 
-use super::handler::{module, required};
+use super::handler::module;
 use crate::schema::declaration::{described, items, record};
 use crate::schema::reader::PluginReader;
 use crate::settings::LuaSettings;
@@ -33,7 +33,7 @@ pub(super) fn loads(settings: &Arc<LuaSettings>, name: &str) -> Result<(), Strin
 
 fn table(settings: &Arc<LuaSettings>, name: &str) -> Result<(Rc<Vm>, Table), String> {
     let vm = Vm::reading(settings).map_err(|error| source::message(&error))?;
-    match required(&vm, &module(name, "schema"))? {
+    match vm.require(&module(name, "schema"))? {
         Value::Table(table) => Ok((vm, table)),
         _ => Err(wrong(&vm, name, "return a table with `name` and `fields`")),
     }

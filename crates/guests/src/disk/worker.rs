@@ -6,9 +6,10 @@ use super::conf::Conf;
 use super::handler;
 use super::hooks::DiskPlugin;
 use crate::host::Origin;
+use crate::node::Node;
 use crate::phase::Phase;
 use crate::source;
-use crate::vm::{Node, Vm};
+use crate::vm::Vm;
 use crate::worker::Worker;
 use mlua::{Table, Value};
 use std::any::Any;
@@ -32,6 +33,7 @@ thread_local! {
 /// Loads the handler, and calls its `init_worker`.
 pub(super) fn init(worker: &WorkerContext) -> Result<(), String> {
     Worker::begin(worker)?;
+    Vm::begin_with(begin);
     let vm = vm(worker)?;
     BEGUN.with_borrow_mut(|begun| begun.push(Begun { plugin: worker.plugin, configs: None }));
     init_in(&vm, worker.plugin)
@@ -51,7 +53,7 @@ pub(super) fn configure(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Res
 }
 
 /// Has a new VM of a worker do what the one before did as it began.
-pub(crate) fn begin(vm: &Vm) {
+fn begin(vm: &Vm) {
     if !vm.serves {
         return;
     }

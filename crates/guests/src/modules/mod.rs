@@ -11,9 +11,9 @@ mod number;
 mod zlib;
 
 use crate::cache;
-use crate::pdk;
 use mlua::chunk::{Chunk, ChunkMode};
 use mlua::{Lua, Table, Value};
+use weir_plugin::KONG_VERSION;
 
 pub(crate) use cjson::{array as json_array, read as from_json, write as to_json};
 pub use ngx::{encodings, regex};
@@ -48,7 +48,7 @@ const MODULES: &[(&str, Source)] = &[
     ("kong.db.schema.entity_checks", Script(include_str!("lua/kong_schema_entity_checks.lua"))),
     ("kong.db.schema.rules", Script(include_str!("lua/kong_schema_rules.lua"))),
     ("kong.db.schema.typedefs", Script(include_str!("lua/kong_typedefs.lua"))),
-    ("kong.meta", Backed(include_str!("lua/kong_meta.lua"), pdk::meta)),
+    ("kong.meta", Backed(include_str!("lua/kong_meta.lua"), meta)),
     ("kong.plugins.jwt.jwt_parser", Backed(include_str!("lua/jwt_parser.lua"), crypto::natives)),
     ("kong.tools.cjson", Script(include_str!("lua/kong_cjson.lua"))),
     ("kong.tools.gzip", Script(include_str!("lua/kong_gzip.lua"))),
@@ -167,4 +167,18 @@ fn proxies(lua: &Lua) -> mlua::Result<Table> {
 fn chunk<'a>(lua: &Lua, name: &str, source: &'a str, globals: &Table) -> Chunk<'a> {
     let chunk = lua.load(source).set_name(format!("=[{name}]")).set_mode(ChunkMode::Text);
     chunk.set_environment(globals.clone())
+}
+
+/// The version as a number: 3.9.1 is 3009001.
+pub(crate) fn version_number() -> u32 {
+    let parts = KONG_VERSION.split('.').map(|part| part.parse().unwrap_or(0));
+    parts.fold(0, |number, part: u32| number * 1000 + part)
+}
+
+/// What `kong.meta` says of the version.
+fn meta(lua: &Lua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("version", KONG_VERSION)?;
+    table.raw_set("number", version_number())?;
+    Ok(table)
 }

@@ -1,10 +1,11 @@
 //! What goes to the client: `ngx.header`, `ngx.say`, `ngx.exit`, `ngx.arg` and their like.
 
 use super::{field, limit, virtual_table};
+use crate::fields::scalar;
 use crate::host::Host;
 use crate::kept;
+use crate::namespace::{Namespace, refused};
 use crate::pdk::headers;
-use crate::pdk::namespace::{Namespace, refused};
 use crate::pdk::response::{Content, add, finish, set};
 use crate::pending::{PendingHeaders, Printed};
 use crate::phase::{Phase, Phases};
@@ -72,7 +73,7 @@ pub(super) fn arg(make: &Namespace<'_>) -> mlua::Result<Table> {
             (1, Value::Table(pieces)) => {
                 part.data = kept::joined(pieces.sequence_values())?;
             }
-            (1, value) => match headers::scalar(&value) {
+            (1, value) => match scalar(&value) {
                 Some(data) => part.data = data,
                 None => return refused(format!("bad chunk data type: {}", value.type_name())),
             },
@@ -120,7 +121,7 @@ fn append(printed: &mut Vec<u8>, steps: &Steps, value: &Value, depth: usize) -> 
             let mut pieces = pieces.sequence_values::<Value>();
             return pieces.try_for_each(|piece| append(printed, steps, &piece?, depth - 1));
         }
-        value => match headers::scalar(value) {
+        value => match scalar(value) {
             Some(text) => {
                 steps.take_bytes(text.len())?;
                 printed.extend_from_slice(&text);

@@ -1,7 +1,7 @@
 //! `ngx.worker` and `ngx.config`: what code learns of the process.
 
-use crate::pdk::namespace::Namespace;
-use crate::vm::Vm;
+use crate::beside::Beside;
+use crate::namespace::Namespace;
 use crate::worker::Worker;
 use mlua::{Lua, MultiValue, Table};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) fn worker(make: &Namespace<'_>) -> mlua::Result<Table> {
     table.set("pid", make.lua.create_function(|_, _: MultiValue| Ok(std::process::id()))?)?;
     let pids = |_: &Lua, _: MultiValue| Ok(vec![std::process::id(); Worker::of_thread().count]);
     table.set("pids", make.lua.create_function(pids)?)?;
-    let exiting = |lua: &Lua, _: MultiValue| Ok(Vm::of(lua)?.beside.node().is_ending());
+    let exiting = |lua: &Lua, _: MultiValue| Ok(Beside::of(lua)?.node().is_ending());
     table.set("exiting", make.lua.create_function(exiting)?)?;
     Ok(table)
 }

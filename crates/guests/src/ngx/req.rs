@@ -3,9 +3,10 @@
 use super::constants::METHODS;
 use super::var::protocol;
 use super::{field, limit, unavailable};
+use crate::fields::scalar;
 use crate::kept;
+use crate::namespace::{Namespace, refused};
 use crate::pdk::headers;
-use crate::pdk::namespace::{Namespace, refused};
 use crate::pdk::request::{args, version};
 use crate::pdk::service_request::{arguments, encoded};
 use crate::phase::Phases;
@@ -124,7 +125,7 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     let set_uri_args = |_: &Lua, exchange: &mut Exchange, given: Value| {
         let query = match &given {
             Value::Table(given) => encoded(&arguments(given)?),
-            other => headers::scalar(other).unwrap_or_default(),
+            other => scalar(other).unwrap_or_default(),
         };
         exchange.set_query(form::text(&query).into_owned());
         Ok(())

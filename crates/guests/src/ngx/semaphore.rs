@@ -1,7 +1,8 @@
 //! Semaphores: the module `ngx.semaphore`.
 
-use crate::host::{Host, returned};
-use crate::pdk::namespace::Namespace;
+use crate::host::Host;
+use crate::namespace::Namespace;
+use crate::operation::returned;
 use crate::phase::Phases;
 use mlua::chunk::ChunkMode;
 use mlua::{IntoLuaMulti, Lua, MultiValue, UserData, UserDataRef, Value};

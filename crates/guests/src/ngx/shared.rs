@@ -2,7 +2,7 @@
 
 use crate::dicts::Dicts;
 use crate::host::Host;
-use crate::pdk::namespace::{Namespace, refused};
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use crate::steps::Steps;
 use mlua::{AnyUserData, Lua, LuaString, MultiValue, Table, UserData, Value};

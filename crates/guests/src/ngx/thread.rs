@@ -1,9 +1,9 @@
 //! Light threads: `ngx.thread`.
 
-use crate::host::{Host, returned};
-use crate::pdk::namespace::Namespace;
+use crate::host::Host;
+use crate::namespace::Namespace;
+use crate::operation::returned;
 use crate::phase::Phases;
-use crate::strands::Group;
 use mlua::chunk::ChunkMode;
 use mlua::{Lua, MultiValue, Table, Thread};
 
@@ -12,7 +12,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let natives = make.table()?;
     let begin = |_: &Lua, host: &Host, ()| {
         host.check_waiting()?;
-        let group = Group::of(host);
+        let group = host.light_threads();
         Ok((group.number, group.begin()?))
     };
     natives.set("begin", make.host(Phases::ANY, begin)?)?;
@@ -20,17 +20,17 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
     natives.set("group", make.host(Phases::ANY, number)?)?;
     natives.set("park", make.host(Phases::ANY, park)?)?;
     let ended = |_: &Lua, host: &Host, ()| {
-        Group::of(host).end();
+        host.light_threads().end();
         Ok(())
     };
     natives.set("ended", make.host(Phases::ANY, ended)?)?;
     let kill = |_: &Lua, host: &Host, number: u64| {
-        Group::of(host).kill(number);
+        host.light_threads().kill(number);
         Ok(())
     };
     natives.set("kill", make.host(Phases::ANY, kill)?)?;
     let changed = |_: &Lua, host: &Host, _: MultiValue| {
-        let changed = Group::of(host).changed();
+        let changed = host.light_threads().changed();
         host.wait_for(async move {
             changed.await;
             returned(())
@@ -47,6 +47,6 @@ fn park(lua: &Lua, host: &Host, (thread, number): (Thread, u64)) -> mlua::Result
         return Ok(false);
     }
     let thread = lua.create_registry_value(thread)?;
-    Group::of(host).park(thread, number, host.operation.take());
+    host.light_threads().park(thread, number, host.operation.take());
     Ok(true)
 }

@@ -1,6 +1,6 @@
 //! The time: `ngx.now` and its like.
 
-use crate::pdk::namespace::Namespace;
+use crate::namespace::Namespace;
 use mlua::Table;
 use std::time::{SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;

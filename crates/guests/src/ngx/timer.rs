@@ -1,10 +1,10 @@
 //! What runs later: `ngx.timer`, and `ngx.sleep`.
 
-use crate::beside::MAX_TASKS;
-use crate::host::{Host, Origin, returned};
-use crate::pdk::namespace::{Namespace, refused};
+use crate::beside::{Beside, MAX_TASKS};
+use crate::host::{Host, Origin};
+use crate::namespace::{Namespace, refused};
+use crate::operation::returned;
 use crate::phase::Phases;
-use crate::vm::Vm;
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, RegistryKey, Table, Value};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
         };
         timer.set(name, make.host(Phases::ANY, begin)?)?;
     }
-    let running = |lua: &Lua, _: &Host, ()| Ok(Vm::of(lua)?.beside.running());
+    let running = |lua: &Lua, _: &Host, ()| Ok(Beside::of(lua)?.running());
     timer.set("running_count", make.host(Phases::ANY, running)?)?;
     timer.set("pending_count", make.host(Phases::ANY, move |_, _: &Host, ()| Ok(pending.get()))?)?;
     Ok(timer)
@@ -76,26 +76,27 @@ fn begin(
     if !args.front().is_some_and(Value::is_function) {
         return refused(format!("bad argument #2 to '{}' (Lua function expected)", kind.name));
     }
-    let vm = Vm::of(lua)?;
-    if !vm.serves {
+    let beside = Beside::of(lua)?;
+    if !beside.serves() {
         return refused("API disabled in the context of init_by_lua*: start timers in init_worker");
     }
-    if vm.beside.node().is_ending() && !kind.delay.is_zero() {
+    if beside.node().is_ending() && !kind.delay.is_zero() {
         return (Value::Nil, "process exiting").into_lua_multi(lua);
     }
-    if vm.beside.is_full() || pending.get() >= MAX_TASKS {
+    if beside.is_full() || pending.get() >= MAX_TASKS {
         return (Value::Nil, "too many pending timers").into_lua_multi(lua);
     }
     let function = lua.create_registry_value(bound.call::<Function>(args)?)?;
-    let timer = Timer { vm: vm.clone(), origin: host.origin(), function, kind, pending: pending.clone() };
+    let timer =
+        Timer { beside: beside.clone(), origin: host.origin(), function, kind, pending: pending.clone() };
     let first = Pending::new(pending);
-    vm.beside.spawn(timer.run(first));
+    beside.spawn(timer.run(first));
     1.into_lua_multi(lua)
 }
 
 /// A function that runs later.
 struct Timer {
-    vm: Rc<Vm>,
+    beside: Rc<Beside>,
     origin: Rc<Origin>,
     function: RegistryKey,
     kind: Kind,
@@ -108,7 +109,7 @@ impl Timer {
             let is_premature = self.wait().await;
             drop(pending);
             // A timer that waits is small.
-            Box::pin(self.vm.run_beside(&self.origin, &self.function, is_premature)).await;
+            Box::pin(self.beside.run(&self.origin, &self.function, is_premature)).await;
             if !self.kind.repeats || is_premature {
                 return;
             }
@@ -123,7 +124,7 @@ impl Timer {
         }
         tokio::select! {
             () = tokio::time::sleep(self.kind.delay) => false,
-            () = self.vm.beside.node().ending() => true,
+            () = self.beside.node().ending() => true,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::time::{common_log_time, iso8601, since_epoch};
 use super::virtual_table;
-use crate::pdk::headers::wire_name;
-use crate::pdk::namespace::{Namespace, refused};
+use crate::fields::wire_name;
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,8 @@
 //! `kong.client`: who sent the request.
 
-use super::namespace::{Namespace, read_only, refused};
 use crate::contexts::Contexts;
 use crate::modules;
+use crate::namespace::{Namespace, read_only, refused};
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 use weir_plugin::schema::Choice;

@@ -1,34 +1,15 @@
 //! `kong.client.tls`: the client's certificate, and what a handshake asks for.
 
-use super::namespace::{Namespace, refused};
-use crate::host::Host;
+use crate::host::{HandshakeWishes, Host};
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, MultiValue, Table, Value};
-use weir_plugin::{ClientCertificate, Exchange, Handshake, Json, LogFieldMode};
+use weir_plugin::{ClientCertificate, Exchange, Json, LogFieldMode};
 
 /// How many letters a line of PEM has.
 const LINE: usize = 64;
-
-/// What code has asked for of a handshake.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct HandshakeWishes {
-    requests_certificate: bool,
-    disables_session_reuse: bool,
-}
-
-impl HandshakeWishes {
-    /// Has the handshake be so.
-    pub(crate) fn apply(self, handshake: &mut Handshake) {
-        if self.requests_certificate {
-            handshake.request_client_certificate();
-        }
-        if self.disables_session_reuse {
-            handshake.disable_session_reuse();
-        }
-    }
-}
 
 /// Makes the namespace.
 pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {

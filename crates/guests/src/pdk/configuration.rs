@@ -1,7 +1,7 @@
 //! `kong.configuration`: the settings of the node, without secrets.
 
-use super::namespace::{Namespace, refused};
 use crate::modules;
+use crate::namespace::{Namespace, refused};
 use crate::settings::NodeConfiguration;
 use mlua::{Lua, MultiValue, Table, Value};
 use serde_json::Value as Json;

@@ -1,9 +1,9 @@
 //! What Kong's core leaves in `ngx.ctx`, where plugins read it.
 
-use super::namespace::Namespace;
 use super::{client, node};
 use crate::contexts;
 use crate::host::Host;
+use crate::namespace::Namespace;
 use crate::phase::Phases;
 use mlua::{Lua, LuaString, Value};
 use weir_plugin::Exchange;

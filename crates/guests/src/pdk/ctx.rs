@@ -1,8 +1,8 @@
 //! `kong.ctx`: tables that live as long as a request.
 
-use super::namespace::{Namespace, refused};
 use crate::contexts::Contexts;
 use crate::host::Host;
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 

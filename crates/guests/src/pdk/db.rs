@@ -1,8 +1,9 @@
 //! `kong.db`: the entities of the configuration. Reads are of what the node has in memory; writes wait until they are stored.
 
-use super::namespace::{Namespace, refused};
-use crate::host::{Host, Outcome};
+use crate::host::Host;
 use crate::modules;
+use crate::namespace::{Namespace, refused};
+use crate::operation::Outcome;
 use crate::phase::Phases;
 use mlua::chunk::ChunkMode;
 use mlua::{IntoLua, Lua, LuaString, MultiValue, Table, Value};

@@ -1,40 +1,21 @@
 //! `kong.worker_events`: events that code on one worker posts to all workers of the node; and `kong.cluster_events`.
 
-use super::namespace::{Namespace, refused};
+use crate::beside::Beside;
 use crate::cache::Record;
 use crate::host::{Host, Origin};
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
-use crate::vm::Vm;
 use crate::worker::Worker;
+use crate::worker_events::{Event, WorkerEvents};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, RegistryKey, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::broadcast::{Receiver, Sender, channel};
 
-/// How many events wait for a worker. It loses the oldest if there are more.
-const MAX_WAITING: usize = 1024;
 /// How many bytes an event may have, with its names.
 const MAX_BYTES: usize = 65_535;
-
-/// The events of a node, and those who wait for them.
-pub(crate) struct WorkerEvents(Sender<Arc<Event>>);
-
-impl Default for WorkerEvents {
-    fn default() -> Self {
-        Self(channel(MAX_WAITING).0)
-    }
-}
-
-/// An event.
-struct Event {
-    source: Box<[u8]>,
-    name: Box<[u8]>,
-    /// The data, as a record.
-    data: Vec<u8>,
-    worker: usize,
-}
 
 /// An event as the arguments of a function.
 struct Arguments(Arc<Event>);
@@ -68,9 +49,9 @@ pub(super) fn of_workers(make: &Namespace<'_>, events: &Arc<WorkerEvents>) -> ml
     let of = events.clone();
     let listen = move |lua: &Lua, host: &Host, dispatch: Function| {
         let dispatch = lua.create_registry_value(dispatch)?;
-        let listener = Listener { vm: Vm::of(lua)?, origin: host.origin(), dispatch };
+        let listener = Listener { beside: Beside::of(lua)?, origin: host.origin(), dispatch };
         let receiver = of.0.subscribe();
-        listener.vm.clone().beside.spawn(listener.run(receiver));
+        listener.beside.clone().spawn(listener.run(receiver));
         Ok(())
     };
     natives.set("listen", make.host(Phases::ANY, listen)?)?;
@@ -101,7 +82,7 @@ fn send(
 
 /// What takes the events of one VM.
 struct Listener {
-    vm: Rc<Vm>,
+    beside: Rc<Beside>,
     origin: Rc<Origin>,
     dispatch: RegistryKey,
 }
@@ -111,10 +92,10 @@ impl Listener {
         loop {
             let received = tokio::select! {
                 received = receiver.recv() => received,
-                () = self.vm.beside.node().ending() => return,
+                () = self.beside.node().ending() => return,
             };
             match received {
-                Ok(event) => self.vm.run_beside(&self.origin, &self.dispatch, Arguments(event)).await,
+                Ok(event) => self.beside.run(&self.origin, &self.dispatch, Arguments(event)).await,
                 Err(RecvError::Lagged(count)) => {
                     tracing::warn!(count, "a worker has lost events of kong.worker_events: post fewer");
                 }

@@ -1,22 +1,18 @@
 //! Header names and values, as the PDK takes and shows them. The messages are Kong's.
 
 use super::names::Names;
-use super::namespace::{Namespace, refused};
+use crate::args::Listed;
+use crate::fields::{listed, scalar, wire_name};
 use crate::kept;
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use crate::text;
-use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
-use std::borrow::Cow;
+use mlua::{Function, Lua, LuaString, Table, Value};
 use weir_plugin::Headers;
 use weir_plugin::{Exchange, HeadersOf};
 
 /// Where the metatable of tables of headers is kept.
 const METATABLE: &str = "weir.headers";
-
-/// What a header is called on the wire: `_` stands for `-`.
-pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
-    if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
-}
 
 /// A function that returns the first value of a header of the exchange.
 pub(crate) fn getter(
@@ -51,20 +47,6 @@ pub(crate) fn all(lua: &Lua, headers: &Headers, name: &str) -> mlua::Result<Valu
     listed(lua, headers.get_all(&wire_name(name)))
 }
 
-/// A value, or a list of several.
-pub(crate) fn listed<'v>(lua: &Lua, values: impl Iterator<Item = &'v [u8]>) -> mlua::Result<Value> {
-    let values: Vec<_> = values.collect();
-    match values[..] {
-        [] => Ok(Value::Nil),
-        [one] => lua.create_string(one).map(Value::String),
-        _ => {
-            let texts = values.iter().map(|value| lua.create_string(value));
-            let texts = texts.collect::<mlua::Result<Vec<_>>>()?;
-            lua.create_sequence_from(texts).map(Value::Table)
-        }
-    }
-}
-
 /// A name that code gives.
 pub(crate) fn name(value: &Value) -> mlua::Result<LuaString> {
     match value {
@@ -85,21 +67,6 @@ pub(crate) fn limit(what: &str, value: &Value) -> mlua::Result<usize> {
         number if number < 1.0 => refused(format!("{what} must be >= 1")),
         number if number > 1000.0 => refused(format!("{what} must be <= 1000")),
         number => Ok(number as usize),
-    }
-}
-
-/// A table, and "truncated" if it does not have all. A complete one is the only value, because code passes it on.
-pub(crate) struct Listed {
-    pub(crate) table: Table,
-    pub(crate) is_truncated: bool,
-}
-
-impl IntoLuaMulti for Listed {
-    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
-        match self.is_truncated {
-            true => (self.table, "truncated").into_lua_multi(lua),
-            false => self.table.into_lua_multi(lua),
-        }
     }
 }
 
@@ -258,16 +225,6 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
         Value::Integer(_) | Value::Number(_) => "number",
         Value::LightUserData(_) | Value::Error(_) => "userdata",
         other => other.type_name(),
-    }
-}
-
-/// A string, number or boolean as text.
-pub(crate) fn scalar(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Number(_) | Value::Boolean(_) => value.to_string().ok().map(String::into_bytes),
-        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Members of `kong` and `ngx` that are made when code first reads them, because most code reads few of them.
 
-use super::namespace::Namespace;
 use crate::host::Host;
+use crate::namespace::Namespace;
 use mlua::{Lua, Table, Value};
 use std::rc::Rc;
 

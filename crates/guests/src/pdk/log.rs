@@ -1,9 +1,9 @@
 //! `kong.log`: messages in the node's log, and fields of the request's record.
 
-use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
 use crate::kept;
 use crate::modules;
+use crate::namespace::{Namespace, read_only, refused};
 use crate::phase::Phases;
 use crate::source::{self, MAX_MESSAGE};
 use crate::steps::Steps;

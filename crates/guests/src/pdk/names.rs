@@ -3,7 +3,8 @@
 //! Code names the same few headers for each request. A number costs less to pass than a string, and its name has been
 //! checked before.
 
-use super::namespace::Namespace;
+use crate::fields::wire_name;
+use crate::namespace::Namespace;
 use mlua::{Function, Lua, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -58,7 +59,7 @@ impl Names {
             return Ok(());
         }
         self.0.numbers.raw_set(name, names.len())?;
-        names.push(Rc::new(Name { text: text.into(), wire: super::wire_name(text).into() }));
+        names.push(Rc::new(Name { text: text.into(), wire: wire_name(text).into() }));
         Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 use super::client::entity;
 use super::lazy_members::LazyMembers;
-use super::namespace::{Namespace, read_only, refused};
 use crate::host::Host;
+use crate::namespace::{Namespace, read_only, refused};
+use crate::node::Node;
 use crate::phase::Phases;
-use crate::vm::Node;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 use std::sync::Arc;

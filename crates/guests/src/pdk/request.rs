@@ -1,9 +1,10 @@
 //! `kong.request`: the client's request.
 
 use super::body::{self, ParsedBody};
-use super::headers::{self, Listed};
-use super::namespace::{Namespace, refused};
+use super::headers;
+use crate::args::Listed;
 use crate::modules;
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;

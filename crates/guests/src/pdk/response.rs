@@ -1,9 +1,10 @@
 //! `kong.response`: what the client gets.
 
 use super::headers::{self, Field};
-use super::namespace::{Namespace, refused};
+use crate::fields::wire_name;
 use crate::host::Host;
 use crate::modules;
+use crate::namespace::{Namespace, refused};
 use crate::pending::PendingHeaders;
 use crate::phase::{Phase, Phases};
 use mlua::{Lua, LuaString, Table, Value};
@@ -85,7 +86,7 @@ pub(crate) fn add(host: &Host, field: &Field) -> mlua::Result<()> {
 }
 
 fn is_transfer_encoding(name: &str) -> bool {
-    let is = headers::wire_name(name).eq_ignore_ascii_case("transfer-encoding");
+    let is = wire_name(name).eq_ignore_ascii_case("transfer-encoding");
     if is {
         tracing::warn!("manually setting Transfer-Encoding. Ignored.");
     }
@@ -146,7 +147,7 @@ fn exit(lua: &Lua, host: &Host, (code, body, given): (Value, Value, Value)) -> m
         Value::Table(_) => headers::fields(&given)?,
         _ => return refused("headers must be a nil or table"),
     };
-    if fields.iter().any(|(name, _)| headers::wire_name(name).eq_ignore_ascii_case("content-type")) {
+    if fields.iter().any(|(name, _)| wire_name(name).eq_ignore_ascii_case("content-type")) {
         content_type = None;
     }
     finish(host, status, Content::Raw(content_type, content), &fields)

@@ -1,6 +1,6 @@
 //! `kong.service`: where the request goes.
 
-use super::namespace::{Namespace, refused};
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use mlua::{Lua, Table, Value};
 use weir_plugin::Exchange;

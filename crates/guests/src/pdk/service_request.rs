@@ -1,10 +1,11 @@
 //! `kong.service.request`: what the upstream gets.
 
 use super::names::Names;
-use super::namespace::{Namespace, refused};
 use super::{body, headers};
+use crate::fields::{scalar, wire_name};
 use crate::kept;
 use crate::modules;
+use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use crate::service_body::ServiceBody;
 use mlua::{BString, Either, Function, IntoLua, Lua, Table, Value};
@@ -62,9 +63,7 @@ fn headers_of(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("add_header", make.exchange(BEFORE, add_header)?)?;
     let clear_header = |_: &Lua, exchange: &mut Exchange, name: Value| {
         let Value::String(name) = name else { return refused("header must be a string") };
-        exchange
-            .clear_header(UPSTREAM, &headers::wire_name(&name.to_string_lossy()))
-            .map_err(mlua::Error::runtime)
+        exchange.clear_header(UPSTREAM, &wire_name(&name.to_string_lossy())).map_err(mlua::Error::runtime)
     };
     table.set("clear_header", make.exchange(BEFORE, clear_header)?)?;
     let set_headers = |_: &Lua, exchange: &mut Exchange, given: Value| {
@@ -174,7 +173,7 @@ fn argument(name: &str, value: &Value) -> mlua::Result<Option<Argument>> {
     Ok(match value {
         Value::Boolean(true) => Some((name.to_owned(), None)),
         Value::Boolean(false) => None,
-        value => match headers::scalar(value) {
+        value => match scalar(value) {
             Some(text) => Some((name.to_owned(), Some(text))),
             None => {
                 return refused(format!("attempt to use {} as query arg value", value.type_name()));

@@ -2,8 +2,8 @@
 
 use super::body::{self, ParsedBody};
 use super::headers;
-use super::namespace::{Namespace, refused};
 use crate::host::Host;
+use crate::namespace::{Namespace, refused};
 use crate::phase::{Phase, Phases};
 use crate::service_body::ServiceBody;
 use mlua::{Lua, LuaString, Table, Value};

@@ -1,6 +1,6 @@
 //! `kong.tracing` and `kong.telemetry`, which record nothing, as where Kong's tracing is off.
 
-use super::namespace::{Namespace, read_only};
+use crate::namespace::{Namespace, read_only};
 use mlua::chunk::ChunkMode;
 use mlua::{MultiValue, Table};
 

@@ -1,7 +1,8 @@
 //! `kong.vault`: secrets that references lead to.
 
-use super::namespace::{Namespace, refused};
-use crate::host::{Host, returned};
+use crate::host::Host;
+use crate::namespace::{Namespace, refused};
+use crate::operation::returned;
 use crate::phase::Phases;
 use mlua::{Function, Lua, Table, Value};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Reads values by a schema in Lua, in a VM of the thread that reads.
 
 use super::values;
-use crate::disk::handler::required;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
@@ -59,8 +58,8 @@ impl PluginReader {
         if let Some(known) = vm.lua.named_registry_value::<Option<Function>>(&key)? {
             return Ok(known);
         }
-        let schema = required(vm, &self.module).map_err(mlua::Error::runtime)?;
-        let engine = required(vm, "kong.db.schema").map_err(mlua::Error::runtime)?;
+        let schema = vm.require(&self.module).map_err(mlua::Error::runtime)?;
+        let engine = vm.require("kong.db.schema").map_err(mlua::Error::runtime)?;
         let engine = engine.as_table().ok_or_else(|| mlua::Error::runtime("kong.db.schema is no table"))?;
         let check: Function = engine.get::<Function>("plugin")?.call(schema)?;
         vm.lua.set_named_registry_value(&key, &check)?;

@@ -12,8 +12,9 @@ mod udp;
 
 pub(crate) use natives::table;
 
-use crate::host::{Outcome, returned};
+use crate::operation::{Outcome, returned};
 use buffer::Room;
+use mlua::Lua;
 use pool::Pool;
 use std::cell::Cell;
 use std::io;
@@ -66,10 +67,16 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// None yet.
-    pub(crate) fn new(network: Network) -> Rc<Self> {
+    /// Gives a VM its sockets: none yet.
+    pub(crate) fn install(lua: &Lua, network: Network) {
         let (pool, open, room) = Default::default();
-        Rc::new(Self { network, pool, open, room })
+        lua.set_app_data(Rc::new(Self { network, pool, open, room }));
+    }
+
+    /// Those of the VM whose code calls a function.
+    fn of(lua: &Lua) -> mlua::Result<Rc<Self>> {
+        let sockets = lua.app_data_ref::<Rc<Self>>().map(|sockets| sockets.clone());
+        sockets.ok_or_else(|| mlua::Error::runtime("the VM is not ready"))
     }
 
     /// Room for a further socket, if there is some.

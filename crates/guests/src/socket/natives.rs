@@ -5,12 +5,12 @@ use super::connection::{Connection, Target};
 use super::tcp::{Busy, Tcp, Timeouts};
 use super::udp::{DATAGRAM, MAX_DATAGRAM, Udp};
 use super::{Sockets, TIMEOUT, connect_text, failed, text, within};
-use crate::host::{Host, Outcome, returned};
-use crate::pdk::headers::scalar;
-use crate::pdk::namespace::{Namespace, refused};
+use crate::fields::scalar;
+use crate::host::Host;
+use crate::namespace::{Namespace, refused};
+use crate::operation::{Outcome, returned};
 use crate::phase::Phases;
 use crate::steps::Steps;
-use crate::vm::Vm;
 use mlua::chunk::ChunkMode;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserDataRef, Value};
 use std::future::poll_fn;
@@ -58,7 +58,7 @@ fn fill_udp(make: &Namespace<'_>, udp: &Table) -> mlua::Result<()> {
     let new = |_: &Lua, host: &Host, ()| host.check_waiting().map(|()| Udp::new());
     udp.set("new", make.host(Phases::ANY, new)?)?;
     let connect = |lua: &Lua, host: &Host, (udp, name, port): (UserDataRef<Udp>, LuaString, f64)| {
-        let sockets = Vm::of(lua)?.sockets.clone();
+        let sockets = Sockets::of(lua)?;
         let Some(open) = open(lua, &sockets)? else { return too_many(lua) };
         let peer = (name.to_string_lossy(), port as u16);
         host.wait_for(udp.clone().connect(peer, sockets.network.clone(), open))?.into_lua_multi(lua)
@@ -75,7 +75,7 @@ fn fill_udp(make: &Namespace<'_>, udp: &Table) -> mlua::Result<()> {
     udp.set("send", make.waiting(make.host(Phases::ANY, send)?)?)?;
     let receive = |lua: &Lua, host: &Host, (udp, size): (UserDataRef<Udp>, Option<f64>)| {
         let size = size.map_or(DATAGRAM, |size| (size as usize).min(MAX_DATAGRAM));
-        let Some(taken) = Vm::of(lua)?.sockets.room.take(size) else { return no_memory(lua) };
+        let Some(taken) = Sockets::of(lua)?.room.take(size) else { return no_memory(lua) };
         host.wait_for(udp.clone().receive(size, taken))?.into_lua_multi(lua)
     };
     udp.set("receive", make.waiting(make.host(Phases::ANY, receive)?)?)?;
@@ -128,7 +128,7 @@ type ConnectArgs = (UserDataRef<Tcp>, LuaString, Option<f64>, LuaString);
 
 fn connect(lua: &Lua, host: &Host, (tcp, name, port, pool): ConnectArgs) -> mlua::Result<MultiValue> {
     host.check_waiting()?;
-    let (sockets, state) = (Vm::of(lua)?.sockets.clone(), tcp.0.clone());
+    let (sockets, state) = (Sockets::of(lua)?, tcp.0.clone());
     if name.as_bytes().len() > MAX_TEXT || pool.as_bytes().len() > MAX_TEXT {
         return now(lua, (Value::Nil, "the name is too long"));
     }
@@ -167,7 +167,7 @@ fn secure(lua: &Lua, host: &Host, (tcp, name, verify, chain, key): SecureArgs) -
         state.connection.replace(Some(connection));
         return now(lua, true);
     }
-    let dialer = Vm::of(lua)?.sockets.network.secure(verify);
+    let dialer = Sockets::of(lua)?.network.secure(verify);
     let dialer = match (dialer, chain.zip(key)) {
         (Ok(dialer), Some((chain, key))) => dialer.with_identity(&chain.as_bytes(), &key.as_bytes()),
         (dialer, _) => dialer,
@@ -226,7 +226,7 @@ fn send(lua: &Lua, host: &Host, (tcp, value): (UserDataRef<Tcp>, Value)) -> mlua
         Poll::Ready(Err(error)) => return now(lua, (Value::Nil, busy.state.lost(&error))),
         Poll::Pending => {}
     }
-    let Some(taken) = Vm::of(lua)?.sockets.room.take(len) else { return no_memory(lua) };
+    let Some(taken) = Sockets::of(lua)?.room.take(len) else { return no_memory(lua) };
     let waits = host.wait_for(async move {
         let state = &busy.state;
         let sent = poll_fn(|cx| state.poll_send(cx, &bytes, &mut written));
@@ -340,6 +340,6 @@ fn set_keepalive(lua: &Lua, _: &Host, (tcp, pool, ms, size): KeepArgs) -> mlua::
     let limit = if ms == Some(0.0) { None } else { Some(duration(ms)) };
     let size = size.map_or(POOL_SIZE, |size| size as usize);
     let pool = pool.to_string_lossy().into();
-    Vm::of(lua)?.sockets.pool.put(&pool, connection, (limit, size));
+    Sockets::of(lua)?.pool.put(&pool, connection, (limit, size));
     1.into_lua_multi(lua)
 }

@@ -2,7 +2,7 @@
 
 use super::buffer::Taken;
 use super::{Network, Open, TIMEOUT, connect_text, failed, text, within};
-use crate::host::{Outcome, returned};
+use crate::operation::{Outcome, returned};
 use mlua::UserData;
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

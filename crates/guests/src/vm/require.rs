@@ -1,7 +1,7 @@
 //! `require`: modules of the host by their names, then those on disk.
 
 use crate::depth::Depth;
-use crate::disk::Generation;
+use crate::files::Generation;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaString, Table, Value};
 use std::sync::Arc;

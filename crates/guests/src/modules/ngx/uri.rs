@@ -3,8 +3,7 @@
 use mlua::{Lua, Table, Value};
 
 use super::text;
-use crate::args;
-use crate::pdk::headers::Listed;
+use crate::args::{self, Listed};
 use crate::raise::{self, Checked};
 use crate::steps::Steps;
 
