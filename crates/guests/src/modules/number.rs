@@ -47,12 +47,33 @@ fn special(text: &[u8]) -> Option<(f64, usize)> {
 }
 
 fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
-    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
-    let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let value = digits[..len]
-        .iter()
-        .fold(0.0, |value, byte| value * 16.0 + f64::from(char::from(*byte).to_digit(16).unwrap_or(0)));
-    (len > 0).then_some((value, len + 2))
+    let body = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
+    let digits = |from: usize| body[from..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let whole = digits(0);
+    let fraction = if body.get(whole) == Some(&b'.') { digits(whole + 1) } else { 0 };
+    let mut end = if fraction > 0 { whole + 1 + fraction } else { whole };
+    if whole + fraction == 0 {
+        return None;
+    }
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).map(f64::from);
+    let value = body[..end].iter().filter_map(digit).fold(0.0, |value, digit| value * 16.0 + digit);
+    let mut power = -4 * i32::try_from(fraction).ok()?;
+    if let Some((exponent, len)) = binary_exponent(&body[end..]) {
+        power = power.saturating_add(exponent);
+        end += len;
+    }
+    // Beyond that it is zero or infinity, whatever the digits are. Each half of the power is finite.
+    let power = power.clamp(-2000, 2000);
+    Some((value * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2), end + 2))
+}
+
+/// What follows a `p`, and the length of both.
+fn binary_exponent(text: &[u8]) -> Option<(i32, usize)> {
+    let rest = text.strip_prefix(b"p").or_else(|| text.strip_prefix(b"P"))?;
+    let sign = usize::from(matches!(rest.first(), Some(b'+' | b'-')));
+    let len = sign + rest[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let exponent: i64 = std::str::from_utf8(&rest[..len]).ok()?.parse().ok()?;
+    Some((exponent.clamp(-100_000, 100_000) as i32, len + 1))
 }
 
 fn decimal(text: &[u8]) -> Option<(f64, usize)> {
