@@ -2,8 +2,8 @@
 
 mod change;
 
-use super::cache::TokenCache;
 use super::tokens::{TOKENS, Token};
+use crate::shared::row_cache::RowCache;
 use change::{Change, Invalid, error};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn unavailable(error: RowError) -> AdminResponse {
 /// The tokens of a node.
 struct Tokens {
     rows: Arc<Rows>,
-    cache: Arc<TokenCache>,
+    cache: Arc<RowCache<Token>>,
 }
 
 impl Tokens {

@@ -82,7 +82,6 @@
 mod admin;
 mod authorize;
 mod bearer;
-mod cache;
 mod clients;
 mod credential;
 mod issue;
@@ -94,12 +93,13 @@ mod tests;
 mod tokens;
 
 use crate::shared::authentication::Fallback;
-use cache::TokenCache;
+use crate::shared::row_cache::RowCache;
 use clients::Clients;
 use credential::OAuth2Credential;
 use parameters::Parameters;
 use refusal::Refusal;
 use std::sync::Arc;
+use tokens::Token;
 use weir_plugin::{
     AdminRoute, BuildContext, CustomEntity, CustomEntitySchema, Exchange, FieldError, Flow, Handover, Hooks,
     Method, Phases, Plugin, ROWS_HANDOVER, Record, Resume, Rows, Uuid, WantsBody,
@@ -194,7 +194,7 @@ struct Instance {
     fallback: Fallback,
     clients: Arc<Clients>,
     rows: Arc<Rows>,
-    cache: Arc<TokenCache>,
+    cache: Arc<RowCache<Token>>,
 }
 
 /// The two paths that the plugin serves.
