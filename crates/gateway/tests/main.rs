@@ -97,6 +97,7 @@ mod retries;
 mod sampled_requests;
 mod service_manager;
 mod service_units;
+mod session;
 mod settings;
 mod srv;
 mod stapling;

@@ -3,8 +3,7 @@ use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{did_you_mean, quoted};
 
 /// The plugins of Kong that are not here, each with what comes nearest; of `ai-` there are many more.
-const OF_KONG: &[(&str, &str)] =
-    &[("acme", "have an ACME client renew the entities in `certificates`"), ("session", "")];
+const OF_KONG: &[(&str, &str)] = &[("acme", "have an ACME client renew the entities in `certificates`")];
 
 /// The same of Kong Enterprise.
 const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[

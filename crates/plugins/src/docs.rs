@@ -35,6 +35,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ldap-auth",
             "mtls-auth",
             "oauth2",
+            "session",
         ],
     ),
     (
@@ -184,7 +185,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 43] = [
+const OF_KONG: [&str; 44] = [
     "acl",
     "ai-prompt-decorator",
     "ai-prompt-guard",
@@ -222,6 +223,7 @@ const OF_KONG: [&str; 43] = [
     "request-transformer",
     "response-ratelimiting",
     "response-transformer",
+    "session",
     "standard-webhooks",
     "statsd",
     "syslog",

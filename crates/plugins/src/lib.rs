@@ -74,6 +74,7 @@ mod request_validation;
 mod response_ratelimiting;
 mod response_rewrite;
 mod response_transformer;
+mod session;
 mod shared;
 mod standard_webhooks;
 mod statsd;
@@ -114,6 +115,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<uri_blocker::UriBlocker>(),
     define::<bot_detection::BotDetection>(),
     define::<cors::Cors>(),
+    define::<session::SessionPlugin>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<jwt::Jwt>(),
     define::<apisix_hmac_auth::ApisixHmacAuth>(),

@@ -423,6 +423,12 @@ impl FieldType for Secret {
         String::read(node, &FieldSchema { secret: true, ..*field }, reader).map(Secret)
     }
 
+    fn generate() -> Option<Self> {
+        // As long as Kong's.
+        let digits = [Uuid::new_v4(), Uuid::new_v4()].map(|id| id.simple().to_string()).concat();
+        Some(Secret(digits[..44].to_owned()))
+    }
+
     fn to_json(&self) -> Json {
         self.0.as_str().into()
     }

@@ -1,0 +1,173 @@
+//! Keeps sessions: the cookies that hold them, and their rows. There is one for the session, and one for the cookie by which a
+//! browser remembers it longer.
+
+use super::content::{Entry, Session, Timeouts};
+use super::cookie::{expire, set, texts};
+use super::seal::{Sealer, random_id};
+use super::store::{RowChange, Store};
+use aws_lc_rs::error::Unspecified;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_plugin::{Exchange, Known, unix_time};
+
+/// How long what has no timeout is kept: browsers keep no cookie longer.
+const MAX_LIFETIME: u64 = 400 * 86_400;
+
+/// Why a session cannot be kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KeepError {
+    /// The system has no random numbers.
+    Crypto,
+    /// Nine cookies do not hold it.
+    TooLong,
+}
+
+impl fmt::Display for KeepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeepError::Crypto => "the system has no random numbers",
+            KeepError::TooLong => "its groups are too long for cookies; set `storage: kong`",
+        })
+    }
+}
+
+impl From<Unspecified> for KeepError {
+    fn from(_: Unspecified) -> Self {
+        KeepError::Crypto
+    }
+}
+
+/// The changes of a session: for the client, and for the database.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// The values of `Set-Cookie`.
+    pub(super) cookies: Vec<String>,
+    pub(super) rows: Vec<RowChange>,
+}
+
+/// What a request has of sessions.
+pub(super) struct Incoming<'e> {
+    /// When it came, in seconds since 1970.
+    pub(super) now: u64,
+    /// The lines of `Cookie`.
+    pub(super) lines: Vec<&'e [u8]>,
+}
+
+impl<'e> Incoming<'e> {
+    pub(super) fn of(exchange: &'e Exchange) -> Self {
+        let lines = exchange.request.headers.get_all_known(Known::Cookie);
+        Self { now: unix_time(), lines: lines.collect() }
+    }
+}
+
+/// Keeps the sessions of one cookie.
+pub(super) struct Keeper {
+    pub(super) name: String,
+    /// What follows the cookie's value in `Set-Cookie`.
+    pub(super) attributes: String,
+    pub(super) timeouts: Timeouts,
+    /// Whether the browser keeps the cookie when it is closed.
+    pub(super) is_persistent: bool,
+    /// For how many seconds the row of a session that has a new id is kept.
+    pub(super) stale_ttl: u64,
+    pub(super) sealer: Sealer,
+    /// Where the entries are, if not in the cookie.
+    pub(super) store: Option<Arc<Store>>,
+}
+
+impl Keeper {
+    /// The session of a request, if it has not ended. Its entries may have to be read from the store.
+    pub(super) fn open(&self, incoming: &Incoming<'_>) -> Option<Session> {
+        let texts = texts(incoming.lines.iter().copied(), &self.name);
+        let opened = texts.filter_map(|text| Session::decode(&self.sealer.open(&text, b"")?));
+        let mut valid = opened.filter(|session| self.timeouts.left(session, incoming.now).is_some());
+        valid.next()
+    }
+
+    /// Gives a session a new id and these entries, and has it kept.
+    pub(super) fn save(
+        &self,
+        session: &mut Session,
+        entries: Vec<Entry>,
+        incoming: &Incoming<'_>,
+        changes: &mut Changes,
+    ) -> Result<(), KeepError> {
+        let now = incoming.now;
+        let saved = Session { id: random_id()?, saved: now, used: now, entries, created: session.created };
+        self.write(&saved, incoming, changes)?;
+        let old = std::mem::replace(session, saved);
+        let Some(store) = &self.store else { return Ok(()) };
+        changes.rows.push(RowChange::Insert(store.row(session, self.end(session))?));
+        store.announce(session);
+        if old.is_saved() {
+            let end = self.end(&old).min(now.saturating_add(self.stale_ttl));
+            changes.rows.push(store.outdate(&old, end)?);
+        }
+        Ok(())
+    }
+
+    /// Has the cookie say that the session is used now.
+    pub(super) fn touch(
+        &self,
+        session: &mut Session,
+        incoming: &Incoming<'_>,
+        changes: &mut Changes,
+    ) -> Result<(), KeepError> {
+        session.used = incoming.now;
+        self.write(session, incoming, changes)
+    }
+
+    fn write(
+        &self,
+        session: &Session,
+        incoming: &Incoming<'_>,
+        changes: &mut Changes,
+    ) -> Result<(), KeepError> {
+        let bytes = match &self.store {
+            Some(_) => Session { entries: Vec::new(), ..*session }.encode(),
+            None => session.encode(),
+        };
+        let text = self.sealer.seal(&bytes, b"")?;
+        let attributes = format!("{}{}", self.attributes, self.lifetime(incoming.now));
+        let cookies = set(&self.name, &text, &attributes).ok_or(KeepError::TooLong)?;
+        let rest = self.expired(incoming, cookies.len());
+        changes.cookies.extend(cookies.into_iter().chain(rest));
+        Ok(())
+    }
+
+    /// Ends a session.
+    pub(super) fn end_session(&self, session: &Session, incoming: &Incoming<'_>, changes: &mut Changes) {
+        changes.cookies.extend(self.expired(incoming, 0));
+        if session.is_saved() {
+            changes.rows.extend(self.store.as_ref().map(|store| store.delete(session)));
+        }
+    }
+
+    /// What has the browser forget the cookies of a session behind the first ones.
+    fn expired(&self, incoming: &Incoming<'_>, after: usize) -> Vec<String> {
+        expire(incoming.lines.iter().copied(), &self.name, &self.attributes, after)
+    }
+
+    /// Until when a browser keeps the cookie.
+    fn lifetime(&self, now: u64) -> String {
+        if !self.is_persistent {
+            return String::new();
+        }
+        let lifetime = self.rolling();
+        let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(now.saturating_add(lifetime));
+        format!("; Expires={}; Max-Age={lifetime}", httpdate::fmt_http_date(expires))
+    }
+
+    /// When a session's row ends.
+    fn end(&self, session: &Session) -> u64 {
+        session.saved.saturating_add(self.rolling())
+    }
+
+    fn rolling(&self) -> u64 {
+        match self.timeouts.rolling {
+            0 => MAX_LIFETIME,
+            rolling => rolling.min(MAX_LIFETIME),
+        }
+    }
+}
