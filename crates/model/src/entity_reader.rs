@@ -188,9 +188,19 @@ impl<'i> EntityReader<'i> {
             self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
             return None;
         };
-        let is_for = |caller: &str| {
-            item.given.iter().any(|(field, _)| *field == caller) || item.node.get(caller).is_some()
+        let is_for = |scope: &str| {
+            let written = item.node.get(scope).is_some_and(|scope| !matches!(scope.value, Value::Null));
+            written || item.given.iter().any(|(field, _)| *field == scope)
         };
+        for scope in
+            ["service", "route", "consumer"].into_iter().filter(|scope| plugin.global_only && is_for(scope))
+        {
+            let message = format!(
+                "value must be null: {written} is for the whole node, not for one {scope}; move it to the top level"
+            );
+            let at = item.node.get(scope).map_or(item.node.at, |scope| scope.at);
+            self.reader.within(Step::Field(scope), |reader| reader.report(at, message));
+        }
         if !plugin.for_consumers && is_for("consumer") {
             let message = format!(
                 "{written} runs for all consumers, so it cannot be for one; move it to a service, a route or the top level"

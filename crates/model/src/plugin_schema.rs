@@ -49,6 +49,8 @@ pub struct PluginSchema {
     pub for_consumers: bool,
     /// Whether it may be configured for a consumer group.
     pub for_consumer_groups: bool,
+    /// Whether it may be configured for everything alone: for no route, service or caller in particular.
+    pub global_only: bool,
     /// Whether it runs for sessions of streams too.
     pub streams: Streams,
     /// Whether configurations may use it.
@@ -90,6 +92,7 @@ impl PluginSchema {
             config,
             for_consumers: true,
             for_consumer_groups: false,
+            global_only: false,
             streams: Streams::Never,
             available: true,
             extension: false,
@@ -125,6 +128,12 @@ impl PluginSchema {
     /// The same plugin, which may be configured for a consumer group.
     pub const fn with_consumer_groups(mut self) -> Self {
         self.for_consumer_groups = true;
+        self
+    }
+
+    /// The same plugin, which may be configured for everything alone, or not.
+    pub const fn with_global_only(mut self, global_only: bool) -> Self {
+        self.global_only = global_only;
         self
     }
 
@@ -228,12 +237,21 @@ impl PluginSchema {
             return described.clone();
         }
         let config = Kind::Record(self.config);
-        let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer" | "consumer_group");
+        let shown = |field: &&FieldSchema| match field.name {
+            "protocols" | "consumer" | "consumer_group" => true,
+            "service" | "route" => self.global_only,
+            _ => false,
+        };
         let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();
-        let refused = [("consumer", !self.for_consumers), ("consumer_group", !self.for_consumer_groups)];
-        for (caller, _) in refused.iter().filter(|(_, refused)| *refused) {
+        let refused = [
+            ("consumer", !self.for_consumers || self.global_only),
+            ("consumer_group", !self.for_consumer_groups),
+            ("service", self.global_only),
+            ("route", self.global_only),
+        ];
+        for (scope, _) in refused.iter().filter(|(_, refused)| *refused) {
             // Kong's way to say that a field must be null.
-            let field = fields.iter_mut().find_map(|field| field.get_mut(*caller));
+            let field = fields.iter_mut().find_map(|field| field.get_mut(*scope));
             field.into_iter().for_each(|field| field["eq"] = Json::Null);
         }
         if self.streams == Streams::Never {

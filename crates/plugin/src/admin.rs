@@ -107,6 +107,12 @@ impl<'a> AdminRequest<'a> {
         self.entities.get(kind, id).is_some()
     }
 
+    /// Whether a plugin entity configures the plugin of this name.
+    pub fn has_plugin(&self, name: &str) -> bool {
+        let named = |entity: &Entity| matches!(entity, Entity::Plugins(plugin) if plugin.name == name && plugin.enabled);
+        self.entities.after(EntityKind::Plugins, None).any(named)
+    }
+
     /// The id of the plugin entity of this id or instance name, where it configures the plugin of this name.
     pub fn plugin(&self, name: &str, id_or_instance_name: &str) -> Option<Uuid> {
         match self.entities.find(EntityKind::Plugins, id_or_instance_name)? {

@@ -16,6 +16,8 @@ pub struct Handshake {
     pub local: SocketAddr,
     /// The server name that the client asks for, in small letters.
     pub sni: Option<Box<str>>,
+    /// Whether the configuration has a certificate for this name: if not, the default one is presented.
+    pub has_certificate: bool,
     /// The protocols that the client offers (ALPN), in its order.
     pub alpn: Vec<Vec<u8>>,
     answer: HandshakeAnswer,
@@ -71,7 +73,15 @@ impl Handshake {
     /// A handshake that has begun.
     pub fn new(peer: SocketAddr, local: SocketAddr, sni: Option<&str>, alpn: Vec<Vec<u8>>) -> Self {
         let sni = sni.map(|name| name.to_ascii_lowercase().into());
-        Self { peer, client: peer, local, sni, alpn, answer: HandshakeAnswer::default() }
+        Self {
+            peer,
+            client: peer,
+            local,
+            sni,
+            has_certificate: false,
+            alpn,
+            answer: HandshakeAnswer::default(),
+        }
     }
 
     /// Whether the client offers this protocol.

@@ -240,6 +240,8 @@ pub trait Plugin: Hooks + Sized {
     const FAILS_OPEN: bool = false;
     /// Whether it may be set for a consumer group.
     const FOR_CONSUMER_GROUPS: bool = false;
+    /// Whether it may be configured for everything alone: for no route, service, consumer or group.
+    const GLOBAL_ONLY: bool = false;
     /// Whether Kong 3.9 does not have the plugin, so that a file for Kong must not hold it.
     const EXTENSION: bool = false;
     /// State that a process hands to the one that replaces it.
@@ -345,7 +347,7 @@ const fn schema<P: Plugin>() -> PluginSchema {
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
     let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
-    let schema = schema.with_secret_paths(P::SECRET_PATHS);
+    let schema = schema.with_secret_paths(P::SECRET_PATHS).with_global_only(P::GLOBAL_ONLY);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

@@ -176,6 +176,11 @@ impl Certificates {
         }
     }
 
+    /// Whether a server name has a certificate other than the default one.
+    pub fn has(&self, server_name: &str) -> bool {
+        self.pair(server_name).is_some()
+    }
+
     /// A certificate entity's own key pair (`cert` and `key`, or the cheaper of two), for use towards upstreams.
     pub fn get(&self, id: Uuid) -> Option<Arc<CertifiedKey>> {
         self.by_id.get(&id)?.1.as_ref().map(|pair| pair.first.key())

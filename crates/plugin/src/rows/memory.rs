@@ -101,14 +101,16 @@ impl MemoryRows {
         Box::pin(ready(Ok(work(table))))
     }
 
-    pub(super) fn export(&self, to: &mut dyn Write) -> io::Result<()> {
+    /// Writes all rows, for the process that replaces this one.
+    pub fn export(&self, to: &mut dyn Write) -> io::Result<()> {
         let tables = self.tables();
         let rows = tables.iter().flat_map(|(kind, table)| table.rows.values().map(move |row| (kind, row)));
         let written = rows.map(|(kind, row)| (kind, row.id, &row.first, &row.second, &row.body, row.expires));
         serde_json::to_writer(to, &written.collect::<Vec<_>>()).map_err(io::Error::from)
     }
 
-    pub(super) fn import(&self, bytes: &[u8]) {
+    /// Adds the rows that another process has written.
+    pub fn import(&self, bytes: &[u8]) {
         let rows: Vec<RowFields> = serde_json::from_slice(bytes).unwrap_or_default();
         let mut tables = self.tables();
         for (kind, id, first, second, body, expires) in rows {

@@ -50,7 +50,8 @@ pub(crate) async fn accept(
         let config = if asked { tls.asking(http2) } else { plain };
         (config.clone(), asked)
     } else {
-        let handshake = begun_by(&begun.client_hello(), ends);
+        let mut handshake = begun_by(&begun.client_hello(), ends);
+        handshake.has_certificate = has_certificate(worker, &handshake);
         match Box::pin(answer(snapshot, handshake)).await {
             Some(handshake) => decided(worker, http2, asked, handshake),
             None => (tls.refusing().clone(), false),
@@ -67,10 +68,15 @@ pub(crate) async fn admit(worker: &Worker, sni: Option<&str>, ends: Ends) -> Adm
     }
     let mut handshake = Handshake::new(ends.peer, ends.local, sni, vec![b"h3".to_vec()]);
     handshake.client = ends.client;
+    handshake.has_certificate = has_certificate(worker, &handshake);
     match Box::pin(answer(snapshot, handshake)).await {
         Some(_) => Admission::Admit,
         None => Admission::Refuse,
     }
+}
+
+fn has_certificate(worker: &Worker, handshake: &Handshake) -> bool {
+    handshake.sni.as_deref().is_some_and(|name| worker.node.tls.certificates().has(name))
 }
 
 fn begun_by(hello: &ClientHello<'_>, ends: Ends) -> Handshake {
