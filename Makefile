@@ -59,9 +59,16 @@ $(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
 	cd $(dir $<) && GOBIN=$(dir $@) go install github.com/summerwind/h2spec/cmd/h2spec
 	touch $@
 
+# A CA that speaks ACME, as the versions in go.mod make it.
+PEBBLE := $(abspath $(TARGET)/tools/pebble)
+PEBBLE_FILES := crates/gateway/tests/pebble
+$(PEBBLE): $(PEBBLE_FILES)/go.mod $(PEBBLE_FILES)/go.sum | $(H2SPEC)
+	if cd $(PEBBLE_FILES) && GOBIN=$(dir $@) go install github.com/letsencrypt/pebble/v2/cmd/pebble; then touch $@; \
+	else echo "pebble cannot be built here: what needs it is tested only where PEBBLE names it" >&2; fi
+
 # The client of HTTP/3, as the versions in requirements.txt make it.
 AIOQUIC := $(abspath $(TARGET)/tools/aioquic)
-$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(H2SPEC)
+$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(PEBBLE)
 	$(call need,ensurepip)
 	/usr/bin/python3 -m venv --clear $(AIOQUIC)
 	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
@@ -133,13 +140,13 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server KAFKA=$(KAFKA) \
-  LUA_LIBRARIES=$(LUA_LIBRARIES) \
+  LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, aioquic, Valkey, Kafka, libraries in Lua
+test-tools: $(H2SPEC) $(PEBBLE) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, aioquic, Valkey, Kafka, libraries in Lua
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

@@ -53,10 +53,10 @@ fn each_difference_is_told_once_with_its_first_place() {
 
 #[test]
 fn what_is_missing_fails_the_check() {
-    let file = "_format_version: '3.0'\nplugins:\n- name: acme\n  config: {account_email: a@b.test}\n";
+    let file = "_format_version: '3.0'\nplugins:\n- name: acme\n  config: {account_email: a@b.test, storage: consul}\n";
     let (output, text) = check("kong.yml", file, "kong", &[]);
     assert!(!output.status.success());
-    assert!(text.contains("kong.yml:3:3: not yet: plugins.acme: the file is refused"), "{text}");
+    assert!(text.contains("not yet: plugins.acme.config.storage: the configuration is refused"), "{text}");
     let good = "_format_version: '3.0'\nservices:\n- name: s\n  host: a.test\n";
     let (output, text) = check("kong.yml", good, "kong", &[]);
     assert!(output.status.success() && text.contains("      3  same\n"), "{text}");

@@ -4,6 +4,7 @@
 //! runs those of one module.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
+mod acme;
 mod admin;
 mod admin_compatibility;
 mod admin_node;

@@ -2,10 +2,7 @@
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{did_you_mean, quoted};
 
-/// The plugins of Kong that are not here, each with what comes nearest; of `ai-` there are many more.
-const OF_KONG: &[(&str, &str)] = &[("acme", "have an ACME client renew the entities in `certificates`")];
-
-/// The same of Kong Enterprise.
+/// The plugins of Kong Enterprise that are not here, each with what comes nearest; of `ai-` there are many more.
 const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("app-dynamics", "`opentelemetry` comes nearest"),
     ("application-registration", ""),
@@ -67,20 +64,15 @@ pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: 
     if find_plugin(plugins, written).is_some() {
         return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
     }
-    let nearest = |rows: &[(&str, &'static str)]| {
-        rows.iter().find(|(name, _)| *name == written).map(|(_, nearest)| *nearest)
-    };
-    let unknown_ai = written.starts_with("ai-").then_some("");
-    let (what, nearest) = match (nearest(OF_KONG).or(unknown_ai), nearest(OF_KONG_ENTERPRISE)) {
-        (Some(nearest), _) => (format!("Kong's plugin `{shown}` is not available yet"), nearest),
-        (None, Some(nearest)) => (format!("Kong Enterprise's plugin `{shown}` is not available"), nearest),
-        (None, None) if !hint.is_empty() => return format!("no such plugin `{shown}`{hint}"),
-        (None, None) => {
-            return format!(
-                "no such plugin `{shown}`; available: {names}; one of your own in Lua has to be named in the setting `plugins`"
-            );
+    let known = OF_KONG_ENTERPRISE.iter().find(|(name, _)| *name == written).map(|(_, nearest)| *nearest);
+    let Some(nearest) = known.or(written.starts_with("ai-").then_some("")) else {
+        if !hint.is_empty() {
+            return format!("no such plugin `{shown}`{hint}");
         }
+        return format!(
+            "no such plugin `{shown}`; available: {names}; one of your own in Lua has to be named in the setting `plugins`"
+        );
     };
     let otherwise = if nearest.is_empty() { format!("available: {names}") } else { nearest.to_owned() };
-    format!("{what}; {otherwise}")
+    format!("Kong Enterprise's plugin `{shown}` is not available; {otherwise}")
 }

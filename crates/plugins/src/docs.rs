@@ -41,6 +41,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     (
         "Security",
         &[
+            "acme",
             "apisix-cors",
             "bot-detection",
             "consumer-restriction",
@@ -187,6 +188,7 @@ fn entities_page() {
 /// The plugins here that Kong 3.9 has too.
 const OF_KONG: [&str; 44] = [
     "acl",
+    "acme",
     "ai-prompt-decorator",
     "ai-prompt-guard",
     "ai-prompt-template",

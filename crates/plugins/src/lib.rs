@@ -8,6 +8,7 @@
 use weir_plugin::{Definition, Plugin};
 
 mod acl;
+mod acme;
 mod ai_prompt_decorator;
 mod ai_prompt_guard;
 mod ai_prompt_template;
@@ -116,6 +117,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<bot_detection::BotDetection>(),
     define::<cors::Cors>(),
     define::<session::SessionPlugin>(),
+    define::<acme::Acme>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<jwt::Jwt>(),
     define::<apisix_hmac_auth::ApisixHmacAuth>(),

@@ -165,14 +165,25 @@ pub(crate) fn without_old_names(client: Client, mut state: State, target: &State
         let name = plugin["name"].as_str().expect("a name");
         let schema = client.get(&format!("/schemas/plugins/{name}"));
         let config = field(&schema["fields"], "config").expect("a plugin has a config");
-        let wanted =
-            |name: &str| target["plugins"].get(id).is_some_and(|it| it["config"].get(name).is_some());
-        let old = config["shorthand_fields"].as_array().into_iter().flatten();
-        let old = old.flat_map(|field| field.as_object().expect("a field is an object").keys());
-        let members = plugin["config"].as_object_mut().expect("an object");
-        old.filter(|name| !wanted(name)).for_each(|name| drop(members.remove(name)));
+        leave_old_names_out(&mut plugin["config"], target["plugins"].get(id).map(|it| &it["config"]), config);
     }
     state
+}
+
+/// The same of a record, and of those within it.
+fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema: &Json) {
+    let Some(members) = told.as_object_mut() else { return };
+    let wanted = |name: &str| target.and_then(|target| target.get(name));
+    let old = schema["shorthand_fields"].as_array().into_iter().flatten();
+    let old = old.flat_map(|field| field.as_object().expect("a field is an object").keys());
+    old.filter(|name| wanted(name).is_none()).for_each(|name| drop(members.remove(name)));
+    for (name, schema) in
+        schema["fields"].as_array().into_iter().flatten().filter_map(Json::as_object).flatten()
+    {
+        if let Some(told) = members.get_mut(name) {
+            leave_old_names_out(told, wanted(name), schema);
+        }
+    }
 }
 
 fn field<'f>(fields: &'f Json, name: &str) -> Option<&'f Json> {

@@ -1,6 +1,7 @@
 //! A name server of the tests' own.
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -51,17 +52,27 @@ impl NameServer {
 
     /// The same with services.
     pub fn with_services(domain: &'static str, services: Vec<Service>) -> NameServer {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let (socket, listener) = sockets();
         let (address, asked) = (socket.local_addr().unwrap(), Arc::<Mutex<BTreeSet<String>>>::default());
         let names = asked.clone();
+        let reply = Arc::new(move |query: &[u8]| {
+            let name = name(&query[HEADER..]);
+            let own: Vec<_> = services.iter().filter(|service| service.name == name).collect();
+            let answer = answer(query, name.ends_with(domain), &own);
+            names.lock().unwrap().insert(name);
+            answer
+        });
+        let over_tcp = reply.clone();
         thread::spawn(move || {
             let mut packet = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut packet) {
-                let name = name(&packet[HEADER..length]);
-                let is_known = name.ends_with(domain);
-                let own: Vec<_> = services.iter().filter(|service| service.name == name).collect();
-                let _ = socket.send_to(&answer(&packet[..length], is_known, &own), from);
-                names.lock().unwrap().insert(name);
+                let _ = socket.send_to(&reply(&packet[..length]), from);
+            }
+        });
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let reply = over_tcp.clone();
+                thread::spawn(move || serve(stream, &*reply));
             }
         });
         NameServer { address, asked }
@@ -70,6 +81,33 @@ impl NameServer {
     /// The names that it was asked for.
     pub fn asked(&self) -> BTreeSet<String> {
         self.asked.lock().unwrap().clone()
+    }
+}
+
+/// The same port for UDP and TCP.
+fn sockets() -> (UdpSocket, TcpListener) {
+    for _ in 0..20 {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()) {
+            return (socket, listener);
+        }
+    }
+    panic!("no port is free for UDP and TCP");
+}
+
+/// Replies to the queries of a connection, each after its length.
+fn serve(mut stream: TcpStream, reply: impl Fn(&[u8]) -> Vec<u8>) {
+    let mut length = [0; 2];
+    while stream.read_exact(&mut length).is_ok() {
+        let mut query = vec![0; u16::from_be_bytes(length).into()];
+        if stream.read_exact(&mut query).is_err() {
+            return;
+        }
+        let answer = reply(&query);
+        let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+        if stream.write_all(&[&length, &*answer].concat()).is_err() {
+            return;
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) use in_use::InUse;
 pub(super) use periods::Periods;
 pub(super) use policy::{HANDOVERS, Identifier, Limiter, Policy, Reserved, SentQuery};
 pub(super) use quota::{Quota, QuotaUsage, Quotas};
-pub(super) use redis::{Redis, RedisStore};
+pub(super) use redis::{Redis, RedisStore, glob};
 pub(super) use scripts::{Reply, Scripts, Undo};
 pub use sliding::Slide;
 pub use store::{

@@ -8,8 +8,8 @@ pub(super) use keys::{response_key, stored_key, variant_key};
 use super::in_flight::Lead;
 use super::record::{self, Found};
 use super::stored::{self, Stored};
-use crate::limits::{InUse, Redis, RedisStore, Unavailable};
-use keys::{MAX_TIME, PREFIX, commands_to_put, glob, path_of, resource_label, tag_label};
+use crate::limits::{InUse, Redis, RedisStore, Unavailable, glob};
+use keys::{MAX_TIME, PREFIX, commands_to_put, path_of, resource_label, tag_label};
 use redis::{Cmd, Value, cmd, from_redis_value_ref};
 use std::collections::HashSet;
 use std::mem;
@@ -25,6 +25,8 @@ const MAX_RECORD_LEN: usize = 1024 * 1024;
 const MAX_WAITING: usize = 16 * 1024 * 1024;
 /// The removals that wait until the server answers again. Once there are more, everything is removed instead.
 const MAX_PENDING: usize = 1000;
+/// How many keys the server looks at for one reply while it looks for those to remove.
+const SCANNED: u32 = 1000;
 /// How long no request waits for a server that did not answer.
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -193,7 +195,7 @@ impl RedisCache {
     async fn purge_now(&self, what: Purge) -> Result<(), Unavailable> {
         let (label, prefix) = match what {
             Purge::Key(key) => {
-                let keys = self.store.keys(&format!("{PREFIX}response:{}:*", glob(&key))).await?;
+                let keys = self.store.keys(&format!("{PREFIX}response:{}:*", glob(&key)), SCANNED).await?;
                 return self.delete(keys).await;
             }
             Purge::Response(key) => return self.delete(vec![key]).await,
@@ -205,7 +207,7 @@ impl RedisCache {
                 Some(prefix) => format!("{PREFIX}response:*:*:{}*", glob(prefix)),
                 None => format!("{PREFIX}*"),
             };
-            return self.delete(self.store.keys(&pattern).await?).await;
+            return self.delete(self.store.keys(&pattern, SCANNED).await?).await;
         };
         let members = cmd("ZRANGE").arg(&label).arg(0).arg(-1).to_owned();
         let values = self.store.query(vec![(label.clone(), members)]).await?;

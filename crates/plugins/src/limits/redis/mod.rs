@@ -8,6 +8,7 @@ mod connection;
 mod query;
 
 pub(crate) use config::{ClusterNode, Redis};
+pub(crate) use query::glob;
 
 use super::quota::{QuotaTake, QuotaTaken};
 use super::store::{Add, CounterKey, CounterStore, Pending, Take, Taken, Unavailable};

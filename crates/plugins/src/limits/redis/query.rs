@@ -21,15 +21,15 @@ impl RedisStore {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// The keys of all servers that match a pattern.
-    pub(crate) async fn keys(&self, pattern: &str) -> Result<Vec<String>, Unavailable> {
+    /// The keys of all servers that match a pattern. For one reply, a server looks at about so many of its keys.
+    pub(crate) async fn keys(&self, pattern: &str, count: u32) -> Result<Vec<String>, Unavailable> {
         let linked = self.in_time(self.linked()).await?;
         let mut keys = Vec::new();
         for link in linked.all() {
             let (mut connection, mut cursor) = (link.connection.clone(), 0u64);
             loop {
                 let scan =
-                    cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).to_owned();
+                    cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count).to_owned();
                 let found = self.in_time(connection::ask::<(u64, Vec<String>)>(&mut connection, &scan)).await;
                 let (next, some) = found.inspect_err(|_| self.forget(&linked))?;
                 keys.extend(some);
@@ -40,5 +40,27 @@ impl RedisStore {
             }
         }
         Ok(keys)
+    }
+}
+
+/// A text in a pattern of Redis, where it means itself.
+pub(crate) fn glob(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "*?[]^\\".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn a_pattern_means_the_text() {
+        assert_eq!(glob("/a*[b]\\?"), "/a\\*\\[b\\]\\\\\\?");
     }
 }

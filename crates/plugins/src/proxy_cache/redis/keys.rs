@@ -93,26 +93,9 @@ pub(super) fn commands_to_put(stored: &Stored, record: Vec<u8>) -> Vec<(String, 
     commands
 }
 
-/// A text in a pattern of Redis, where it means itself.
-pub(super) fn glob(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        if "*?[]^\\".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_means_itself_in_a_pattern() {
-        assert_eq!(glob("/a*[b]\\?"), "/a\\*\\[b\\]\\\\\\?");
-    }
 
     #[test]
     fn the_path_is_found_in_a_key() {

@@ -140,9 +140,8 @@ fn of_plugin(route: &AdminRoute) -> Value {
         AdminMethod::Delete => json!({ "204": { "description": "It is gone, from this node" } }),
         _ => json!({ "200": answer(route.summary, object.clone()), "400": response_ref("Invalid") }),
     };
-    if route.path.contains('{') {
-        responses["404"] = response_ref("NotFound");
-    }
+    // Also of a path without parameters, where no plugin is configured.
+    responses["404"] = response_ref("NotFound");
     let mut described = operation(route.operation, route.summary, responses);
     if !matches!(route.method, AdminMethod::Get | AdminMethod::Delete) {
         described["requestBody"] = json!({ "content": { "application/json": { "schema": object } } });

@@ -1,0 +1,78 @@
+//! Where the plugin keeps what nodes share: texts by key, with Kong's keys, so that nodes of both can share them.
+
+mod redis;
+mod rows;
+
+pub(super) use rows::MEMORY_HANDOVER;
+
+use super::config::Config;
+use super::error::AcmeError;
+use redis::RedisStorage;
+use rows::RowStorage;
+use std::time::Duration;
+use weir_plugin::BuildContext;
+
+/// The hosts that are renewed.
+pub(super) const RENEWALS: &str = "kong_acme:renew_config:";
+/// When renewals ran last.
+pub(super) const LAST_RENEWALS: &str = "kong_acme:renew_last_run";
+/// The certificates and their keys.
+pub(super) const CERTIFICATES: &str = "kong_acme:cert_key:";
+
+/// What a namespace must not begin with.
+pub(super) const RESERVED: [&str; 3] = [RENEWALS, LAST_RENEWALS, CERTIFICATES];
+
+/// Texts by key.
+pub(super) enum Storage {
+    Rows(RowStorage),
+    Redis(Box<RedisStorage>),
+}
+
+impl Storage {
+    pub(super) fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
+        Ok(match &*config.storage {
+            "redis" => Self::Redis(Box::new(RedisStorage::new(&config.storage_config.redis, build)?)),
+            "kong" => Self::Rows(RowStorage::Database(build.rows())),
+            _ => Self::Rows(RowStorage::Memory(build.retained.get())),
+        })
+    }
+
+    /// The text of a key.
+    pub(super) async fn get(&self, key: &str) -> Result<Option<String>, AcmeError> {
+        match self {
+            Self::Rows(rows) => rows.get(key).await,
+            Self::Redis(redis) => redis.get(key).await,
+        }
+    }
+
+    /// Sets the text of a key, which ends after this time, if ever.
+    pub(super) async fn set(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<(), AcmeError> {
+        match self {
+            Self::Rows(rows) => rows.set(key, value, ttl).await,
+            Self::Redis(redis) => redis.set(key, value, ttl).await,
+        }
+    }
+
+    /// The same for a key without a text; false if it has one.
+    pub(super) async fn add(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, AcmeError> {
+        match self {
+            Self::Rows(rows) => rows.add(key, value, ttl).await,
+            Self::Redis(redis) => redis.add(key, value, ttl).await,
+        }
+    }
+
+    pub(super) async fn delete(&self, key: &str) -> Result<(), AcmeError> {
+        match self {
+            Self::Rows(rows) => rows.delete(key).await,
+            Self::Redis(redis) => redis.delete(key).await,
+        }
+    }
+
+    /// The keys that begin so.
+    pub(super) async fn list(&self, prefix: &str) -> Result<Vec<String>, AcmeError> {
+        match self {
+            Self::Rows(rows) => rows.list(prefix).await,
+            Self::Redis(redis) => redis.list(prefix).await,
+        }
+    }
+}
