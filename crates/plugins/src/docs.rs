@@ -186,7 +186,7 @@ fn entities_page() {
 }
 
 /// The plugins here that Kong 3.9 has too.
-const OF_KONG: [&str; 44] = [
+const OF_KONG: [&str; 45] = [
     "acl",
     "acme",
     "ai-prompt-decorator",

@@ -128,6 +128,9 @@ fn the_admin_api_orders_for_allowed_hosts() {
         "problem found running sanity check for c.test: host is not included in plugin config.domains";
     assert_eq!(refused(&json!({ "host": "c.test" })), sanity);
     assert_eq!(refused(&json!({ "host": "c.test", "test_http_challenge_flow": true })), sanity);
+    let form = ["--silent", "-d", "host=c.test", "-d", "test_http_challenge_flow=true"];
+    let admin = format!("http://{}/acme", gateway.admin_addresses()[0]);
+    assert_eq!(curl(&[&form[..], &[&admin]].concat()), json!({ "message": sanity }).to_string());
     is_discreet(&gateway);
 }
 

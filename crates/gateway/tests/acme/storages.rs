@@ -57,6 +57,30 @@ fn nodes_share_certificates_in_valkey() {
 }
 
 #[test]
+fn what_kong_has_stored_is_presented() {
+    let server = RedisServer::start();
+    let redis = json!({ "host": "127.0.0.1", "port": server.port });
+    let more = json!({ "storage": "redis", "storage_config": { "redis": redis } });
+    let (authority, own) = (Identity::new("localhost"), Identity::new("of-kong.test"));
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+    let stored = json!({ "key": read(own.key()), "cert": read(own.cert()) }).to_string();
+    server.ask(&["set", "kong_acme:cert_key:a.test", &stored]);
+    server.ask(&["set", "kong_acme:cert_key:x.b.test", "rubbish"]);
+    server.ask(&["set", "kong_acme:renew_config:a.test", r#"{"host":"a.test","expire_at":4102444800}"#]);
+    let trusted = authority.cert().display().to_string();
+    let gateway = declared("http://127.0.0.1:1/", &trusted, &more).start();
+    assert!(presented(gateway.proxy_ssl(), "a.test").contains("CN=of-kong.test"));
+    let listed = gateway.admin("/acme/certificates").json();
+    assert_eq!(listed["data"][0]["host"], json!("of-kong.test"), "{listed}");
+    assert!(!presented(gateway.proxy_ssl(), "x.b.test").contains("of-kong.test"));
+    let refused = gateway.admin("/acme/certificates/x.b.test");
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    let expected = "kong_acme:cert_key:x.b.test holds no certificate and key: delete it";
+    assert!(refused.status == 500 && message.ends_with(expected), "{message}");
+    is_discreet(&gateway);
+}
+
+#[test]
 fn a_storage_that_does_not_answer_is_told_and_holds_nothing_up() {
     let redis = json!({ "host": "127.0.0.1", "port": closed_port().port(), "timeout": 500 });
     let more = json!({ "storage": "redis", "storage_config": { "redis": redis } });

@@ -4,7 +4,7 @@
 use super::{Identity, NameServer, PATIENCE, curl};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -37,7 +37,9 @@ impl PebblePlan {
             return None;
         }
         // Below those that the system gives away, so that none takes it before the CA does.
-        let port = fastrand::u16(12_000..31_000);
+        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        let mut ports = std::iter::repeat_with(|| fastrand::u16(12_000..31_000));
+        let port = ports.find(|port| is_free(*port) && is_free(port + 1))?;
         Some(PebblePlan { program, port, identity: Identity::new("localhost") })
     }
 

@@ -24,8 +24,8 @@
 //! Weir answers the challenge before it looks for a route, so that no route is needed for it.
 //!
 //! Where a name fails, it is left alone for `fail_backoff_minutes`. A node orders at most 16 certificates at a time for handshakes, and an order
-//! takes at most 3 minutes. Nodes that share a storage order a certificate once. With `allow_any_domain`, whoever asks for names that lead to the
-//! node has certificates ordered for them, which uses up the limits that a CA has for an account.
+//! takes at most 3 minutes. Nodes that share a storage order a certificate once. With `allow_any_domain`, any client that asks for names that
+//! lead to the node has certificates ordered for them, which uses up the limits that a CA has for an account.
 //!
 //! ## Where certificates are kept
 //!
@@ -40,7 +40,7 @@
 //! | `redis` | in Redis or Valkey, under Kong's keys | all others, such as data planes |
 //! | `consul`, `vault` | | they are refused |
 //!
-//! Whoever can read the storage can read the keys of the account and of certificates.
+//! A program that can read the storage can read the keys of the account and of certificates.
 //!
 //! ## The account
 //!

@@ -10,6 +10,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 use weir_plugin::Record;
+use x509_parser::der_parser::parse_der;
 
 fn config(more: &Value) -> Config {
     let mut config = json!({ "account_email": "ops@example.com" });
@@ -74,6 +75,27 @@ fn the_thumbprint_is_that_of_rfc_7638() {
     let key = AccountKey::from_jwk(jwk).unwrap();
     assert_eq!(key.algorithm(), "ES256");
     assert_eq!(key.thumbprint(), "oKIywvGUpTVTyxMQ3bwIIeQUudfr_CkLMjCE19ECD-U");
+}
+
+#[test]
+fn an_rsa_key_may_be_a_jwk() {
+    let pair = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    // Version, algorithm, and the key of PKCS#1: version, n, e, d, p, q, dp, dq, qi.
+    let der = pair.serialize_der();
+    let (_, outer) = parse_der(&der).unwrap();
+    let inner = outer[2].as_slice().unwrap();
+    let (_, numbers) = parse_der(inner).unwrap();
+    let names = ["", "n", "e", "d", "p", "q", "dp", "dq", "qi"];
+    let numbers = numbers.as_sequence().unwrap().iter().map(|number| {
+        // A JWK has no byte for the sign.
+        let bytes = number.as_slice().unwrap();
+        BASE64.encode(bytes.strip_prefix(&[0]).unwrap_or(bytes))
+    });
+    let mut jwk: Value =
+        names.iter().zip(numbers).map(|(name, number)| ((*name).to_owned(), Value::from(number))).collect();
+    jwk["kty"] = "RSA".into();
+    let of_jwk = AccountKey::from_jwk(&jwk.to_string()).unwrap();
+    assert_eq!(of_jwk.jwk(), AccountKey::from_pem(&pair.serialize_pem()).unwrap().jwk());
 }
 
 #[test]
