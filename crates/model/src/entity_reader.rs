@@ -192,12 +192,9 @@ impl<'i> EntityReader<'i> {
             let written = item.node.get(scope).is_some_and(|scope| !matches!(scope.value, Value::Null));
             written || item.given.iter().any(|(field, _)| *field == scope)
         };
-        for scope in
-            ["service", "route", "consumer"].into_iter().filter(|scope| plugin.global_only && is_for(scope))
-        {
-            let message = format!(
-                "value must be null: {written} is for the whole node, not for one {scope}; move it to the top level"
-            );
+        for scope in plugin.refused_scopes.iter().copied().filter(|scope| is_for(scope)) {
+            let message =
+                format!("value must be null: {written} cannot be for one {scope}; move it to the top level");
             let at = item.node.get(scope).map_or(item.node.at, |scope| scope.at);
             self.reader.within(Step::Field(scope), |reader| reader.report(at, message));
         }

@@ -49,8 +49,8 @@ pub struct PluginSchema {
     pub for_consumers: bool,
     /// Whether it may be configured for a consumer group.
     pub for_consumer_groups: bool,
-    /// Whether it may be configured for everything alone: for no route, service or caller in particular.
-    pub global_only: bool,
+    /// The fields of the entity that must be null, such as `route`: it is for no route in particular.
+    pub refused_scopes: &'static [&'static str],
     /// Whether it runs for sessions of streams too.
     pub streams: Streams,
     /// Whether configurations may use it.
@@ -92,7 +92,7 @@ impl PluginSchema {
             config,
             for_consumers: true,
             for_consumer_groups: false,
-            global_only: false,
+            refused_scopes: &[],
             streams: Streams::Never,
             available: true,
             extension: false,
@@ -131,9 +131,9 @@ impl PluginSchema {
         self
     }
 
-    /// The same plugin, which may be configured for everything alone, or not.
-    pub const fn with_global_only(mut self, global_only: bool) -> Self {
-        self.global_only = global_only;
+    /// The same plugin, which may not be configured for one of these: `service`, `route`, `consumer`.
+    pub const fn with_refused_scopes(mut self, scopes: &'static [&'static str]) -> Self {
+        self.refused_scopes = scopes;
         self
     }
 
@@ -239,19 +239,14 @@ impl PluginSchema {
         let config = Kind::Record(self.config);
         let shown = |field: &&FieldSchema| match field.name {
             "protocols" | "consumer" | "consumer_group" => true,
-            "service" | "route" => self.global_only,
-            _ => false,
+            name => self.refused_scopes.contains(&name),
         };
         let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();
-        let refused = [
-            ("consumer", !self.for_consumers || self.global_only),
-            ("consumer_group", !self.for_consumer_groups),
-            ("service", self.global_only),
-            ("route", self.global_only),
-        ];
-        for (scope, _) in refused.iter().filter(|(_, refused)| *refused) {
+        let consumer = (!self.for_consumers).then_some("consumer");
+        let group = (!self.for_consumer_groups).then_some("consumer_group");
+        for scope in self.refused_scopes.iter().copied().chain(consumer).chain(group) {
             // Kong's way to say that a field must be null.
-            let field = fields.iter_mut().find_map(|field| field.get_mut(*scope));
+            let field = fields.iter_mut().find_map(|field| field.get_mut(scope));
             field.into_iter().for_each(|field| field["eq"] = Json::Null);
         }
         if self.streams == Streams::Never {

@@ -347,7 +347,8 @@ const fn schema<P: Plugin>() -> PluginSchema {
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
     let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
-    let schema = schema.with_secret_paths(P::SECRET_PATHS).with_global_only(P::GLOBAL_ONLY);
+    let scopes: &[&str] = if P::GLOBAL_ONLY { &["service", "route", "consumer"] } else { &[] };
+    let schema = schema.with_secret_paths(P::SECRET_PATHS).with_refused_scopes(scopes);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

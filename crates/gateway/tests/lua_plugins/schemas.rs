@@ -19,6 +19,7 @@ return {
   name = "mine",
   fields = {
     { consumer = typedefs.no_consumer },
+    { route = typedefs.no_route },
     { protocols = typedefs.protocols_http },
     { config = { type = "record", fields = {
       { redis = { type = "record", required = true, fields = {
@@ -112,6 +113,10 @@ fn what_is_wrong_is_said_as_in_kong() {
         let said = refused.json();
         assert_eq!((said["message"].as_str(), &said["fields"]), (Some(message), &fields), "{config}: {said}");
     }
+    let of_route = json!({"name": "mine", "route": {"id": "5a1e7d2c-0d2b-4f62-9d1a-6f1f0e9f3c11"}});
+    let refused = gateway.ask_admin("POST", "/plugins", &of_route.to_string());
+    let said = refused.json()["fields"]["route"].as_str().unwrap().to_owned();
+    assert!(refused.status == 400 && said.starts_with("value must be null"), "{}", refused.text());
 }
 
 #[test]

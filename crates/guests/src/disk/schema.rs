@@ -68,7 +68,9 @@ fn declared(
     let is_refused = |name: &str| {
         find(name).is_some_and(|field| field.get::<Value>("eq").is_ok_and(|eq| eq == Value::NULL))
     };
-    let schema = schema.with_streams(streams(find("protocols"))?);
+    let refused: Vec<&'static str> =
+        ["service", "route"].into_iter().filter(|name| is_refused(name)).collect();
+    let schema = schema.with_streams(streams(find("protocols"))?).with_refused_scopes(refused.leak());
     Ok(if is_refused("consumer") { schema.without_consumer() } else { schema })
 }
 
