@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use weir_plugin::{
     AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, Bytes, HttpError, PendingResponse,
 };
@@ -59,28 +60,44 @@ const fn route(
     AdminRoute { method, path, operation, summary, handle: AdminHandler::Later(handle) }
 }
 
+/// How long to wait for the instance of a configuration that has just become active.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+const START_PAUSE: Duration = Duration::from_millis(10);
+
 /// Does something with the instance in use, on the thread of plugins: connections belong to it.
-fn with_issuer<F>(request: &AdminRequest<'_>, work: impl FnOnce(Arc<Issuer>) -> F) -> PendingResponse
+fn with_issuer<F>(
+    request: &AdminRequest<'_>,
+    work: impl FnOnce(Arc<Issuer>) -> F + Send + 'static,
+) -> PendingResponse
 where
     F: Future<Output = AdminResponse> + Send + 'static,
 {
-    let Some(issuer) = request.retained.get::<Current>().issuer() else {
-        let response = match request.has_plugin("acme") {
-            true => AdminResponse::message(503, "this node serves no requests: ask one that does"),
-            false => AdminResponse::not_found(),
+    if !request.has_plugin("acme") {
+        return Box::pin(async { AdminResponse::not_found() });
+    }
+    let current: Arc<Current> = request.retained.get();
+    Box::pin(async move {
+        let Ok(issuer) = timeout(START_TIMEOUT, in_use(&current)).await else {
+            return AdminResponse::message(503, "this node serves no requests: ask one that does");
         };
-        return Box::pin(async { response });
-    };
-    let (sender, receiver) = oneshot::channel();
-    let background = issuer.background.clone();
-    let work = work(issuer);
-    background.spawn(async move {
-        // The client may have gone.
-        let _ = sender.send(work.await);
-    });
-    Box::pin(async {
+        let (sender, receiver) = oneshot::channel();
+        let background = issuer.background.clone();
+        let work = work(issuer);
+        background.spawn(async move {
+            // The client may have gone.
+            let _ = sender.send(work.await);
+        });
         receiver.await.unwrap_or_else(|_| AdminResponse::message(500, "the thread of plugins does not run"))
     })
+}
+
+async fn in_use(current: &Current) -> Arc<Issuer> {
+    loop {
+        if let Some(issuer) = current.issuer() {
+            return issuer;
+        }
+        tokio::time::sleep(START_PAUSE).await;
+    }
 }
 
 fn failed(what: &str, error: &AcmeError) -> AdminResponse {
