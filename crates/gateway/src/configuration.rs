@@ -81,7 +81,8 @@ impl Origin {
         !matches!(self, Origin::AdminApi { .. })
     }
 
-    fn path(&self) -> Option<&Path> {
+    /// The file, if it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
         if let Origin::File(path) = self { Some(path) } else { None }
     }
 

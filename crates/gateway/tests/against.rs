@@ -63,6 +63,39 @@ fn what_is_missing_fails_the_check() {
 }
 
 #[test]
+fn each_missing_plugin_is_counted_and_named_whether_kong_has_it_or_not() {
+    let file = "_format_version: '3.0'\nplugins:\n- name: saml\n  config: {assertion_consumer_path: /a}\n- name: openid-connect\n\
+                - name: my-own\n- name: \"my\\e[2J.own\"\n- name: cors\nroutes:\n- paths: [/a]\n  plugins:\n  - name: my-own\n";
+    let (output, text) = check("kong.yml", file, "kong", &[]);
+    assert!(!output.status.success());
+    // Of the others, cors, its name, the route and its paths.
+    assert!(text.contains("      4  same\n") && text.contains("      5  not yet\n"), "{text}");
+    let refused = "the file is refused, because Weir does not have this plugin";
+    for line in [
+        format!("kong.yml:3:3: not yet: plugins.saml: {refused}"),
+        format!("kong.yml:5:3: not yet: plugins.openid-connect: {refused}"),
+        format!("kong.yml:6:3: not yet: plugins.my-own (2 times): {refused}"),
+        format!("kong.yml:7:3: not yet: plugins.my\\u{{1b}}[2J.own: {refused}"),
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line}:\n{text}");
+    }
+    let file = "routes:\n- uri: /a\n  plugins:\n    cors: {}\n    my-own: {a: 1}\n#END\n";
+    let (_, text) = check("apisix.yaml", file, "apisix", &[]);
+    assert!(text.contains("      1  not yet\n") && text.contains("not yet: plugins.my-own: refused"), "{text}");
+}
+
+#[test]
+fn plugins_of_one_row_have_lines_of_their_own() {
+    let file = "_format_version: '3.0'\nplugins:\n- {name: rate-limiting, config: {minute: 5}}\n\
+                - {name: response-ratelimiting, config: {limits: {a: {minute: 5}}}}\n";
+    let (_, text) = check("kong.yml", file, "kong", &[]);
+    for line in ["kong.yml:3:3: different on purpose: plugins.rate-limiting: ",
+        "kong.yml:4:3: different on purpose: plugins.response-ratelimiting: "] {
+        assert!(text.lines().any(|printed| printed.starts_with(line)), "{line}:\n{text}");
+    }
+}
+
+#[test]
 fn settings_of_the_environment_are_judged() {
     let variables = [("KONG_LUA_SOCKET_POOL_SIZE", "3"), ("KONG_PROXY_LISTEN", "127.0.0.1:0")];
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);

@@ -1,11 +1,13 @@
 //! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
 use super::Context;
 use super::against::{self, Catalogue, GivenSetting, Report};
+use crate::apisix::standalone::is_apisixs;
+use crate::apisix::translate::is_plugin_available;
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
 use crate::configuration::{Configuration, Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
 use crate::options;
-use crate::plugins::NodePlugins;
+use crate::plugins::{self, NodePlugins};
 use crate::settings::{self, Settings};
 use std::ffi::OsString;
 use std::fs;
@@ -144,7 +146,7 @@ fn check_declarative(
         let tried = try_out(&source, settings);
         good &= tell(&source.origin, &tried, output, errors).map_err(|error| error.to_string())?;
         if let Some(rival) = against {
-            good &= compare(rival, &source.origin, tried.ok().as_ref(), output)?;
+            good &= compare(rival, &source, tried.ok().as_ref(), output)?;
         }
     }
     Ok(good)
@@ -180,14 +182,18 @@ fn tell(
 /// Shows what of a configuration works as there; true if nothing is missing here.
 fn compare(
     rival: Rival,
-    origin: &Origin,
+    source: &Source,
     configuration: Option<&Configuration>,
     output: &mut dyn Write,
 ) -> Result<bool, String> {
-    let catalogue = Catalogue::of(rival)?;
+    let (catalogue, origin) = (Catalogue::of(rival)?, &source.origin);
     // What cannot be read has been reported.
     let Some(text) = origin.text_again() else { return Ok(false) };
-    let mut report = Report::of(&catalogue, origin, &text);
+    let has_plugin = |name: &str| match is_apisixs(origin.path(), &text) {
+        true => is_plugin_available(name, &source.plugins),
+        false => plugins::find(source.definitions, name).is_some(),
+    };
+    let mut report = Report::of(&catalogue, origin, &text, &has_plugin);
     report.add_settings(&catalogue, &std::env::vars_os().filter_map(of_kong).collect::<Vec<_>>());
     if let Some(configuration) = configuration {
         report.add_without_effect(origin, &configuration.ignored_fields);

@@ -29,12 +29,16 @@ impl fmt::Display for Verdict {
 #[serde(deny_unknown_fields)]
 pub(super) struct Difference {
     /// Paths; `*` stands for one part.
+    #[serde(default)]
     of: Vec<String>,
     /// The values that it is about; all, if empty.
     #[serde(default)]
     values: Vec<String>,
     /// A regex that the value must match, if there is one.
     matching: Option<String>,
+    /// Whether it is about all plugins that are not here, rather than about paths.
+    #[serde(default)]
+    missing: bool,
     pub(super) verdict: Verdict,
     /// What happens there.
     #[serde(default)]
@@ -54,6 +58,9 @@ impl Difference {
     }
 
     fn applies(&self, item: &Item) -> bool {
+        if self.missing {
+            return item.is_missing;
+        }
         let value = item.value.as_deref().unwrap_or_default();
         let matching =
             self.matching.as_ref().map(|regex| Regex::new(regex).is_ok_and(|it| it.is_match(value)));
@@ -102,7 +109,7 @@ mod tests {
     use super::*;
 
     fn item(path: &str, value: &str) -> Item {
-        Item { path: path.to_owned(), value: Some(value.to_owned()), entity: None, at: None }
+        Item { path: path.to_owned(), value: Some(value.to_owned()), entity: None, at: None, is_missing: false }
     }
 
     #[test]
@@ -120,5 +127,16 @@ mod tests {
         assert!(catalogue.find(&item(active, "http")).is_none());
         assert!(matches("plugins.*.ordering", "plugins.cors.ordering"));
         assert!(!matches("plugins.*", "plugins.cors.ordering"));
+    }
+
+    #[test]
+    fn both_catalogues_know_that_a_plugin_is_missing() {
+        for rival in [Rival::Kong, Rival::Apisix] {
+            let catalogue = Catalogue::of(rival).expect("a catalogue");
+            let missing = Item { is_missing: true, ..item("plugins.my.own", "") };
+            let (_, row) = catalogue.find(&missing).expect("a row");
+            assert_eq!(row.verdict, Verdict::NotYet);
+            assert!(catalogue.find(&item("plugins.my.own", "")).is_none());
+        }
     }
 }

@@ -37,44 +37,96 @@ pub(super) struct Item {
     pub(super) entity: Option<String>,
     /// Where it stands; none for settings of the environment.
     pub(super) at: Option<Position>,
+    /// Whether it is a plugin that is not here.
+    pub(super) is_missing: bool,
 }
 
-/// Everything that a file says.
-pub(super) fn of(root: &Node<'_>) -> Vec<Item> {
-    let mut items = Vec::new();
+/// Everything that a file says. `has_plugin` says which plugins are here; fields of others are left out.
+pub(super) fn of(root: &Node<'_>, has_plugin: &dyn Fn(&str) -> bool) -> Vec<Item> {
+    let mut items = Items { all: Vec::new(), has_plugin };
     for entry in root.entries().iter().filter(|entry| is_collection(entry)) {
-        collection(entry, None, &mut items);
+        items.collection(entry, None);
     }
-    items
+    items.all
 }
 
 /// A setting, by its name in kong.conf.
 pub(super) fn of_setting(name: &str, value: &str) -> Item {
-    Item { path: format!("settings.{name}"), value: Some(value.to_owned()), entity: None, at: None }
+    let path = format!("settings.{name}");
+    Item { path, value: Some(value.to_owned()), entity: None, at: None, is_missing: false }
 }
 
 fn is_collection(entry: &Entry<'_>) -> bool {
     COLLECTIONS.contains(&&*entry.key) && matches!(entry.node.value, Value::List(_) | Value::Map(_))
 }
 
-fn collection(entry: &Entry<'_>, of: Option<&str>, items: &mut Vec<Item>) {
-    match &entry.node.value {
-        // APISIX's plugins are members of an object, by their names.
-        Value::Map(plugins) => plugins.iter().for_each(|plugin| {
-            let path = format!("{}.{}", entry.key, plugin.key);
-            push(path.clone(), &plugin.node, of, items);
-            fields(&path, &plugin.node, of, items);
-        }),
-        _ => entry.node.elements().iter().for_each(|node| entity(&entry.key, node, items)),
+/// What was found so far.
+struct Items<'p> {
+    all: Vec<Item>,
+    has_plugin: &'p dyn Fn(&str) -> bool,
+}
+
+impl Items<'_> {
+    fn collection(&mut self, entry: &Entry<'_>, of: Option<&str>) {
+        match &entry.node.value {
+            // APISIX's plugins are members of an object, by their names.
+            Value::Map(plugins) => {
+                plugins.iter().for_each(|plugin| self.plugin(&entry.key, &plugin.key, &plugin.node, of));
+            }
+            _ => entry.node.elements().iter().for_each(|node| self.entity(&entry.key, node)),
+        }
+    }
+
+    fn entity(&mut self, kind: &str, node: &Node<'_>) {
+        let label = label(kind, node);
+        let name = if kind == "plugins" { node.get("name").and_then(Node::as_str) } else { None };
+        if let Some(name) = name {
+            return self.plugin(kind, name, node, label.as_deref());
+        }
+        self.all.push(item(kind.to_owned(), node, label.as_deref()));
+        self.fields(kind, node, label.as_deref());
+    }
+
+    fn plugin(&mut self, kind: &str, name: &str, node: &Node<'_>, of: Option<&str>) {
+        let path = format!("{kind}.{name}");
+        let is_missing = !(self.has_plugin)(name);
+        self.all.push(Item { is_missing, ..item(path.clone(), node, of) });
+        if !is_missing {
+            self.fields(&path, node, of);
+        }
+    }
+
+    fn fields(&mut self, path: &str, node: &Node<'_>, of: Option<&str>) {
+        for entry in node.entries() {
+            if is_collection(entry) {
+                self.collection(entry, of);
+                continue;
+            }
+            let path = format!("{path}.{}", entry.key);
+            match &entry.node.value {
+                Value::Map(members) if !members.is_empty() => self.fields(&path, &entry.node, of),
+                _ => self.all.push(item(path, &entry.node, of)),
+            }
+        }
     }
 }
 
-fn entity(kind: &str, node: &Node<'_>, items: &mut Vec<Item>) {
-    let name = if kind == "plugins" { node.get("name").and_then(Node::as_str) } else { None };
-    let path = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}.{name}"));
-    let label = label(kind, node);
-    push(path.clone(), node, label.as_deref(), items);
-    fields(&path, node, label.as_deref(), items);
+fn item(path: String, node: &Node<'_>, of: Option<&str>) -> Item {
+    let (value, entity) = (text(node), of.map(str::to_owned));
+    Item { path, value, entity, at: Some(node.at), is_missing: false }
+}
+
+/// A value as text, where it is a scalar or a list of texts.
+fn text(node: &Node<'_>) -> Option<String> {
+    match node.to_json() {
+        serde_json::Value::String(text) => Some(text),
+        json @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_)) => Some(json.to_string()),
+        serde_json::Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str());
+            texts.collect::<Option<Vec<_>>>().map(|texts| texts.join(", "))
+        }
+        _ => None,
+    }
 }
 
 /// The kind and the name of an entity, else its id.
@@ -87,33 +139,6 @@ fn label(kind: &str, node: &Node<'_>) -> Option<String> {
     Some(format!("{kind} {name}"))
 }
 
-fn fields(path: &str, node: &Node<'_>, of: Option<&str>, items: &mut Vec<Item>) {
-    for entry in node.entries() {
-        if is_collection(entry) {
-            collection(entry, of, items);
-            continue;
-        }
-        let path = format!("{path}.{}", entry.key);
-        match &entry.node.value {
-            Value::Map(members) if !members.is_empty() => fields(&path, &entry.node, of, items),
-            _ => push(path, &entry.node, of, items),
-        }
-    }
-}
-
-fn push(path: String, node: &Node<'_>, of: Option<&str>, items: &mut Vec<Item>) {
-    let value = match node.to_json() {
-        serde_json::Value::String(text) => Some(text),
-        json @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_)) => Some(json.to_string()),
-        serde_json::Value::Array(items) => {
-            let texts = items.iter().map(|item| item.as_str());
-            texts.collect::<Option<Vec<_>>>().map(|texts| texts.join(", "))
-        }
-        _ => None,
-    };
-    items.push(Item { path, value, entity: of.map(str::to_owned), at: Some(node.at) });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,7 +147,8 @@ mod tests {
 
     fn paths(text: &str) -> Vec<String> {
         let root = parse(text, Format::Yaml).expect("YAML");
-        of(&root).into_iter().map(|item| item.path).collect()
+        let shown = |item: Item| if item.is_missing { item.path + ": missing" } else { item.path };
+        of(&root, &|name| name != "own").into_iter().map(shown).collect()
     }
 
     #[test]
@@ -146,5 +172,13 @@ mod tests {
     fn plugins_of_apisix_are_named_by_members() {
         let text = "routes:\n- uri: /a\n  plugins:\n    cors: {max_age: 5}\n";
         assert_eq!(paths(text), ["routes", "routes.uri", "plugins.cors", "plugins.cors.max_age"]);
+    }
+
+    #[test]
+    fn a_plugin_that_is_not_here_is_one_item() {
+        let text = "plugins:\n- {name: own, config: {a: 1, b: 2}}\n- name: cors\n";
+        assert_eq!(paths(text), ["plugins.own: missing", "plugins.cors", "plugins.cors.name"]);
+        let text = "routes:\n- uri: /a\n  plugins:\n    own: {a: 1}\n";
+        assert_eq!(paths(text), ["routes", "routes.uri", "plugins.own: missing"]);
     }
 }

@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use weir_model::ConfigError;
 use weir_model::declarative::parse;
 use weir_model::node::Position;
+use weir_model::schema::printable;
 
 /// A setting of Kong's that is given, and where.
 pub(super) struct GivenSetting {
@@ -29,10 +30,9 @@ pub(super) struct GivenSetting {
     pub(super) place: String,
 }
 
-/// How often a difference occurs, and where first.
+/// How often a difference occurs in what has one path, and where first.
 struct Found<'c> {
     difference: &'c Difference,
-    path: String,
     place: Option<String>,
     count: usize,
 }
@@ -41,7 +41,8 @@ struct Found<'c> {
 #[derive(Default)]
 pub(super) struct Report<'c> {
     same: usize,
-    found: BTreeMap<usize, Found<'c>>,
+    /// By the row of the catalogue and the path.
+    found: BTreeMap<(usize, String), Found<'c>>,
     /// Where something stands that the catalogue explains.
     explained: HashSet<Position>,
     /// What else has no effect here: a line each.
@@ -49,11 +50,16 @@ pub(super) struct Report<'c> {
 }
 
 impl<'c> Report<'c> {
-    /// Judges what the text of a configuration says.
-    pub(super) fn of(catalogue: &'c Catalogue, origin: &Origin, text: &str) -> Self {
+    /// Judges what the text of a configuration says. `has_plugin` says which plugins are here.
+    pub(super) fn of(
+        catalogue: &'c Catalogue,
+        origin: &Origin,
+        text: &str,
+        has_plugin: &dyn Fn(&str) -> bool,
+    ) -> Self {
         let mut report = Self::default();
         let Ok(root) = parse(text, origin.format()) else { return report };
-        for item in items::of(&root) {
+        for item in items::of(&root, has_plugin) {
             let place = item.at.filter(|_| origin.has_places());
             let place = place.map(|at| format!("{origin}:{}:{}", at.line, at.column));
             let place = place.or_else(|| item.entity.clone());
@@ -87,8 +93,8 @@ impl<'c> Report<'c> {
             return;
         };
         self.explained.extend(item.at);
-        let first = || Found { difference, path: item.path.clone(), place, count: 0 };
-        self.found.entry(index).or_insert_with(first).count += 1;
+        let first = || Found { difference, place, count: 0 };
+        self.found.entry((index, item.path.clone())).or_insert_with(first).count += 1;
     }
 
     /// Whether everything works here.
@@ -109,7 +115,8 @@ impl<'c> Report<'c> {
         for verdict in [Verdict::OtherWords, Verdict::OnPurpose, Verdict::NotYet] {
             writeln!(output, "{:>7}  {verdict}", self.count(verdict))?;
         }
-        for Found { difference, path, place, count } in self.found.values() {
+        for ((_, path), Found { difference, place, count }) in &self.found {
+            let path = printable(path);
             let place = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
             let more = if *count > 1 { format!(" ({count} times)") } else { String::new() };
             writeln!(output, "{place}{}: {path}{more}: {}", difference.verdict, difference.text())?;

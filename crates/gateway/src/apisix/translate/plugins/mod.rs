@@ -121,12 +121,17 @@ fn metadata<'o>(objects: &'o dyn Objects, name: &str) -> Option<&'o Json> {
 
 /// Whether metadata of a plugin of this name may be written. APISIX accepts it of every plugin that is enabled there.
 pub(super) fn may_have_metadata(name: &str, schemas: &[PluginSchema]) -> bool {
-    default_list::contains(name) || find(name).is_some_and(|row| row.plugin(schemas).is_some())
+    default_list::contains(name) || is_available(name, schemas)
 }
 
 /// Whether a plugin here serves this one of APISIX.
 pub(super) fn is_served(name: &str) -> bool {
     find(name).is_some()
+}
+
+/// Whether a file may use this plugin of APISIX.
+pub(crate) fn is_available(name: &str, schemas: &[PluginSchema]) -> bool {
+    find(name).is_some_and(|row| row.plugin(schemas).is_some())
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
