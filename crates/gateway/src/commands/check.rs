@@ -8,7 +8,8 @@ use crate::configuration::{Configuration, Origin, Source, located, process_envir
 use crate::data_plane::try_out;
 use crate::options;
 use crate::plugins::{self, NodePlugins};
-use crate::settings::{self, Settings};
+use crate::settings::{self, Loaded, Settings};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ use weir_guests::{Missing, PluginNeeds, plugin_needs};
 /// What Kong checks if no file is named.
 const DEFAULT_FILE: &str = "/etc/kong/kong.conf";
 
-/// Checks files of both kinds, and Admin APIs.
+/// Checks files of both kinds, and Admin APIs. Errors in one of them, or in the settings, hide none in others.
 pub(super) fn check(
     mut files: Vec<PathBuf>,
     (against, plugins): (Option<Rival>, Option<PathBuf>),
@@ -31,33 +32,164 @@ pub(super) fn check(
     }
     let (of_settings, declarative): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| holds_settings(file));
-    let (output, errors) = (&mut io::stdout(), &mut io::stderr());
-    let mut good = true;
-    let mut own = None;
-    if let Some(folder) = plugins {
-        let settings = context.load(settings.clone().into())?.settings;
-        let (names, all_run) = check_plugins(&folder, &settings, output)?;
-        good &= all_run;
-        own = Some((folder, names));
-    }
+    let mut check = Check { context, against, failures: 0, reported: HashSet::new() };
     for file in of_settings {
-        good &= check_settings(&file, context, output, errors).map_err(|error| error.to_string())?;
-        if let Some(rival) = against {
-            let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-            let (catalogue, mut report) = (Catalogue::of(rival)?, Report::default());
-            report.add_settings(&catalogue, &of_kong_conf(&file, &text));
-            report.write(&Origin::File(file), output).map_err(|error| error.to_string())?;
-            good &= report.is_complete();
+        check.settings_file(file)?;
+    }
+    if (plugins.is_some() || !declarative.is_empty())
+        && let Some(mut loaded) = check.load(settings.into())?
+    {
+        if let Some(folder) = plugins {
+            loaded.settings = check.plugins(&folder, loaded.settings)?;
+        }
+        check.declarative(declarative, &loaded.settings)?;
+    }
+    Ok(if check.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A check in progress.
+struct Check<'c> {
+    context: &'c Context,
+    against: Option<Rival>,
+    failures: usize,
+    /// The errors that were written: those of the environment concern every file of settings.
+    reported: HashSet<String>,
+}
+
+impl Check<'_> {
+    /// Writes errors, a line each.
+    fn report(&mut self, errors: impl IntoIterator<Item = impl ToString>) -> Result<(), String> {
+        for error in errors {
+            self.failures += 1;
+            let error = error.to_string();
+            if !self.reported.contains(&error) {
+                print_line(&mut io::stderr(), &error)?;
+                self.reported.insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads settings. Their errors are reported, and what has one is left out.
+    fn load(&mut self, args: SettingsArgs) -> Result<Option<Loaded>, String> {
+        let program = self.context.program;
+        match self.context.load_or_problems(args.clone().sources(program)) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(problems) => {
+                self.report(problems)?;
+                Ok(settings::load_good_ones(args.sources(program)))
+            }
         }
     }
-    if !declarative.is_empty() {
-        let mut settings = context.load(settings.into())?.settings;
-        if let Some((folder, names)) = own {
-            settings = with_plugins(settings, &folder, names);
+
+    /// Checks a file of settings.
+    fn settings_file(&mut self, file: PathBuf) -> Result<(), String> {
+        let failures = self.failures;
+        if let Some(loaded) = self.load(SettingsArgs::of_file(file.clone()))? {
+            warn(&loaded.warnings)?;
+            if let Err(errors) = self.context.plugins(&loaded.settings) {
+                self.report(errors.lines())?;
+            }
         }
-        good &= check_declarative((declarative, against), &settings, context, output, errors)?;
+        if self.failures == failures {
+            print_line(&mut io::stdout(), &format!("configuration at {} is valid", file.display()))?;
+        }
+        let Some(rival) = self.against else { return Ok(()) };
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let (catalogue, mut report) = (Catalogue::of(rival)?, Report::default());
+        report.add_settings(&catalogue, &of_kong_conf(&file, &text));
+        self.conclude(&report, &Origin::File(file))
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+
+    /// Checks the plugins below a folder. Returns the settings with which a node has them.
+    fn plugins(&mut self, folder: &Path, settings: Settings) -> Result<Settings, String> {
+        let (names, all_run) = check_plugins(folder, &settings, &mut io::stdout())?;
+        self.failures += usize::from(!all_run);
+        Ok(with_plugins(settings, folder, names))
+    }
+
+    /// Checks declarative files and Admin APIs.
+    fn declarative(&mut self, files: Vec<PathBuf>, settings: &Settings) -> Result<(), String> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let definitions = self.context.definitions;
+        let NodePlugins { definitions, schemas, lua } = match self.context.plugins(settings) {
+            Ok(plugins) => plugins,
+            Err(errors) => {
+                self.report(errors.lines())?;
+                NodePlugins::of_program(definitions, settings)
+            }
+        };
+        for file in files {
+            let origin = match origin(file) {
+                Ok(origin) => origin,
+                Err(error) => {
+                    self.report([error])?;
+                    continue;
+                }
+            };
+            let (environment, plugins, lua) = (process_environment(), schemas.clone(), lua.clone());
+            let source = Source { origin, environment, definitions, plugins, lua };
+            let tried = try_out(&source, settings);
+            self.tell(&source.origin, &tried)?;
+            if let Some(rival) = self.against {
+                self.compare(rival, &source, tried.ok().as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, origin: &Origin, tried: &Result<Configuration, Vec<String>>) -> Result<(), String> {
+        match tried {
+            Ok(configuration) => {
+                let ignored_fields = located(origin, &configuration.ignored_fields);
+                warn(configuration.warnings.iter().chain(&ignored_fields))?;
+                print_line(&mut io::stdout(), &format!("{origin}: good"))
+            }
+            Err(errors) => self.report(errors),
+        }
+    }
+
+    /// Shows what of a configuration works as there.
+    fn compare(
+        &mut self,
+        rival: Rival,
+        source: &Source,
+        configuration: Option<&Configuration>,
+    ) -> Result<(), String> {
+        let (catalogue, origin) = (Catalogue::of(rival)?, &source.origin);
+        // What cannot be read has been reported.
+        let Some(text) = origin.text_again() else {
+            self.failures += 1;
+            return Ok(());
+        };
+        let has_plugin = |name: &str| match is_apisixs(origin.path(), &text) {
+            true => is_plugin_available(name, &source.plugins),
+            false => plugins::find(source.definitions, name).is_some(),
+        };
+        let mut report = Report::of(&catalogue, origin, &text, &has_plugin);
+        report.add_settings(&catalogue, &std::env::vars_os().filter_map(of_kong).collect::<Vec<_>>());
+        if let Some(configuration) = configuration {
+            report.add_without_effect(origin, &configuration.ignored_fields);
+        }
+        self.conclude(&report, origin)
+    }
+
+    /// Writes what differs; the check fails if something is missing here.
+    fn conclude(&mut self, report: &Report<'_>, origin: &Origin) -> Result<(), String> {
+        self.failures += usize::from(!report.is_complete());
+        report.write(origin, &mut io::stdout()).map_err(|error| error.to_string())
+    }
+}
+
+fn warn<'w>(warnings: impl IntoIterator<Item = &'w String>) -> Result<(), String> {
+    let mut warnings = warnings.into_iter();
+    warnings.try_for_each(|warning| print_line(&mut io::stderr(), &format!("warning: {warning}")))
+}
+
+fn print_line(output: &mut dyn Write, line: &str) -> Result<(), String> {
+    writeln!(output, "{line}").map_err(|error| error.to_string())
 }
 
 /// Says of each plugin below a folder what keeps it from running here. Returns their names, and whether nothing does.
@@ -101,57 +233,6 @@ fn holds_settings(file: &Path) -> bool {
     file != Path::new("-") && fs::read_to_string(file).is_ok_and(|text| settings::is_kong_conf(file, &text))
 }
 
-fn check_settings(
-    file: &Path,
-    context: &Context,
-    output: &mut dyn Write,
-    errors: &mut dyn Write,
-) -> io::Result<bool> {
-    match settings::load(SettingsArgs::of_file(file.to_owned()).sources(context.program)) {
-        Ok(loaded) => {
-            loaded.warnings.iter().try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
-            if let Err(problems) = context.plugins(&loaded.settings) {
-                writeln!(errors, "{problems}")?;
-                return Ok(false);
-            }
-            writeln!(output, "configuration at {} is valid", file.display())?;
-            Ok(true)
-        }
-        Err(problems) => {
-            problems.iter().try_for_each(|problem| writeln!(errors, "{problem}"))?;
-            Ok(false)
-        }
-    }
-}
-
-/// Checks declarative files; true if all are good. Errors and warnings go to `errors`, one line each.
-fn check_declarative(
-    (files, against): (Vec<PathBuf>, Option<Rival>),
-    settings: &Settings,
-    context: &Context,
-    output: &mut dyn Write,
-    errors: &mut dyn Write,
-) -> Result<bool, String> {
-    let loaded = context.plugins(settings);
-    let mut good = loaded.is_ok();
-    let loaded = loaded.or_else(|problems| {
-        // What else is wrong is worth knowing.
-        let own = NodePlugins::of_program(context.definitions, settings);
-        writeln!(errors, "{problems}").map(|()| own)
-    });
-    let NodePlugins { definitions, schemas, lua } = loaded.map_err(|error| error.to_string())?;
-    for file in files {
-        let (environment, plugins, lua) = (process_environment(), schemas.clone(), lua.clone());
-        let source = Source { origin: origin(file)?, environment, definitions, plugins, lua };
-        let tried = try_out(&source, settings);
-        good &= tell(&source.origin, &tried, output, errors).map_err(|error| error.to_string())?;
-        if let Some(rival) = against {
-            good &= compare(rival, &source, tried.ok().as_ref(), output)?;
-        }
-    }
-    Ok(good)
-}
-
 /// A file, or the configuration that an Admin API has.
 fn origin(file: PathBuf) -> Result<Origin, String> {
     let is_url = |name: &&str| name.starts_with("http://") || name.starts_with("https://");
@@ -159,47 +240,6 @@ fn origin(file: PathBuf) -> Result<Origin, String> {
         Some(url) => Ok(Origin::AdminApi { url: url.to_owned(), text: against::fetched(url)? }),
         None => Ok(Origin::File(file)),
     }
-}
-
-fn tell(
-    origin: &Origin,
-    tried: &Result<Configuration, Vec<String>>,
-    output: &mut dyn Write,
-    errors: &mut dyn Write,
-) -> io::Result<bool> {
-    match tried {
-        Ok(configuration) => {
-            let ignored_fields = located(origin, &configuration.ignored_fields);
-            let mut warnings = configuration.warnings.iter().chain(&ignored_fields);
-            warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
-            writeln!(output, "{origin}: good")?;
-        }
-        Err(found) => found.iter().try_for_each(|error| writeln!(errors, "{error}"))?,
-    }
-    Ok(tried.is_ok())
-}
-
-/// Shows what of a configuration works as there; true if nothing is missing here.
-fn compare(
-    rival: Rival,
-    source: &Source,
-    configuration: Option<&Configuration>,
-    output: &mut dyn Write,
-) -> Result<bool, String> {
-    let (catalogue, origin) = (Catalogue::of(rival)?, &source.origin);
-    // What cannot be read has been reported.
-    let Some(text) = origin.text_again() else { return Ok(false) };
-    let has_plugin = |name: &str| match is_apisixs(origin.path(), &text) {
-        true => is_plugin_available(name, &source.plugins),
-        false => plugins::find(source.definitions, name).is_some(),
-    };
-    let mut report = Report::of(&catalogue, origin, &text, &has_plugin);
-    report.add_settings(&catalogue, &std::env::vars_os().filter_map(of_kong).collect::<Vec<_>>());
-    if let Some(configuration) = configuration {
-        report.add_without_effect(origin, &configuration.ignored_fields);
-    }
-    report.write(origin, output).map_err(|error| error.to_string())?;
-    Ok(report.is_complete())
 }
 
 /// A setting of Kong's, from an environment variable.

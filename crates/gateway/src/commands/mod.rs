@@ -21,7 +21,7 @@ pub(crate) use container::entrypoint;
 use crate::admin::plugin_conflicts;
 use crate::cli::{AdminCommand, Cli, Command, HybridCommand, Program, SettingsArgs, VaultCommand};
 use crate::plugins::{Definitions, NodePlugins};
-use crate::settings::{self, Loaded, Settings, Sources, TokenRole};
+use crate::settings::{self, Loaded, Problem, Settings, Sources, TokenRole};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_plugins::KONG_VERSION;
@@ -89,10 +89,14 @@ impl Context {
     }
 
     fn load_from(&self, sources: Sources) -> Result<Loaded, String> {
+        self.load_or_problems(sources)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn load_or_problems(&self, sources: Sources) -> Result<Loaded, Vec<Problem>> {
         let files = [&sources.kong_conf, &sources.file];
         files.into_iter().flatten().for_each(|file| self.say(1, &format!("reading {}", file.display())));
-        let loaded = settings::load(sources)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+        let loaded = settings::load(sources)?;
         self.say(2, &format!("settings given: {}", loaded.given.join(", ")));
         Ok(loaded)
     }

@@ -84,6 +84,36 @@ pub(crate) struct Loaded {
 
 /// Reads the settings; fails with every problem at once.
 pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
+    let Gathered { given, shown, mut warnings, mut problems } = gather(sources);
+    match read(&given, &mut problems, &mut warnings) {
+        Some(settings) if problems.is_empty() => {
+            Ok(Loaded { settings, given: given.names(), warnings, shown })
+        }
+        _ => Err(problems),
+    }
+}
+
+/// The settings without the values that have problems, for a check of what else is wrong.
+pub(crate) fn load_good_ones(sources: Sources) -> Option<Loaded> {
+    let Gathered { mut given, shown, warnings, mut problems } = gather(sources);
+    given.leave_out(&problems);
+    problems.clear();
+    let settings = Settings::read(&given, &mut problems).or_else(|| {
+        given.leave_out(&problems);
+        Settings::read(&given, &mut problems)
+    })?;
+    Some(Loaded { settings, given: given.names(), warnings, shown })
+}
+
+/// What all sources together say.
+struct Gathered {
+    given: Given,
+    shown: Map<String, Json>,
+    warnings: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+fn gather(sources: Sources) -> Gathered {
     let (mut given, mut problems, mut warnings) = (Given::default(), Vec::new(), Vec::new());
     if let Some((path, text)) = read_file(sources.kong_conf, &mut problems) {
         warnings.extend(given.kong_conf(path, &text, &mut problems));
@@ -105,24 +135,22 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
         true => given.leave_out_references(),
         false => vaults::resolve(&mut given, &mut problems),
     }
-    let mut settings = Settings::read(&given, &mut problems);
-    if let Some(settings) = &mut settings {
-        if given.is_directive("ssl_ciphers") {
-            settings.ssl_cipher_suite = CipherSuite::Custom;
-        }
-        resolve_listeners(settings, &given, &mut problems);
-        check(settings, &given, &mut problems, &mut warnings);
-        role::check(settings, &given, &mut problems);
-        warnings.extend(role::warning(settings));
-        warnings.extend(role::without_effect(settings, &given));
-        role::apply(settings);
+    Gathered { given, shown, warnings, problems }
+}
+
+/// Reads what is given, and checks it.
+fn read(given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) -> Option<Settings> {
+    let mut settings = Settings::read(given, problems)?;
+    if given.is_directive("ssl_ciphers") {
+        settings.ssl_cipher_suite = CipherSuite::Custom;
     }
-    match settings {
-        Some(settings) if problems.is_empty() => {
-            Ok(Loaded { settings, given: given.names(), warnings, shown })
-        }
-        _ => Err(problems),
-    }
+    resolve_listeners(&mut settings, given, problems);
+    check(&settings, given, problems, warnings);
+    role::check(&settings, given, problems);
+    warnings.extend(role::warning(&settings));
+    warnings.extend(role::without_effect(&settings, given));
+    role::apply(&mut settings);
+    Some(settings)
 }
 
 fn read_file(path: Option<PathBuf>, problems: &mut Vec<Problem>) -> Option<(PathBuf, String)> {

@@ -235,6 +235,11 @@ impl Given {
         None
     }
 
+    /// Leaves out the values that have problems.
+    pub(super) fn leave_out(&mut self, problems: &[Problem]) {
+        self.values.retain(|_, given| problems.iter().all(|problem| problem.origin != given.origin));
+    }
+
     /// The values as they are written, by the names of the settings.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.values.iter().map(|(name, given)| (*name, given.text.as_str()))

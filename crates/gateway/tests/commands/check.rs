@@ -24,6 +24,39 @@ fn settings_are_told_from_declarative_files_by_their_content() {
 }
 
 #[test]
+fn errors_of_settings_hide_none_of_files() {
+    let kong = Kong::bare().with("KONG_NGINX_PROXY_ALLOW", "1").with("WEIR_LOG_LEVEL", "loud");
+    let kong = kong.with("KONG_PLUGINS", "cors,no-such");
+    let write = |name: &str, text: &str| fs::write(kong.path(name), text).unwrap();
+    write("kong.conf", "workers = many\nnginx_proxy_gzip = on\n");
+    write(
+        "kong.yml",
+        "_format_version: '3.0'\nservices:\n- name: s\n  hots: a\nplugins:\n- name: cors\n  config: {max_age: x}\n",
+    );
+    write("other.yml", "_format_version: '3.0'\nplugins:\n- name: key-auth\n");
+    for against in [&[][..], &["--against", "kong"]] {
+        let words = [&["weir", "check", "kong.conf", "kong.yml", "http://127.0.0.1:1", "other.yml"], against]
+            .concat();
+        let checked = kong.run(&words);
+        assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+        for error in [
+            "environment variable KONG_NGINX_PROXY_ALLOW: nginx_proxy_allow: this directive protects",
+            "environment variable WEIR_LOG_LEVEL: log_level: `loud`",
+            "no-such plugin is enabled but not installed",
+            "kong.conf:1: workers: ",
+            "warning: kong.conf:2: nginx_proxy_gzip is ignored",
+            "kong.yml:4:3: services[0]: unknown field `hots`",
+            "kong.yml:7:21: plugins[0].config.max_age: ",
+            "http://127.0.0.1:1/: ",
+            "other.yml:3:9: plugins[0].name: plugin `key-auth` is switched off: the setting `plugins` names only cors",
+        ] {
+            let count = checked.stderr.lines().filter(|line| line.starts_with(error)).count();
+            assert_eq!(count, 1, "{error}:\n{}", checked.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_named_kong_conf_is_read_below_the_environment() {
     let kong = Kong::bare();
     let conf = format!("prefix = {}\ndatabase = off\nlog_level = loud\n", kong.prefix());

@@ -109,7 +109,13 @@ mod tests {
     use super::*;
 
     fn item(path: &str, value: &str) -> Item {
-        Item { path: path.to_owned(), value: Some(value.to_owned()), entity: None, at: None, is_missing: false }
+        Item {
+            path: path.to_owned(),
+            value: Some(value.to_owned()),
+            entity: None,
+            at: None,
+            is_missing: false,
+        }
     }
 
     #[test]
