@@ -81,7 +81,10 @@ fn each_missing_plugin_is_counted_and_named_whether_kong_has_it_or_not() {
     }
     let file = "routes:\n- uri: /a\n  plugins:\n    cors: {}\n    my-own: {a: 1}\n#END\n";
     let (_, text) = check("apisix.yaml", file, "apisix", &[]);
-    assert!(text.contains("      1  not yet\n") && text.contains("not yet: plugins.my-own: refused"), "{text}");
+    assert!(
+        text.contains("      1  not yet\n") && text.contains("not yet: plugins.my-own: refused"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -89,8 +92,10 @@ fn plugins_of_one_row_have_lines_of_their_own() {
     let file = "_format_version: '3.0'\nplugins:\n- {name: rate-limiting, config: {minute: 5}}\n\
                 - {name: response-ratelimiting, config: {limits: {a: {minute: 5}}}}\n";
     let (_, text) = check("kong.yml", file, "kong", &[]);
-    for line in ["kong.yml:3:3: different on purpose: plugins.rate-limiting: ",
-        "kong.yml:4:3: different on purpose: plugins.response-ratelimiting: "] {
+    for line in [
+        "kong.yml:3:3: different on purpose: plugins.rate-limiting: ",
+        "kong.yml:4:3: different on purpose: plugins.response-ratelimiting: ",
+    ] {
         assert!(text.lines().any(|printed| printed.starts_with(line)), "{line}:\n{text}");
     }
 }
@@ -119,6 +124,40 @@ fn the_logs_of_a_usual_compose_file_are_no_reason_to_fail() {
     let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("KONG_ADMIN_ERROR_LOG: different on purpose"), "{text}");
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_services_are_no_settings() {
+    let of_service = [
+        ("SERVICE_HOST", "10.96.0.9"),
+        ("SERVICE_PORT", "8000"),
+        ("SERVICE_PORT_PROXY", "8000"),
+        ("PORT", "tcp://10.96.0.9:8000"),
+        ("PORT_8000_TCP", "tcp://10.96.0.9:8000"),
+        ("PORT_8000_TCP_ADDR", "10.96.0.9"),
+        ("PROXY_PORT_80_TCP_PROTO", "tcp"),
+    ];
+    let named = |prefix: &str| of_service.map(|(name, value)| (format!("{prefix}_{name}"), value));
+    let variables = [named("KONG"), named("WEIR")].concat();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let (output, text) = check("kong.yml", "_format_version: '3.0'\n", "kong", &variables);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(text.contains("      0  same\n") && text.contains("      0  not yet\n"), "{text}");
+    // A node with them starts, and warns of none.
+    let mut gateway = Gateway::empty();
+    for (name, value) in &variables {
+        gateway = gateway.env(name, value);
+    }
+    let gateway = gateway.start();
+    assert!(!gateway.log().contains("SERVICE_HOST"), "{}", gateway.log());
+}
+
+#[test]
+fn a_setting_that_is_refused_says_so() {
+    let (output, text) =
+        check("kong.yml", "_format_version: '3.0'\n", "kong", &[("KONG_NGINX_PROXY_ALLOW", "1")]);
+    let line = "\nwithout effect: KONG_NGINX_PROXY_ALLOW: settings.nginx_proxy_allow is refused: this directive protects";
+    assert!(!output.status.success() && text.contains(line), "{text}");
 }
 
 #[test]

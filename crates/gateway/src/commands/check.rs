@@ -242,11 +242,11 @@ fn origin(file: PathBuf) -> Result<Origin, String> {
     }
 }
 
-/// A setting of Kong's, from an environment variable.
+/// A setting of Kong's, from an environment variable. Those that Kubernetes sets for a Service named `kong` are none.
 fn of_kong((variable, value): (OsString, OsString)) -> Option<GivenSetting> {
     let place = variable.into_string().ok()?;
-    let name = place.strip_prefix("KONG_")?.to_ascii_lowercase();
-    Some(GivenSetting { name, value: value.into_string().ok()?, place })
+    let (name, value) = (place.strip_prefix("KONG_")?.to_ascii_lowercase(), value.into_string().ok()?);
+    (!settings::is_service_link(&name, &value)).then_some(GivenSetting { name, value, place })
 }
 
 /// The settings of a kong.conf.

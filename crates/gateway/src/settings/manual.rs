@@ -12,7 +12,8 @@ same setting, the first of these counts:
 1. flags: `--set key=value` (as often as needed), `--config FILE` for `declarative_config`, `--prefix DIR`;
 2. environment variables that start with `WEIR_`: `WEIR_LOG_LEVEL=debug`;
 3. environment variables that start with `KONG_`, so that the environment of a Kong container works as it is. One that
-   means nothing here is named in a warning and otherwise ignored;
+   means nothing here is named in a warning and otherwise ignored. What Kubernetes sets for a Service named `kong` or `weir`,
+   such as `KONG_SERVICE_HOST`, is no setting;
 4. the file named by `--settings`, in TOML: `log_level = \"debug\"`;
 5. the file named by `--conf`, in the format of kong.conf: `log_level = debug`. Without either flag, that is
    `/etc/kong/kong.conf` or `/etc/kong.conf`, if there is one. A line that means nothing here is named in a warning.

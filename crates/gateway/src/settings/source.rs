@@ -3,6 +3,7 @@ use super::declaration::Declaration;
 use super::directives::{Advice, advice, directive, in_block};
 use super::included;
 use super::kong_conf;
+use super::service_links::is_service_link;
 use super::table::TABLE;
 use super::value::{SECRET, Value};
 use serde_json::Value as Json;
@@ -436,7 +437,11 @@ fn guess<T: fmt::Display>(name: &str, written: impl Fn(&'static str) -> T) -> St
 pub(crate) fn why_ignored(name: &str, text: &str) -> Option<String> {
     let plain = name.strip_suffix("_file").unwrap_or(name);
     let has_effect = declaration(name).is_some() || declaration(plain).is_some();
-    (!has_effect).then(|| ignored(name, text).map_or_else(|error| error, Cow::into_owned))
+    let refused = |error: String| {
+        let reason = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+        format!("is refused: {}", reason.unwrap_or(&error))
+    };
+    (!has_effect).then(|| ignored(name, text).map_or_else(refused, Cow::into_owned))
 }
 
 /// The setting of a name or an alias.
@@ -444,8 +449,8 @@ pub(super) fn declaration(name: &str) -> Option<&'static Declaration> {
     TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
 }
 
-/// Variables that start with a prefix. An empty one, as Compose files pass for a variable that is not set, counts as
-/// absent. A variable `NAME_FILE` names the file that holds the value, as secrets of containers are passed.
+/// Variables that start with a prefix, without those of Kubernetes' Services. An empty one, as Compose files pass for a variable
+/// that is not set, counts as absent. A variable `NAME_FILE` names the file that holds the value, as secrets of containers are passed.
 fn with_prefix<'e>(
     environment: &'e BTreeMap<String, String>,
     prefix: &str,
@@ -455,6 +460,9 @@ fn with_prefix<'e>(
     let mut variables = Vec::new();
     for (variable, value) in given {
         let Some(name) = variable.strip_prefix(prefix).map(str::to_lowercase) else { continue };
+        if is_service_link(&name, value) {
+            continue;
+        }
         let of_file = name.strip_suffix("_file").filter(|of| declaration(of).is_some());
         // A setting may have such a name itself.
         let of_file = of_file.filter(|_| declaration(&name).is_none());
