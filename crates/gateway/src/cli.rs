@@ -105,6 +105,9 @@ pub(crate) enum Command {
     Hybrid(HybridCommand),
     /// Print the manual of all settings.
     Settings,
+    /// Print the names of the plugins that configurations may use: those of this program, and those on disk that the setting
+    /// `plugins` names.
+    Plugins(ExplainSettings),
     /// Print what completes the words of this command line in a shell.
     Completions {
         /// The shell.
@@ -319,7 +322,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) json: bool,
 }
 
-/// Where the settings of the node come from that a request is explained for.
+/// Where the settings come from of a node that something is said about.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainSettings {
     /// A file of settings, in TOML.

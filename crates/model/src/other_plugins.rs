@@ -1,6 +1,6 @@
 //! What is said of a plugin that there is not: whose it is, and what comes nearest.
 use crate::plugin_schema::{PluginSchema, find_plugin};
-use crate::schema::{did_you_mean, quoted};
+use crate::schema::{closest, quoted};
 
 /// The plugins of Kong Enterprise that are not here, each with what comes nearest; of `ai-` there are many more.
 const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
@@ -53,26 +53,117 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("xml-threat-protection", "`request-size-limiting` comes nearest"),
 ];
 
+/// A message lists at most so many names, because longer lists hide the rest of it.
+const MAX_LISTED: usize = 8;
+
+/// At most so many letters are mistyped. With more it is another name, perhaps that of a plugin on disk.
+const MAX_TYPOS: usize = 2;
+
 /// The message for a plugin that no configuration may use. `is_early`: it may take time to look for a misspelt name.
 pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
-    let mut names: Vec<_> =
-        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
-    names.sort_unstable();
-    let hint = if is_early { did_you_mean(written, names.iter().copied()) } else { String::new() };
+    let names = available(plugins);
     let shown = quoted(written);
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     if find_plugin(plugins, written).is_some() {
-        return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
+        return match listed(&names) {
+            Some(names) => {
+                format!("plugin `{shown}` is switched off: the setting `plugins` names only {names}")
+            }
+            None => format!("plugin `{shown}` is switched off: the setting `plugins` does not name it"),
+        };
     }
     let known = OF_KONG_ENTERPRISE.iter().find(|(name, _)| *name == written).map(|(_, nearest)| *nearest);
     let Some(nearest) = known.or(written.starts_with("ai-").then_some("")) else {
-        if !hint.is_empty() {
-            return format!("no such plugin `{shown}`{hint}");
-        }
-        return format!(
-            "no such plugin `{shown}`; available: {names}; one of your own in Lua has to be named in the setting `plugins`"
-        );
+        return unknown(written, &names, is_early);
     };
-    let otherwise = if nearest.is_empty() { format!("available: {names}") } else { nearest.to_owned() };
-    format!("Kong Enterprise's plugin `{shown}` is not available; {otherwise}")
+    let what = format!("Kong Enterprise's plugin `{shown}` is not available");
+    match nearest {
+        "" => format!("{what}; {}", where_to_look(&names)),
+        nearest => format!("{what}; {nearest}"),
+    }
+}
+
+/// The message for a name that is neither Weir's nor Kong's.
+fn unknown(written: &str, names: &[&str], is_early: bool) -> String {
+    let shown = quoted(written);
+    let meant = if is_early { closest(written, names.iter().copied()) } else { None };
+    match meant {
+        Some(name) if is_misspelt(written, name) => {
+            format!("no such plugin `{shown}`; did you mean `{name}`?")
+        }
+        Some(name) => format!(
+            "no such plugin `{shown}`; did you mean `{name}`? If it is one of your own in Lua, name it in the setting `plugins`"
+        ),
+        None => format!(
+            "no such plugin `{shown}`; {}; one of your own in Lua has to be named in the setting `plugins`",
+            where_to_look(names)
+        ),
+    }
+}
+
+/// Whether a name can only mean another: it has typing errors, or lacks a part.
+fn is_misspelt(written: &str, name: &str) -> bool {
+    name.contains(written) || strsim::osa_distance(written, name) <= MAX_TYPOS
+}
+
+fn available(plugins: &[PluginSchema]) -> Vec<&'static str> {
+    let mut names: Vec<_> =
+        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn where_to_look(names: &[&str]) -> String {
+    let listed = listed(names).map(|names| format!("available: {names}"));
+    listed.unwrap_or_else(|| "`weir plugins` lists those that are available".to_owned())
+}
+
+/// The names, if they are few.
+fn listed(names: &[&str]) -> Option<String> {
+    match names.len() {
+        0 => Some("none".to_owned()),
+        1..=MAX_LISTED => Some(names.join(", ")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::Consumer;
+
+    /// As many plugins as no message lists.
+    fn many() -> Vec<PluginSchema> {
+        let names = ["redirect", "key-auth", "a", "b", "c", "d", "e", "f", "g"];
+        // The message is about names alone.
+        names.map(PluginSchema::of::<Consumer>).into()
+    }
+
+    #[test]
+    fn a_name_that_may_be_a_plugin_on_disk_says_what_to_do_for_that() {
+        let said = |name: &str| no_such_plugin(name, &many(), true);
+        assert_eq!(said("redirct"), "no such plugin `redirct`; did you mean `redirect`?");
+        let own = "one of your own in Lua has to be named in the setting `plugins`";
+        assert_eq!(
+            said("my-redirect"),
+            "no such plugin `my-redirect`; did you mean `redirect`? If it is one of your own in Lua, name it in the setting \
+             `plugins`"
+        );
+        let list = "`weir plugins` lists those that are available";
+        assert_eq!(said("tea"), format!("no such plugin `tea`; {list}; {own}"));
+        assert_eq!(
+            said("jwe-decrypt"),
+            format!("Kong Enterprise's plugin `jwe-decrypt` is not available; {list}")
+        );
+    }
+
+    #[test]
+    fn a_setting_that_names_many_plugins_is_not_repeated() {
+        let mut plugins = many();
+        plugins.push(PluginSchema::of::<Consumer>("tea").switched_off());
+        let expected = "plugin `tea` is switched off: the setting `plugins` does not name it";
+        assert_eq!(no_such_plugin("tea", &plugins, true), expected);
+        plugins.drain(..5);
+        let expected = "plugin `tea` is switched off: the setting `plugins` names only d, e, f, g";
+        assert_eq!(no_such_plugin("tea", &plugins, true), expected);
+    }
 }

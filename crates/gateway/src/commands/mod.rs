@@ -71,6 +71,7 @@ pub(crate) fn perform(cli: Cli, program: Program, definitions: Definitions) -> R
             print(&vault::get(&reference, &loaded.settings, &context)?)
         }
         Command::Settings => print(&settings::manual()),
+        Command::Plugins(args) => print(&context.plugin_names(args.into())?),
         Command::Completions { shell } => generate::completions(shell, program),
         Command::ManualPages { folder } => generate::manual_pages(&folder, program),
         Command::Version { all } => print(&version(program, all)),
@@ -105,6 +106,15 @@ impl Context {
     fn plugins(&self, settings: &Settings) -> Result<NodePlugins, String> {
         NodePlugins::load(self.definitions, settings, plugin_conflicts::check)
             .map_err(|errors| errors.join("\n"))
+    }
+
+    /// The plugins that a node with these settings allows, a line each.
+    fn plugin_names(&self, args: SettingsArgs) -> Result<String, String> {
+        let NodePlugins { schemas, .. } = self.plugins(&self.load(args)?.settings)?;
+        let allowed = schemas.iter().filter(|plugin| plugin.available);
+        let mut lines: Vec<_> = allowed.map(|plugin| format!("{}\n", plugin.name)).collect();
+        lines.sort_unstable();
+        Ok(lines.concat())
     }
 
     /// Prints what is done, if so much was asked for.

@@ -102,6 +102,28 @@ fn without_a_file_kongs_own_is_read() {
 }
 
 #[test]
+fn plugins_that_configurations_may_use_are_listed() {
+    let kong = Kong::bare();
+    let all = kong.run(&["weir", "plugins"]);
+    assert!(all.code == Some(0) && all.stdout.lines().any(|line| line == "key-auth"), "{}", all.stderr);
+    assert!(all.stdout.lines().is_sorted(), "{}", all.stdout);
+    kong.run(&["weir", "plugins", "--set", "plugins=key-auth,cors"]).expect(0, "cors\nkey-auth\n", "");
+    fs::write(
+        kong.path("kong.yml"),
+        "_format_version: '3.0'\nplugins:\n- name: no-such\n- name: my-redirect\n",
+    )
+    .unwrap();
+    let own = "one of your own in Lua has to be named in the setting `plugins`";
+    let checked = kong.run(&["weir", "check", "kong.yml"]);
+    checked.expect(
+        1,
+        "",
+        &format!("no such plugin `no-such`; `weir plugins` lists those that are available; {own}\n"),
+    );
+    checked.expect(1, "", "`my-redirect`; did you mean `redirect`? If it is one of your own in Lua, name it in the setting `plugins`\n");
+}
+
+#[test]
 fn versions_are_those_that_scripts_compare() {
     let kong = Kong::bare();
     kong.run(&["kong", "version"]).expect(0, &format!("{}\n", weir_plugins::KONG_VERSION), "");

@@ -79,5 +79,9 @@ fn a_file_is_checked_with_the_plugins_beside_it() {
     assert!(said.contains("kong.yml:5:9: marks[0].text: expected a string"), "{said}");
     let said = check(&good.replace("name: mine", "name: other"), plugins.folder());
     let hint = "one of your own in Lua has to be named in the setting `plugins`";
-    assert!(said.contains("no such plugin `other`; available: ") && said.contains(hint), "{said}");
+    assert!(
+        said.contains("no such plugin `other`; `weir plugins` lists those that are available; ")
+            && said.contains(hint),
+        "{said}"
+    );
 }
