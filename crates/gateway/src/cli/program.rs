@@ -24,6 +24,11 @@ impl Program {
         }
     }
 
+    /// What this process was called by.
+    pub(crate) fn of_this_process() -> Program {
+        Program::of(&std::env::args_os().take(1).collect::<Vec<_>>())
+    }
+
     /// How the program calls itself in commands.
     pub(crate) fn command(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! The tables and their migrations.
 use super::{StoreError, database, postgres, sqlite, sqlite_path};
+use crate::cli::Program;
 use crate::settings::{Database, Settings};
 
 /// Migrates the tables from one version to the next. Released migrations are never edited.
@@ -163,8 +164,9 @@ impl Found {
             Found::Current => Ok(()),
             Found::Missing => Err(not_bootstrapped(place)),
             Found::Behind(version) => Err(StoreError::NotMigrated(format!(
-                "{place}: its tables have version {version} and must have {}: run `weir migrations up`",
-                STEPS.len()
+                "{place}: its tables have version {version} and must have {}: {}",
+                STEPS.len(),
+                to_run("up")
             ))),
         }
     }
@@ -172,7 +174,12 @@ impl Found {
 
 /// Nothing is there to be used.
 pub(super) fn not_bootstrapped(place: &str) -> StoreError {
-    StoreError::NotMigrated(format!("{place}: it has no tables yet: run `weir migrations bootstrap`"))
+    StoreError::NotMigrated(format!("{place}: it has no tables yet: {}", to_run("bootstrap")))
+}
+
+/// The hint to run a task, by the name that the program was called by.
+fn to_run(task: &str) -> String {
+    format!("run `{} migrations {task}`", Program::of_this_process().command())
 }
 
 /// The outcome of a task.
@@ -192,10 +199,10 @@ impl Migrated {
             (Task::Reset, Found::Missing) => format!("{place}: not bootstrapped: nothing to remove"),
             (Task::Reset, _) => format!("{place}: removed"),
             (Task::Status | Task::List, Found::Missing) => {
-                format!("{place}: not bootstrapped: run `weir migrations bootstrap`")
+                format!("{place}: not bootstrapped: {}", to_run("bootstrap"))
             }
             (Task::Status | Task::List | Task::Bootstrap, Found::Behind(version)) => {
-                format!("{place}: version {version} of {newest}: run `weir migrations up`")
+                format!("{place}: version {version} of {newest}: {}", to_run("up"))
             }
             (Task::Status | Task::List, Found::Current) => format!("{place}: version {newest}: up to date"),
             (_, Found::Current) => format!("{place}: version {newest}: nothing to do"),

@@ -20,6 +20,7 @@ fn tables_are_made_listed_and_removed_with_kongs_words() {
     };
     let needed = "Database needs bootstrapping; run 'kong migrations bootstrap'\n";
     run("list").expect(3, needed, "");
+    kong.run(&["kong", "start"]).expect(1, "", "it has no tables yet: run `kong migrations bootstrap`\n");
     run("up").expect(
         1,
         "",
