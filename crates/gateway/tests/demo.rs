@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::harness::{PATIENCE, Peer, eventually, weir};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
@@ -12,8 +13,8 @@ struct Demo {
     child: Child,
     /// What it prints, to its last line.
     tour: Vec<String>,
-    /// The demo's folder is not left behind when it is killed.
-    _folder: TempDir,
+    /// Where the demo makes its folder, which is not left behind when it is killed.
+    folder: TempDir,
 }
 
 impl Drop for Demo {
@@ -23,13 +24,15 @@ impl Drop for Demo {
     }
 }
 
-fn demo() -> Demo {
+/// Starts the demo with more settings.
+fn demo(settings: &[&str]) -> Demo {
     let folder = tempfile::tempdir().unwrap();
     let mut command = weir();
     command.env("TMPDIR", folder.path());
     command.args(["demo", "--set", "workers=1", "--set", "proxy_listen=127.0.0.1:0, 127.0.0.1:0 ssl"]);
     command.args(["--set", "admin_listen=127.0.0.1:0", "--set", "status_listen=127.0.0.1:0"]);
     command.args(["--set", "admin_gui_listen=127.0.0.1:0"]);
+    command.args(settings.iter().flat_map(|setting| ["--set", setting]));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let output = child.stdout.take().unwrap();
     let (sender, lines) = mpsc::channel();
@@ -44,12 +47,12 @@ fn demo() -> Demo {
             break;
         }
     }
-    Demo { child, tour, _folder: folder }
+    Demo { child, tour, folder }
 }
 
 #[test]
 fn the_demo_shows_its_requests_and_its_pages_show_its_traffic() {
-    let demo = demo();
+    let demo = demo(&[]);
     every_request_gives_the_status_that_its_route_promises(&demo.tour);
     let line = demo.tour.iter().find_map(|line| line.strip_prefix("Open http://"));
     let pages = line.and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("{:?}", demo.tour));
@@ -59,6 +62,29 @@ fn the_demo_shows_its_requests_and_its_pages_show_its_traffic() {
         let page = Peer::connect(address).send(request).response();
         ["401", "404", "503"].iter().all(|status| page.text().contains(&format!(">{status}</a>")))
     });
+}
+
+#[test]
+fn a_demo_that_is_stopped_leaves_nothing_behind() {
+    for (signals, delay, code) in [
+        (&[Signal::TERM][..], "0", 0),
+        (&[Signal::INT], "0", 0),
+        // The second one stops it at once. One of another kind, because two of the same kind may count as one.
+        (&[Signal::TERM, Signal::INT], "1h", 1),
+    ] {
+        let mut demo = demo(&[&format!("shutdown_delay={delay}")]);
+        let entries = |demo: &Demo| std::fs::read_dir(demo.folder.path()).unwrap().count();
+        assert_eq!(entries(&demo), 1);
+        for signal in signals {
+            kill_process(Pid::from_child(&demo.child), *signal).unwrap();
+        }
+        let mut ended = None;
+        eventually("the demo ends", || {
+            ended = demo.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!((ended.unwrap().code(), entries(&demo)), (Some(code), 0), "{signals:?}");
+    }
 }
 
 fn every_request_gives_the_status_that_its_route_promises(tour: &[String]) {

@@ -47,11 +47,11 @@ const SAMPLES: &[SampleRequest] = &[
 
 /// Runs the demo until it is stopped.
 pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCode, String> {
+    let upstream = format!("http://{}", echo::start().map_err(|error| error.to_string())?);
     let folder =
         tempfile::Builder::new().prefix("weir-demo-").tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("kong.yml");
     std::fs::write(&file, CONFIGURATION).map_err(|error| error.to_string())?;
-    let upstream = format!("http://{}", echo::start().map_err(|error| error.to_string())?);
     loaded.settings.prefix = Some(folder.path().to_owned());
     loaded.settings.declarative_config = Some(file);
     loaded.settings.database = Some(Database::Off);
@@ -62,7 +62,7 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
         "ECHO_URL" => Some(upstream.clone()),
         _ => std::env::var(name).ok(),
     };
-    let start = Start { launch: Launch::none(), predecessor: None };
+    let start = Start { launch: Launch::none(), predecessor: None, temporary: Some(folder) };
     let node = Node::start(loaded, Box::new(environment), definitions, start);
     let mut node = node.map_err(|error| error.to_string())?;
     node.open().map_err(|error| error.to_string())?;

@@ -46,7 +46,7 @@ pub(super) fn start_of(
     context: &Context,
 ) -> Result<Start, String> {
     let launch = Launch::new(context.program.command(), args.options()).map_err(|error| error.to_string())?;
-    Ok(Start { launch, predecessor })
+    Ok(Start { launch, predecessor, temporary: None })
 }
 
 /// Starts a node, in the background unless the settings say otherwise.

@@ -31,6 +31,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -65,6 +66,8 @@ pub(crate) struct Start {
     pub(crate) launch: Launch,
     /// The process that this one replaces.
     pub(crate) predecessor: Option<Predecessor>,
+    /// A folder that is removed when the node ends.
+    pub(crate) temporary: Option<TempDir>,
 }
 
 /// A node that has started.
@@ -80,6 +83,7 @@ pub(crate) struct Node {
     predecessor: Option<Predecessor>,
     runtime: Runtime,
     prefix: Prefix,
+    temporary: Option<TempDir>,
 }
 
 impl Node {
@@ -88,8 +92,14 @@ impl Node {
         loaded: Loaded,
         environment: Environment,
         definitions: Definitions,
-        Start { launch, mut predecessor }: Start,
+        Start { launch, mut predecessor, temporary }: Start,
     ) -> Result<Node, StartError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Before anything is put into the folder, because a signal that is not handled would leave it there.
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::install()?
+        };
         let Loaded { mut settings, given, warnings, shown } = loaded;
         let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
@@ -116,9 +126,7 @@ impl Node {
             .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit(settings.worker_rlimit_nofile);
         let source = Source { origin, environment, definitions, plugins: schemas, lua };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
-        let signals = Signals::install()?;
         let commands = match commands {
             Some(commands) => UnixListener::from_std(commands)?,
             None => command_socket::bind(prefix.path())
@@ -184,6 +192,7 @@ impl Node {
             predecessor,
             runtime,
             prefix,
+            temporary,
         })
     }
 
@@ -223,6 +232,7 @@ impl Node {
             launch,
             runtime,
             mut prefix,
+            temporary,
             ..
         } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
@@ -265,6 +275,7 @@ impl Node {
         // Removed however the process ends.
         drop(sockets);
         drop(prefix);
+        drop(temporary);
         match stopped {
             Stopped::AtOnce => std::process::exit(1),
             Stopped::Drained => runtime.shutdown_background(),
