@@ -60,6 +60,14 @@ fn the_answer_opens_with_the_baseline_against_each_target() {
     let first = answer.lines().next().unwrap();
     assert!(first.starts_with("weir against nginx: 0.6"), "{first}");
     assert!(first.ends_with("less in 5."), "{first}");
+    // Of Weir, too, where it is not the baseline.
+    let mut other = crate::sample::plausible();
+    other.baseline = "nginx".to_owned();
+    other.cells.retain(|cell| !cell.control);
+    let answer = text::answer(&other, &Analysis::of(&other));
+    let first = answer.lines().find(|line| line.contains(" against nginx")).unwrap();
+    assert!(first.starts_with("weir against nginx: 0.6") && first.ends_with("less in 5."), "{answer}");
+    assert!(answer.contains("kong/plain-1 http: weir spends"), "{answer}");
     let nothing = crate::sample::run(Vec::new(), Vec::new());
     assert_eq!(
         text::answer(&nothing, &Analysis::of(&nothing)),

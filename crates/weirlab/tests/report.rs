@@ -139,6 +139,64 @@ fn every_figure_has_an_interval_that_says_what_it_is() {
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().unwrap())), "{csv}");
     let markdown = format::print(&run, &analysis, Format::Markdown).unwrap();
     assert!(markdown.contains("### kong/plain-1 https\n\n| target "), "{markdown}");
+    assert!(markdown.contains(" |\n\nA/A control "), "what follows a row is one: {markdown}");
+}
+
+/// The first blocks of each target alone.
+fn of_rounds(rounds: usize) -> Run {
+    let mut run = single();
+    run.cells.iter_mut().for_each(|cell| cell.blocks.truncate(rounds));
+    run
+}
+
+#[test]
+fn a_control_of_few_pairs_is_not_judged() {
+    for rounds in [1, 2] {
+        let run = of_rounds(rounds);
+        let analysis = Analysis::of(&run);
+        let (_folder, page) = written(&run);
+        let figures = [Format::Text, Format::Markdown, Format::Csv, Format::Json];
+        let printed = figures.map(|format| format::print(&run, &analysis, format).unwrap());
+        for text in printed.iter().chain([&page]) {
+            let words = text.split(|letter: char| !letter.is_alphanumeric());
+            assert!(!words.clone().any(|word| word == "inf" || word == "NaN"), "{text}");
+        }
+        for text in [&printed[0], &page] {
+            assert!(text.contains("cannot be judged with fewer than 3 pairs"), "{text}");
+            assert!(!text.contains("agrees in"), "{text}");
+        }
+        assert!(analysis.conditions.disturbances.is_empty(), "{:?}", analysis.conditions.disturbances);
+    }
+    let (_folder, page) = written(&of_rounds(1));
+    assert!(page.contains("of CPU per request (one sample)"), "{}", part(&page, "<header>", "</header>"));
+    assert!(Analysis::of(&of_rounds(5)).conditions.floor.is_some());
+}
+
+#[test]
+fn the_use_of_others_is_of_the_time_that_it_was_counted_in() {
+    let mut run = single();
+    for block in run.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        let own = block.target.cpu_us + block.generator_cpu_us + block.upstream_cpu_us;
+        // A generator of another maker: its life is four times its window, and others use a tenth of the CPUs all along.
+        let span = 4.0 * block.measured_s;
+        block.machine.busy_us = Some(own + 0.1 * span * 1e6 * f64::from(run.manifest.cpus));
+        block.machine.span_s = Some(span);
+    }
+    let others = Analysis::of(&run).conditions.others.unwrap();
+    assert!((others.median - 0.1).abs() < 0.001, "{others:?}");
+}
+
+#[test]
+fn a_cell_has_one_rate_on_the_page() {
+    let (_folder, page) = written(&single());
+    let row = part(&page, "<section id=\"cases\">", "</tr>\n<tr>");
+    let cells: Vec<&str> = row.split("<td class=\"num\">").collect();
+    let rate = cells[4].split('<').next().unwrap();
+    let beside = part(&page, "measured here, kong/plain-1 https", "</tbody>");
+    assert!(
+        rate.contains(',') && beside.contains(&format!("<td class=\"num\">{rate}</td>")),
+        "{rate}: {beside}"
+    );
 }
 
 #[test]

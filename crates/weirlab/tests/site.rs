@@ -45,6 +45,18 @@ fn a_trend_goes_by_date_and_marks_new_versions() {
 }
 
 #[test]
+fn runs_of_one_day_have_the_time() {
+    let mut later = run(20, "weir 0.2.0", 14.0);
+    (later.id, later.manifest.started) = ("2026-11-20T12-30-00Z".into(), "2026-11-20T12:30:00Z".into());
+    let folder = written(vec![run(20, "weir 0.1.0", 15.0), later, run(21, "weir 0.2.0", 15.0)]);
+    let chart = text(folder.path(), "charts/trend-0-cpu.svg");
+    for said in ["\n2026-11-20 10:00 ◆", "\n12:30 ◆"] {
+        assert!(chart.contains(said), "no {said} in {chart}");
+    }
+    assert!(!chart.contains("2026-11-21 10:00"), "{chart}");
+}
+
+#[test]
 fn a_machine_has_trends_of_its_own() {
     let mut other = run(21, "weir 0.1.0", 9.0);
     other.manifest.cpu = "Another CPU".to_owned();
@@ -66,7 +78,7 @@ fn both_pages_show_every_chart_and_run() {
     assert_eq!(charts.len(), 2, "CPU and rate");
     for page in ["index.html", "index.md"] {
         let page = text(folder.path(), page);
-        for said in ["2026-11-20T10-00-00Z", "weir 0.2.0", "2 × Synthetic CPU"] {
+        for said in ["2026-11-20T10-00-00Z", "2026-11-21 10:00", "weir: 0.2.0", "2 × Synthetic CPU"] {
             assert!(page.contains(said), "no {said} in {page}");
         }
         for chart in &charts {

@@ -42,9 +42,11 @@ pub struct Conditions {
     pub void: usize,
     /// Cases with an A/A control.
     pub controls: usize,
-    /// Of these, cases whose control's interval contains 1.
+    /// Of these, cases whose control has so few pairs that it cannot be judged.
+    pub unjudged: usize,
+    /// Cases whose control is judged, and its interval contains 1.
     pub agreeing: usize,
-    /// The lowest and the highest noise floor of these.
+    /// The lowest and the highest noise floor of the controls that are judged.
     pub floor: Option<(f64, f64)>,
     /// Why the run is called disturbed; empty if it is not.
     pub disturbances: Vec<String>,
@@ -75,9 +77,9 @@ impl Conditions {
         let blocks: Vec<&Block> = loaded.collect();
         let of =
             |value: fn(&Block) -> Option<f64>| Spread::of(blocks.iter().filter_map(|block| value(block)));
-        let controls = cases.iter().filter_map(|case| case.noise.contains_one());
-        let floors: Vec<f64> =
-            cases.iter().filter(|case| case.noise.control.is_some()).map(|case| case.noise.floor).collect();
+        let controls = || cases.iter().filter(|case| case.noise.control.is_some());
+        let judged = || controls().filter(|case| case.noise.is_judged());
+        let floors: Vec<f64> = judged().map(|case| case.noise.floor).collect();
         let mut conditions = Conditions {
             pressure_before: run.manifest.pressure_before,
             pressure: of(|block| block.machine.pressure),
@@ -86,8 +88,9 @@ impl Conditions {
             mhz: of(|block| block.machine.mhz),
             blocks: blocks.len(),
             void: blocks.iter().filter(|block| block.void.is_some()).count(),
-            controls: floors.len(),
-            agreeing: controls.filter(|agrees| *agrees).count(),
+            controls: controls().count(),
+            unjudged: controls().count() - floors.len(),
+            agreeing: judged().filter(|case| case.noise.contains_one() == Some(true)).count(),
             floor: stats::ends(&floors),
             disturbances: Vec::new(),
         };
@@ -126,9 +129,10 @@ impl Conditions {
             .map(|share| format!("{share} of the blocks are void"));
         let floor = beyond(noisiest, MAX_FLOOR)
             .map(|share| format!("the same binary differs from itself by up to {share} (A/A control)"));
-        let apart = self.controls - self.agreeing;
-        let control = (chance_of(apart, self.controls) < CHANCE)
-            .then(|| format!("the A/A control disagrees in {apart} of {} cases", self.controls));
+        let judged = self.controls - self.unjudged;
+        let apart = judged - self.agreeing;
+        let control = (chance_of(apart, judged) < CHANCE)
+            .then(|| format!("the A/A control disagrees in {apart} of {judged} cases"));
         [another, before, during, steal, others, void, floor, control].into_iter().flatten().collect()
     }
 }
@@ -146,7 +150,7 @@ fn others(block: &Block, cpus: u32) -> Option<f64> {
     let beside = block.parts.iter().filter(|part| named.contains(&part.name.as_str()));
     let own = block.target.cpu_us + block.generator_cpu_us + block.upstream_cpu_us;
     let own = own + beside.map(|part| part.cpu_us).sum::<f64>();
-    let available = block.measured_s * 1e6 * f64::from(cpus);
+    let available = block.machine.span_s.unwrap_or(block.measured_s) * 1e6 * f64::from(cpus);
     (available > 0.0).then_some(((block.machine.busy_us? - own) / available).max(0.0))
 }
 

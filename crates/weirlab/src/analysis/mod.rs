@@ -17,7 +17,8 @@ pub use probe::{ProbedCase, ProbedCell};
 pub use sample::{Sample, Usable, usable};
 pub use scaling::{Scaling, ScalingLine, ScalingPoint};
 pub use summary::{Combined, Counts, PartSummary, QuantileRanges, Quantiles, Summary};
-pub use verdict::{FLOOR_WITHOUT_CONTROL, Noise, SAME, Verdict};
+pub(crate) use verdict::judge;
+pub use verdict::{FLOOR_WITHOUT_CONTROL, MIN_JUDGED_PAIRS, Noise, SAME, Verdict};
 pub use waterfall::{Increment, Waterfall, WaterfallLine};
 
 use crate::result::{Case, Cell, Run, Status};

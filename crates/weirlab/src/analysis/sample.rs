@@ -24,7 +24,7 @@ pub fn usable(block: &Block) -> Usable {
         return Usable::Void(why.clone());
     }
     if block.good == 0 || block.measured_s <= 0.0 {
-        return Usable::Invalid("no answer was right".to_owned());
+        return Usable::Invalid(none_right(block));
     }
     if let Some(action) = block.actions.iter().find(|action| action.error.is_some()) {
         let why = action.error.as_deref().unwrap_or_default();
@@ -33,6 +33,15 @@ pub fn usable(block: &Block) -> Usable {
     let errors: u64 = block.errors.values().sum();
     let allowed = if block.actions.is_empty() { 0.0 } else { ERRORS_UNDER_ACTIONS * block.answers as f64 };
     if errors as f64 > allowed { Usable::Invalid(failures(block)) } else { Usable::Yes }
+}
+
+/// Why no answer of a block was right.
+fn none_right(block: &Block) -> String {
+    let what = if block.answers == 0 { "there was no answer" } else { "no answer was right" };
+    match failures(block) {
+        failures if failures.is_empty() => what.to_owned(),
+        failures => format!("{what}: {failures}"),
+    }
 }
 
 /// Such as `3 closed, 1 timeout`.

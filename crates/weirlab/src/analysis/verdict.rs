@@ -9,6 +9,9 @@ pub const FLOOR_WITHOUT_CONTROL: f64 = 0.10;
 /// An interval that lies within such a distance of 1 says that two targets cost the same.
 pub const SAME: f64 = 0.05;
 
+/// With fewer pairs the interval of an A/A control is too wide to say anything of the machine's noise.
+pub const MIN_JUDGED_PAIRS: usize = 3;
+
 /// The A/A control: what the same binary differs from itself by.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Noise {
@@ -23,6 +26,11 @@ impl Noise {
         let control = cells.iter().zip(ratios).find(|(cell, _)| cell.control);
         let control = control.and_then(|(_, ratios)| cpu_to(ratios, baseline));
         Noise { control, floor: control.map_or(FLOOR_WITHOUT_CONTROL, |effect| distance(&effect)) }
+    }
+
+    /// Whether the floor says something: of a control with enough pairs, or without a control.
+    pub fn is_judged(&self) -> bool {
+        self.control.is_none_or(|effect| effect.ratio.samples >= MIN_JUDGED_PAIRS)
     }
 
     /// Whether the control's interval contains 1, as it should in 19 of 20 runs; none without a control.
@@ -108,7 +116,9 @@ pub(crate) fn judge(effect: &Effect, floor: f64) -> Verdict {
         "too few pairs of blocks count to distinguish an effect from noise".to_owned()
     } else if ratio.contains(1.0) {
         format!("effects below {:.0} % would not have shown", effect.detectable * 100.0)
-    } else {
+    } else if floor.is_finite() {
         format!("the same binary differs from itself by up to {:.0} %", floor * 100.0)
+    } else {
+        "the A/A control has too few pairs of blocks".to_owned()
     })
 }

@@ -60,6 +60,7 @@ impl MachineSample {
             pressure: waited.map(|waited| (waited / elapsed_us.max(1.0)).min(1.0)),
             idle: self.idle.saturating_sub(earlier.idle) as f64 / all,
             busy_us: Some(busy.max(0.0) * TICK_US),
+            span_s: Some(elapsed_us / 1e6),
             mhz: None,
         }
     }
@@ -96,7 +97,8 @@ mod tests {
         let after = MachineSample::parse("cpu  40 0 20 140 10 0 0 15 9 0\n", Some(&pressure(251_000)), later);
         let machine = after.unwrap().since(&before.unwrap());
         let (pressure, busy_us) = (Some(0.25), Some(400_000.0));
-        assert_eq!(machine, Machine { steal: 0.1, pressure, idle: 0.5, busy_us, mhz: None });
+        let span_s = Some(1.0);
+        assert_eq!(machine, Machine { steal: 0.1, pressure, idle: 0.5, busy_us, span_s, mhz: None });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a report opens with: a sentence for each group of cases.
 use super::words::{interval, list, micros, percent, ratio};
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Verdict};
+use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, MIN_JUDGED_PAIRS, Verdict};
 use serde::Serialize;
 
 /// Cases of one scheme and family.
@@ -41,7 +41,7 @@ pub(super) fn families(analysis: &Analysis) -> Vec<Family<'_>> {
 }
 
 /// The target that the report speaks of: Weir where it is measured, else the baseline.
-pub(super) fn subject(analysis: &Analysis) -> String {
+pub(in crate::report) fn subject(analysis: &Analysis) -> String {
     let mut cells = analysis.cases.iter().flat_map(|case| &case.cells).filter(|cell| !cell.control);
     if analysis.baseline.starts_with("weir") {
         return analysis.baseline.clone();
@@ -58,9 +58,15 @@ pub(super) fn answer(family: &Family<'_>, subject: &str, baseline: &str) -> Opti
     let ends = ends(costs.iter().map(|cost| cost.value))?;
     let cost = match costs.as_slice() {
         [one] => format!(
-            "{} of CPU per request (95\u{a0}% confidence interval {})",
+            "{} of CPU per request ({})",
             micros(one.value),
-            interval(*one, |v| micros(v).replace(" µs", ""))
+            match one.samples {
+                1 => interval(*one, micros),
+                _ => format!(
+                    "95\u{a0}% confidence interval {}",
+                    interval(*one, |v| micros(v).replace(" µs", ""))
+                ),
+            }
         ),
         costs => format!(
             "{} of CPU per request (lowest and highest of {} cases)",
@@ -113,12 +119,16 @@ fn comparison(measured: &[(&CaseAnalysis, &CellAnalysis)], target: &str) -> Opti
 }
 
 fn trust(family: &Family<'_>, baseline: &str) -> String {
-    let controlled = family.cases.iter().filter(|case| case.noise.control.is_some());
-    let noise = match ends(controlled.map(|case| case.noise.floor)) {
+    let controlled = || family.cases.iter().filter(|case| case.noise.control.is_some());
+    let judged = controlled().filter(|case| case.noise.is_judged());
+    let noise = match ends(judged.map(|case| case.noise.floor)) {
         Some((low, high)) if percent(low) == percent(high) => {
             format!("The noise floor is ±{}.", percent(high))
         }
         Some((low, high)) => format!("The noise floor is ±{} to ±{}, by case.", percent(low), percent(high)),
+        None if controlled().count() > 0 => {
+            format!("With fewer than {MIN_JUDGED_PAIRS} pairs of blocks the A/A control cannot be judged.")
+        }
         None => "No A/A control was measured, so differences below 10\u{a0}% are not judged.".to_owned(),
     };
     match untold(family).as_slice() {

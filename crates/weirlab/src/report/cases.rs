@@ -1,6 +1,8 @@
 //! The tables: one over all cases, one for each.
 use super::words::{Colours, drawn, interval, micros, percent, ratio};
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Counts, PartSummary, Summary, Verdict};
+use crate::analysis::{
+    Analysis, CaseAnalysis, CellAnalysis, Counts, MIN_JUDGED_PAIRS, PartSummary, Summary, Verdict,
+};
 use crate::chart::{latency, significant, thousands};
 use crate::result::{Parity, Run, Status};
 use serde::Serialize;
@@ -171,6 +173,13 @@ pub(super) fn case(run: &Run, analysis: &Analysis, case: &CaseAnalysis, colours:
 
 fn noise(case: &CaseAnalysis) -> String {
     match case.noise.control {
+        Some(control) if !case.noise.is_judged() => {
+            let ratio_text = interval(control.ratio, |value| format!("{value:.3}"));
+            format!(
+                "cannot be judged with fewer than {MIN_JUDGED_PAIRS} pairs of blocks; A/A control: {:.3} ({ratio_text})",
+                control.ratio.value
+            )
+        }
         Some(control) => {
             let ratio_text = interval(control.ratio, |value| format!("{value:.3}"));
             let judged = if control.ratio.contains(1.0) {

@@ -17,6 +17,7 @@ pub enum Format {
     /// For programs.
     Json,
     /// For a pull request.
+    #[value(alias = "md")]
     Markdown,
     /// Each block as wrk prints a run, and what they come to as Kong's framework does: for old notes.
     Wrk,
@@ -49,10 +50,13 @@ pub fn print(run: &Run, analysis: &Analysis, format: Format) -> Result<String, s
 fn sections(run: &Run, analysis: &Analysis, heading: &str) -> String {
     let markdown = !heading.is_empty();
     let opening = Opening::of(run, analysis).text();
-    let opening = if markdown { opening.replace('\n', "  \n") } else { opening };
+    // Lines of one paragraph.
+    let lines = |text: String| if markdown { text.replace('\n', "  \n") } else { text };
+    let opening = lines(opening);
     let mut parts = vec![opening];
     for case in analysis.cases.iter().filter(|case| !text::is_watched(run, case)) {
         parts.push(format!("{heading}{}\n\n{}", case.case.name, text::table(case, &analysis.baseline)));
+        parts.push(lines(text::notes(case).join("\n")));
     }
     if !parts[1..].is_empty() {
         parts.push(text::INTERVALS.to_owned());
@@ -67,8 +71,7 @@ fn sections(run: &Run, analysis: &Analysis, heading: &str) -> String {
             false => chain.trim_end().to_owned(),
         });
     }
-    let answer = text::answer(run, analysis);
-    parts.push(if markdown { answer.replace('\n', "  \n") } else { answer });
+    parts.push(lines(text::answer(run, analysis)));
     parts.join("\n\n")
 }
 

@@ -1,7 +1,7 @@
 //! What a report says before any figure: what was compared, on what machine, how busy that was, and whether the A/A
 //! controls agree.
 use super::words::percent;
-use crate::analysis::{Analysis, Conditions, Spread};
+use crate::analysis::{Analysis, Conditions, MIN_JUDGED_PAIRS, Spread};
 use crate::chart::thousands;
 use crate::result::{Run, TargetManifest};
 use serde::Serialize;
@@ -108,16 +108,25 @@ fn frequencies(mhz: Spread) -> String {
 }
 
 fn control(conditions: &Conditions) -> String {
+    let unjudged = format!("with fewer than {MIN_JUDGED_PAIRS} pairs of blocks");
     let Some((low, high)) = conditions.floor else {
-        return "none was measured; differences below 10\u{a0}% are not judged".to_owned();
+        return match conditions.controls {
+            0 => "none was measured; differences below 10\u{a0}% are not judged".to_owned(),
+            _ => format!("cannot be judged {unjudged}"),
+        };
     };
     let floor = match (percent(low), percent(high)) {
         (low, high) if low == high => format!("±{high}"),
         (low, high) => format!("±{low} to ±{high}, by case"),
     };
-    let cases = if conditions.controls == 1 { "case" } else { "cases" };
+    let judged = conditions.controls - conditions.unjudged;
+    let cases = if judged == 1 { "case" } else { "cases" };
+    let others = match conditions.unjudged {
+        0 => String::new(),
+        unjudged_cases => format!("; cannot be judged in {unjudged_cases} {unjudged}"),
+    };
     format!(
-        "agrees in {} of {} {cases}, where 19 of 20 should; noise floor {floor}",
-        conditions.agreeing, conditions.controls
+        "agrees in {} of {judged} {cases}, where 19 of 20 should; noise floor {floor}{others}",
+        conditions.agreeing
     )
 }

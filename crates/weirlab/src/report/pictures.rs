@@ -53,9 +53,14 @@ fn group(case: &CaseAnalysis, baseline: &str, colours: &Colours) -> Group {
         Some(Row { label: cell.target.clone(), colour: colours.of_target(&cell.target), ratio })
     });
     let floor = 1.0 + case.noise.floor;
+    let judged = case.noise.is_judged();
+    let heading = match judged {
+        true => format!("{}   ±{}", case.case.name, percent(case.noise.floor)),
+        false => case.case.name.clone(),
+    };
     Group {
-        heading: format!("{}   ±{}", case.case.name, percent(case.noise.floor)),
-        noise: case.noise.control.map(|_| (1.0 / floor, floor)),
+        heading,
+        noise: case.noise.control.filter(|_| judged).map(|_| (1.0 / floor, floor)),
         rows: rows.collect(),
     }
 }

@@ -137,6 +137,10 @@ pub struct Machine {
     /// CPU time that all processes used, in microseconds; none in data of earlier versions.
     #[serde(default)]
     pub busy_us: Option<f64>,
+    /// How far apart the moments are, in seconds: the time that `busy_us` is of, which is longer than the measured window
+    /// under generators of other makers; none in data of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_s: Option<f64>,
     /// Frequency of the CPUs in MHz, their mean; none where the kernel does not show it.
     #[serde(default)]
     pub mhz: Option<f64>,

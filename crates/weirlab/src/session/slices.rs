@@ -140,6 +140,7 @@ fn joined(mut whole: Block, part: Block) -> Block {
         pressure: whole.machine.pressure.zip(part.machine.pressure).map(|(a, b)| mean(a, b)),
         idle: mean(whole.machine.idle, part.machine.idle),
         busy_us: whole.machine.busy_us.zip(part.machine.busy_us).map(|(a, b)| a + b),
+        span_s: whole.machine.span_s.zip(part.machine.span_s).map(|(a, b)| a + b),
         mhz: whole.machine.mhz.zip(part.machine.mhz).map(|(a, b)| mean(a, b)),
     };
     whole.measured_s += part.measured_s;
@@ -203,6 +204,7 @@ mod tests {
             ..Block::default()
         };
         block.machine.steal = steal;
+        block.machine.span_s = Some(1.0);
         block.target = Usage { cpu_us: 30.0, rss_kib: answers, rss_peak_kib: 1000 - answers, ..block.target };
         block.latencies.response.record(Duration::from_millis(millis));
         block
@@ -213,6 +215,7 @@ mod tests {
         let later = Block { steady: Some(false), void: Some("late".to_owned()), ..slice(300, 60, 0.4) };
         let whole = joined(slice(100, 20, 0.0), later);
         assert_eq!((whole.answers, whole.good, whole.bytes), (400, 398, 40_000));
+        assert_eq!(whole.machine.span_s, Some(2.0));
         assert!((whole.measured_s - 0.08).abs() < 1e-9 && (whole.machine.steal - 0.3).abs() < 1e-9);
         assert_eq!(
             (whole.statuses["200"], whole.errors["body"], whole.connections_opened),

@@ -98,12 +98,12 @@ impl Row {
         let targets = run.manifest.targets.iter().filter(|(label, _)| !label.ends_with(" (again)"));
         let versions = targets.map(|(label, target)| match version(target) {
             version if version.is_empty() => label.clone(),
-            version => format!("{label}: {version}"),
+            version => format!("{label}: {}", unrepeated(label, &version)),
         });
         let versions: Vec<String> = versions.collect();
         Row {
             id: run.id.clone(),
-            date: date(run),
+            date: minute(run),
             machine: machine(run),
             versions: versions.join("; "),
             disturbed: analysis.conditions.disturbances.join("; "),
@@ -122,13 +122,39 @@ fn version(target: &TargetManifest) -> String {
     known.into_iter().chain(commit).collect::<Vec<String>>().join(", ")
 }
 
+/// What a program says of its version without its name in front, such as `nginx/1.22.1` of `nginx version: nginx/1.22.1`.
+fn unrepeated<'a>(label: &str, version: &'a str) -> &'a str {
+    let name = label.split(['@', ' ']).next().unwrap_or(label);
+    let rest = version.get(name.len()..).filter(|_| version.to_lowercase().starts_with(&name.to_lowercase()));
+    let rest = rest.map(|rest| rest.trim_start().strip_prefix("version").unwrap_or(rest));
+    rest.and_then(|rest| rest.strip_prefix([':', ' '])).map_or(version, str::trim_start)
+}
+
 /// The day.
 fn date(run: &Run) -> String {
     run.manifest.started.chars().take(10).collect()
+}
+
+/// The day and the time of it, such as `2026-11-22 10:05`.
+fn minute(run: &Run) -> String {
+    run.manifest.started.chars().take(16).collect::<String>().replace('T', " ")
 }
 
 /// Runs are comparable on one machine alone.
 fn machine(run: &Run) -> String {
     let kernel = run.manifest.kernel.split(' ').take(2).collect::<Vec<_>>().join(" ");
     format!("{} × {}, {kernel}", run.manifest.cpus, run.manifest.cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_does_not_repeat_the_target() {
+        assert_eq!(unrepeated("nginx", "nginx version: nginx/1.22.1"), "nginx/1.22.1");
+        assert_eq!(unrepeated("weir@main", "weir 0.1.0, 0123456789ab"), "0.1.0, 0123456789ab");
+        assert_eq!(unrepeated("haproxy", "HAProxy version 3.0.11"), "3.0.11");
+        assert_eq!(unrepeated("nginx", "nginx/1.22.1"), "nginx/1.22.1");
+    }
 }

@@ -1,5 +1,5 @@
 //! The trend of a case on a machine.
-use super::{Entry, date, machine};
+use super::{Entry, date, machine, minute};
 use crate::analysis::Summary;
 use crate::chart::{self, Axis, Line, Lines, Point, significant, thousands};
 use crate::stats::Estimate;
@@ -123,15 +123,27 @@ fn points(series: &[&Entry], case: &str, target: &str, of: fn(&Summary) -> Optio
     series.iter().enumerate().filter_map(point).collect()
 }
 
-/// The days of a series, each with the version if it is not that of the run before: `2026-11-22 ◆ weir 0.1.0`.
+/// When the runs of a series were, each with the version if it is not that of the run before: `2026-11-22 ◆ weir 0.1.0`.
 fn labels(series: &[&Entry]) -> Vec<String> {
     let mut last = "";
     let mut labels = Vec::new();
-    for entry in series {
-        let (day, version) = (date(&entry.run), entry.version.as_str());
+    for (place, entry) in series.iter().enumerate() {
+        let (when, version) = (when(series, place), entry.version.as_str());
         let changed = !version.is_empty() && version != last;
-        labels.push(if changed { format!("{day} ◆ {version}") } else { day });
+        labels.push(if changed { format!("{when} ◆ {version}") } else { when });
         last = version;
     }
     labels
+}
+
+/// The day of a run, with the time where it has several runs; the time alone for those after its first.
+fn when(series: &[&Entry], place: usize) -> String {
+    let day = date(&series[place].run);
+    let is_same = |entry: &&Entry| date(&entry.run) == day;
+    let time = minute(&series[place].run);
+    match series[..place].last().is_some_and(is_same) {
+        true => time[day.len()..].trim().to_owned(),
+        false if series[place + 1..].first().is_some_and(is_same) => time,
+        false => day,
+    }
 }

@@ -101,7 +101,14 @@ pub fn block(round: u32, sequence: u32, cpu_us: f64) -> Block {
 /// Little more was used than by target, upstream and generator.
 fn machine(cpu_us: f64) -> Machine {
     let busy_us = round_to((cpu_us + 10.0) * ANSWERS as f64, 1);
-    Machine { steal: 0.001, pressure: Some(0.1), idle: 0.2, busy_us: Some(busy_us), mhz: Some(2_100.0) }
+    Machine {
+        steal: 0.001,
+        pressure: Some(0.1),
+        idle: 0.2,
+        busy_us: Some(busy_us),
+        span_s: None,
+        mhz: Some(2_100.0),
+    }
 }
 
 fn usage(cpu_us: f64) -> Usage {

@@ -1,20 +1,22 @@
 //! The answer in sentences.
 use super::probe;
 use super::table::{interval, note};
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Knee, Verdict};
+use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Knee, Verdict, judge};
+use crate::report::answer::subject;
 use crate::result::Run;
 use crate::stats::Estimate;
 
-/// What a run comes to, a line each: first the baseline against each target over all cases, then case by case, then
-/// what is missing.
+/// What a run comes to, a line each: first its subject (Weir where it is measured, else the baseline) against each target
+/// over all cases, then case by case, then what is missing.
 pub fn answer(run: &Run, analysis: &Analysis) -> String {
-    let baseline = &analysis.baseline;
+    let subject = &subject(analysis);
     let mut lines: Vec<String> = Vec::new();
-    let compared = |case: &&CaseAnalysis| !rivals(case).is_empty();
+    let compared = |case: &&CaseAnalysis| !rivals(case, subject).is_empty();
     if analysis.cases.iter().filter(compared).count() > 1 {
-        lines.extend(targets(analysis).into_iter().filter_map(|target| overall(analysis, target)));
+        let targets = targets(analysis, subject).into_iter();
+        lines.extend(targets.filter_map(|target| overall(analysis, subject, target)));
     }
-    lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, baseline)));
+    lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, subject)));
     lines.extend(analysis.probes.iter().map(probe::sentence));
     lines.extend(analysis.knees.iter().map(capacity));
     lines.extend(run.chains.iter().map(|chain| {
@@ -62,17 +64,17 @@ fn capacity(knee: &Knee) -> String {
     }
 }
 
-/// Cells other than the baseline's and the control that have been measured.
-fn rivals(case: &CaseAnalysis) -> Vec<&CellAnalysis> {
+/// Cells other than the subject's and the control that have been measured.
+fn rivals<'a>(case: &'a CaseAnalysis, subject: &str) -> Vec<&'a CellAnalysis> {
     let other = |cell: &&CellAnalysis| {
-        !matches!(cell.verdict, Verdict::Baseline | Verdict::Control | Verdict::NotMeasured(_))
+        cell.target != subject && !matches!(cell.verdict, Verdict::Control | Verdict::NotMeasured(_))
     };
     case.cells.iter().filter(other).collect()
 }
 
-fn targets(analysis: &Analysis) -> Vec<&str> {
+fn targets<'a>(analysis: &'a Analysis, subject: &str) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
-    for cell in analysis.cases.iter().flat_map(rivals) {
+    for cell in analysis.cases.iter().flat_map(|case| rivals(case, subject)) {
         if !names.contains(&cell.target.as_str()) {
             names.push(&cell.target);
         }
@@ -81,11 +83,15 @@ fn targets(analysis: &Analysis) -> Vec<&str> {
 }
 
 /// Such as `weir against nginx: 0.67 × the CPU per request over 5 cases (lowest 0.66, highest 0.68): less in 5.`
-fn overall(analysis: &Analysis, target: &str) -> Option<String> {
-    let baseline = &analysis.baseline;
-    let cells = analysis.cases.iter().filter_map(|case| case.cell(target));
-    let judged: Vec<(&Verdict, f64)> =
-        cells.filter_map(|cell| Some((&cell.verdict, against(cell, baseline)?.value))).collect();
+fn overall(analysis: &Analysis, subject: &str, target: &str) -> Option<String> {
+    let judged: Vec<(Verdict, f64)> = analysis
+        .cases
+        .iter()
+        .filter_map(|case| {
+            let cell = case.cell(target)?;
+            Some((verdict(cell, case, subject)?, against(cell, subject)?.value))
+        })
+        .collect();
     let mean = crate::stats::mean(&judged.iter().map(|(_, ratio)| ratio.ln()).collect::<Vec<_>>())?.exp();
     let (least, most) = judged
         .iter()
@@ -101,31 +107,37 @@ fn overall(analysis: &Analysis, target: &str) -> Option<String> {
         counts.iter().filter(|(_, count)| *count > 0).map(|(words, count)| format!("{words} {count}"));
     let (cases, counts) = (plural(judged.len(), "case"), counts.collect::<Vec<_>>().join(", "));
     Some(format!(
-        "{baseline} against {target}: {mean:.2} × the CPU per request over {cases} (lowest {least:.2}, highest {most:.2}): {counts}."
+        "{subject} against {target}: {mean:.2} × the CPU per request over {cases} (lowest {least:.2}, highest {most:.2}): {counts}."
     ))
 }
 
 /// Such as `kong/plain-1 http: weir spends 13.0 µs of CPU per request (12.5–13.4): 0.67 × nginx (0.66–0.68), …`.
-fn in_case(case: &CaseAnalysis, baseline: &str) -> Option<String> {
-    let cpu = case.cell(baseline)?.summary.as_ref()?.cpu_us?;
-    let ratios: Vec<String> = rivals(case).into_iter().filter_map(|cell| in_cell(cell, baseline)).collect();
+fn in_case(case: &CaseAnalysis, subject: &str) -> Option<String> {
+    let cpu = case.cell(subject)?.summary.as_ref()?.cpu_us?;
+    let rivals = rivals(case, subject).into_iter();
+    let ratios: Vec<String> = rivals.filter_map(|cell| in_cell(cell, case, subject)).collect();
     let name = &case.case.name;
     let ratios = if ratios.is_empty() { String::new() } else { format!(": {}", ratios.join(", ")) };
-    Some(format!("{name}: {baseline} spends {} µs of CPU per request{ratios}.", interval(Some(cpu), 1)))
+    Some(format!("{name}: {subject} spends {} µs of CPU per request{ratios}.", interval(Some(cpu), 1)))
 }
 
-fn in_cell(cell: &CellAnalysis, baseline: &str) -> Option<String> {
-    let ratio = format!("{} × {}", interval(Some(against(cell, baseline)?), 2), cell.target);
-    Some(match &cell.verdict {
+fn in_cell(cell: &CellAnalysis, case: &CaseAnalysis, subject: &str) -> Option<String> {
+    let ratio = format!("{} × {}", interval(Some(against(cell, subject)?), 2), cell.target);
+    Some(match verdict(cell, case, subject)? {
         Verdict::Same(within) => format!("{ratio} (the same within ±{:.1} %)", within * 100.0),
         Verdict::CannotTell(_) => format!("{ratio} (cannot tell)"),
         _ => ratio,
     })
 }
 
-/// The baseline over the cell's target.
-fn against(cell: &CellAnalysis, baseline: &str) -> Option<Estimate> {
-    Some(cell.ratio_to(baseline)?.cpu?.ratio.inverse())
+/// How the cell's target stands to the subject.
+fn verdict(cell: &CellAnalysis, case: &CaseAnalysis, subject: &str) -> Option<Verdict> {
+    Some(judge(&cell.ratio_to(subject)?.cpu?, case.noise.floor))
+}
+
+/// The subject over the cell's target.
+fn against(cell: &CellAnalysis, subject: &str) -> Option<Estimate> {
+    Some(cell.ratio_to(subject)?.cpu?.ratio.inverse())
 }
 
 fn plural(count: usize, noun: &str) -> String {

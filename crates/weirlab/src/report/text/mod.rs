@@ -7,7 +7,7 @@ mod sweep;
 mod table;
 
 pub use answer::answer;
-pub use table::{INTERVALS, table};
+pub use table::{INTERVALS, notes, table};
 
 use super::opening::Opening;
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Sample, Usable, usable};
@@ -31,7 +31,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
     }
     for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
         write_suite(out, run, case)?;
-        writeln!(out, "\n{}", table(case, &analysis.baseline))?;
+        writeln!(out, "\n{}\n\n{}", table(case, &analysis.baseline), notes(case).join("\n"))?;
         if let Some(parts) = parts::table(case) {
             writeln!(out, "\n{parts}")?;
         }

@@ -1,5 +1,5 @@
 //! The answer of one case as a table.
-use crate::analysis::{CaseAnalysis, CellAnalysis, Effect, Verdict};
+use crate::analysis::{CaseAnalysis, CellAnalysis, Effect, MIN_JUDGED_PAIRS, Verdict};
 use crate::report::figures::{CellFigures, Figure};
 use crate::stats::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
@@ -8,8 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 pub const INTERVALS: &str = "In round brackets: 95 % confidence interval, of rates and costs over blocks, of ratios over pairs of blocks. In square \
                              brackets: the lowest and the highest block; quantiles are of the answers of all blocks.";
 
-/// For each target of a case rate, latencies, CPU per request, its ratio to the baseline, and verdict; below, what noise
-/// explains and why blocks do not count.
+/// For each target of a case rate, latencies, CPU per request, its ratio to the baseline, and verdict.
 pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -30,10 +29,14 @@ pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
     for column in table.column_iter_mut().skip(1).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    table.to_string()
+}
+
+/// What is to be said below the table, a line each: what noise explains, and why blocks do not count. In Markdown an
+/// empty line must precede them, or they would be rows.
+pub fn notes(case: &CaseAnalysis) -> Vec<String> {
     let notes = case.cells.iter().flat_map(|cell| note(cell).into_iter().chain(cell.clock()));
-    let notes: Vec<String> = notes.collect();
-    let lines = std::iter::once(table.to_string()).chain(std::iter::once(noise(case))).chain(notes);
-    lines.collect::<Vec<_>>().join("\n")
+    std::iter::once(noise(case)).chain(notes).collect()
 }
 
 fn row(cell: &CellFigures) -> [String; 8] {
@@ -85,6 +88,10 @@ pub(super) fn interval(estimate: Option<Estimate>, digits: usize) -> String {
 fn noise(case: &CaseAnalysis) -> String {
     let percent = case.noise.floor * 100.0;
     match &case.noise.control {
+        Some(control) if !case.noise.is_judged() => format!(
+            "A/A control {}: with fewer than {MIN_JUDGED_PAIRS} pairs of blocks noise cannot be judged.",
+            effect(control)
+        ),
         Some(control) => {
             format!("A/A control {}: effects up to {percent:.1} % could be noise.", effect(control))
         }
