@@ -17,6 +17,17 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// The same, but no time at all is refused.
+///
+/// # Errors
+/// When it is not a duration, or nothing.
+pub fn some(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    (!duration.is_zero())
+        .then_some(duration)
+        .ok_or_else(|| format!("`{text}` is no time; write more, such as 2s"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +47,11 @@ mod tests {
         for text in ["", "5", "5 ms", "-5ms", "ms", "1e400s", "5d"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn where_something_is_measured_no_time_is_refused() {
+        assert_eq!(some("2s"), Ok(Duration::from_secs(2)));
+        assert!(some("0s").unwrap_err().contains("no time"));
     }
 }

@@ -4,7 +4,7 @@
 use crate::sample::noise::{Noise, pairs, rounds};
 use fastrand::Rng;
 use std::path::PathBuf;
-use weirlab::gate::decide::{Decision, Pair, Rule, old_cost};
+use weirlab::gate::decide::{Decision, Doubt, Pair, Rule, old_cost};
 use weirlab::power::noise;
 use weirlab::result::store;
 use weirlab::stats::location;
@@ -27,7 +27,7 @@ fn gate(rule: Rule, slowdown: f64, most: usize, series: &mut dyn FnMut() -> Seri
     let pairs = |series: &Series| series.iter().filter_map(pair).collect::<Vec<Pair>>();
     let control = |series: &[[f64; 3]]| series.iter().map(|[a, b, _]| (*a, *b)).collect::<Vec<Pair>>();
     let (before, after) = (pairs(&first), pairs(&second));
-    let (decision, n) = settle(most, |n| rule.first(&before[..n], n < most).decision);
+    let (decision, n) = settle(most, |n| rule.first(&before[..n], &control(&first[..n]), n < most).decision);
     if decision != Decision::Regression {
         return (decision, n);
     }
@@ -109,25 +109,25 @@ fn both_blocks_of_the_old_version_count() {
 #[test]
 fn without_time_or_precision_it_cannot_tell() {
     let wild: Vec<Pair> = (0..10).map(|i| if i % 2 == 0 { (1.0, 2.0) } else { (2.0, 1.0) }).collect();
-    assert_eq!(RULE.first(&wild, true).decision, Decision::Continue);
-    assert_eq!(RULE.first(&wild, false).decision, Decision::CannotTell);
-    assert_eq!(RULE.first(&[], true).decision, Decision::Continue);
-    assert_eq!(RULE.first(&[], false).decision, Decision::CannotTell);
+    assert_eq!(RULE.first(&wild, &[], true).decision, Decision::Continue);
+    assert_eq!(RULE.first(&wild, &[], false).decision, Decision::CannotTell);
+    assert_eq!(RULE.first(&[], &[], true).decision, Decision::Continue);
+    assert_eq!(RULE.first(&[], &[], false).decision, Decision::CannotTell);
 }
 
 #[test]
 fn a_clear_difference_does_not_end_it_before_the_interval_is_narrow() {
     let few: Vec<Pair> = pairs(Noise::Normal, 0.01, 7, &mut Rng::with_seed(1));
     let slower: Vec<Pair> = few.iter().map(|(old, new)| (*old, new * 2.0)).collect();
-    assert_eq!(RULE.first(&slower, true).decision, Decision::Continue);
-    assert_eq!(RULE.first(&slower, false).decision, Decision::Regression);
+    assert_eq!(RULE.first(&slower, &[], true).decision, Decision::Continue);
+    assert_eq!(RULE.first(&slower, &[], false).decision, Decision::Regression);
 }
 
 #[test]
 fn a_suspicion_that_does_not_return_is_dropped() {
     let calm = pairs(Noise::Normal, 0.02, 12, &mut Rng::with_seed(5));
     let slower: Vec<Pair> = calm.iter().map(|(old, new)| (*old, new * 1.08)).collect();
-    assert_eq!(RULE.first(&slower, true).decision, Decision::Regression);
+    assert_eq!(RULE.first(&slower, &[], true).decision, Decision::Regression);
     assert_eq!(RULE.second(&slower, &calm, &[], true).decision, Decision::Pass);
     assert_eq!(RULE.second(&slower, &slower, &[], true).decision, Decision::Regression);
 }
@@ -139,6 +139,23 @@ fn nothing_is_a_regression_that_the_control_could_be_too() {
     let control = |shift: f64| -> Vec<Pair> { calm.iter().map(|(old, new)| (*old, new * shift)).collect() };
     assert_eq!(RULE.second(&slower, &slower, &control(1.0), true).decision, Decision::Regression);
     assert_eq!(RULE.second(&slower, &slower, &control(0.8), true).decision, Decision::CannotTell);
+}
+
+#[test]
+fn nothing_passes_with_few_pairs_or_noise_beyond_the_effect() {
+    let calm = pairs(Noise::Normal, 0.02, 12, &mut Rng::with_seed(5));
+    let few = &calm[..7];
+    let wild: Vec<Pair> = calm.iter().map(|(old, new)| (*old, new * 1.5)).collect();
+    assert_eq!(RULE.first(&calm, &calm, false).decision, Decision::Pass);
+    let finding = RULE.first(few, few, false);
+    assert_eq!((finding.decision, finding.doubt), (Decision::CannotTell, Some(Doubt::FewPairs)));
+    let finding = RULE.first(&calm, &wild, false);
+    assert_eq!(finding.decision, Decision::CannotTell);
+    assert!(matches!(finding.doubt, Some(Doubt::Noise(floor)) if floor > 0.4));
+    assert_eq!(RULE.first(&calm, &wild, true).decision, Decision::Continue);
+    // Two series together that are too short.
+    let slower: Vec<Pair> = calm[..3].iter().map(|(old, new)| (*old, new * 2.0)).collect();
+    assert_eq!(RULE.second(&slower, &slower, &calm, false).decision, Decision::CannotTell);
 }
 
 #[test]

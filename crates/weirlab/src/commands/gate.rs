@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// The longest that one series of blocks may take
-    #[arg(long, default_value = "10m", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "10m", value_parser = crate::duration::some)]
     pub limit: Duration,
     /// What all commands that measure have in common
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let mut session =
         Session::open(assignment(&args)?, USUAL_ROUNDS, &stop).map_err(|error| error.to_string())?;
     let first = series(&mut session, args.limit, |run, time_is_left| {
-        rule.first(&pairs(run, 0..u32::MAX), time_is_left)
+        rule.first(&pairs(run, 0..u32::MAX), &control_pairs(run), time_is_left)
     })?;
     let finding = if first.decision == Decision::Regression && first.ratio.is_some() && !session.stopped() {
         session.progress.line(&format!("{}: measuring again to be sure", sentence(&first, args.effect)));
@@ -106,7 +106,7 @@ fn series(
         }
         if let Some(why) = wrong_answers(session.result()) {
             session.progress.line(&why);
-            return Ok(Finding { decision: Decision::Regression, ratio: None });
+            return Ok(Finding { decision: Decision::Regression, ratio: None, doubt: None });
         }
         let time_is_left = begun.elapsed() < limit && !session.stopped();
         let finding = judge(session.result(), time_is_left);
@@ -154,18 +154,20 @@ fn cost(cell: &Cell, round: u32) -> Option<f64> {
 fn sentence(finding: &Finding, effect: f64) -> String {
     let measured = finding.ratio.map_or_else(
         || "no pair of blocks counts".to_owned(),
-        |ratio| {
-            format!(
-                "CPU per request × {:.3} ({:.3}..{:.3}), {} pairs",
-                ratio.value, ratio.low, ratio.high, ratio.samples
-            )
+        |ratio| match ratio.samples {
+            1 => format!("CPU per request × {:.3}, one pair", ratio.value),
+            samples => format!(
+                "CPU per request × {:.3} ({:.3}..{:.3}), {samples} pairs",
+                ratio.value, ratio.low, ratio.high
+            ),
         },
     );
     let verdict = match finding.decision {
         Decision::Pass => format!("pass: a slowdown of {} % is excluded", effect * 100.0),
         Decision::Regression => "regression".to_owned(),
         Decision::CannotTell | Decision::Continue => {
-            format!("cannot tell whether it is {} % slower", effect * 100.0)
+            let doubt = finding.doubt.map_or_else(String::new, |doubt| format!(" ({doubt})"));
+            format!("cannot tell whether it is {} % slower{doubt}", effect * 100.0)
         }
     };
     format!("{verdict}; {measured}")
@@ -183,6 +185,33 @@ fn code(finding: &Finding, run: &Run) -> ExitCode {
 /// Such as `5%` or `0.05`.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let value = number.trim().parse::<f64>().map(|value| value / scale);
-    value.ok().filter(|value| *value > 0.0 && *value < 1.0).ok_or_else(|| format!("{text}: write 5% or 0.05"))
+    let value: f64 = number.trim().parse().map_err(|_| format!("{text}: write 5% or 0.05"))?;
+    let value = value / scale;
+    let fits = value > 0.0 && value < 1.0;
+    fits.then_some(value).ok_or_else(|| format!("{text}: an effect is above 0 % and below 100 %, such as 5%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::decide::Doubt;
+
+    #[test]
+    fn an_effect_is_a_share_and_the_message_says_which() {
+        assert_eq!((percentage("5%"), percentage("0.05")), (Ok(0.05), Ok(0.05)));
+        for text in ["0%", "500%", "1", "NaN"] {
+            let error = percentage(text).unwrap_err();
+            assert!(error.contains("above 0 % and below 100 %"), "{error}");
+        }
+        assert!(percentage("much").unwrap_err().contains("write 5% or 0.05"));
+    }
+
+    #[test]
+    fn a_gate_that_cannot_tell_says_why() {
+        let finding =
+            Finding { decision: Decision::CannotTell, ratio: None, doubt: Some(Doubt::Noise(0.538)) };
+        assert!(sentence(&finding, 0.3).contains("30 % slower (the A/A control reaches as far as 53.8 %)"));
+        let finding = Finding { doubt: Some(Doubt::FewPairs), ..finding };
+        assert!(sentence(&finding, 0.3).contains("takes 8 pairs"));
+    }
 }
