@@ -12,7 +12,7 @@ pub struct Entry {
 }
 
 /// The folder that holds `scenarios/` and `targets/`: the given one, or the nearest ancestor of the working directory,
-/// or of the executable, that has both.
+/// or of the executable, that has both; the executable's own folder, as in an archive of a release, is one of these.
 ///
 /// # Errors
 /// When there is none.
@@ -29,8 +29,8 @@ pub fn root(given: Option<&Path>) -> Result<PathBuf, CatalogueError> {
     let starts = [std::env::current_dir(), std::env::current_exe()];
     let found = starts.iter().flatten().flat_map(|start| start.ancestors()).find(|folder| holds(folder));
     found.map(Path::to_owned).ok_or_else(|| {
-        let text = "no folder with scenarios/ and targets/ here or above; run this inside a checkout, or name one \
-                    with --catalogue DIR";
+        let text = "no folder with scenarios/ and targets/ here, beside weirlab, or above either; run this inside a checkout or \
+                    an unpacked archive of a release, or name one with --catalogue DIR";
         CatalogueError::NoCatalogue(text.to_owned())
     })
 }
@@ -71,6 +71,10 @@ fn matching(kind: &Kind, name: &str, place: &Path, all: &[Entry]) -> Result<Vec<
     let looks_like_path = trimmed.contains('/') || trimmed.starts_with('.');
     if looks_like_path && Path::new(trimmed).join(kind.marker).is_file() {
         return Ok(vec![at_path(Path::new(trimmed), all)]);
+    }
+    if trimmed.starts_with(['.', '/']) {
+        let text = format!("no {} is there: a folder with {} is one", kind.what, kind.marker);
+        return Err(CatalogueError::Unfit(PathBuf::from(name), text));
     }
     let bare = trimmed.strip_prefix(&format!("{}/", kind.below)).unwrap_or(trimmed);
     let below = format!("{bare}/");
@@ -128,7 +132,12 @@ fn globs(pattern: &str, name: &str) -> bool {
 
 /// At most three names that resemble the wanted one, best first.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut scored: Vec<(f64, &str)> = names.map(|name| (strsim::jaro_winkler(wanted, name), name)).collect();
+    let last = |name: &'a str| name.rsplit('/').next().unwrap_or(name);
+    let score = |name: &'a str| {
+        let of_last = if wanted.contains('/') { 0.0 } else { strsim::jaro_winkler(wanted, last(name)) };
+        strsim::jaro_winkler(wanted, name).max(of_last)
+    };
+    let mut scored: Vec<(f64, &str)> = names.map(|name| (score(name), name)).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().filter(|(score, _)| *score > 0.75).take(3).map(|(_, name)| name.to_owned()).collect()
 }
@@ -157,6 +166,20 @@ mod tests {
         assert!(globs("*", "kong/plain-1"));
         assert!(!globs("kong/*-1", "kong/plain-100"));
         assert!(!globs("plain", "kong/plain-1"));
+    }
+
+    #[test]
+    fn the_last_part_of_a_name_is_near_it_too() {
+        let names = ["upstream/stalls", "upstream/resets"];
+        assert_eq!(nearest("restes", names.into_iter()), ["upstream/resets"]);
+        assert_eq!(nearest("quite different", names.into_iter()), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_not_looked_for_by_name() {
+        let kind = Kind { what: "scenario", below: "scenarios", marker: "scenario.toml" };
+        let error = matching(&kind, "./nosuch", Path::new("/all/scenarios"), &[]).unwrap_err().to_string();
+        assert_eq!(error, "./nosuch: no scenario is there: a folder with scenario.toml is one");
     }
 
     #[test]
