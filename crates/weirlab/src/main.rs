@@ -54,7 +54,7 @@ enum Command {
     Floor(floor::Args),
     /// Spread connections over several gateways.
     Front(front::Args),
-    /// List scenarios and targets.
+    /// List scenarios, targets, suites and fault scenarios.
     List(list::Args),
     /// End what a session leaves that is killed.
     #[command(hide = true)]

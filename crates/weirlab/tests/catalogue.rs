@@ -217,7 +217,16 @@ fn mistakes_are_named_with_their_place() {
     assert!(unknown.contains("scenario.toml:9:1: unknown field `body_byte`"), "{unknown}");
     assert!(unknown.ends_with("did you mean `body_bytes`?"), "{unknown}");
     let undefined = written("", "services:\n- url: {{ upstraem }}\n").unwrap_err();
-    assert!(undefined.contains("kong.yml:2: undefined value"), "{undefined}");
+    assert!(
+        undefined.contains("kong.yml:2: there is no `upstraem`; did you mean `upstream`?"),
+        "{undefined}"
+    );
+    let own = written("[upstream]\nbody_bytes = '{{ byts }}'\n[variables]\nbytes = 7\n", "{}").unwrap_err();
+    assert!(own.contains("scenario.toml:9:15: there is no `byts`; did you mean `bytes`?"), "{own}");
+    let word = written("[upstream]\nbody_bytes = \"many\"\n", "{}").unwrap_err();
+    assert!(word.contains("scenario.toml:9:14: `many` is no number"), "{word}");
+    let none = written("[profile.quick]\nthreads = 0\n", "{}");
+    assert!(none.is_ok(), "a profile that is not used is not looked at");
     let yaml = written("", "services: [\n").unwrap_err();
     assert!(yaml.contains("kong.yml: does not make valid YAML"), "{yaml}");
     let host = written("", "services: [{name: s, host: elsewhere, routes: [{name: r}]}]\n").unwrap_err();
@@ -228,6 +237,21 @@ fn mistakes_are_named_with_their_place() {
     assert!(drawn.contains("[load.variables.a] is drawn with b, which is no variable"), "{drawn}");
     let action = written("[[action]]\nname = 'a'\nevery = '3'\nreload = true\n", "{}").unwrap_err();
     assert!(action.contains("`3` is no duration; write a number and its unit"), "{action}");
+}
+
+#[test]
+fn a_load_without_connections_is_refused_at_its_place() {
+    for (key, line) in [("connections", 4), ("threads", 5)] {
+        let folder = tempfile::tempdir().unwrap();
+        let toml =
+            "title = 't'\nsource = 's'\n[load]\nconnections = 1\nthreads = 1\n[[load.request]]\npath = '/'\n";
+        let toml = toml.replace(&format!("{key} = 1"), &format!("{key} = 0"));
+        std::fs::write(folder.path().join("scenario.toml"), toml).unwrap();
+        std::fs::write(folder.path().join("kong.yml"), "{}").unwrap();
+        let name = folder.path().to_str().unwrap().to_owned();
+        let error = scenario::find(&[name], &root()).unwrap()[0].cases(None).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("scenario.toml:{line}:1: {key} = 0: write 1 or more")), "{error}");
+    }
 }
 
 /// A scenario whose load is carried by this, over these schemes.

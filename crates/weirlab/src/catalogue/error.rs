@@ -46,7 +46,7 @@ impl std::fmt::Display for CatalogueError {
             CatalogueError::Unknown { what, name, nearest, place } => {
                 write!(formatter, "there is no {what} {name} in {}", place.display())?;
                 match nearest.as_slice() {
-                    [] => write!(formatter, "; `weirlab list` shows what there is"),
+                    [] => write!(formatter, "; `weirlab list {}` shows what there is", listed(what)),
                     names => write!(formatter, "; the nearest: {}", names.join(", ")),
                 }
             }
@@ -64,6 +64,16 @@ impl std::fmt::Display for CatalogueError {
             }
             CatalogueError::Unfit(file, message) => write!(formatter, "{}: {message}", file.display()),
         }
+    }
+}
+
+/// What `weirlab list` calls them.
+fn listed(what: &str) -> &'static str {
+    match what {
+        "target" => "targets",
+        "suite" => "suites",
+        "fault scenario" => "faults",
+        _ => "scenarios",
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn parse_toml<T: DeserializeOwned>(file: &Path, text: &str) -> Result
             file: file.to_owned(),
             line,
             column,
-            message: with_nearest(error.message()),
+            message: with_nearest(&in_words(error.message())),
         }
     })
 }
@@ -34,6 +34,18 @@ pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// serde names types as Rust does.
+fn in_words(message: &str) -> String {
+    let types = [
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u32", "expected a whole number from 0 on"),
+        ("expected u64", "expected a whole number from 0 on"),
+        ("expected usize", "expected a whole number from 0 on"),
+    ];
+    let found = types.iter().find(|(name, _)| message.ends_with(name));
+    found.map_or_else(|| message.to_owned(), |(name, words)| message.replace(name, words))
 }
 
 /// serde lists every known key when one is unknown; the nearest of them is what was meant.
@@ -62,6 +74,12 @@ impl<'de> Deserialize<'de> for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_said_in_words() {
+        let text = in_words("invalid value: integer `70000`, expected u16");
+        assert!(text.ends_with("expected a whole number from 0 to 65535"), "{text}");
+    }
 
     #[test]
     fn the_nearest_known_key_is_offered() {

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value = "https", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// The measured window of a probe; longer where the quantiles need it
-    #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "2s", value_parser = crate::duration::some)]
     pub duration: Duration,
     /// How close to the capacity the answer must be, in per cent
     #[arg(long, default_value = "4")]

@@ -26,7 +26,8 @@ enum Format {
     /// For programs.
     Json,
     /// For a pull request.
-    Md,
+    #[value(alias = "md")]
+    Markdown,
 }
 
 /// Does it.
@@ -38,7 +39,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let comparison = Comparison::of(&read(&args.old)?, &read(&args.new)?);
     let written = match args.format {
         Format::Text => text::render(&comparison, ""),
-        Format::Md => text::render(&comparison, "## "),
+        Format::Markdown => text::render(&comparison, "## "),
         Format::Json => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())?,
     };
     match writeln!(io::stdout(), "{written}") {

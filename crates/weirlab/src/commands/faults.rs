@@ -19,8 +19,11 @@ pub struct Args {
     /// Scenarios below scenarios/faults; * stands for any characters. All of them, if none is named.
     scenarios: Vec<String>,
     /// The gateways to put them before.
-    #[arg(long, value_delimiter = ',', default_values = ["weir", "nginx", "haproxy"])]
+    #[arg(long, value_delimiter = ',', default_value = "weir,nginx,haproxy")]
     targets: Vec<String>,
+    /// The `weir` to put them before; else target/release/weir or the one beside targets/, else the one on the PATH.
+    #[arg(long)]
+    weir: Option<PathBuf>,
     /// Only scenarios that take few seconds.
     #[arg(long)]
     quick: bool,
@@ -31,7 +34,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
     /// How long a client waits for the end of a request before it counts as hung.
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::some)]
     patience: Duration,
     /// How to write the outcome.
     #[arg(long, value_enum, default_value = "table")]
@@ -46,6 +49,7 @@ enum Format {
     /// For a terminal, with what was lost below.
     Table,
     /// A table in Markdown.
+    #[value(alias = "md")]
     Markdown,
     /// All counts.
     Json,
@@ -60,7 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let root = root(args.catalogue.as_deref()).map_err(|error| error.to_string())?;
     let mut scenarios = find(&args.scenarios, &root).map_err(|error| error.to_string())?;
     scenarios.retain(|scenario| scenario.quick || !args.quick);
-    let gateways = gateways(&args.targets, &root)?;
+    let gateways = gateways(&args.targets, args.weir.as_deref(), &root)?;
     let weirlab = std::env::current_exe().map_err(|error| format!("the program's path: {error}"))?;
     let options = Options { weirlab, patience: args.patience, during: args.during };
     let folder = tempfile::tempdir().map_err(|error| format!("a working folder: {error}"))?;
@@ -80,11 +84,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn gateways(names: &[String], root: &Path) -> Result<Vec<Gateway>, String> {
+fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<Vec<Gateway>, String> {
     let targets = target::find(names, root).map_err(|error| error.to_string())?;
     let mut gateways = Vec::new();
     for target in &targets {
-        match Gateway::of(target, None) {
+        let given = weir.filter(|_| target.name == "weir");
+        match Gateway::of(target, given) {
+            // A program that was named is not left out.
+            Err(error) if given.is_some() => return Err(error.to_string()),
             Ok(Some(gateway)) => gateways.push(gateway),
             Ok(None) => note(&format!("{}: has no faults.toml, and takes no part", target.name)),
             Err(error) => note(&format!("{}: takes no part: {error}", target.name)),

@@ -19,11 +19,11 @@ pub struct Args {
     /// Versions of Weir to draw instead, such as git:main,git:HEAD.
     #[arg(long, value_delimiter = ',')]
     pub versions: Vec<String>,
-    /// http or https.
+    /// http, https, h2 (HTTP/2 over TLS) or h2c (in clear).
     #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// How long each target is watched.
-    #[arg(long, default_value = "10s", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "10s", value_parser = crate::duration::some)]
     pub duration: Duration,
     /// Samples a second.
     #[arg(long, default_value_t = 499)]

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "ROUTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4_000))]
     analytics: u32,
     /// How long changes are made, and how long the idle control plane is watched
-    #[arg(short, long, default_value = "10s", value_parser = duration::parse)]
+    #[arg(short, long, default_value = "10s", value_parser = duration::some)]
     duration: Duration,
     /// Writes the figures into this file too, as JSON
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,7 @@
 //! `weirlab list`.
 use crate::catalogue::{CatalogueError, root};
-use crate::scenario::{self, Scenario, Scheme};
+use crate::faults;
+use crate::scenario::{self, Scenario, Scheme, Suite};
 use crate::target::{self, Target};
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 /// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What to list; both, if neither is named.
+    /// What to list; all of it, if nothing is named.
     #[arg(value_enum)]
     what: Option<What>,
     /// Write JSON rather than tables.
@@ -29,6 +30,10 @@ enum What {
     Scenarios,
     /// Targets, and where their programs are.
     Targets,
+    /// Suites, for `weirlab run --suite`.
+    Suites,
+    /// What `weirlab faults` breaks.
+    Faults,
 }
 
 #[derive(Serialize)]
@@ -37,6 +42,26 @@ struct Listing {
     scenarios: Option<Vec<ScenarioLine>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<TargetLine>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suites: Option<Vec<SuiteLine>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faults: Option<Vec<FaultLine>>,
+}
+
+#[derive(Serialize)]
+struct SuiteLine {
+    name: String,
+    title: String,
+    /// How many, with its own parameters.
+    runs: usize,
+}
+
+#[derive(Serialize)]
+struct FaultLine {
+    name: String,
+    title: String,
+    /// Whether `--quick` leaves it in.
+    quick: bool,
 }
 
 #[derive(Serialize)]
@@ -87,13 +112,28 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
 
 fn list(args: &Args) -> Result<Listing, CatalogueError> {
     let root = root(args.catalogue.as_deref())?;
+    let asked = |what: What| args.what.is_none_or(|only| only == what);
     let targets = target::find(&[], &root)?;
-    let scenarios = match args.what {
-        Some(What::Targets) => None,
-        _ => Some(scenario_lines(&root, &targets)?),
+    Ok(Listing {
+        scenarios: asked(What::Scenarios).then(|| scenario_lines(&root, &targets)).transpose()?,
+        targets: asked(What::Targets).then(|| targets.iter().map(target_line).collect()),
+        suites: asked(What::Suites).then(|| suite_lines(&root)).transpose()?,
+        faults: asked(What::Faults).then(|| fault_lines(&root)).transpose()?,
+    })
+}
+
+fn suite_lines(root: &Path) -> Result<Vec<SuiteLine>, CatalogueError> {
+    let line = |name: String| {
+        let suite = Suite::find(&name, &[], root)?;
+        Ok(SuiteLine { name, title: suite.title, runs: suite.entries.len() })
     };
-    let targets = (args.what != Some(What::Scenarios)).then(|| targets.iter().map(target_line).collect());
-    Ok(Listing { scenarios, targets })
+    Suite::names(root).into_iter().map(line).collect()
+}
+
+fn fault_lines(root: &Path) -> Result<Vec<FaultLine>, CatalogueError> {
+    let line =
+        |fault: faults::Scenario| FaultLine { name: fault.name, title: fault.title, quick: fault.quick };
+    Ok(faults::find(&[], root)?.into_iter().map(line).collect())
 }
 
 fn scenario_lines(root: &Path, targets: &[Target]) -> Result<Vec<ScenarioLine>, CatalogueError> {
@@ -165,7 +205,7 @@ fn version(target: &Target, binary: &Path) -> Option<String> {
 }
 
 fn tables(listing: &Listing) -> String {
-    let mut text = String::new();
+    let mut tables = Vec::new();
     if let Some(scenarios) = &listing.scenarios {
         let mut table = table(["scenario", "what it asks", "cases", "stood by"]);
         for line in scenarios {
@@ -176,19 +216,31 @@ fn tables(listing: &Listing) -> String {
             };
             table.add_row([line.name.clone(), line.title.clone(), line.cases.to_string(), stood]);
         }
-        text += &(table.trim_fmt() + "\n");
+        tables.push(table);
     }
     if let Some(targets) = &listing.targets {
         let mut table = table(["target", "what it is", "here"]);
         for line in targets {
             table.add_row([line.name.clone(), line.title.clone(), here(line)]);
         }
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += &(table.trim_fmt() + "\n");
+        tables.push(table);
     }
-    text
+    if let Some(suites) = &listing.suites {
+        let mut table = table(["suite", "what it is for", "runs"]);
+        for line in suites {
+            table.add_row([line.name.clone(), line.title.clone(), line.runs.to_string()]);
+        }
+        tables.push(table);
+    }
+    if let Some(faults) = &listing.faults {
+        let mut table = table(["fault", "what happens", "quick"]);
+        for line in faults {
+            let quick = if line.quick { "quick" } else { "" };
+            table.add_row([line.name.clone(), line.title.clone(), quick.to_owned()]);
+        }
+        tables.push(table);
+    }
+    tables.iter().map(|table| table.trim_fmt() + "\n").collect::<Vec<_>>().join("\n")
 }
 
 fn table<const N: usize>(header: [&str; N]) -> Table {

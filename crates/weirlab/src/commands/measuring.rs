@@ -34,10 +34,10 @@ pub struct Common {
     /// Machines to measure on over ssh, each with its roles: target, upstream, generator
     #[arg(long, value_name = "FILE", conflicts_with = "driver")]
     pub hosts: Option<PathBuf>,
-    /// The `weir` to measure; else target/release/weir, else the one on the PATH
+    /// The `weir` to measure; else target/release/weir or the one beside `targets/`, else the one on the PATH
     #[arg(long)]
     pub weir: Option<PathBuf>,
-    /// The folder with `scenarios/` and `targets/`; else the nearest one around the current folder
+    /// The folder with `scenarios/` and `targets/`; else the nearest one around the current folder, or the program
     #[arg(long)]
     pub catalogue: Option<PathBuf>,
     /// Where versions are built and kept; else target/weirlab

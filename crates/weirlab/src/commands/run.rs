@@ -18,14 +18,13 @@ use std::time::Duration;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Scenarios: folders, or names below `scenarios/` such as `kong/plain-1` or `kong`
-    #[arg(required_unless_present = "suite")]
     pub scenarios: Vec<String>,
     /// A list of scenarios and targets below `suites/`, such as `bench`
     #[arg(long, conflicts_with = "scenarios")]
     pub suite: Option<String>,
     /// A parameter of the suite, instead of its own value: `NAME=VALUE`, or `NAME=VALUE,VALUE` to repeat runs; may be
     /// repeated
-    #[arg(long = "parameter", value_name = "NAME=VALUES", requires = "suite")]
+    #[arg(long = "parameter", value_name = "NAME=VALUES")]
     pub parameters: Vec<Given>,
     /// Targets, the baseline first; `name@version` for a version of one [default: weir,nginx, or none beside versions]
     #[arg(long, value_delimiter = ',', conflicts_with = "suite")]
@@ -44,7 +43,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
     /// The measured window of a block, such as 2s, instead of the profile's
-    #[arg(long, value_parser = crate::duration::parse)]
+    #[arg(long, value_parser = crate::duration::some)]
     pub duration: Option<Duration>,
     /// Requests per second, evenly spaced, whatever the answers do, instead of the case's pace: an open loop
     #[arg(long, value_parser = rate, conflicts_with = "suite")]
@@ -84,6 +83,7 @@ const FREQUENCY: u32 = 499;
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
+    check(&args)?;
     let stop = interruptible()?;
     if !args.machines.is_empty() {
         return machines::run(&args, &stop);
@@ -91,6 +91,26 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let (run, folder) = measure(&args, &stop)?;
     conclude(&run, &folder, &args.common)?;
     exit_code(&run)
+}
+
+/// Refuses arguments that do not go together, before anything is done.
+fn check(args: &Args) -> Result<(), String> {
+    if args.scenarios.is_empty() && args.suite.is_none() {
+        return Err("name scenarios, such as `weirlab run kong/plain-1`, or a suite, such as `weirlab run --suite bench`; \
+                    `weirlab list` shows both"
+            .to_owned());
+    }
+    if !args.parameters.is_empty() && args.suite.is_none() {
+        return Err("--parameter is of a suite: name it with --suite, or leave --parameter out".to_owned());
+    }
+    contenders::distinct(&args.targets)?;
+    match &args.script {
+        Some(script) if !script.is_file() => Err(format!(
+            "--script {}: there is no such file; name the script that k6 is to run",
+            script.display()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Makes one run.
@@ -264,4 +284,39 @@ fn named(args: &Args, catalogue: &Path) -> Result<Vec<Chosen>, String> {
 fn taking(contenders: &[Contender], targets: &[String]) -> Vec<usize> {
     let named = |contender: &Contender| contender.named.as_ref().is_none_or(|name| targets.contains(name));
     (0..contenders.len()).filter(|index| named(&contenders[*index])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn refused(words: &[&str]) -> String {
+        let line = Line::try_parse_from([&["run"], words].concat());
+        line.map_err(|error| error.to_string()).and_then(|line| check(&line.args)).unwrap_err()
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_the_way_out() {
+        for (words, said) in [
+            (&[][..], "--suite bench"),
+            (&["a", "--parameter", "n=1"], "name it with --suite"),
+            (&["a", "--duration", "0s"], "no time"),
+            (&["a", "--targets", "weir,nginx,weir"], "the target weir is named twice"),
+            (
+                &["a", "--generator", "k6", "--script", "/no/such.js"],
+                "--script /no/such.js: there is no such file",
+            ),
+        ] {
+            let error = refused(words);
+            assert!(error.contains(said), "{words:?}: {error}");
+        }
+        assert_eq!(check(&Line::try_parse_from(["run", "a"]).unwrap().args), Ok(()));
+    }
 }

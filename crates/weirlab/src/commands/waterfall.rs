@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// How long each target is under load before it is asked
-    #[arg(long, default_value = "10s", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "10s", value_parser = crate::duration::some)]
     pub duration: Duration,
     /// What all commands that measure have in common
     #[command(flatten)]

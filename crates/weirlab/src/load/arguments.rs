@@ -28,7 +28,9 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     let split = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(split);
     let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().map_err(|_| no_port(port).unwrap_or_else(wrong))?)
+        }
         _ => (authority, if tls { 443 } else { 80 }),
     };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -37,6 +39,12 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok(Url { tls, authority: authority.to_owned(), host: host.to_owned(), port, path })
+}
+
+/// What is wrong with a number that is no port; none where it is no number.
+fn no_port(port: &str) -> Option<String> {
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| format!("{port} is no port; ports are from 1 to 65535"))
 }
 
 /// A duration, or, as wrk takes it, a number of seconds without a unit.
@@ -144,6 +152,8 @@ mod tests {
         for wrong in ["localhost:8000", "ftp://x/", "http://", "http://x:port/", "http://user@host/"] {
             assert!(url(wrong).is_err(), "{wrong}");
         }
+        let port = url("http://x:70000/").unwrap_err();
+        assert_eq!(port, "70000 is no port; ports are from 1 to 65535");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::file::{
     RequestFile, Scheme, UpstreamFile, VariableFile,
 };
 use super::{Action, ActionKind, LoadPlan, ParityCheck, ScenarioError, UpstreamPlan};
-use crate::catalogue::render;
+use crate::catalogue::{position, read_text, render};
 use crate::generator::Script;
 use crate::load::{Distribution, Expect, Pace, Protocol, RequestTemplate, Requests, Values, Variable};
 use std::collections::BTreeMap;
@@ -29,10 +29,37 @@ impl Fill<'_> {
 
     pub(super) fn text(&self, text: &str) -> Result<String, ScenarioError> {
         if text.contains("{{") || text.contains("{%") {
-            render(self.manifest, text, self.variables)
+            render(self.manifest, text, self.variables).map_err(|error| self.placed(text, error))
         } else {
             Ok(text.to_owned())
         }
+    }
+
+    /// A template's error, which knows its line within the template alone, at its place in the file.
+    fn placed(&self, template: &str, error: ScenarioError) -> ScenarioError {
+        match error {
+            ScenarioError::Invalid { message, .. } => self.invalid(template, message),
+            other => other,
+        }
+    }
+
+    /// The error for a text of the file, at its place where it is written there as it is.
+    fn invalid(&self, text: &str, message: String) -> ScenarioError {
+        let written = read_text(self.manifest).unwrap_or_default();
+        match written.find(&format!("\"{text}\"")).or_else(|| written.find(text)) {
+            None => self.unfit(message),
+            Some(offset) => {
+                let (line, column) = position(&written, offset);
+                ScenarioError::Invalid { file: self.manifest.to_owned(), line, column, message }
+            }
+        }
+    }
+
+    /// A count of `[load]` that must not be 0.
+    fn some(&self, key: &str, amount: &Amount) -> Result<usize, ScenarioError> {
+        let count = self.whole(amount)?;
+        let wrong = || self.invalid(&format!("{key} = {count}"), format!("{key} = {count}: write 1 or more"));
+        (count > 0).then_some(count).ok_or_else(wrong)
     }
 
     pub(super) fn number(&self, amount: &Amount) -> Result<f64, ScenarioError> {
@@ -40,9 +67,11 @@ impl Fill<'_> {
             Amount::Number(number) => Ok(*number),
             Amount::Template(template) => {
                 let text = self.text(template)?;
-                text.trim()
-                    .parse()
-                    .map_err(|_| self.unfit(format!("`{template}` makes `{text}`, which is no number")))
+                let wrong = || match text == *template {
+                    true => format!("`{text}` is no number, nor a template such as \"{{{{ n }}}}\""),
+                    false => format!("`{template}` makes `{text}`, which is no number"),
+                };
+                text.trim().parse().map_err(|_| self.invalid(template, wrong()))
             }
         }
     }
@@ -94,8 +123,8 @@ impl Fill<'_> {
         let usual = usual_method(protocol);
         Ok(LoadPlan {
             protocol,
-            connections: self.whole(&load.connections)?,
-            threads: self.whole(&load.threads)?,
+            connections: self.some("connections", &load.connections)?,
+            threads: self.some("threads", &load.threads)?,
             keep_alive: load.keep_alive,
             pace,
             requests: Requests {
@@ -121,7 +150,8 @@ impl Fill<'_> {
             };
         };
         let missing = |error| {
-            self.unfit(format!("names the script {name}, which cannot be read from its folder: {error}"))
+            let message = format!("the script {name} cannot be read from the scenario's folder: {error}");
+            self.invalid(name, message)
         };
         let file = self.manifest.with_file_name(name).canonicalize().map_err(missing)?;
         let environment = load.environment.iter().map(|(name, value)| Ok((name.clone(), self.text(value)?)));
@@ -190,7 +220,10 @@ impl Fill<'_> {
             }
             (None, Some(count), Some(each)) => {
                 let numbers = (variable.first..).take(self.whole(count)?);
-                let words = numbers.map(|n| render(self.manifest, each, BTreeMap::from([("n", n)])));
+                let words = numbers.map(|n| {
+                    render(self.manifest, each, BTreeMap::from([("n", n)]))
+                        .map_err(|error| self.placed(each, error))
+                });
                 Ok(Values::Words(words.collect::<Result<_, _>>()?))
             }
             _ => {

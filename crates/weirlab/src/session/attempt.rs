@@ -87,7 +87,11 @@ impl Session<'_> {
             .map_err(|error| Status::Unmeasured(error.to_string()))?;
         let open = self.runner.open(cell, &entry.case, contender, layout, workers);
         self.runner.notes.drain(..).for_each(|note| self.progress.line(&note));
-        let open = open.map_err(Status::Failed)?;
+        let rendered = self.runner.rendered_files(cell, &entry.case);
+        let open = open.map_err(|why| {
+            let (run, folder) = (&self.run, self.folder.path());
+            Status::Failed(kept::with_own_file(run, folder, cell, &entry.case, &rendered, why))
+        })?;
         if let Err(error) = kept::keep_rendered(&self.run, self.folder.path(), cell, &entry.case, &open) {
             self.progress.line(&format!("the configuration of {} is not kept: {error}", contender.label));
         }

@@ -26,6 +26,7 @@ pub struct Named<'a> {
 /// # Errors
 /// When a target or a version is unknown or cannot be built.
 pub fn contenders(named: &Named<'_>, say: &mut dyn FnMut(&str)) -> Result<Vec<Contender>, String> {
+    distinct(named.targets)?;
     let mut list = Vec::new();
     for version in named.versions {
         list.push(Contender { named: None, ..versioned(named, "weir", version, say)? });
@@ -40,6 +41,19 @@ pub fn contenders(named: &Named<'_>, say: &mut dyn FnMut(&str)) -> Result<Vec<Co
     }
     tell_apart(&mut list);
     Ok(list)
+}
+
+/// Refuses a target that is named twice.
+///
+/// # Errors
+/// When there is one.
+pub fn distinct(targets: &[String]) -> Result<(), String> {
+    let twice = targets.iter().enumerate().find(|(at, name)| targets[..*at].contains(name));
+    twice.map_or(Ok(()), |(_, name)| {
+        Err(format!(
+            "the target {name} is named twice: leave one out, because the A/A control measures the first a second time anyway"
+        ))
+    })
 }
 
 /// Adds the hash of its program to each label that several have: builds of one version.

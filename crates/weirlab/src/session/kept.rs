@@ -72,12 +72,43 @@ pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case
         (1..=case.upstream.listeners.max(1)).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
     let Ok(document) = case.document(&ports.collect::<Vec<_>>()) else { return };
     if !case.config.private {
-        let path = folder.join(CONFIGURATIONS).join(file_name(&cell.case)).with_extension("yml");
+        let path = document_path(folder, &cell.case);
         // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
         let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
     }
     let hash = manifest::sha256_of_text(&document.text);
     run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
+}
+
+/// Where the declarative file of a case is kept.
+fn document_path(folder: &Path, case: &str) -> PathBuf {
+    // A case's name may have a dot.
+    folder.join(CONFIGURATIONS).join(format!("{}.yml", file_name(case)))
+}
+
+/// The reason why a target did not start, with the scenario's own declarative file in the place of those that it was given,
+/// whose folders do not stay. The run keeps one of them, because its lines are what the reason is about.
+pub(super) fn with_own_file(
+    run: &Run,
+    folder: &Path,
+    cell: usize,
+    case: &CasePlan,
+    rendered: &[PathBuf],
+    why: String,
+) -> String {
+    let named = rendered.iter().find(|file| why.contains(&*file.to_string_lossy()));
+    let Some(named) = named else { return why };
+    let kept = document_path(folder, &run.cells[cell].case);
+    let copied = || {
+        fs::create_dir_all(kept.parent()?).ok()?;
+        fs::copy(named, &kept).ok()
+    };
+    let own = manifest::shortened(&case.config.path.to_string_lossy());
+    let own = match (!case.config.private).then(copied).flatten() {
+        Some(_) => format!("{own} (rendered: {})", kept.display()),
+        None => own,
+    };
+    rendered.iter().fold(why, |why, file| why.replace(&*file.to_string_lossy(), &own))
 }
 
 /// Keeps what a target was given, unless the case is private, and how it was started, the first time that it is.

@@ -9,7 +9,7 @@ use crate::host::{Host, HostError, Hosts, Server, Site};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
 use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
-use crate::target::{Certificate, Launch, Listeners, Preparation, Target};
+use crate::target::{Certificate, KONG_YML, Launch, Listeners, Preparation, Target};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -187,6 +187,13 @@ impl TargetRunner {
             control_plane,
             front,
         })
+    }
+
+    /// The declarative files that processes of a cell are given, in folders that do not stay.
+    pub(crate) fn rendered_files(&self, cell: usize, case: &CasePlan) -> Vec<PathBuf> {
+        let instances = (0..case.gateway.instances.max(1)).map(|instance| instance.to_string());
+        let names = instances.chain(["control-plane".to_owned()]);
+        names.map(|name| self.folder(cell, &name).join(KONG_YML)).collect()
     }
 
     /// The folder of a process of a cell. It is short, for Unix sockets have short paths.

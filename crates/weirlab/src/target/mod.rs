@@ -15,6 +15,7 @@ pub use crate::catalogue::CatalogueError as TargetError;
 pub(crate) use folder::locate;
 pub use folder::{Target, find};
 use prepare::KEY;
+pub(crate) use prepare::KONG_YML;
 pub use prepare::{Certificate, Preparation};
 
 /// Everything a driver needs to start one gateway.

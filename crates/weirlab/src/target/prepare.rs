@@ -61,7 +61,7 @@ impl fmt::Debug for Certificate {
 const CERTIFICATE: &str = "certificate.pem";
 pub(super) const KEY: &str = "key.pem";
 const COMBINED: &str = "both.pem";
-const KONG_YML: &str = "kong.yml";
+pub(crate) const KONG_YML: &str = "kong.yml";
 
 /// What templates may use.
 #[derive(Serialize)]

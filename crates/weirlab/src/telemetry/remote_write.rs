@@ -70,7 +70,8 @@ impl Endpoint {
         let (user, host) =
             authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let url = format!("{scheme}://{host}{path}");
-        let wrong = |why: &str| TelemetryError::Address(format!("{scheme}://{host}{path}"), why.to_owned());
+        let shown = if scheme.is_empty() { format!("{host}{path}") } else { url.clone() };
+        let wrong = |why: &str| TelemetryError::Address(shown.clone(), why.to_owned());
         if !matches!(scheme, "http" | "https") {
             return Err(wrong("the address has neither http nor https"));
         }
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(format!("{endpoint:?}"), "https://example.com/api/v1/write");
         assert_eq!(endpoint.authorization.as_deref(), Some("Basic bWU6aHVzaA=="));
         for (text, why) in [
-            ("localhost:9090", "neither http nor https"),
+            ("localhost:9090", "--remote-write localhost:9090: the address has neither http nor https"),
             ("http://me:hush@localhost:9090", "no path"),
             ("http://local host/write", "invalid"),
         ] {

@@ -55,7 +55,7 @@ impl Suite {
         match [named, path].into_iter().find(|file| file.is_file()) {
             Some(file) => read(&file, given),
             None => {
-                let known = names(root);
+                let known = Suite::names(root);
                 Err(ScenarioError::Unknown {
                     what: "suite",
                     name: name.to_owned(),
@@ -64,6 +64,18 @@ impl Suite {
                 })
             }
         }
+    }
+
+    /// The names of all suites below the root.
+    #[must_use]
+    pub fn names(root: &Path) -> Vec<String> {
+        let files = std::fs::read_dir(root.join("suites")).into_iter().flatten().flatten();
+        let files =
+            files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "toml"));
+        let mut names: Vec<String> =
+            files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+        names.sort();
+        names
     }
 }
 
@@ -83,11 +95,6 @@ fn read(path: &Path, given: &[Given]) -> Result<Suite, ScenarioError> {
         duration: file.duration.map(|span| span.0),
         entries,
     })
-}
-
-fn names(root: &Path) -> Vec<String> {
-    let files = std::fs::read_dir(root.join("suites")).into_iter().flatten().flatten();
-    files.filter_map(|file| Some(file.path().file_stem()?.to_str()?.to_owned())).collect()
 }
 
 #[cfg(test)]
