@@ -171,7 +171,7 @@ pub(crate) fn without_old_names(client: Client, mut state: State, target: &State
 }
 
 /// The same of a record, and of those within it.
-fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema: &Json) {
+pub(crate) fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema: &Json) {
     let Some(members) = told.as_object_mut() else { return };
     let wanted = |name: &str| target.and_then(|target| target.get(name));
     let old = schema["shorthand_fields"].as_array().into_iter().flatten();
@@ -186,7 +186,7 @@ fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema: &Json) {
     }
 }
 
-fn field<'f>(fields: &'f Json, name: &str) -> Option<&'f Json> {
+pub(crate) fn field<'f>(fields: &'f Json, name: &str) -> Option<&'f Json> {
     fields.as_array().expect("fields are a list").iter().find_map(|field| field.get(name))
 }
 
