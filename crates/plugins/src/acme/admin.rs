@@ -2,6 +2,7 @@
 
 use super::Current;
 use super::certificate::shown;
+use super::domains::is_host;
 use super::error::AcmeError;
 use super::issuer::Issuer;
 use super::results;
@@ -112,6 +113,7 @@ fn create(request: &AdminRequest<'_>) -> PendingResponse {
         match host.as_deref().filter(|host| !host.is_empty()) {
             None => AdminResponse::message(400, "host must be provided and containing a single domain"),
             Some(host) if host.contains(':') => AdminResponse::message(400, "port is not allowed in host"),
+            Some(host) if !is_host(host) => insane(host, "it is no host name"),
             Some(host) if !issuer.domains.allow(host) => {
                 insane(host, "host is not included in plugin config.domains")
             }

@@ -4,6 +4,22 @@ use super::config::Config;
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
+/// The longest host name, and the longest label of one (RFC 1035, section 2.3.4).
+const MAX_NAME_LEN: usize = 253;
+const MAX_LABEL_LEN: usize = 63;
+
+/// Whether this can be in a certificate: a host name without a dot at its end, or an IPv4 address.
+pub(super) fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=MAX_LABEL_LEN).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    // The parts of an IPv4 address are labels too.
+    text.len() <= MAX_NAME_LEN && text.split('.').all(is_label)
+}
+
 /// The names that may get a certificate.
 pub(super) struct Domains {
     any: bool,
@@ -26,7 +42,7 @@ impl Domains {
 
     /// Whether this name, in small letters, may get one.
     pub(super) fn allow(&self, host: &str) -> bool {
-        if host.is_empty() || !self.ipv4 && host.parse::<Ipv4Addr>().is_ok() {
+        if !is_host(host) || !self.ipv4 && host.parse::<Ipv4Addr>().is_ok() {
             return false;
         }
         let has_suffix = |suffix: &String| host.len() > suffix.len() && host.ends_with(&**suffix);

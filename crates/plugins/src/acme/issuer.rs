@@ -8,7 +8,7 @@ use super::config::{AccountKeyName, Config};
 use super::domains::Domains;
 use super::error::AcmeError;
 use super::jws::Binding;
-use super::order::order;
+use super::order::{finish, order};
 use super::results;
 use super::storage::{LAST_RENEWALS, RENEWALS, Storage};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use weir_plugin::entity::EntityKind;
 use weir_plugin::{
@@ -36,6 +36,9 @@ const ORDER_TIMEOUT: Duration = Duration::from_mins(3);
 /// How many orders a node makes at a time for handshakes. Others wait for a later handshake.
 pub(super) const MAX_ORDERS: usize = 16;
 
+/// Held while a key is made: one at a time, so that many orders do not take all processors.
+static MAKING_KEY: Mutex<()> = Mutex::const_new(());
+
 const DAY: f64 = 86_400.0;
 
 /// One configured instance.
@@ -50,6 +53,8 @@ pub(super) struct Issuer {
     pub(super) cache: Cache,
     /// The orders that handshakes may begin.
     pub(super) orders: Arc<Semaphore>,
+    /// Held while the account is looked for, so that orders at the same time create one.
+    pub(super) entering: Mutex<()>,
 }
 
 impl Issuer {
@@ -102,7 +107,7 @@ impl Issuer {
             return Err(AcmeError::Backoff { host: host.to_owned(), seconds });
         }
         let lock = format!("kong_acme:update_lock:{host}");
-        if !self.storage.add(&lock, "placeholder", LOCK_TTL).await? {
+        if !self.storage.add(&lock, "placeholder", Some(LOCK_TTL)).await? {
             return Err(AcmeError::Locked(host.to_owned()));
         }
         let outcome = timeout(ORDER_TIMEOUT, self.holding(&lock, Box::pin(self.issue(host, key)))).await;
@@ -142,19 +147,27 @@ impl Issuer {
         }
     }
 
-    async fn issue(&self, host: &str, key: Option<Secret>) -> Result<(), AcmeError> {
+    /// The CA with the account there.
+    async fn enter(&self) -> Result<Ca<'_>, AcmeError> {
         let config = &self.config;
         let applicant = Applicant {
             email: &config.account_email,
             tos_accepted: config.tos_accepted,
             binding: self.binding.as_ref(),
         };
-        let mut ca = Ca::enter(&self.http, &config.api_uri, self.account_key().await?, &applicant).await?;
-        let settings = config.clone();
+        let _entering = self.entering.lock().await;
+        Ca::enter(&self.http, &config.api_uri, self.account_key().await?, &applicant).await
+    }
+
+    async fn issue(&self, host: &str, key: Option<Secret>) -> Result<(), AcmeError> {
+        let mut ca = self.enter().await?;
+        let validated = order(&mut ca, &self.storage, host).await?;
+        // Not earlier: a name that does not lead here should not cost a key.
+        let settings = self.config.clone();
         let key = computed(move || certificate_key(&settings, key.as_ref())).await?;
         let request = request(host, &key)?;
-        let preferred = config.preferred_chain.as_deref();
-        let chain = order(&mut ca, &self.storage, (host, &request), preferred).await?;
+        let preferred = self.config.preferred_chain.as_deref();
+        let chain = finish(&mut ca, &validated, &request, preferred).await?;
         let issued = Issued { chain, key: Secret::from(key.serialize_pem()) };
         let certificate = presentable(&issued)?;
         match results::writable(&self.database).await? {
@@ -179,13 +192,22 @@ impl Issuer {
         }
         let email = BASE64_STANDARD.encode(&self.config.account_email);
         let name = format!("kong_acme:account:{}:{email}", self.config.api_uri);
-        if let Some(text) = self.storage.get(&name).await? {
-            let account: Value = serde_json::from_str(&text).unwrap_or_default();
-            return AccountKey::from_pem(account["key"].as_str().unwrap_or_default());
+        if let Some(key) = self.stored_key(&name).await? {
+            return Ok(key);
         }
         let key = computed(|| rsa_key(ACCOUNT_KEY_SIZE)).await?.serialize_pem();
-        self.storage.set(&name, &json!({ "key": key }).to_string(), None).await?;
-        AccountKey::from_pem(&key)
+        if self.storage.add(&name, &json!({ "key": key }).to_string(), None).await? {
+            return AccountKey::from_pem(&key);
+        }
+        // Another node has added one in between.
+        let stored = self.stored_key(&name).await?;
+        stored.ok_or_else(|| AcmeError::AccountKey("it was deleted from the storage meanwhile".to_owned()))
+    }
+
+    async fn stored_key(&self, name: &str) -> Result<Option<AccountKey>, AcmeError> {
+        let Some(text) = self.storage.get(name).await? else { return Ok(None) };
+        let account: Value = serde_json::from_str(&text).unwrap_or_default();
+        AccountKey::from_pem(account["key"].as_str().unwrap_or_default()).map(Some)
     }
 
     fn configured_key(&self, name: &AccountKeyName) -> Result<AccountKey, AcmeError> {
@@ -252,10 +274,16 @@ fn presentable(issued: &Issued) -> Result<CertificateKey, AcmeError> {
     CertificateKey::from_pem(&issued.chain, issued.key.expose()).map_err(AcmeError::Crypto)
 }
 
-/// Does on a thread of its own what takes long, such as making an RSA key.
+/// Makes a key, on a thread of its own, because an RSA key takes long.
 async fn computed<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AcmeError> + Send + 'static,
 ) -> Result<T, AcmeError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let making = MAKING_KEY.lock().await;
+    let done = tokio::task::spawn_blocking(move || {
+        // The thread goes on also once its order was given up.
+        let _making = making;
+        work()
+    })
+    .await;
     done.unwrap_or_else(|_| Err(AcmeError::Crypto("the thread that makes keys ended".to_owned())))
 }

@@ -24,8 +24,9 @@
 //! Weir answers the challenge before it looks for a route, so that no route is needed for it.
 //!
 //! Where a name fails, it is left alone for `fail_backoff_minutes`. A node orders at most 16 certificates at a time for handshakes, and an order
-//! takes at most 3 minutes. Nodes that share a storage order a certificate once. With `allow_any_domain`, any client that asks for names that
-//! lead to the node has certificates ordered for them, which uses up the limits that a CA has for an account.
+//! takes at most 3 minutes. It makes one key at a time, once the CA has validated the name. Nodes that share a storage order a certificate once.
+//! With `allow_any_domain`, or with a name such as `*.example.com` in `domains`, any client can have certificates ordered for as many names as it
+//! asks for, which uses up the limits that a CA has for an account, and the node's time: list the names themselves where you can.
 //!
 //! ## Where certificates are kept
 //!
@@ -177,6 +178,7 @@ impl Plugin for Acme {
             binding: binding(&config)?,
             cache: Cache::default(),
             orders: Arc::new(Semaphore::new(MAX_ORDERS)),
+            entering: tokio::sync::Mutex::default(),
             config,
         })))
     }
@@ -225,7 +227,9 @@ impl Hooks for Acme {
 
     fn rewrite(&self, exchange: &mut Exchange) -> Flow {
         let Some(token) = exchange.request.path().strip_prefix(CHALLENGES) else { return Flow::Continue };
-        if exchange.scheme() != "http" || token.is_empty() || !self.0.domains.allow(&exchange.host()) {
+        let host = exchange.host();
+        let is_allowed = self.0.domains.allow(host.trim_end_matches('.'));
+        if exchange.scheme() != "http" || token.is_empty() || !is_allowed {
             return Flow::Continue;
         }
         // `x` is what Kong's test of the way to the node asks for.

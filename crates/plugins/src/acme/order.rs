@@ -71,13 +71,14 @@ impl Authorization {
     }
 }
 
-/// Orders a certificate for a host with this request (CSR, in DER); returns its chain in PEM.
-pub(super) async fn order(
-    ca: &mut Ca<'_>,
-    storage: &Storage,
-    (host, request): (&str, &[u8]),
-    preferred_chain: Option<&str>,
-) -> Result<String, AcmeError> {
+/// An order whose host the CA has validated.
+pub(super) struct Validated {
+    url: String,
+    finalize: String,
+}
+
+/// Orders a certificate for a host, up to where the CA waits for the request.
+pub(super) async fn order(ca: &mut Ca<'_>, storage: &Storage, host: &str) -> Result<Validated, AcmeError> {
     let kind = if host.parse::<Ipv4Addr>().is_ok() { "ip" } else { "dns" };
     let asked = json!({ "identifiers": [{ "type": kind, "value": host }] });
     let (url, order): (_, Order) = ca.order(&asked).await?;
@@ -85,11 +86,23 @@ pub(super) async fn order(
         authorize(ca, storage, authorization).await?;
     }
     let order: Order = ca.wait(&url, "the order", |order: &Order| order.status != "pending").await?;
-    if order.status == "ready" {
-        ca.post(&order.finalize, Some(&json!({ "csr": BASE64.encode(request) })), "the request").await?;
+    match &*order.status {
+        "ready" => Ok(Validated { url, finalize: order.finalize }),
+        _ => Err(AcmeError::refused("the certificate", 200, &order.error.detail)),
     }
+}
+
+/// Ends an order with this request (CSR, in DER); returns the certificate's chain in PEM.
+pub(super) async fn finish(
+    ca: &mut Ca<'_>,
+    validated: &Validated,
+    request: &[u8],
+    preferred_chain: Option<&str>,
+) -> Result<String, AcmeError> {
+    let Validated { url, finalize } = validated;
+    ca.post(finalize, Some(&json!({ "csr": BASE64.encode(request) })), "the request").await?;
     let order =
-        ca.wait(&url, "the order", |order: &Order| order.is_settled() && order.status != "ready").await?;
+        ca.wait(url, "the order", |order: &Order| order.is_settled() && order.status != "ready").await?;
     match order.certificate {
         Some(certificate) if order.status == "valid" => chain(ca, &certificate, preferred_chain).await,
         _ => Err(AcmeError::refused("the certificate", 200, &order.error.detail)),

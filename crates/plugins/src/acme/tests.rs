@@ -1,6 +1,6 @@
 use super::account::AccountKey;
 use super::config::Config;
-use super::domains::Domains;
+use super::domains::{Domains, is_host};
 use super::jws::{Binding, Signer, signed};
 use super::order::is_token;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
@@ -30,6 +30,29 @@ fn names_are_allowed_by_a_list() {
     let any = Domains::new(&config(&json!({ "allow_any_domain": true, "enable_ipv4_common_name": false })));
     assert!(any.allow("c.test") && !any.allow("192.0.2.1") && !any.allow(""));
     assert!(!Domains::new(&config(&json!({}))).allow("a.test"));
+}
+
+#[test]
+fn only_host_names_are_allowed() {
+    let domains = Domains::new(&config(&json!({ "domains": ["*.b.test"] })));
+    let any = Domains::new(&config(&json!({ "allow_any_domain": true })));
+    for host in ["x.b.test", "x-1.b.test", "xn--bcher-kva.b.test"] {
+        assert!(domains.allow(host) && any.allow(host), "{host}");
+    }
+    let broken = "127.0.0.1/admin?.b.test evil@c.b.test -.b.test -a.b.test a-.b.test *.b.test a..b.test .b.test \
+                  a.b.test. a_b.b.test b\u{fc}cher.b.test a:80.b.test ::1";
+    for host in broken.split(' ').chain(["a b.b.test", " .b.test", ""]) {
+        assert!(!is_host(host) && !domains.allow(host) && !any.allow(host), "{host}");
+    }
+}
+
+#[test]
+fn host_names_have_a_length() {
+    let label = "a".repeat(63);
+    assert!(is_host(&label) && !is_host(&format!("{label}a")));
+    let longest = ["a"; 127].join(".");
+    assert_eq!(longest.len(), 253);
+    assert!(is_host(&longest) && !is_host(&format!("{longest}a")));
 }
 
 /// The parts of a signed request.

@@ -54,7 +54,7 @@ impl Storage {
     }
 
     /// The same for a key without a text; false if it has one.
-    pub(super) async fn add(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, AcmeError> {
+    pub(super) async fn add(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, AcmeError> {
         match self {
             Self::Rows(rows) => rows.add(key, value, ttl).await,
             Self::Redis(redis) => redis.add(key, value, ttl).await,

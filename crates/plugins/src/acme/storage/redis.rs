@@ -31,16 +31,14 @@ impl RedisStorage {
 
     pub(super) async fn set(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<(), AcmeError> {
         let key = self.named(key);
-        let mut set = cmd("SET").arg(&key).arg(value).to_owned();
-        if let Some(ttl) = ttl {
-            set.arg("PX").arg(milliseconds(ttl));
-        }
+        let set = set(&key, value, ttl);
         self.ask(key, set).await.map(drop)
     }
 
-    pub(super) async fn add(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, AcmeError> {
+    pub(super) async fn add(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, AcmeError> {
         let key = self.named(key);
-        let set = cmd("SET").arg(&key).arg(value).arg("NX").arg("PX").arg(milliseconds(ttl)).to_owned();
+        let mut set = set(&key, value, ttl);
+        set.arg("NX");
         Ok(self.ask(key, set).await? != Value::Nil)
     }
 
@@ -67,6 +65,14 @@ impl RedisStorage {
         let mut replies = self.store.query(vec![(key, command)]).await?;
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
+}
+
+fn set(key: &str, value: &str, ttl: Option<Duration>) -> Cmd {
+    let mut set = cmd("SET").arg(key).arg(value).to_owned();
+    if let Some(ttl) = ttl {
+        set.arg("PX").arg(milliseconds(ttl));
+    }
+    set
 }
 
 fn milliseconds(ttl: Duration) -> u64 {

@@ -51,8 +51,8 @@ impl RowStorage {
         Ok(())
     }
 
-    pub(super) async fn add(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, AcmeError> {
-        Ok(self.store().insert(KIND, row(key, value, Some(ttl))).await?)
+    pub(super) async fn add(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, AcmeError> {
+        Ok(self.store().insert(KIND, row(key, value, ttl)).await?)
     }
 
     pub(super) async fn delete(&self, key: &str) -> Result<(), AcmeError> {
