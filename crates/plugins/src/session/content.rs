@@ -16,6 +16,16 @@ pub(super) struct Session {
     pub(super) used: u64,
     /// Who is logged in, by audience. Empty in a cookie where rows hold it.
     pub(super) entries: Vec<Entry>,
+    pub(super) history: History,
+}
+
+/// What rows know of a session beside its entries: which it replaces, and whether another has replaced it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct History {
+    /// The row of the session that it replaces. It ends with this one.
+    pub(super) predecessor: Option<Uuid>,
+    /// It is valid for `stale_ttl` yet, for requests that were on their way, and replaces none.
+    pub(super) is_replaced: bool,
 }
 
 /// Who is logged in at an audience.
@@ -84,7 +94,8 @@ impl Session {
         let (times, _) = times.as_chunks();
         let [created, saved, used] = *times else { return None };
         let [created, saved, used] = [created, saved, used].map(u64::from_be_bytes);
-        Some(Self { id: *id, created, saved, used, entries: decode_entries(entries)? })
+        let entries = decode_entries(entries)?;
+        Some(Self { id: *id, created, saved, used, entries, history: History::default() })
     }
 }
 

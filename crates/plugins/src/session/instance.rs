@@ -105,6 +105,9 @@ impl Instance {
             self.session.save(session, entries.clone(), incoming, changes)?;
             return self.remember(&mut sessions.remembered, entries, incoming, changes);
         }
+        if session.history.is_replaced {
+            return Ok(());
+        }
         if timeouts.is_rolling_due(session, incoming.now) {
             let entries = session.entries.clone();
             return self.session.save(session, entries, incoming, changes);
@@ -123,7 +126,8 @@ impl Instance {
         incoming: &Incoming<'_>,
         changes: &mut Changes,
     ) -> Result<(), KeepError> {
-        let Some(keeper) = &self.remember else { return Ok(()) };
+        let is_replaced = remembered.as_ref().is_some_and(|remembered| remembered.history.is_replaced);
+        let Some(keeper) = self.remember.as_ref().filter(|_| !is_replaced) else { return Ok(()) };
         let remembered = remembered.get_or_insert_with(|| Session::new(incoming.now, Vec::new()));
         keeper.save(remembered, entries, incoming, changes)
     }
@@ -159,7 +163,7 @@ impl Instance {
         let (old, rest) = (session.clone(), session.others(&self.config.audience));
         if !rest.is_empty() {
             self.session.save(session, rest.clone(), incoming, changes)?;
-            changes.rows.extend(self.store.as_ref().map(|store| store.delete(&old)));
+            changes.rows.extend(self.store.iter().flat_map(|store| store.delete(&old)));
             return match &sessions.remembered {
                 Some(_) => self.remember(&mut sessions.remembered, rest, incoming, changes),
                 None => Ok(()),
@@ -223,13 +227,17 @@ impl Instance {
             return Ok(());
         }
         let entry = self.entry(exchange, &consumer.entity, known);
+        let place = self.store.as_ref().map(|store| store.reserve());
+        if place.as_ref().is_some_and(Option::is_none) {
+            return Err(KeepError::TooMany);
+        }
         let (incoming, mut changes) = (Incoming::of(exchange), Changes::default());
         let session = sessions.session.get_or_insert_with(|| Session::new(incoming.now, Vec::new()));
         let entries: Vec<_> = session.others(&entry.audience).into_iter().chain([entry]).collect();
         self.session.save(session, entries.clone(), &incoming, &mut changes)?;
         self.remember(&mut sessions.remembered, entries, &incoming, &mut changes)?;
-        if let Some(store) = &self.store {
-            store.apply_later(changes.rows);
+        if let (Some(store), Some(Some(place))) = (&self.store, place) {
+            store.apply_later(changes.rows, place);
         }
         sessions.cookies = changes.cookies;
         Ok(())
@@ -280,7 +288,8 @@ impl Entry {
 
 async fn with_entries(store: &Store, session: Option<Session>) -> Option<Session> {
     let mut session = session?;
-    session.entries = store.entries(&session).await?;
+    let stored = store.find(&session).await?;
+    (session.entries, session.history) = (stored.entries.clone(), stored.history);
     Some(session)
 }
 

@@ -1,10 +1,10 @@
 //! Keeps sessions: the cookies that hold them, and their rows. There is one for the session, and one for the cookie by which a
 //! browser remembers it longer.
 
-use super::content::{Entry, Session, Timeouts};
+use super::content::{Entry, History, Session, Timeouts};
 use super::cookie::{expire, set, texts};
 use super::seal::{Sealer, random_id};
-use super::store::{RowChange, Store};
+use super::store::{RowChange, Store, row_id};
 use aws_lc_rs::error::Unspecified;
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,15 @@ pub(super) enum KeepError {
     Crypto,
     /// Nine cookies do not hold it.
     TooLong,
+    /// The database has not stored the ones before.
+    TooMany,
 }
 
 impl fmt::Display for KeepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeepError::Crypto => "the system has no random numbers",
+            KeepError::TooMany => "too many new sessions wait for the database",
             KeepError::TooLong => "its groups are too long for cookies; set `storage: kong`",
         })
     }
@@ -94,7 +97,10 @@ impl Keeper {
         changes: &mut Changes,
     ) -> Result<(), KeepError> {
         let now = incoming.now;
-        let saved = Session { id: random_id()?, saved: now, used: now, entries, created: session.created };
+        let predecessor = self.store.as_ref().and_then(|_| session.is_saved().then(|| row_id(session)));
+        let history = History { predecessor, is_replaced: false };
+        let (id, created) = (random_id()?, session.created);
+        let saved = Session { id, created, saved: now, used: now, entries, history };
         self.write(&saved, incoming, changes)?;
         let old = std::mem::replace(session, saved);
         let Some(store) = &self.store else { return Ok(()) };
@@ -102,7 +108,7 @@ impl Keeper {
         store.announce(session);
         if old.is_saved() {
             let end = self.end(&old).min(now.saturating_add(self.stale_ttl));
-            changes.rows.push(store.outdate(&old, end)?);
+            changes.rows.push(store.outdate(&old, (now, end))?);
         }
         Ok(())
     }
@@ -140,7 +146,7 @@ impl Keeper {
     pub(super) fn end_session(&self, session: &Session, incoming: &Incoming<'_>, changes: &mut Changes) {
         changes.cookies.extend(self.expired(incoming, 0));
         if session.is_saved() {
-            changes.rows.extend(self.store.as_ref().map(|store| store.delete(session)));
+            changes.rows.extend(self.store.iter().flat_map(|store| store.delete(session)));
         }
     }
 

@@ -64,7 +64,8 @@
 //! With `storage: kong` the cookie has an id, and the rest is in the node's database, encrypted, where all nodes of it know the session. A logout
 //! deletes it. The id is stored as a hash. Each node remembers for 5 seconds what the database says of a session, and for one second that there
 //! is none: on another node, a session ends that long after its logout. A session is written to the database when the response is on its way, so that another
-//! node may know it a moment later. When it gets a new id, the old one is valid for `stale_ttl` seconds more, for requests that are on their way. A node without
+//! node may know it a moment later. When it gets a new id, the old one is valid for `stale_ttl` seconds more, for requests that are on their way. It gets no other id in that time, and a logout ends both.
+//! At most 256 new sessions of an instance wait for the database; further clients stay without one, which is logged. A node without
 //! a database, such as a data plane, keeps sessions in its memory, at most about 64 MiB: they are lost when it restarts, other nodes do not know them, and
 //! `weir check` warns of it. `weir upgrade` keeps them. While the database does not answer, requests are as those without a session. `store_metadata` adds
 //! the audience and the subject to each row, with `hash_subject` a SHA-256 hash of the subject.
@@ -273,7 +274,7 @@ impl Config {
         attributes
     }
 
-    fn keeper(&self, name: &str, timeouts: [f64; 3], store: Option<&Arc<Store>>) -> Keeper {
+    fn keeper(&self, (role, name): (&str, &str), timeouts: [f64; 3], store: Option<&Arc<Store>>) -> Keeper {
         let [idling, rolling, absolute] = timeouts.map(seconds);
         Keeper {
             name: name.to_owned(),
@@ -281,7 +282,7 @@ impl Config {
             timeouts: Timeouts { idling, rolling, absolute },
             is_persistent: false,
             stale_ttl: seconds(self.stale_ttl),
-            sealer: Sealer::new(&self.secret, &format!("cookie {name}")),
+            sealer: Sealer::new(&self.secret, &format!("{role} cookie {name}")),
             store: store.cloned(),
         }
     }
@@ -326,10 +327,10 @@ impl Plugin for SessionPlugin {
         let metadata = Metadata { is_stored: config.store_metadata, hashes_subject: config.hash_subject };
         let store = (config.storage == "kong").then(|| Arc::new(Store::new(&config.secret, metadata, build)));
         let timeouts = [config.idling_timeout, config.rolling_timeout, config.absolute_timeout];
-        let session = config.keeper(&config.cookie_name, timeouts, store.as_ref());
+        let session = config.keeper(("session", &config.cookie_name), timeouts, store.as_ref());
         let remember = config.remember.then(|| {
             let timeouts = [0.0, config.remember_rolling_timeout, config.remember_absolute_timeout];
-            let keeper = config.keeper(&config.remember_cookie_name, timeouts, store.as_ref());
+            let keeper = config.keeper(("remember", &config.remember_cookie_name), timeouts, store.as_ref());
             Keeper { is_persistent: true, ..keeper }
         });
         Ok(Self(Arc::new(Instance {

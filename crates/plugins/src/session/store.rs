@@ -1,19 +1,31 @@
 //! Sessions whose data is in rows, which all nodes of a database share. A row's id is a hash of the session's, and its data is
 //! sealed: who reads the database can use no session.
 
-use super::content::{Entry, Session, decode_entries, encode_entries};
+use super::content::{Entry, History, Session, decode_entries, encode_entries};
 use super::seal::Sealer;
-use crate::shared::row_cache::RowCache;
+use crate::shared::row_cache::{MAX_KNOWN, RowCache};
 use aws_lc_rs::error::Unspecified;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use weir_plugin::{Background, BuildContext, Row, RowError, RowKey, Rows, Secret, Uuid};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_plugin::{Background, BuildContext, Row, RowError, RowKey, Rows, Secret, Uuid, unix_time};
 
 /// The kind of the rows.
 const SESSIONS: &str = "sessions";
+
+/// How many new sessions wait for the database at a time. Further clients stay without one, so that others do not wait.
+const MAX_PENDING: usize = 256;
+
+/// What a row has of a session.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) entries: Vec<Entry>,
+    pub(super) history: History,
+}
 
 /// What is to be done with a row.
 pub(super) enum RowChange {
@@ -34,7 +46,8 @@ pub(super) struct Metadata {
 /// Where the sessions of an instance are.
 pub(super) struct Store {
     rows: Arc<Rows>,
-    cache: Arc<RowCache<Vec<Entry>>>,
+    cache: Arc<RowCache<Stored>>,
+    places: Arc<Semaphore>,
     background: Arc<Background>,
     sealer: Sealer,
     metadata: Metadata,
@@ -45,23 +58,25 @@ impl Store {
         Self {
             rows: build.rows(),
             cache: build.retained.get(),
+            places: Arc::new(Semaphore::new(MAX_PENDING)),
             background: build.background(),
             sealer: Sealer::new(secret, "row"),
             metadata,
         }
     }
 
-    /// The entries of a session; none if there is no such session, or the database does not answer.
-    pub(super) async fn entries(&self, session: &Session) -> Option<Vec<Entry>> {
+    /// What there is of a session; none if there is no such session, or the database does not answer.
+    pub(super) async fn find(&self, session: &Session) -> Option<Arc<Stored>> {
         let id = row_id(session);
         if let Some(known) = self.cache.get(id) {
-            return known.map(|entries| entries.to_vec());
+            return known;
         }
         match self.rows.store().find(SESSIONS, RowKey::Id(id)).await {
             Ok(row) => {
-                let entries = row.and_then(|row| self.opened(&row, session));
-                self.cache.remember(id, entries.clone().map(Arc::new));
-                entries
+                let left = row.as_ref().map_or(MAX_KNOWN, |row| left(row.expires));
+                let stored = row.and_then(|row| self.opened(&row, session)).map(Arc::new);
+                self.cache.remember_for(left, id, stored.clone());
+                stored
             }
             Err(error) => {
                 tracing::error!(
@@ -72,14 +87,24 @@ impl Store {
         }
     }
 
-    fn opened(&self, row: &Row, session: &Session) -> Option<Vec<Entry>> {
-        decode_entries(&self.sealer.open(row.body["data"].as_str()?.as_bytes(), &session.id)?)
+    fn opened(&self, row: &Row, session: &Session) -> Option<Stored> {
+        let entries = decode_entries(&self.sealer.open(row.body["data"].as_str()?.as_bytes(), &session.id)?)?;
+        let predecessor = row.body["predecessor"].as_str().and_then(|id| id.parse().ok());
+        let history = History { predecessor, is_replaced: row.body["replaced"] == true };
+        Some(Stored { entries, history })
     }
 
     /// A session's row, which ends at this second.
     pub(super) fn row(&self, session: &Session, expires: u64) -> Result<Row, Unspecified> {
         let data = self.sealer.seal(&encode_entries(&session.entries), &session.id)?;
         let mut body = json!({ "data": data });
+        let History { predecessor, is_replaced } = session.history;
+        if let Some(id) = predecessor {
+            body["predecessor"] = id.to_string().into();
+        }
+        if is_replaced {
+            body["replaced"] = true.into();
+        }
         if self.metadata.is_stored {
             let of_entry = |entry: &Entry| json!({ "audience": entry.audience, "subject": self.subject(&entry.subject) });
             body["metadata"] = session.entries.iter().map(of_entry).collect();
@@ -96,31 +121,49 @@ impl Store {
 
     /// Has this node know a session before it can be read.
     pub(super) fn announce(&self, session: &Session) {
-        self.cache.remember(row_id(session), Some(Arc::new(session.entries.clone())));
+        let stored = Stored { entries: session.entries.clone(), history: session.history };
+        self.cache.remember(row_id(session), Some(Arc::new(stored)));
     }
 
     /// The change after which a session that has a new id ends at this second. One whose entries were not read ends now.
-    pub(super) fn outdate(&self, old: &Session, end: u64) -> Result<RowChange, Unspecified> {
-        Ok(if old.entries.is_empty() { self.delete(old) } else { RowChange::Update(self.row(old, end)?) })
+    pub(super) fn outdate(&self, old: &Session, (now, end): (u64, u64)) -> Result<RowChange, Unspecified> {
+        if old.entries.is_empty() || end <= now {
+            return Ok(self.end(row_id(old)));
+        }
+        let history = History { is_replaced: true, ..old.history };
+        let old = Session { history, ..old.clone() };
+        let stored = Stored { entries: old.entries.clone(), history };
+        self.cache.remember_for(Duration::from_secs(end - now), row_id(&old), Some(Arc::new(stored)));
+        Ok(RowChange::Update(self.row(&old, end)?))
     }
 
-    /// The change that ends a session; this node no longer knows it.
-    pub(super) fn delete(&self, session: &Session) -> RowChange {
-        let id = row_id(session);
+    /// The changes that end a session, and the one that it has replaced; this node no longer knows them.
+    pub(super) fn delete(&self, session: &Session) -> Vec<RowChange> {
+        let ids = [Some(row_id(session)), session.history.predecessor];
+        ids.into_iter().flatten().map(|id| self.end(id)).collect()
+    }
+
+    fn end(&self, id: Uuid) -> RowChange {
         self.cache.remember(id, None);
         RowChange::Delete(id)
     }
 
+    /// A place for a new session among those that wait for the database, if there is one.
+    pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
     /// Makes changes, one after the other.
     pub(super) async fn apply(&self, changes: Vec<RowChange>) -> Result<(), RowError> {
-        apply(&self.rows, changes).await
+        apply((&self.rows, &self.cache), changes).await
     }
 
     /// The same after the client has its response.
-    pub(super) fn apply_later(&self, changes: Vec<RowChange>) {
-        let rows = self.rows.clone();
+    pub(super) fn apply_later(&self, changes: Vec<RowChange>, place: OwnedSemaphorePermit) {
+        let (rows, cache) = (self.rows.clone(), self.cache.clone());
         self.background.spawn(async move {
-            if let Err(error) = apply(&rows, changes).await {
+            let _place = place;
+            if let Err(error) = apply((&rows, &cache), changes).await {
                 tracing::error!(
                     "session: a session cannot be stored, so that its client has to log in again: {error}"
                 );
@@ -129,18 +172,28 @@ impl Store {
     }
 }
 
-async fn apply(rows: &Rows, changes: Vec<RowChange>) -> Result<(), RowError> {
+async fn apply((rows, cache): (&Rows, &RowCache<Stored>), changes: Vec<RowChange>) -> Result<(), RowError> {
     for change in changes {
         match change {
             RowChange::Insert(row) => rows.store().insert(SESSIONS, row).await?,
             RowChange::Update(row) => rows.store().update(SESSIONS, row).await?,
-            RowChange::Delete(id) => rows.store().delete(SESSIONS, id).await?,
+            RowChange::Delete(id) => {
+                let deleted = rows.store().delete(SESSIONS, id).await?;
+                // Another request may have read it meanwhile.
+                cache.remember(id, None);
+                deleted
+            }
         };
     }
     Ok(())
 }
 
-fn row_id(session: &Session) -> Uuid {
+/// How long a row is valid yet.
+fn left(expires: Option<u64>) -> Duration {
+    expires.map_or(MAX_KNOWN, |expires| Duration::from_secs(expires.saturating_sub(unix_time())))
+}
+
+pub(super) fn row_id(session: &Session) -> Uuid {
     let hash = Sha256::digest(session.id);
     Uuid::from_slice(&hash[..16]).unwrap_or_default()
 }

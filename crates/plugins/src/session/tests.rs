@@ -329,8 +329,16 @@ fn session() -> impl Strategy<Value = Session> {
             groups,
         },
     );
-    (any::<[u8; 32]>(), any::<[u64; 3]>(), prop::collection::vec(entry, 0..3))
-        .prop_map(|(id, [created, saved, used], entries)| Session { id, created, saved, used, entries })
+    (any::<[u8; 32]>(), any::<[u64; 3]>(), prop::collection::vec(entry, 0..3)).prop_map(
+        |(id, [created, saved, used], entries)| Session {
+            id,
+            created,
+            saved,
+            used,
+            entries,
+            history: content::History::default(),
+        },
+    )
 }
 
 proptest! {

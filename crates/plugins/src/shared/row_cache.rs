@@ -8,7 +8,7 @@ use weir_plugin::{Fingerprint, FingerprintMap, Fingerprinter};
 const MAX_ROWS: usize = 1024;
 
 /// How long a row that another node has deleted is still known.
-const KNOWN: Duration = Duration::from_secs(5);
+pub(crate) const MAX_KNOWN: Duration = Duration::from_secs(5);
 
 /// How long it takes until a row that was asked for before it was created is known.
 const UNKNOWN: Duration = Duration::from_secs(1);
@@ -42,8 +42,13 @@ impl<T> RowCache<T> {
     }
 
     pub(crate) fn remember(&self, key: impl AsRef<[u8]>, row: Option<Arc<T>>) {
+        self.remember_for(MAX_KNOWN, key, row);
+    }
+
+    /// The same of a row that ends so soon.
+    pub(crate) fn remember_for(&self, left: Duration, key: impl AsRef<[u8]>, row: Option<Arc<T>>) {
         let key = self.key.of(key.as_ref());
-        let until = Instant::now() + if row.is_some() { KNOWN } else { UNKNOWN };
+        let until = Instant::now() + left.min(if row.is_some() { MAX_KNOWN } else { UNKNOWN });
         let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         if shard[0].len() >= MAX_ROWS {
             shard[1] = std::mem::take(&mut shard[0]);

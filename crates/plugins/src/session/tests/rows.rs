@@ -50,11 +50,18 @@ impl RowStore for Failing {
 
 /// A gateway with sessions in rows, and a session of Alice's that was saved so many seconds ago, as a cookie.
 fn stored(age: u64) -> (Gateway, Arc<Instance>, Arc<Failing>, String) {
+    stored_by(age, &json!({}))
+}
+
+/// The same of an instance with these fields.
+fn stored_by(age: u64, more: &Json) -> (Gateway, Arc<Instance>, Arc<Failing>, String) {
     let gateway = Gateway::new(PLUGINS);
     let rows = Arc::new(Failing::default());
     gateway.retained.get::<Rows>().provide(rows.clone());
     let plugin = entity(json!({ "name": "session", "id": id(1) }));
-    let config = Config::from_value(&config(&json!({ "storage": "kong", "idling_timeout": 0 }))).unwrap();
+    let mut fields = json!({ "storage": "kong", "idling_timeout": 0 });
+    fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let config = Config::from_value(&config(&fields)).unwrap();
     let instance = gateway.build_with(&plugin, |build| SessionPlugin::new(config, build).unwrap()).0;
     let incoming = Incoming { now: unix_time() - age, lines: Vec::new() };
     let (mut changes, mut session) = (Changes::default(), Session::new(incoming.now, Vec::new()));
@@ -87,21 +94,39 @@ fn outcome(gateway: &Gateway, instance: &Arc<Instance>, request: &str) -> (Excha
     (exchange, status)
 }
 
+/// The cookie that a response sets, if it sets one.
+fn set_cookie(exchange: &Exchange) -> Option<String> {
+    let set = exchange.response.headers.get("Set-Cookie")?;
+    String::from_utf8_lossy(set).split(';').next().map(str::to_owned)
+}
+
 #[test]
 fn a_session_that_has_a_new_id_is_known_by_the_old_one_for_a_while() {
-    let (gateway, instance, rows, cookie) = stored(3000);
-    for _ in 0..2 {
-        let (exchange, _) = outcome(&gateway, &instance, &format!("GET /\nCookie: {cookie}"));
-        assert!(exchange.consumer().is_some());
-        let set = exchange.response.headers.get("Set-Cookie").unwrap();
-        assert!(set.starts_with(b"session=1") && !set.starts_with(cookie.as_bytes()));
-    }
+    let (gateway, instance, rows, old) = stored(3000);
+    let ask = |cookie: &str| outcome(&gateway, &instance, &format!("GET /\nCookie: {cookie}")).0;
+    let new = set_cookie(&ask(&old)).unwrap();
+    assert!(new.starts_with("session=1") && new != old);
+    let again = ask(&old);
+    assert!(again.consumer().is_some());
+    assert_eq!(set_cookie(&again), None, "a session that was replaced replaces none");
     let now = unix_time();
     let stored = block_on(rows.page("sessions", None, 10)).unwrap();
-    let left = |row: &Row| row.expires.unwrap() - now;
-    assert_eq!((stored.len(), stored.iter().filter(|row| left(row) <= 10).count()), (3, 1));
-    assert!(stored.iter().all(|row| left(row) <= 10 || left(row) > 3500));
-    assert!(stored.iter().all(|row| row.body.as_object().unwrap().keys().eq(["data"])));
+    let ends_soon = |row: &&Row| row.expires.unwrap() - now <= 10;
+    assert_eq!((stored.len(), stored.iter().filter(ends_soon).count()), (2, 1));
+    assert!(stored.iter().all(|row| ends_soon(&row) || row.expires.unwrap() - now > 3500));
+    // A logout ends both.
+    outcome(&gateway, &instance, &format!("DELETE /?session_logout\nCookie: {new}"));
+    assert_eq!(block_on(rows.page("sessions", None, 10)).unwrap(), vec![]);
+    assert!(ask(&old).consumer().is_none() && ask(&new).consumer().is_none());
+}
+
+#[test]
+fn without_stale_ttl_an_old_id_is_of_no_use() {
+    let (gateway, instance, rows, old) = stored_by(3000, &json!({ "stale_ttl": 0 }));
+    let ask = |cookie: &str| outcome(&gateway, &instance, &format!("GET /\nCookie: {cookie}")).0;
+    let new = set_cookie(&ask(&old)).unwrap();
+    assert!(ask(&old).consumer().is_none() && ask(&new).consumer().is_some());
+    assert_eq!(block_on(rows.page("sessions", None, 10)).unwrap().len(), 1);
 }
 
 #[test]
