@@ -266,6 +266,11 @@ impl BufferedBody {
         }
     }
 
+    /// Takes the bytes. Their memory stays reserved until others are put in their place.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
     /// When so much of it has to be here, or gone, if that began at `since`; never, where it counts as a buffer.
     pub fn due(&self, since: Instant, timeout: Duration, moved: usize) -> Option<Instant> {
         let is_scarce = self.reservation.as_ref()?.worker.memory.is_scarce();

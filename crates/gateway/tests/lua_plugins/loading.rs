@@ -49,6 +49,7 @@ fn a_response_phase_has_the_whole_body_and_may_answer() {
          function Mine:response() \
            kong.response.set_header('x-status', kong.response.get_status()) \
            if kong.request.get_path() == '/exit' then kong.response.exit(418, { short = true }) end \
+           if kong.request.get_path() == '/none' then kong.response.exit(204, 'body') end \
          end return Mine",
     );
     let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nhello\n");
@@ -61,6 +62,11 @@ fn a_response_phase_has_the_whole_body_and_may_answer() {
     let response = gateway.get("/exit");
     assert_eq!((response.status, response.text()), (418, r#"{"short":true}"#));
     assert_eq!(response.header("x-status"), Some("201"), "headers of the response stay, as in Kong");
+    let mut client = gateway.connect();
+    let response = client.send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n").response();
+    assert_eq!((response.status, response.text()), (204, ""));
+    let response = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+    assert_eq!((response.status, response.text()), (201, "hello\n"), "the connection is in step");
 }
 
 #[test]

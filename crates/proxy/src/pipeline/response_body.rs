@@ -70,12 +70,8 @@ pub(crate) async fn change<C: Client, U: Upstream>(
         let is_known =
             buffer(relay, chain, &mut changed, (changes.replacement, changes.later.is_some())).await?;
         if let Some(later) = changes.later {
-            let mut body = None;
-            changed.buffered.replace(|buffered| {
-                body = is_known.then_some(buffered);
-                Vec::new()
-            });
-            let body = replace_later(relay, later, body).await?;
+            let buffered = changed.buffered.take();
+            let body = replace_later(relay, later, is_known.then_some(buffered)).await?;
             changed.buffered.replace(|_| body);
             changed.framing = Framing::Length(changed.buffered.len() as u64);
         }
@@ -137,22 +133,17 @@ async fn replace<C: Client, U: Upstream>(
     chain: &Chain,
     (buffered, replacement): (&mut BufferedBody, Option<Vec<u8>>),
 ) -> Result<(), RelayError> {
-    let mut waiting = None;
-    buffered.replace(|body| {
-        let (body, later) = chain.response_body(relay.exchange, replacement.unwrap_or(body), 0);
-        waiting = later;
-        body
-    });
-    while let Some((later, next)) = waiting.take() {
-        let mut body = Vec::new();
-        buffered.replace(|buffered| std::mem::replace(&mut body, buffered));
-        let body = replace_later(relay, later, Some(body)).await?;
-        buffered.replace(|_| {
-            let (body, later) = chain.response_body(relay.exchange, body, next);
-            waiting = later;
-            body
-        });
+    let body = buffered.take();
+    let (mut body, mut waiting) = chain.response_body(relay.exchange, replacement.unwrap_or(body), 0);
+    while let Some((later, next)) = waiting {
+        body = replace_later(relay, later, Some(body)).await?;
+        (body, waiting) = chain.response_body(relay.exchange, body, next);
     }
+    if matches!(relay.exchange.response.status, 204 | 304) {
+        // A plugin has changed the status.
+        body = Vec::new();
+    }
+    buffered.replace(|_| body);
     Ok(())
 }
 
