@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-const SECRET: &str = "a-secret-that-nobody-can-guess-0123456789";
+const SECRET: &str = "a-secret-that-is-hard-to-guess-0123456789";
 
 /// `iss` is `alices-issuer`, signed with `jwt-secret`.
 const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJhbGljZXMtaXNzdWVyIn0.JrZ413NEzmPkQwMfEPnm-PgqYgt611Ky_-cidyt36lo";
@@ -186,7 +186,7 @@ fn a_cookie_that_was_changed_or_is_of_another_secret_is_none() {
     ] {
         assert!(!is_logged_in(&node, &changed), "{changed}");
     }
-    let rotated = json!({ "secret": "another-secret-that-nobody-can-guess" });
+    let rotated = json!({ "secret": "another-secret-that-is-hard-to-guess" });
     assert!(node.reload(&file(&upstream, &rotated)).status.success());
     eventually("the secret is another one", || !is_logged_in(&node, &cookie));
     assert!(is_logged_in(&node, &log_in(&node)));
@@ -343,7 +343,7 @@ fn nodes_of_one_database_share_sessions_until_the_logout() {
     assert!(!is_logged_in(&other, &cookie));
     eventually("the first node has forgotten it", || !is_logged_in(&one, &cookie));
 
-    // While the database does not answer, nobody has a session, and one that is known cannot end.
+    // While the database does not answer, no client has a session, and one that is known cannot end.
     let cookie = cookies(&one.get_with("/", "apikey: alices-key\r\n"));
     eventually("it is stored", || rows().lines().count() == 1);
     server.stop();
@@ -357,7 +357,7 @@ fn nodes_of_one_database_share_sessions_until_the_logout() {
 fn a_browser_logs_in_once_and_stays_logged_in() {
     let upstream = Upstream::start(|mut peer, _| {
         while let Some(request) = peer.request() {
-            let user = request.head.field("x-consumer-username").unwrap_or("nobody").to_owned();
+            let user = request.head.field("x-consumer-username").unwrap_or("no consumer").to_owned();
             let page =
                 format!("<!doctype html><title>shop</title><link rel=icon href='data:,'><p>{user}</p>");
             let length = page.len();

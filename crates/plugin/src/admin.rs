@@ -22,6 +22,19 @@ pub struct AdminRoute {
     pub handle: AdminHandler,
 }
 
+impl AdminRoute {
+    /// One whose responses come later.
+    pub const fn later(
+        method: AdminMethod,
+        path: &'static str,
+        operation: &'static str,
+        summary: &'static str,
+        handle: fn(&AdminRequest<'_>) -> PendingResponse,
+    ) -> Self {
+        Self { method, path, operation, summary, handle: AdminHandler::Later(handle) }
+    }
+}
+
 /// A response that is still to come.
 pub type PendingResponse = Pin<Box<dyn Future<Output = AdminResponse> + Send>>;
 

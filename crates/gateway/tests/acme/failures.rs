@@ -36,7 +36,7 @@ fn a_name_that_leads_elsewhere_gets_none() {
 fn cas_that_do_not_answer_as_they_should_are_given_up() {
     let identity = Identity::new("localhost");
     let trusted = identity.cert().display().to_string();
-    let told = |directory: &str, trusted: &str| {
+    let message_of = |directory: &str, trusted: &str| {
         let gateway = declared(directory, trusted, &json!({})).start();
         // A handshake is not held up.
         assert!(presented(gateway.proxy_ssl(), "x.b.test").contains("Serverpublickey"));
@@ -44,19 +44,19 @@ fn cas_that_do_not_answer_as_they_should_are_given_up() {
         assert!(order(&gateway, "a.test", 500).contains("please try again in"), "{message}");
         message
     };
-    let message = told(&format!("http://{}/dir", closed_port()), &trusted);
+    let message = message_of(&format!("http://{}/dir", closed_port()), &trusted);
     assert!(message.contains("does not answer"), "{message}");
     let reset = Upstream::start(|mut peer, _| {
         let _ = peer.request();
         peer.reset();
     });
-    let message = told(&format!("http://{}/dir", reset.address), &trusted);
+    let message = message_of(&format!("http://{}/dir", reset.address), &trusted);
     assert!(message.contains("does not answer"), "{message}");
     for body in ["rubbish", "{}", r#"{"newNonce":"x","newAccount":"y","newOrder":"z"}"#] {
         let length = body.len();
         let rubbish =
             Upstream::answering(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"));
-        let message = told(&format!("http://{}/dir", rubbish.address), &trusted);
+        let message = message_of(&format!("http://{}/dir", rubbish.address), &trusted);
         assert!(
             message.contains("not as RFC 8555 has it") || message.contains("does not answer"),
             "{message}"
@@ -66,11 +66,11 @@ fn cas_that_do_not_answer_as_they_should_are_given_up() {
         let _ = peer.request();
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{");
     });
-    let message = told(&format!("http://{}/dir", half.address), &trusted);
+    let message = message_of(&format!("http://{}/dir", half.address), &trusted);
     assert!(message.contains("does not answer"), "{message}");
-    // With a certificate that nobody vouches for.
+    // With a certificate that no authority vouches for.
     let other = TlsUpstream::start(&Identity::new("localhost"), &["-www"]);
-    let message = told(&format!("https://{}/dir", other.address), &trusted);
+    let message = message_of(&format!("https://{}/dir", other.address), &trusted);
     assert!(message.contains("lua_ssl_trusted_certificate"), "{message}");
 }
 

@@ -70,6 +70,19 @@ fn is_discreet(gateway: &Gateway) {
 }
 
 #[test]
+fn orders_at_the_same_time_have_one_account() {
+    let Some((gateway, ca)) = with_ca(&json!({}), &json!({})) else { return };
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let gateway = &gateway;
+            scope.spawn(move || order(gateway, &format!("n{number}.b.test"), 201));
+        }
+    });
+    let log = ca.log();
+    assert!(log.contains("There are now 1 accounts") && !log.contains("There are now 2 accounts"), "{log}");
+}
+
+#[test]
 fn a_first_handshake_orders_a_certificate_that_later_ones_get() {
     let Some((gateway, ca)) = with_ca(&json!({}), &json!({})) else { return };
     let tls = gateway.proxy_ssl();
@@ -128,6 +141,10 @@ fn the_admin_api_orders_for_allowed_hosts() {
         "problem found running sanity check for c.test: host is not included in plugin config.domains";
     assert_eq!(refused(&json!({ "host": "c.test" })), sanity);
     assert_eq!(refused(&json!({ "host": "c.test", "test_http_challenge_flow": true })), sanity);
+    for host in ["127.0.0.1/admin?.b.test", "evil@c.b.test", "-.b.test", "a b.b.test"] {
+        let said = refused(&json!({ "host": host, "test_http_challenge_flow": true }));
+        assert_eq!(said, format!("problem found running sanity check for {host}: it is no host name"));
+    }
     let form = ["--silent", "-d", "host=c.test", "-d", "test_http_challenge_flow=true"];
     let admin = format!("http://{}/acme", gateway.admin_addresses()[0]);
     assert_eq!(curl(&[&form[..], &[&admin]].concat()), json!({ "message": sanity }).to_string());
@@ -145,6 +162,7 @@ fn challenges_are_answered_by_plain_http_alone_without_a_route() {
     for token in ["x", "no-such-token", "no/token", "no%20token"] {
         assert_eq!(ask("a.test", token), (404, "Not found\n".to_owned()), "{token}");
     }
+    assert_eq!(ask("a.test.", "x"), (404, "Not found\n".to_owned()), "a dot may follow the name");
     let no_route = "no Route matched with those values";
     assert!(ask("c.test", "x").1.contains(no_route));
     assert!(ask("a.test", "").1.contains(no_route));

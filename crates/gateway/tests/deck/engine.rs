@@ -171,8 +171,8 @@ pub(crate) fn without_old_names(client: Client, mut state: State, target: &State
 }
 
 /// The same of a record, and of those within it.
-pub(crate) fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema: &Json) {
-    let Some(members) = told.as_object_mut() else { return };
+pub(crate) fn leave_old_names_out(shown: &mut Json, target: Option<&Json>, schema: &Json) {
+    let Some(members) = shown.as_object_mut() else { return };
     let wanted = |name: &str| target.and_then(|target| target.get(name));
     let old = schema["shorthand_fields"].as_array().into_iter().flatten();
     let old = old.flat_map(|field| field.as_object().expect("a field is an object").keys());
@@ -180,8 +180,8 @@ pub(crate) fn leave_old_names_out(told: &mut Json, target: Option<&Json>, schema
     for (name, schema) in
         schema["fields"].as_array().into_iter().flatten().filter_map(Json::as_object).flatten()
     {
-        if let Some(told) = members.get_mut(name) {
-            leave_old_names_out(told, wanted(name), schema);
+        if let Some(shown) = members.get_mut(name) {
+            leave_old_names_out(shown, wanted(name), schema);
         }
     }
 }

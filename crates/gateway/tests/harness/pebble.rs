@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What a CA is to be like. Its port is free now, so that gateways can be told of it before it starts.
+/// What a CA is to be like. Its port is free now, so that gateways can be configured with it before it starts.
 pub struct PebblePlan {
     program: PathBuf,
     port: u16,

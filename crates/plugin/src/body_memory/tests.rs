@@ -34,6 +34,17 @@ fn what_is_allocated_is_what_is_taken() {
 }
 
 #[test]
+fn bytes_that_a_plugin_holds_stay_reserved() {
+    let (memory, workers) = workers(64 * KIB, 1);
+    let mut body = body(&workers[0]);
+    body.push(&[0; 20 * KIB], 20 * KIB).unwrap();
+    let held = body.take();
+    assert_eq!((body.len(), memory.usage().bytes), (0, 20 * KIB as u64));
+    body.replace(|_| held[..KIB].to_vec());
+    assert_eq!(memory.usage().bytes, KIB as u64);
+}
+
+#[test]
 fn what_does_not_fit_is_not_added() {
     let (memory, workers) = workers(64 * KIB, 2);
     let (mut first, mut second) = (body(&workers[0]), body(&workers[1]));

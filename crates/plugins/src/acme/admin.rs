@@ -1,45 +1,42 @@
 //! `/acme` of the Admin API, as Kong has it.
 
-use super::Current;
 use super::certificate::shown;
 use super::domains::is_host;
 use super::error::AcmeError;
 use super::issuer::Issuer;
 use super::results;
 use super::storage::RENEWALS;
+use super::{Current, on_background};
 use http::{Request, Uri};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
-use weir_plugin::{
-    AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, Bytes, HttpError, PendingResponse,
-};
+use weir_plugin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute, Bytes, HttpError, PendingResponse};
 
 pub(super) const ROUTES: &[AdminRoute] = &[
-    route(
+    AdminRoute::later(
         AdminMethod::Post,
         "/acme",
         "create-acme-certificate",
         "Get a certificate for a host by ACME",
         create,
     ),
-    route(
+    AdminRoute::later(
         AdminMethod::Patch,
         "/acme",
         "renew-acme-certificates",
         "Renew the certificates that are due",
         renew,
     ),
-    route(
+    AdminRoute::later(
         AdminMethod::Get,
         "/acme/certificates",
         "list-acme-certificates",
         "List the certificates of the plugin `acme`",
         list,
     ),
-    route(
+    AdminRoute::later(
         AdminMethod::Get,
         "/acme/certificates/{host}",
         "get-acme-certificate",
@@ -50,16 +47,6 @@ pub(super) const ROUTES: &[AdminRoute] = &[
 
 /// How long a host may take to answer the test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-const fn route(
-    method: AdminMethod,
-    path: &'static str,
-    operation: &'static str,
-    summary: &'static str,
-    handle: fn(&AdminRequest<'_>) -> PendingResponse,
-) -> AdminRoute {
-    AdminRoute { method, path, operation, summary, handle: AdminHandler::Later(handle) }
-}
 
 /// How long to wait for the instance of a configuration that has just become active.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,14 +68,10 @@ where
         let Ok(issuer) = timeout(START_TIMEOUT, in_use(&current)).await else {
             return AdminResponse::message(503, "this node serves no requests: ask one that does");
         };
-        let (sender, receiver) = oneshot::channel();
-        let background = issuer.background.clone();
-        let work = work(issuer);
-        background.spawn(async move {
-            // The client may have gone.
-            let _ = sender.send(work.await);
-        });
-        receiver.await.unwrap_or_else(|_| AdminResponse::message(500, "the thread of plugins does not run"))
+        let work = work(issuer.clone());
+        on_background(&issuer, work)
+            .await
+            .unwrap_or_else(|_| AdminResponse::message(500, "the thread of plugins does not run"))
     })
 }
 

@@ -193,12 +193,12 @@ async fn send(
     url: &str,
     body: String,
 ) -> Result<Response<Bytes>, AcmeError> {
-    let uri: Uri = url.parse().map_err(|_| AcmeError::Malformed("a URL is none"))?;
+    let uri: Uri = url.parse().map_err(|_| AcmeError::Malformed("a URL cannot be read"))?;
     let host = host_and_port(&uri).to_owned();
     let request = Request::builder().method(method).uri(uri).header(USER_AGENT, "weir");
     let request = request.header(ACCEPT, "application/json, application/pem-certificate-chain");
     let request = request.header(CONTENT_TYPE, "application/jose+json").body(Bytes::from(body));
-    let request = request.map_err(|_| AcmeError::Malformed("a URL is none"))?;
+    let request = request.map_err(|_| AcmeError::Malformed("a URL cannot be read"))?;
     let response = http.send(request, TIMEOUT).await;
     let response = response.map_err(|error| AcmeError::Unreachable(host, error))?;
     match response.status() {

@@ -82,7 +82,7 @@ pub(crate) struct StorageConfig {
     pub redis: RedisConfig,
     /// For `consul`.
     #[field(nullable, default = {})]
-    pub consul: Consul,
+    pub consul: HashiCorp,
     /// For `vault`.
     #[field(nullable, default = {})]
     pub vault: HashiCorpVault,
@@ -129,9 +129,9 @@ pub(crate) struct ExtraOptions {
     pub scan_count: u32,
 }
 
-/// HashiCorp's Consul, which is not supported.
+/// Consul and Vault, HashiCorp's servers, which are not supported.
 #[derive(Debug, Clone, Record)]
-pub(crate) struct Consul {
+pub(crate) struct HashiCorp {
     /// Whether to connect over TLS.
     #[field(nullable, default = false)]
     pub https: bool,
@@ -149,24 +149,10 @@ pub(crate) struct Consul {
     pub token: Option<Secret>,
 }
 
-/// HashiCorp's Vault, which is not supported.
 #[derive(Debug, Clone, Record)]
 pub(crate) struct HashiCorpVault {
-    /// Whether to connect over TLS.
-    #[field(nullable, default = false)]
-    pub https: bool,
-    /// The host name or address.
-    #[field(matches = host)]
-    pub host: Option<String>,
-    /// The port.
-    pub port: Option<u16>,
-    /// What all keys begin with.
-    pub kv_path: Option<String>,
-    /// The timeout, in milliseconds.
-    pub timeout: Option<f64>,
-    /// The token.
-    #[field(referenceable)]
-    pub token: Option<Secret>,
+    #[field(flatten)]
+    pub server: HashiCorp,
     /// Whether to verify the server's certificate.
     #[field(nullable, default = true)]
     pub tls_verify: bool,

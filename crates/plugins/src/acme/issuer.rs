@@ -58,7 +58,7 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    /// The certificate in the storage; if there is none, an order begins, and there is none for now.
+    /// The certificate in the storage. A name without one gets an order, and no certificate for now.
     pub(super) async fn find(self: &Arc<Self>, host: &str) -> Option<CertificateKey> {
         let found = match results::writable(&self.database).await {
             // The certificate would be part of the configuration.
@@ -185,7 +185,7 @@ impl Issuer {
         self.storage.set(&format!("{RENEWALS}{host}"), &renewal.to_string(), None).await
     }
 
-    /// The key of the account: the configured one, or the one in the storage, which is made if there is none.
+    /// The key of the account: the configured one, or the one in the storage, which is made for the first order.
     async fn account_key(&self) -> Result<AccountKey, AcmeError> {
         if let Some(name) = &self.config.account_key {
             return self.configured_key(name);

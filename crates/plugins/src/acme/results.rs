@@ -1,4 +1,4 @@
-//! Where certificates go: to the node's database as entities, or to the storage where there is none.
+//! Where certificates go: to the node's database as entities, or to the storage where a node has no database.
 
 use super::certificate::Issued;
 use super::error::AcmeError;

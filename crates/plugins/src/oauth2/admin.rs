@@ -8,34 +8,29 @@ use change::{Change, Invalid, error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weir_plugin::{
-    AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, PendingResponse, Row, RowError,
-    RowKey, Rows, Uuid,
+    AdminMethod, AdminRequest, AdminResponse, AdminRoute, PendingResponse, Row, RowError, RowKey, Rows, Uuid,
 };
 
 const ALL: &str = "/oauth2_tokens";
 const ONE: &str = "/oauth2_tokens/{access_token}";
 
 pub(super) const ROUTES: &[AdminRoute] = &[
-    route(AdminMethod::Get, ALL, "list-oauth2_tokens", "List the tokens of OAuth 2.0", list),
-    route(AdminMethod::Post, ALL, "create-oauth2_token", "Create a token of OAuth 2.0", create),
-    route(AdminMethod::Get, ONE, "get-oauth2_token", "A token of OAuth 2.0", show),
-    route(AdminMethod::Put, ONE, "replace-oauth2_token", "Create or replace a token of OAuth 2.0", replace),
-    route(AdminMethod::Patch, ONE, "update-oauth2_token", "Change a token of OAuth 2.0", update),
-    route(AdminMethod::Delete, ONE, "delete-oauth2_token", "Delete a token of OAuth 2.0", delete),
+    AdminRoute::later(AdminMethod::Get, ALL, "list-oauth2_tokens", "List the tokens of OAuth 2.0", list),
+    AdminRoute::later(AdminMethod::Post, ALL, "create-oauth2_token", "Create a token of OAuth 2.0", create),
+    AdminRoute::later(AdminMethod::Get, ONE, "get-oauth2_token", "A token of OAuth 2.0", show),
+    AdminRoute::later(
+        AdminMethod::Put,
+        ONE,
+        "replace-oauth2_token",
+        "Create or replace a token of OAuth 2.0",
+        replace,
+    ),
+    AdminRoute::later(AdminMethod::Patch, ONE, "update-oauth2_token", "Change a token of OAuth 2.0", update),
+    AdminRoute::later(AdminMethod::Delete, ONE, "delete-oauth2_token", "Delete a token of OAuth 2.0", delete),
 ];
 
 const USUAL_SIZE: usize = 100;
 const LARGEST_SIZE: usize = 1000;
-
-const fn route(
-    method: AdminMethod,
-    path: &'static str,
-    operation: &'static str,
-    summary: &'static str,
-    handle: fn(&AdminRequest<'_>) -> PendingResponse,
-) -> AdminRoute {
-    AdminRoute { method, path, operation, summary, handle: AdminHandler::Later(handle) }
-}
 
 /// An outcome whose error is a response too.
 type Outcome = Result<AdminResponse, AdminResponse>;

@@ -19,13 +19,14 @@ pub(super) struct Session {
     pub(super) history: History,
 }
 
-/// What rows know of a session beside its entries: which it replaces, and whether another has replaced it.
+/// Which sessions are the same under another id, by their rows. A logout ends them all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct History {
-    /// The row of the session that it replaces. It ends with this one.
+    /// The one that it has replaced.
     pub(super) predecessor: Option<Uuid>,
-    /// It is valid for `stale_ttl` yet, for requests that were on their way, and replaces none.
-    pub(super) is_replaced: bool,
+    /// The one that has replaced it: until `stale_ttl` is over it is valid yet, for requests that were on their way, but gets
+    /// no other id.
+    pub(super) successor: Option<Uuid>,
 }
 
 /// Who is logged in at an audience.

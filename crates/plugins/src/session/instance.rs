@@ -105,7 +105,7 @@ impl Instance {
             self.session.save(session, entries.clone(), incoming, changes)?;
             return self.remember(&mut sessions.remembered, entries, incoming, changes);
         }
-        if session.history.is_replaced {
+        if session.history.successor.is_some() {
             return Ok(());
         }
         if timeouts.is_rolling_due(session, incoming.now) {
@@ -126,7 +126,8 @@ impl Instance {
         incoming: &Incoming<'_>,
         changes: &mut Changes,
     ) -> Result<(), KeepError> {
-        let is_replaced = remembered.as_ref().is_some_and(|remembered| remembered.history.is_replaced);
+        let is_replaced =
+            remembered.as_ref().is_some_and(|remembered| remembered.history.successor.is_some());
         let Some(keeper) = self.remember.as_ref().filter(|_| !is_replaced) else { return Ok(()) };
         let remembered = remembered.get_or_insert_with(|| Session::new(incoming.now, Vec::new()));
         keeper.save(remembered, entries, incoming, changes)

@@ -29,7 +29,10 @@ impl fmt::Display for KeepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeepError::Crypto => "the system has no random numbers",
-            KeepError::TooMany => "too many new sessions wait for the database",
+            KeepError::TooMany => {
+                "too many new sessions wait for the database; look whether it is slow, and keep the plugin off routes whose \
+                 clients send credentials but no cookies"
+            }
             KeepError::TooLong => "its groups are too long for cookies; set `storage: kong`",
         })
     }
@@ -98,7 +101,7 @@ impl Keeper {
     ) -> Result<(), KeepError> {
         let now = incoming.now;
         let predecessor = self.store.as_ref().and_then(|_| session.is_saved().then(|| row_id(session)));
-        let history = History { predecessor, is_replaced: false };
+        let history = History { predecessor, successor: None };
         let (id, created) = (random_id()?, session.created);
         let saved = Session { id, created, saved: now, used: now, entries, history };
         self.write(&saved, incoming, changes)?;
@@ -108,7 +111,7 @@ impl Keeper {
         store.announce(session);
         if old.is_saved() {
             let end = self.end(&old).min(now.saturating_add(self.stale_ttl));
-            changes.rows.push(store.outdate(&old, (now, end))?);
+            changes.rows.push(store.outdate(&old, session, (now, end))?);
         }
         Ok(())
     }

@@ -49,7 +49,7 @@
 //! | `absolute_timeout` seconds after it began | |
 //!
 //! With 0 there is no such timeout. When the browser is closed, it forgets the cookie. With `remember` it also gets the cookie `remember`, which
-//! it keeps: from that, a new session begins when there is none, until `remember_rolling_timeout` seconds after the last time, or
+//! it keeps: from that, a new session begins for a browser without one, until `remember_rolling_timeout` seconds after the last time, or
 //! `remember_absolute_timeout` seconds after the login.
 //!
 //! Plugins with the same `secret` and `cookie_name` share a cookie, and log clients in together if they have the same `audience`
@@ -62,8 +62,8 @@
 //! With `storage: cookie` the gateway keeps nothing, so that a cookie that somebody has copied is valid until it ends, also after a logout.
 //!
 //! With `storage: kong` the cookie has an id, and the rest is in the node's database, encrypted, where all nodes of it know the session. A logout
-//! deletes it. The id is stored as a hash. Each node remembers for 5 seconds what the database says of a session, and for one second that there
-//! is none: on another node, a session ends that long after its logout. A session is written to the database when the response is on its way, so that another
+//! deletes it. The id is stored as a hash. Each node remembers for 5 seconds what the database says of a session, and for one second that it
+//! has no such session: on another node, a session ends that long after its logout. A session is written to the database when the response is on its way, so that another
 //! node may know it a moment later. When it gets a new id, the old one is valid for `stale_ttl` seconds more, for requests that are on their way. It gets no other id in that time, and a logout ends both.
 //! At most 256 new sessions of an instance wait for the database; further clients stay without one, which is logged. A node without
 //! a database, such as a data plane, keeps sessions in its memory, at most about 64 MiB: they are lost when it restarts, other nodes do not know them, and

@@ -89,21 +89,22 @@ impl Store {
 
     fn opened(&self, row: &Row, session: &Session) -> Option<Stored> {
         let entries = decode_entries(&self.sealer.open(row.body["data"].as_str()?.as_bytes(), &session.id)?)?;
-        let predecessor = row.body["predecessor"].as_str().and_then(|id| id.parse().ok());
-        let history = History { predecessor, is_replaced: row.body["replaced"] == true };
-        Some(Stored { entries, history })
+        let id = |name: &str| row.body[name].as_str().and_then(|id| id.parse().ok());
+        Some(Stored {
+            entries,
+            history: History { predecessor: id("predecessor"), successor: id("successor") },
+        })
     }
 
     /// A session's row, which ends at this second.
     pub(super) fn row(&self, session: &Session, expires: u64) -> Result<Row, Unspecified> {
         let data = self.sealer.seal(&encode_entries(&session.entries), &session.id)?;
         let mut body = json!({ "data": data });
-        let History { predecessor, is_replaced } = session.history;
-        if let Some(id) = predecessor {
-            body["predecessor"] = id.to_string().into();
-        }
-        if is_replaced {
-            body["replaced"] = true.into();
+        let History { predecessor, successor } = session.history;
+        for (name, id) in [("predecessor", predecessor), ("successor", successor)] {
+            if let Some(id) = id {
+                body[name] = id.to_string().into();
+            }
         }
         if self.metadata.is_stored {
             let of_entry = |entry: &Entry| json!({ "audience": entry.audience, "subject": self.subject(&entry.subject) });
@@ -125,21 +126,27 @@ impl Store {
         self.cache.remember(row_id(session), Some(Arc::new(stored)));
     }
 
-    /// The change after which a session that has a new id ends at this second. One whose entries were not read ends now.
-    pub(super) fn outdate(&self, old: &Session, (now, end): (u64, u64)) -> Result<RowChange, Unspecified> {
+    /// The change after which a session that another has replaced ends at this second. One whose entries were not read ends now.
+    pub(super) fn outdate(
+        &self,
+        old: &Session,
+        new: &Session,
+        (now, end): (u64, u64),
+    ) -> Result<RowChange, Unspecified> {
         if old.entries.is_empty() || end <= now {
             return Ok(self.end(row_id(old)));
         }
-        let history = History { is_replaced: true, ..old.history };
+        let history = History { successor: Some(row_id(new)), ..old.history };
         let old = Session { history, ..old.clone() };
         let stored = Stored { entries: old.entries.clone(), history };
         self.cache.remember_for(Duration::from_secs(end - now), row_id(&old), Some(Arc::new(stored)));
         Ok(RowChange::Update(self.row(&old, end)?))
     }
 
-    /// The changes that end a session, and the one that it has replaced; this node no longer knows them.
+    /// The changes that end a session, under each of its ids; this node no longer knows it.
     pub(super) fn delete(&self, session: &Session) -> Vec<RowChange> {
-        let ids = [Some(row_id(session)), session.history.predecessor];
+        let History { predecessor, successor } = session.history;
+        let ids = [Some(row_id(session)), predecessor, successor];
         ids.into_iter().flatten().map(|id| self.end(id)).collect()
     }
 

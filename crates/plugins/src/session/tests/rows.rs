@@ -8,7 +8,9 @@ use crate::PLUGINS;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weir_plugin::testing::{Gateway, entity, id};
-use weir_plugin::{MemoryRows, PendingRows, Row, RowError, RowKey, RowStore, Rows, Uuid, unix_time};
+use weir_plugin::{
+    Credential, MemoryRows, PendingRows, Row, RowError, RowKey, RowStore, Rows, Uuid, unix_time,
+};
 
 /// Rows of a database that does not answer any more.
 #[derive(Default)]
@@ -114,10 +116,38 @@ fn a_session_that_has_a_new_id_is_known_by_the_old_one_for_a_while() {
     let ends_soon = |row: &&Row| row.expires.unwrap() - now <= 10;
     assert_eq!((stored.len(), stored.iter().filter(ends_soon).count()), (2, 1));
     assert!(stored.iter().all(|row| ends_soon(&row) || row.expires.unwrap() - now > 3500));
-    // A logout ends both.
-    outcome(&gateway, &instance, &format!("DELETE /?session_logout\nCookie: {new}"));
-    assert_eq!(block_on(rows.page("sessions", None, 10)).unwrap(), vec![]);
-    assert!(ask(&old).consumer().is_none() && ask(&new).consumer().is_none());
+}
+
+#[test]
+fn a_logout_ends_a_session_under_its_old_id_and_its_new_one() {
+    for by_the_old in [true, false] {
+        let (gateway, instance, rows, old) = stored(3000);
+        let ask = |cookie: &str| outcome(&gateway, &instance, &format!("GET /\nCookie: {cookie}")).0;
+        let new = set_cookie(&ask(&old)).unwrap();
+        let by = if by_the_old { &old } else { &new };
+        outcome(&gateway, &instance, &format!("DELETE /?session_logout\nCookie: {by}"));
+        assert_eq!(block_on(rows.page("sessions", None, 10)).unwrap(), vec![]);
+        assert!(ask(&old).consumer().is_none() && ask(&new).consumer().is_none());
+    }
+}
+
+#[test]
+fn new_sessions_that_wait_for_the_database_are_bounded() {
+    let (gateway, instance, _, _) = stored(0);
+    let store = instance.store.as_ref().unwrap();
+    let waiting: Vec<_> = std::iter::from_fn(|| store.reserve()).collect();
+    assert_eq!(waiting.len(), 256);
+    let log_in = || {
+        let mut exchange = gateway.exchange("GET /");
+        assert!(matches!(instance.access(&mut exchange), Flow::Continue));
+        let consumer = exchange.find_consumer(id(1)).unwrap();
+        exchange.authenticate(consumer, Credential { id: id(0xa), identifier: None });
+        instance.response(&mut exchange);
+        set_cookie(&exchange)
+    };
+    assert_eq!(log_in(), None);
+    drop(waiting);
+    assert!(log_in().is_some());
 }
 
 #[test]
