@@ -174,6 +174,11 @@ impl Store {
         self.flush();
     }
 
+    /// The same once no worker records any more, so that nothing has to be waited for: a second that has just begun counts.
+    pub fn refresh_last(&mut self, now: u64) {
+        self.refresh(now + GRACE_MILLIS);
+    }
+
     /// Reads what workers have recorded. Call it every 50 ms. The node and the busiest routes come into view when their
     /// second has ended, everything when its ten seconds have.
     pub fn drain(&mut self, now: u64) {
@@ -345,8 +350,7 @@ impl Store {
 
     /// Moves what is not on the disk there, when the node stops.
     pub fn finish(mut self, now: u64) {
-        // No later record comes, so that nothing has to be waited for.
-        self.refresh(now + GRACE_MILLIS);
+        self.refresh_last(now);
         for slot in self.tiers.open_tens() {
             self.write(TENS, &slot);
         }

@@ -214,6 +214,22 @@ fn totals_count_from_when_they_are_first_asked_for() {
     assert_eq!(count(&mut store, 4, 60_500), [(3, 6)], "what was counted stays");
 }
 
+#[test]
+fn the_last_totals_have_a_second_that_has_just_begun() {
+    let mut store = store();
+    let worker = store.add_worker();
+    store.totals(START);
+    worker.push(&Record { time: Tick::at(START + 1_010), ..record(3) });
+    let count = |store: &mut Store| {
+        let totals = store.totals(START).routes().map(|(_, counts)| counts.latency(Latency::Total).count());
+        totals.sum::<u64>()
+    };
+    store.refresh(START + 1_020);
+    assert_eq!(count(&mut store), 0, "records of the second before may still come");
+    store.refresh_last(START + 1_020);
+    assert_eq!(count(&mut store), 1);
+}
+
 fn on_disk(memory: usize, folder: &std::path::Path, now: u64) -> Store {
     let mut store = Store::new(Arc::default(), Budget { memory, samples: 0 }, now);
     let disk = Disk::open(folder.to_owned(), 64 << 20, store.entities()).unwrap();

@@ -155,6 +155,13 @@ impl Analytics {
         Some(question(store))
     }
 
+    /// Reads what the workers of a node that stops have recorded until their end.
+    pub(crate) fn read_last(&self) {
+        if let Some(store) = lock(&self.memory.store).as_mut() {
+            store.refresh_last(now());
+        }
+    }
+
     /// What a data plane hands in.
     pub(crate) fn outgoing(&self) -> Option<Arc<Outgoing>> {
         if let FleetPart::DataPlane(outgoing) = &self.fleet { Some(outgoing.clone()) } else { None }

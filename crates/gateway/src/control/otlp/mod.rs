@@ -2,7 +2,7 @@
 mod message;
 
 use super::Control;
-use crate::analytics::now;
+use crate::analytics::{Analytics, now};
 use crate::low_priority::spawn_low_priority;
 use crate::settings::verify_by_system;
 use crate::settings::{HttpUrl, Role, Settings};
@@ -150,6 +150,7 @@ pub(crate) fn start(control: &Arc<Control>) {
 /// Sends the last metrics of a node that stops.
 pub(crate) async fn finish(control: &Control) {
     if control.otlp.is_some() {
+        control.analytics().into_iter().for_each(Analytics::read_last);
         let export = export(control, Ok(messages(control)), LAST_TIMEOUT);
         if tokio::time::timeout(LAST_TIMEOUT, export).await.is_err() {
             tracing::warn!(
