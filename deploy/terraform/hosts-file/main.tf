@@ -36,19 +36,17 @@ variable "weirlab" {
   default     = null
 }
 
+# Lines rather than a heredoc, because programs differ in what they take off an indented one.
 output "toml" {
-  value = join("\n", [for name, host in var.hosts : <<-EOT
-    [hosts.${name}]
-    roles = ${jsonencode(host.roles)}
-    address = ${jsonencode(host.address)}
-    internal_address = ${jsonencode(host.internal_address)}
-    user = ${jsonencode(var.user)}
-    port = ${var.port}
-    identity_file = ${jsonencode(var.identity_file)}
-    %{~if var.weirlab != null~}
-
-    weirlab = ${jsonencode(var.weirlab)}
-    %{~endif~}
-  EOT
-  ])
+  value = join("\n", flatten([for name, host in var.hosts : [
+    "[hosts.${name}]",
+    "roles = ${jsonencode(host.roles)}",
+    "address = ${jsonencode(host.address)}",
+    "internal_address = ${jsonencode(host.internal_address)}",
+    "user = ${jsonencode(var.user)}",
+    "port = ${var.port}",
+    "identity_file = ${jsonencode(var.identity_file)}",
+    [for path in compact([var.weirlab]) : "weirlab = ${jsonencode(path)}"],
+    "",
+  ]]))
 }
