@@ -4,8 +4,9 @@
 #
 #   bench/gate-rates.sh [PERCENT=3] [A/A GATES=20] [SLOWED GATES=10] [SECONDS=3600]
 #
-# A preloaded library makes the slowdown: it spins for a set time at each `send` and `writev`, of which a proxied request has
-# two, one to the upstream and one to the client. The version without a slowdown has the library too, with a time of 0.
+# A preloaded library makes the slowdown: it spins for a set time for each event that `epoll_wait` returns, of which a proxied
+# request has two, the client's bytes and the upstream's. Sockets are read and written past libc, where nothing can be preloaded. The
+# version without a slowdown has the library too, with a time of 0.
 # When the time is over, the counts so far are printed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,31 +18,30 @@ cat > "$work/spin.c" <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
+#include <sys/epoll.h>
 #include <time.h>
 static long spin_ns;
-static ssize_t (*real_send)(int, const void *, size_t, int);
-static ssize_t (*real_writev)(int, const struct iovec *, int);
+static int (*real_epoll_wait)(int, struct epoll_event *, int, int);
 __attribute__((constructor)) static void begin(void) {
-    real_send = dlsym(RTLD_NEXT, "send");
-    real_writev = dlsym(RTLD_NEXT, "writev");
+    real_epoll_wait = dlsym(RTLD_NEXT, "epoll_wait");
     const char *text = getenv("SPIN_NS");
     spin_ns = text ? atol(text) : 0;
 }
-static void spin(void) {
+static void spin(long ns) {
     struct timespec from, now;
-    if (spin_ns == 0) return;
     clock_gettime(CLOCK_MONOTONIC, &from);
     do clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < spin_ns);
+    while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < ns);
 }
-ssize_t send(int fd, const void *data, size_t n, int flags) { spin(); return real_send(fd, data, n, flags); }
-ssize_t writev(int fd, const struct iovec *data, int n) { spin(); return real_writev(fd, data, n); }
+int epoll_wait(int fd, struct epoll_event *events, int max, int timeout) {
+    int count = real_epoll_wait(fd, events, max, timeout);
+    if (spin_ns > 0 && count > 0) spin(spin_ns * count);
+    return count;
+}
 C
 cc -O2 -shared -fPIC -o "$work/spin.so" "$work/spin.c" -ldl
 
-version() { # name, nanoseconds for each write
+version() { # name, nanoseconds for each event
   printf '#!/bin/sh\nLD_PRELOAD=%s SPIN_NS=%s exec %s "$@"\n' "$work/spin.so" "$2" "$weir" > "$work/$1"
   chmod +x "$work/$1"
 }
