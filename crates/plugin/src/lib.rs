@@ -38,6 +38,7 @@ mod local_response;
 mod metrics;
 mod node_log;
 mod node_statistics;
+mod panics;
 mod phases;
 mod request_record;
 mod retained;

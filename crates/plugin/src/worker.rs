@@ -1,15 +1,13 @@
 //! What plugins do on each worker beside their hooks.
 
 use super::background::Timer;
+use super::panics;
 use super::retained::Retained;
-use std::any::Any;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::task::{AbortHandle, spawn_local};
 
@@ -69,15 +67,9 @@ impl WorkerContext {
 
     /// Waits for a task, and logs a panic, which ends it.
     async fn outlive(&self, task: impl Future<Output = ()>) {
-        let mut task = pin!(task);
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx))) {
-            Ok(polled) => polled,
-            Err(panic) => {
-                self.log_panic("a task", &*panic);
-                Poll::Ready(())
-            }
-        })
-        .await;
+        if let Err(message) = panics::catch(task).await {
+            self.log_panic("a task", &message);
+        }
     }
 
     /// Does something at once, and logs that it failed or panicked.
@@ -87,13 +79,11 @@ impl WorkerContext {
             Ok(Err(error)) => {
                 tracing::error!(plugin = self.plugin, worker = self.index, "{what} failed: {error}");
             }
-            Err(panic) => self.log_panic(what, &*panic),
+            Err(panic) => self.log_panic(what, panics::message(&*panic)),
         }
     }
 
-    fn log_panic(&self, what: &str, panic: &(dyn Any + Send)) {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    fn log_panic(&self, what: &str, message: &str) {
         tracing::error!(plugin = self.plugin, worker = self.index, "{what} panicked: {message}");
     }
 }

@@ -1,6 +1,7 @@
 //! Delayed and periodic work.
 
 use super::Background;
+use crate::panics;
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -32,14 +33,17 @@ impl Background {
         }))
     }
 
-    /// Does something repeatedly, at once and then with this pause after each time.
+    /// Does something repeatedly, at once and then with this pause after each time. A panic is logged, and ends that time
+    /// alone.
     pub fn every<F>(&self, pause: Duration, mut work: impl FnMut() -> F + Send + 'static) -> Timer
     where
         F: Future<Output = ()> + Send + 'static,
     {
         Timer(self.begin_task(async move {
             loop {
-                work().await;
+                if let Err(message) = panics::catch(async { work().await }).await {
+                    tracing::error!("periodic work of a plugin panicked: {message}");
+                }
                 tokio::time::sleep(pause).await;
             }
         }))
@@ -71,5 +75,23 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| seen.recv_timeout(TIMEOUT).ok()).collect();
         assert_eq!(rest.last(), Some(&"once"), "and then no sender is left");
         drop(after);
+    }
+
+    #[test]
+    fn work_goes_on_after_a_panic() {
+        let background = Background::default();
+        let (done, seen) = mpsc::channel();
+        let mut times = 0;
+        let every = background.every(Duration::from_millis(1), move || {
+            times += 1;
+            let (time, done) = (times, done.clone());
+            assert_ne!(time, 1, "within the call");
+            async move {
+                assert_ne!(time, 2, "within the task");
+                done.send(time).unwrap_or_default();
+            }
+        });
+        assert_eq!(seen.recv_timeout(TIMEOUT), Ok(3));
+        drop(every);
     }
 }
