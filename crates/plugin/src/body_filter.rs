@@ -66,6 +66,8 @@ impl BodyFilters {
 pub struct BodyChanges {
     /// It is buffered until it is whole, so that it can be replaced.
     pub buffers: bool,
+    /// The hooks run also where there is none.
+    pub runs_without_body: bool,
     /// This takes its place, also where it is too long to be buffered.
     pub replacement: Option<Vec<u8>>,
     /// This replaces it once it is buffered, or too long for that.

@@ -114,6 +114,49 @@ fn a_response_phase_may_wait_while_other_requests_are_served() {
 }
 
 #[test]
+fn a_response_phase_runs_for_responses_without_a_body() {
+    let plugins = Plugins::mine(
+        "local Mine = { PRIORITY = 10, VERSION = '1.0' } \
+         function Mine:response() \
+           if kong.request.get_header('x-wait') then ngx.sleep(0.001) end \
+           kong.response.set_header('x-status', kong.response.get_status()) \
+           kong.response.set_header('x-body', '<' .. (kong.service.response.get_raw_body() or 'nil') .. '>') \
+           if kong.request.get_header('x-exit') then kong.response.exit(200, 'made') end \
+         end return Mine",
+    );
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            let path = request.head.start.split(' ').nth(1).unwrap().to_owned();
+            peer.send(match path.as_str() {
+                "/204" => "HTTP/1.1 204 No Content\r\n\r\n",
+                "/304" => "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n",
+                _ if request.head.start.starts_with("HEAD") => "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n",
+                _ => "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n",
+            });
+        }
+    });
+    let gateway = plugins.start_mine(upstream.address);
+    let mut client = gateway.connect();
+    for more in ["", "X-Wait: 1\r\n"] {
+        for (method, path, status) in [("GET", "/204", 204), ("GET", "/304", 304), ("HEAD", "/", 200)] {
+            let mut ask = |exit: &str| {
+                let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{more}{exit}\r\n");
+                client.send(request).response_to(method)
+            };
+            let response = ask("");
+            let seen = ["x-status", "x-body"].map(|name| response.header(name).unwrap().to_owned());
+            assert_eq!((response.status, response.text()), (status, ""), "{method} {path} {more}");
+            assert_eq!(seen, [status.to_string(), "<>".to_owned()], "{method} {path} {more}");
+            let response = ask("X-Exit: 1\r\n");
+            let body = if method == "HEAD" { "" } else { "made" };
+            assert_eq!((response.status, response.text()), (200, body), "{method} {path} {more}");
+        }
+        let response = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+        assert_eq!(response.text(), "hello\n", "the connection is in step");
+    }
+}
+
+#[test]
 fn a_response_phase_does_not_run_for_responses_of_the_gateways_own() {
     let plugins = Plugins::mine(
         "local Mine = { PRIORITY = 10, VERSION = '1.0' } \

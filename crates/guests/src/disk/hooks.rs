@@ -120,7 +120,7 @@ impl Hooks for DiskPlugin {
         let Some(script) = self.guest.loaded() else { return };
         let has = |phase| script.function(phase).is_some();
         if has(Phase::Response) && exchange.response_source() == ResponseSource::Service {
-            exchange.buffer_response_body();
+            exchange.buffer_response();
         }
         if has(Phase::HeaderFilter) {
             self.guest.run(exchange, Phase::HeaderFilter);

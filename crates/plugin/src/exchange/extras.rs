@@ -197,6 +197,13 @@ impl Exchange {
         self.engine.extras().body_changes.buffers = true;
     }
 
+    /// The same also of a response that has no body (204, 304, to HEAD): the hooks get an empty one, and may change the head.
+    /// What they return is sent if the status that they leave may have a body, and not to HEAD. For response hooks.
+    pub fn buffer_response(&mut self) {
+        self.buffer_response_body();
+        self.engine.extras().body_changes.runs_without_body = true;
+    }
+
     /// Sends this body in the place of the response's, however long that is. Other plugins may have it buffered and replace
     /// it again. `Content-Length` becomes its length; other headers that describe the body are the plugin's to change. For
     /// response hooks.

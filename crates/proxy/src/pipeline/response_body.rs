@@ -48,9 +48,18 @@ pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChan
         exchange.response.headers.remove("Content-Length");
     }
     if is_bodiless {
-        (changes.filters, changes.drops) = (BodyFilters::default(), true);
+        (changes.filters, changes.drops) = (BodyFilters::default(), !changes.runs_without_body);
     }
-    (framing != Framing::None).then_some(changes)
+    (framing != Framing::None || changes.runs_without_body).then_some(changes)
+}
+
+/// How long a body is that was buffered, in the head of its response; it is left out where the response may have none.
+fn buffered_framing<C: Client, U: Upstream>(relay: &Relay<'_, C, U>, buffered: &mut BufferedBody) -> Framing {
+    if relay.client.is_head() || matches!(relay.exchange.response.status, 204 | 304) {
+        buffered.replace(|_| Vec::new());
+        return Framing::None;
+    }
+    Framing::Length(buffered.len() as u64)
 }
 
 /// Takes the body into memory and has the plugins replace it, if they have asked for that, and says how it goes on.
@@ -73,7 +82,7 @@ pub(crate) async fn change<C: Client, U: Upstream>(
             let buffered = changed.buffered.take();
             let body = replace_later(relay, later, is_known.then_some(buffered)).await?;
             changed.buffered.replace(|_| body);
-            changed.framing = Framing::Length(changed.buffered.len() as u64);
+            changed.framing = buffered_framing(relay, &mut changed.buffered);
         }
     }
     if !changes.filters.is_empty() {
@@ -123,7 +132,7 @@ async fn buffer<C: Client, U: Upstream>(
     if is_known {
         replace(relay, chain, (&mut changed.buffered, replacement)).await?;
     }
-    changed.framing = Framing::Length(changed.buffered.len() as u64);
+    changed.framing = buffered_framing(relay, &mut changed.buffered);
     Ok(is_known)
 }
 
@@ -138,10 +147,6 @@ async fn replace<C: Client, U: Upstream>(
     while let Some((later, next)) = waiting {
         body = replace_later(relay, later, Some(body)).await?;
         (body, waiting) = chain.response_body(relay.exchange, body, next);
-    }
-    if matches!(relay.exchange.response.status, 204 | 304) {
-        // A plugin has changed the status.
-        body = Vec::new();
     }
     buffered.replace(|_| body);
     Ok(())
