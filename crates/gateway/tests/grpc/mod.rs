@@ -16,14 +16,14 @@ use tokio_stream::StreamExt;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request};
 
-fn run<T>(task: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(task: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let patience = Duration::from_secs(100);
     runtime.block_on(async { tokio::time::timeout(patience, task).await.expect("it ends, in time") })
 }
 
 /// A service and a route of gRPC, and more top-level entities.
-fn configuration(upstream: SocketAddr, service: &str, route: &str, more: &str) -> String {
+pub(crate) fn configuration(upstream: SocketAddr, service: &str, route: &str, more: &str) -> String {
     format!(
         "_format_version: \"3.0\"\nservices:\n- {{name: s, protocol: grpc, host: 127.0.0.1, port: {}, {service} \
          routes: [{{name: r, protocols: [grpc, grpcs], paths: [/weir.Echo], {route}}}]}}\n{more}",
@@ -31,11 +31,11 @@ fn configuration(upstream: SocketAddr, service: &str, route: &str, more: &str) -
     )
 }
 
-fn gateway(configuration: &str) -> crate::harness::Builder {
+pub(crate) fn gateway(configuration: &str) -> crate::harness::Builder {
     Gateway::builder(configuration).set("proxy_listen", "127.0.0.1:0 http2, 127.0.0.1:0 ssl http2")
 }
 
-async fn caller(gateway: &Gateway) -> Caller {
+pub(crate) async fn caller(gateway: &Gateway) -> Caller {
     Caller::connect(format!("http://{}", gateway.proxy())).await
 }
 

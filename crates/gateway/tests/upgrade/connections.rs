@@ -1,11 +1,14 @@
 //! Connections of the old process: they stay there until they end, or the drain timeout does.
 use super::{Node, OK, runs};
+use crate::grpc;
 use crate::harness::{Gateway, Peer, Upstream, document, one_route, service};
 use crate::http3::client::Client;
 use serde_json::json;
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use tokio_stream::StreamExt;
+use tonic::Request;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{ClientRequestBuilder, Message, WebSocket};
 
@@ -69,6 +72,31 @@ fn websockets_sessions_and_requests_in_flight_stay_on_the_old_process() {
     socket.close(None).unwrap();
     drop((socket, session, client));
     assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+#[test]
+fn streams_of_grpc_stay_on_the_old_process() {
+    grpc::run(async {
+        let configuration = grpc::configuration(grpc::echo::serve(None).await, "", "", "");
+        let mut node = Node::start(grpc::gateway(&configuration).set("upgrade_drain_timeout", "1h"));
+        let old = node.pid();
+        let mut caller = grpc::caller(&node.gateway).await;
+        let (sender, messages) = caller.both().await;
+        let mut messages = messages.unwrap().into_inner();
+        for text in ["before", "after one upgrade", "after two"] {
+            sender.send(text.into()).await.unwrap();
+            assert_eq!(messages.next().await.unwrap().unwrap(), text);
+            node.upgrade();
+        }
+        let request = Request::new("over the new process".into());
+        let mut other = grpc::caller(&node.gateway).await;
+        assert_eq!(other.unary("Unary", request).await.unwrap().into_inner(), "over the new process");
+        assert!(runs(old));
+        drop(sender);
+        assert!(messages.next().await.is_none(), "the stream ends with its client");
+        drop((messages, caller, other));
+        assert_eq!(node.gateway.exit().code(), Some(0));
+    });
 }
 
 #[test]
