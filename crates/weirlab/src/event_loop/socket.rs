@@ -65,6 +65,12 @@ impl Socket {
         self.readable
     }
 
+    /// Whether the peer ends the connection, or it broke.
+    #[inline]
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
     /// Reads what has arrived.
     ///
     /// # Errors

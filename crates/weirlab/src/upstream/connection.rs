@@ -1,7 +1,6 @@
 //! One client's connection: reads requests, drains their bodies, answers.
 use super::answer::{Choice, Ending};
 use super::echo::{self, Echo};
-use super::pace::Line;
 use super::stream::Stream;
 use super::{Plan, frame, http2};
 use crate::event_loop::{Received, Socket};
@@ -9,7 +8,7 @@ use crate::websocket::Malformed;
 use rustix::event::epoll::EventFlags;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_http1::{BodyDecoder, Framing, Limits, Method, ParseError, RequestHead, Version, encode};
 
 const LIMITS: Limits = Limits {
@@ -36,23 +35,13 @@ pub(super) struct Workspace {
     head: RequestHead,
     random: fastrand::Rng,
     answered: u64,
-    line: Option<Line>,
 }
 
 impl Workspace {
     pub(super) fn new(plan: Arc<Plan>, thread: u64) -> Self {
         let random = fastrand::Rng::with_seed(plan.seed.wrapping_add(thread));
         let scratch = vec![0; SCRATCH_BYTES];
-        let line = plan.at_once.map(Line::new);
-        Self { plan, scratch, gathered: Vec::new(), head: RequestHead::default(), random, answered: 0, line }
-    }
-
-    /// How long an answer that takes so long is held back from now on.
-    fn held_back(&mut self, takes: Duration) -> Duration {
-        match &mut self.line {
-            None => takes,
-            Some(line) => line.enter(Instant::now(), takes),
-        }
+        Self { plan, scratch, gathered: Vec::new(), head: RequestHead::default(), random, answered: 0 }
     }
 }
 
@@ -74,6 +63,8 @@ enum Stage {
     Idle,
     /// A request was read but for its body.
     Body(BodyDecoder, Choice),
+    /// A request was read, and waits for a worker.
+    InLine(Choice),
     /// A request was read; its answer is held back.
     HeldBack(Choice),
     /// Its time has come.
@@ -95,6 +86,8 @@ pub(super) enum Next {
     Wait,
     Again,
     HoldBack(Duration),
+    /// The same once a worker is free.
+    WaitInLine(Duration),
     Close,
 }
 
@@ -103,6 +96,7 @@ enum Stop {
     WantsMore,
     Busy,
     HoldBack(Duration),
+    WaitInLine(Duration),
 }
 
 impl Connection {
@@ -117,6 +111,13 @@ impl Connection {
 
     pub(super) fn note(&mut self, flags: EventFlags) {
         self.stream.note(flags);
+    }
+
+    /// A worker begins with the request.
+    pub(super) fn begin_work(&mut self) {
+        if let Stage::InLine(choice) = self.stage {
+            self.stage = Stage::HeldBack(choice);
+        }
     }
 
     /// The time of the answer that was held back has come.
@@ -141,7 +142,8 @@ impl Connection {
             }
             match self.stage {
                 Stage::Closing => return Ok(Next::Close),
-                Stage::HeldBack(_) => return Ok(Next::Wait),
+                Stage::InLine(_) if self.socket().is_ending() => return Ok(Next::Close),
+                Stage::InLine(_) | Stage::HeldBack(_) => return Ok(Next::Wait),
                 Stage::Lingering | Stage::Drained => return self.drain(scratch),
                 _ => {}
             }
@@ -154,8 +156,10 @@ impl Connection {
             self.inbox.extend_from_slice(&scratch[used..filled]);
             self.send_gathered(&mut workspace.gathered)?;
             self.wants_more = matches!(stop, Stop::WantsMore);
-            if let Stop::HoldBack(delay) = stop {
-                return Ok(Next::HoldBack(delay));
+            match stop {
+                Stop::HoldBack(delay) => return Ok(Next::HoldBack(delay)),
+                Stop::WaitInLine(delay) => return Ok(Next::WaitInLine(delay)),
+                Stop::WantsMore | Stop::Busy => {}
             }
         }
         Ok(Next::Again)
@@ -336,9 +340,10 @@ impl Connection {
             self.stage = Stage::Due(choice);
             return None;
         };
-        self.stage = Stage::HeldBack(choice);
         let takes = delay.draw(&mut workspace.random);
-        Some(Stop::HoldBack(workspace.held_back(takes)))
+        let is_in_line = workspace.plan.at_once.is_some();
+        self.stage = if is_in_line { Stage::InLine(choice) } else { Stage::HeldBack(choice) };
+        Some(if is_in_line { Stop::WaitInLine(takes) } else { Stop::HoldBack(takes) })
     }
 
     fn answer(&mut self, workspace: &mut Workspace, choice: Choice) -> io::Result<Option<Stop>> {

@@ -1,9 +1,8 @@
 //! When answers are held back: delays of single answers, and stalls of everything.
 use crate::duration;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long each answer is held back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,23 +44,37 @@ impl FromStr for Delay {
 
 /// Requests in line for so many workers, each of which works on one answer at a time.
 #[derive(Debug)]
-pub(super) struct Line {
-    /// When each worker that has work is done with all that is assigned to it.
-    busy_until: BinaryHeap<Reverse<Instant>>,
-    workers: usize,
+pub(super) struct Line<T> {
+    idle_workers: usize,
+    waiting: VecDeque<(T, Duration)>,
 }
 
-impl Line {
+impl<T> Line<T> {
     pub(super) fn new(workers: usize) -> Self {
-        Self { busy_until: BinaryHeap::new(), workers }
+        Self { idle_workers: workers, waiting: VecDeque::new() }
     }
 
-    /// Lets a request enter whose answer takes so long, and returns how long that is with its time in the line.
-    pub(super) fn enter(&mut self, now: Instant, takes: Duration) -> Duration {
-        let first_free = if self.busy_until.len() < self.workers { None } else { self.busy_until.pop() };
-        let begin = first_free.map_or(now, |Reverse(free)| free.max(now));
-        self.busy_until.push(Reverse(begin + takes));
-        begin + takes - now
+    /// Lets a request enter whose answer takes so long; whether a worker begins with it at once.
+    pub(super) fn enter(&mut self, request: T, takes: Duration) -> bool {
+        let begins = self.idle_workers > 0;
+        if begins {
+            self.idle_workers -= 1;
+        } else {
+            self.waiting.push_back((request, takes));
+        }
+        begins
+    }
+
+    /// A worker is done. It begins with the first request whose client still waits, because what clients have given up
+    /// would otherwise delay those who come later.
+    pub(super) fn next(&mut self, mut still_waits: impl FnMut(&T) -> bool) -> Option<(T, Duration)> {
+        while let Some((request, takes)) = self.waiting.pop_front() {
+            if still_waits(&request) {
+                return Some((request, takes));
+            }
+        }
+        self.idle_workers += 1;
+        None
     }
 }
 
@@ -128,10 +141,13 @@ mod tests {
 
     #[test]
     fn requests_wait_in_line_for_a_worker() {
-        let (mut line, start) = (Line::new(2), Instant::now());
-        let mut enter = |at: u64, takes: u64| line.enter(start + ms(at), ms(takes));
-        let held = [enter(0, 10), enter(0, 20), enter(0, 5), enter(5, 5), enter(100, 7)];
-        assert_eq!(held, [ms(10), ms(20), ms(15), ms(15), ms(7)]);
+        let mut line = Line::new(2);
+        let begins = ["a", "b", "gone", "c"].map(|request| line.enter(request, ms(5)));
+        assert_eq!(begins, [true, true, false, false]);
+        let mut next = || line.next(|request| *request != "gone").map(|(request, _)| request);
+        assert_eq!([next(), next(), next()], [Some("c"), None, None]);
+        let begins = ["d", "e", "f"].map(|request| line.enter(request, ms(5)));
+        assert_eq!(begins, [true, true, false]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One thread of the upstream: its connections, and the answers that it holds back.
 use super::Plan;
 use super::connection::{Connection, Next, Workspace};
+use super::pace::Line;
 use super::stream::Stream;
 use crate::event_loop::{Handler, Poll, Slots, Socket, Token};
 use rustix::event::epoll::EventFlags;
@@ -19,6 +20,7 @@ pub(super) struct Server {
     started: Instant,
     connections: Slots<Connection>,
     held_back: BinaryHeap<Reverse<(Instant, Token)>>,
+    line: Option<Line<Token>>,
     workspace: Workspace,
 }
 
@@ -30,8 +32,9 @@ impl Server {
         thread: u64,
     ) -> Self {
         let connections = Slots::new(CONNECTION);
+        let line = plan.at_once.map(Line::new);
         let workspace = Workspace::new(plan, thread);
-        Self { tls, started, connections, held_back: BinaryHeap::new(), workspace }
+        Self { tls, started, connections, held_back: BinaryHeap::new(), line, workspace }
     }
 
     fn drive(&mut self, poll: &mut Poll, token: Token) {
@@ -40,7 +43,28 @@ impl Server {
             Ok(Next::Wait) => {}
             Ok(Next::Again) => poll.again(token),
             Ok(Next::HoldBack(delay)) => self.held_back.push(Reverse((Instant::now() + delay, token))),
+            Ok(Next::WaitInLine(takes)) => {
+                if self.line.as_mut().is_none_or(|line| line.enter(token, takes)) {
+                    self.begin_work(token, Instant::now() + takes);
+                }
+            }
             Ok(Next::Close) | Err(_) => drop(self.connections.remove(token)),
+        }
+    }
+
+    fn begin_work(&mut self, token: Token, done: Instant) {
+        if let Some(connection) = self.connections.get_mut(token) {
+            connection.begin_work();
+        }
+        self.held_back.push(Reverse((done, token)));
+    }
+
+    /// A worker is done with a request, and goes on with the next.
+    fn next_in_line(&mut self, now: Instant) {
+        let Self { line, connections, .. } = self;
+        let next = line.as_mut().and_then(|line| line.next(|token| connections.get_mut(*token).is_some()));
+        if let Some((token, takes)) = next {
+            self.begin_work(token, now + takes);
         }
     }
 }
@@ -75,6 +99,8 @@ impl Handler for Server {
                 return;
             }
             self.held_back.pop();
+            // Not from now on, so that a late timer costs no capacity.
+            self.next_in_line(due);
             if let Some(connection) = self.connections.get_mut(token) {
                 connection.release();
                 self.drive(poll, token);
