@@ -5,7 +5,7 @@
 //! limit shrinks in that proportion. The square root of the limit is added as headroom, so that it never stops trying.
 //!
 //! The baseline is measured: while the limit is not used, by the requests as they are, because nothing waits then; while
-//! requests are shed, once a minute and whenever the limit has halved, by holding the limit at half and then at a quarter for a
+//! requests are shed, once a minute and whenever the limit has fallen far below what the upstream took, by holding the limit at half and then at a quarter for a
 //! moment. While that makes requests faster, there was a queue, and half of it is tried.
 
 use std::time::Duration;
@@ -27,6 +27,9 @@ const IMPROVED: f64 = 0.9;
 const MUCH_FASTER: f64 = 0.8;
 /// How often the baseline is measured anew.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// What shows that the upstream has become slower: a limit of less than half of so many times the requests that were in flight
+/// without a queue. An overload alone takes it to a few more than these.
+const SHOWN: f64 = 1.5;
 /// How much a window without a queue changes the baseline.
 const SMOOTHING: f64 = 0.2;
 
@@ -48,7 +51,7 @@ pub(super) struct Gradient {
     probe: Option<Probe>,
     /// When the baseline was measured last.
     measured: Duration,
-    /// The limit then.
+    /// What the upstream took then.
     measured_limit: f64,
 }
 
@@ -88,7 +91,7 @@ impl Gradient {
         let is_reached = window.most_in_flight >= self.limit();
         match (self.probe, self.baseline) {
             (Some(probe), _) => self.go_on(probe, window, now),
-            (None, _) if !is_used => self.learn(window.median, now),
+            (None, _) if !is_used => self.learn(window, now),
             (None, Some(baseline)) if !(is_reached && self.is_probe_due(now)) => {
                 self.follow(window.median, baseline);
             }
@@ -103,13 +106,13 @@ impl Gradient {
     }
 
     /// Nothing waits: the latency is the baseline. The limit stays, because nothing shows that it is too low.
-    fn learn(&mut self, median: f64, now: Duration) {
+    fn learn(&mut self, Window { median, most_in_flight }: Window, now: Duration) {
         let baseline = self.baseline.map_or(median, |known| known + (median - known) * SMOOTHING);
-        self.set_baseline(baseline, now);
+        self.set_baseline(baseline, most_in_flight as f64 * SHOWN, now);
     }
 
-    fn set_baseline(&mut self, baseline: f64, now: Duration) {
-        (self.baseline, self.measured, self.measured_limit) = (Some(baseline), now, self.limit);
+    fn set_baseline(&mut self, baseline: f64, limit: f64, now: Duration) {
+        (self.baseline, self.measured, self.measured_limit) = (Some(baseline), now, limit);
     }
 
     fn follow(&mut self, median: f64, mut baseline: f64) {
@@ -137,7 +140,7 @@ impl Gradient {
         // No faster than at twice the limit: there was no queue there either. If the first steps show that, the limit was
         // about right.
         self.limit = if probe.steps <= 2 { probe.before } else { probe.held * 2.0 };
-        self.set_baseline(window.median, now);
+        self.set_baseline(window.median, self.limit, now);
     }
 }
 

@@ -129,6 +129,20 @@ fn at_three_times_the_capacity_goodput_stays_and_nothing_waits_long() {
 }
 
 #[test]
+fn goodput_stays_over_short_overloads_between_calm_times() {
+    let mut upstream = Simulation::new(10, 0.05, 11);
+    let capacity = upstream.capacity();
+    let mut served = 0.0;
+    for _ in 0..10 {
+        upstream.run(capacity * 0.8, 10.0);
+        // Those that wait at first, until the limit has found its place, are served as well.
+        served += upstream.run(capacity * 3.0, 5.0).served;
+    }
+    let goodput = served / 50.0 / capacity;
+    assert!(goodput >= 0.95, "{goodput} of the capacity");
+}
+
+#[test]
 fn an_upstream_that_becomes_slower_or_faster_is_followed() {
     let mut upstream = Simulation::new(20, 0.01, 3);
     for service in [0.01, 0.03, 0.005, 0.1, 0.01] {
