@@ -74,11 +74,19 @@ $(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(PEBBLE)
 	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+# The client libraries that plugins are tested with, as the versions in requirements.txt make them.
+CLIENTS := $(abspath $(TARGET)/tools/clients)
+$(CLIENTS)/installed: crates/gateway/tests/clients/requirements.txt | $(AIOQUIC)/installed
+	$(call need,ensurepip)
+	/usr/bin/python3 -m venv --clear $(CLIENTS)
+	$(CLIENTS)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 # Valkey, from the backports of Debian 12, without adding them to the system's sources. Later Debians have it themselves.
 VALKEY := $(abspath $(TARGET)/tools/valkey)
 VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o Dir::Etc::sourceparts=- \
   -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
-$(VALKEY)/usr/bin/valkey-server: | $(AIOQUIC)/installed
+$(VALKEY)/usr/bin/valkey-server: | $(CLIENTS)/installed
 	mkdir -p $(VALKEY)/lists/partial
 	apt-get indextargets --format '$$(REPO_URI)' 'Created-By: Packages' "Release: $$(. /etc/os-release; echo $$VERSION_CODENAME)" | \
 	  sed -n "1s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $$(. /etc/os-release; echo $$VERSION_CODENAME)-backports main|p" \
@@ -139,14 +147,14 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	wait $$tools || { cat "$$log" >&2; exit 1; }
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
-	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server KAFKA=$(KAFKA) \
-  LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) \
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python CLIENTS=$(CLIENTS)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
+  KAFKA=$(KAFKA) LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(PEBBLE) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, aioquic, Valkey, Kafka, libraries in Lua
+test-tools: $(H2SPEC) $(PEBBLE) $(AIOQUIC)/installed $(CLIENTS)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, aioquic, client libraries, Valkey, Kafka, libraries in Lua
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

@@ -25,6 +25,7 @@ mod broken_off;
 mod cache_conformance;
 mod caching;
 mod capacity;
+mod clients;
 mod commands;
 mod compare;
 mod consumer_groups;

@@ -37,6 +37,11 @@ impl Identity {
         Identity::make(name, Some(authority), false, Some(extension))
     }
 
+    /// An authority whose certificate says what its key may be used for, as strict clients demand.
+    pub fn for_strict_clients(name: &str) -> Identity {
+        Identity::make(name, None, true, Some("keyUsage=critical,digitalSignature,keyCertSign"))
+    }
+
     /// One with an RSA key of so many bits, signed by itself.
     pub fn rsa(name: &str, bits: usize) -> Identity {
         let folder = tempfile::tempdir().unwrap();

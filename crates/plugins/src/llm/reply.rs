@@ -41,14 +41,12 @@ impl Usage {
         self.total = other.total.or(self.total);
     }
 
-    pub(super) fn json(&self) -> Json {
-        let counts = [
-            ("prompt_tokens", self.prompt),
-            ("completion_tokens", self.completion),
-            ("total_tokens", self.total()),
-        ];
-        let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
-        Json::Object(known.collect())
+    /// In OpenAI's form, which has all three; none if the provider counts nothing. Google leaves out what is 0.
+    pub(super) fn json(&self) -> Option<Json> {
+        self.prompt.or(self.completion)?;
+        let (prompt, completion) = (self.prompt.unwrap_or(0), self.completion.unwrap_or(0));
+        let total = self.total.unwrap_or_else(|| prompt.saturating_add(completion));
+        Some(json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total }))
     }
 }
 
@@ -74,14 +72,17 @@ impl Reply {
         let choices: Vec<_> =
             self.texts.iter().enumerate().map(|(index, text)| self.choice(call.route, index, text)).collect();
         let object = if call.route == Route::Completions { "text_completion" } else { "chat.completion" };
-        json!({
+        let mut reply = json!({
             "id": self.id.as_ref().unwrap_or(&call.id),
             "object": object,
             "created": call.created,
             "model": self.model.as_ref().unwrap_or(&call.model),
             "choices": choices,
-            "usage": self.usage.json(),
-        })
+        });
+        if let Some(usage) = self.usage.json() {
+            reply["usage"] = usage;
+        }
+        reply
     }
 
     fn choice(&self, route: Route, index: usize, text: &str) -> Json {
@@ -108,10 +109,14 @@ pub(super) fn tool_call(id: &str, name: &str, arguments: &Json) -> Json {
 /// A provider's word for why a response has ended, in OpenAI's words.
 pub(super) fn finish_reason(word: &str) -> String {
     let known = match word.to_ascii_lowercase().as_str() {
-        "end_turn" | "stop_sequence" | "complete" | "stop" | "eos_token" | "finish_reason_unspecified" => {
-            "stop"
-        }
-        "max_tokens" | "length" | "model_length" => "length",
+        "end_turn"
+        | "stop_sequence"
+        | "complete"
+        | "stop"
+        | "eos_token"
+        | "finish_reason_unspecified"
+        | "pause_turn" => "stop",
+        "max_tokens" | "length" | "model_length" | "model_context_window_exceeded" => "length",
         "tool_use" | "tool_calls" | "tool_call" => "tool_calls",
         "safety"
         | "content_filter"

@@ -31,6 +31,8 @@ pub(crate) struct Output {
     estimated: u64,
     /// How many functions the model calls.
     tools: u64,
+    /// The role was sent, which the first event of a chat has.
+    has_role: bool,
     /// All text, if it is to be logged.
     text: Option<String>,
     /// What was sent are events of our own, not the provider's.
@@ -153,10 +155,10 @@ impl Output {
         self.tools.saturating_sub(1)
     }
 
-    /// Sends the begin of a message, which says the role.
+    /// Sends the begin of a message.
     pub(crate) fn begin(&mut self, call: &Call) {
         if call.route == Route::Chat {
-            self.delta(call, json!({ "role": "assistant", "content": "" }), "");
+            self.delta(call, json!({ "content": "" }), "");
         }
     }
 
@@ -166,9 +168,20 @@ impl Output {
             Route::Completions => {
                 json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": null })
             }
-            _ => json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": null }),
+            _ => {
+                let delta = self.with_role(delta);
+                json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": null })
+            }
         };
-        self.chunk(call, json!([choice]));
+        self.chunk(call, json!([choice]), None);
+    }
+
+    /// The part of a message; the first says whose it is.
+    fn with_role(&mut self, mut delta: Json) -> Json {
+        if !std::mem::replace(&mut self.has_role, true) {
+            delta["role"] = "assistant".into();
+        }
+        delta
     }
 
     /// Sends why the response has ended, which is a provider's word.
@@ -178,15 +191,20 @@ impl Output {
             Route::Completions => {
                 json!({ "index": 0, "text": "", "logprobs": null, "finish_reason": reason })
             }
-            _ => json!({ "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason }),
+            _ => {
+                let delta = self.with_role(json!({}));
+                json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason })
+            }
         };
-        self.chunk(call, json!([choice]));
+        self.chunk(call, json!([choice]), None);
     }
 
-    /// Ends the stream. Before that come the tokens, if the client wants them and the provider has not sent them itself.
+    /// Ends the stream. Before that come the tokens, if the client wants them and the provider counts them, but has not sent
+    /// them itself.
     pub(crate) fn done(&mut self, call: &Call) {
-        if call.includes_usage && self.is_converted {
-            self.chunk(call, json!([]));
+        let wants_usage = call.includes_usage && self.is_converted;
+        if let Some(usage) = self.usage.json().filter(|_| wants_usage) {
+            self.chunk(call, json!([]), Some(usage));
         }
         self.send(b"[DONE]");
         self.is_done = true;
@@ -198,9 +216,8 @@ impl Output {
         self.is_done = true;
     }
 
-    fn chunk(&mut self, call: &Call, choices: Json) {
+    fn chunk(&mut self, call: &Call, choices: Json, usage: Option<Json>) {
         self.is_converted = true;
-        let is_last = choices.as_array().is_some_and(Vec::is_empty);
         let object =
             if call.route == Route::Completions { "text_completion" } else { "chat.completion.chunk" };
         let mut chunk = json!({
@@ -210,8 +227,8 @@ impl Output {
             "model": self.model.as_ref().unwrap_or(&call.model),
             "choices": choices,
         });
-        if is_last {
-            chunk["usage"] = self.usage.json();
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
         }
         self.send(chunk.to_string().as_bytes());
     }

@@ -118,6 +118,7 @@ fn messages(mut prompts: Prompts) -> Object {
     let (system, others) = system_apart(&all);
     let body = &mut prompts.0;
     let names = [
+        ("max_completion_tokens", "max_tokens"),
         ("max_tokens", "max_tokens"),
         ("temperature", "temperature"),
         ("top_p", "top_p"),
@@ -196,7 +197,9 @@ fn part(part: &Json) -> Json {
 
 fn tool(tool: &Json) -> Json {
     let function = &tool["function"];
-    let mut converted = json!({ "name": function["name"], "input_schema": function["parameters"] });
+    // OpenAI's functions without parameters may leave them out; Anthropic needs a schema.
+    let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+    let mut converted = json!({ "name": function["name"], "input_schema": schema });
     if let Some(description) = function.get("description") {
         converted["description"] = description.clone();
     }

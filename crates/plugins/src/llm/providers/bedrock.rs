@@ -32,6 +32,7 @@ impl Dialect for Bedrock {
         let messages = prompts.messages().cloned().unwrap_or_default();
         let (system, others) = system_apart(&messages);
         let names = [
+            ("max_completion_tokens", "maxTokens"),
             ("max_tokens", "maxTokens"),
             ("temperature", "temperature"),
             ("top_p", "topP"),

@@ -20,6 +20,7 @@ impl Dialect for Cohere {
 
     fn request(&self, mut prompts: Prompts, call: &Call) -> Result<Json, String> {
         let names = [
+            ("max_completion_tokens", "max_tokens"),
             ("max_tokens", "max_tokens"),
             ("temperature", "temperature"),
             ("top_p", "p"),

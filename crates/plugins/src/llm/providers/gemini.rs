@@ -41,6 +41,7 @@ impl Dialect for Gemini {
         }
         let contents = others.into_iter().map(content).collect::<Result<Vec<_>, _>>()?;
         let names = [
+            ("max_completion_tokens", "maxOutputTokens"),
             ("max_tokens", "maxOutputTokens"),
             ("temperature", "temperature"),
             ("top_p", "topP"),
@@ -59,7 +60,8 @@ impl Dialect for Gemini {
         }
         let tools = prompts.0.get("tools").and_then(Json::as_array);
         if let Some(tools) = tools.filter(|tools| !tools.is_empty()) {
-            let functions: Vec<_> = tools.iter().filter_map(|tool| tool.get("function")).collect();
+            let functions: Vec<_> =
+                tools.iter().filter_map(|tool| declaration(tool.get("function")?)).collect();
             request.insert("tools".to_owned(), json!([{ "functionDeclarations": functions }]));
         }
         Ok(Json::Object(request))
@@ -130,6 +132,13 @@ fn content(message: &Json) -> Result<Json, String> {
     }
     let role = if role == "assistant" { "model" } else { "user" };
     Ok(json!({ "role": role, "parts": parts }))
+}
+
+/// A function, by the members that Google knows: it refuses others, such as `strict`.
+fn declaration(function: &Json) -> Option<Json> {
+    let known = |name: &&String| ["name", "description", "parameters"].contains(&name.as_str());
+    let members = function.as_object()?.iter().filter(|(name, _)| known(name));
+    Some(Json::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
 /// A part of a message.

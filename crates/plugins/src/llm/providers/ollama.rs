@@ -22,6 +22,7 @@ impl Dialect for Ollama {
         request.insert("model".to_owned(), call.model.as_str().into());
         request.insert("stream".to_owned(), call.streams.into());
         let names = [
+            ("max_completion_tokens", "num_predict"),
             ("max_tokens", "num_predict"),
             ("temperature", "temperature"),
             ("top_p", "top_p"),
