@@ -29,11 +29,11 @@ fn with_entities(plugin: &Value, more: &str, trusted: &str) -> Builder {
 }
 
 /// A node and its CA.
-fn with_ca(more: &Value, of_ca: &Value) -> Option<(Gateway, Pebble)> {
-    let plan = PebblePlan::new()?;
+fn with_ca(more: &Value, of_ca: &Value) -> (Gateway, Pebble) {
+    let plan = PebblePlan::on_free_ports();
     let gateway = declared(&plan.directory(), &plan.trusted(), more).start();
     let ca = plan.start(gateway.proxy(), of_ca);
-    Some((gateway, ca))
+    (gateway, ca)
 }
 
 /// What a client sees that asks for a name.
@@ -71,7 +71,7 @@ fn is_discreet(gateway: &Gateway) {
 
 #[test]
 fn orders_at_the_same_time_have_one_account() {
-    let Some((gateway, ca)) = with_ca(&json!({}), &json!({})) else { return };
+    let (gateway, ca) = with_ca(&json!({}), &json!({}));
     std::thread::scope(|scope| {
         for number in 0..6 {
             let gateway = &gateway;
@@ -84,7 +84,7 @@ fn orders_at_the_same_time_have_one_account() {
 
 #[test]
 fn a_first_handshake_orders_a_certificate_that_later_ones_get() {
-    let Some((gateway, ca)) = with_ca(&json!({}), &json!({})) else { return };
+    let (gateway, ca) = with_ca(&json!({}), &json!({}));
     let tls = gateway.proxy_ssl();
     let first = presented(tls, "a.test");
     assert!(!first.is_empty() && !is_of_ca(&first), "{first}");
@@ -114,10 +114,7 @@ fn a_first_handshake_orders_a_certificate_that_later_ones_get() {
 
 #[test]
 fn the_admin_api_orders_for_allowed_hosts() {
-    let Some((gateway, _ca)) = with_ca(&json!({ "cert_type": "rsa", "rsa_key_size": 2048 }), &json!({}))
-    else {
-        return;
-    };
+    let (gateway, _ca) = with_ca(&json!({ "cert_type": "rsa", "rsa_key_size": 2048 }), &json!({}));
     assert_eq!(order(&gateway, "a.test", 201), "certificate for host a.test is created");
     assert!(is_of_ca(&presented(gateway.proxy_ssl(), "a.test")));
     assert_eq!(certificate(&gateway, "a.test")["pubkey_type"], json!("rsaEncryption"));
@@ -153,7 +150,7 @@ fn the_admin_api_orders_for_allowed_hosts() {
 
 #[test]
 fn challenges_are_answered_by_plain_http_alone_without_a_route() {
-    let Some((gateway, _ca)) = with_ca(&json!({}), &json!({})) else { return };
+    let (gateway, _ca) = with_ca(&json!({}), &json!({}));
     let ask = |host: &str, token: &str| {
         let request = format!("GET /.well-known/acme-challenge/{token} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let answer = gateway.send(&request);
@@ -179,7 +176,7 @@ fn challenges_are_answered_by_plain_http_alone_without_a_route() {
 #[test]
 fn an_address_gets_a_certificate_unless_that_is_off() {
     let any = json!({ "allow_any_domain": true });
-    let Some((gateway, _ca)) = with_ca(&any, &json!({})) else { return };
+    let (gateway, _ca) = with_ca(&any, &json!({}));
     assert_eq!(order(&gateway, "127.0.0.1", 201), "certificate for host 127.0.0.1 is created");
     assert_eq!(certificate(&gateway, "127.0.0.1")["host"], json!("127.0.0.1"));
     let identity = Identity::new("localhost");
@@ -191,7 +188,7 @@ fn an_address_gets_a_certificate_unless_that_is_off() {
 #[test]
 fn certificates_are_renewed_with_the_same_key() {
     // Everything is due always.
-    let Some((gateway, ca)) = with_ca(&json!({ "renew_threshold_days": 36500 }), &json!({})) else { return };
+    let (gateway, ca) = with_ca(&json!({ "renew_threshold_days": 36500 }), &json!({}));
     order(&gateway, "a.test", 201);
     let key = || handshake(gateway.proxy_ssl(), &["-servername", "a.test", "-showcerts"]);
     let before = certificate(&gateway, "a.test")["serial_number"].clone();
@@ -224,19 +221,17 @@ fn a_ca_may_ask_for_an_external_account() {
     let secret = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let of_ca =
         json!({ "externalAccountBindingRequired": true, "externalAccountMACKeys": { "kid-1": secret } });
-    let Some((gateway, _ca)) = with_ca(&json!({ "eab_kid": "kid-1", "eab_hmac_key": secret }), &of_ca) else {
-        return;
-    };
+    let (gateway, _ca) = with_ca(&json!({ "eab_kid": "kid-1", "eab_hmac_key": secret }), &of_ca);
     order(&gateway, "a.test", 201);
     is_discreet(&gateway);
-    let (gateway, _ca) = with_ca(&json!({}), &of_ca).unwrap();
+    let (gateway, _ca) = with_ca(&json!({}), &of_ca);
     let message = order(&gateway, "a.test", 500);
     assert!(
         message.ends_with("it requires an external account binding: set eab_kid and eab_hmac_key"),
         "{message}"
     );
     let wrong = json!({ "eab_kid": "kid-1", "eab_hmac_key": "aHVudGVyMg" });
-    let (gateway, _ca) = with_ca(&wrong, &of_ca).unwrap();
+    let (gateway, _ca) = with_ca(&wrong, &of_ca);
     let message = order(&gateway, "a.test", 500);
     assert!(message.contains("the CA refused the account") && !message.contains("aHVudGVyMg"), "{message}");
     is_discreet(&gateway);
@@ -244,7 +239,7 @@ fn a_ca_may_ask_for_an_external_account() {
 
 #[test]
 fn the_account_may_have_a_key_of_ones_own() {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let keys = json!([
         { "kid": "mine", "name": "mine", "set": { "name": "cas" }, "pem": { "private_key": pem, "public_key": "" } },
@@ -265,7 +260,7 @@ fn the_account_may_have_a_key_of_ones_own() {
 
 #[test]
 fn the_preferred_chain_is_taken() {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let before = declared(&plan.directory(), &plan.trusted(), &json!({})).start();
     let ca = plan.start(before.proxy(), &json!({}));
     let roots = [ca.root(0), ca.root(1)];

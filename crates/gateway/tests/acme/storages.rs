@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Two nodes that share a server of Redis: one orders, the CA asks the other one.
 fn shares_certificates(server: &RedisServer) {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let redis = json!({ "host": "127.0.0.1", "port": server.port, "extra_options": { "namespace": "ns:" } });
     let more = json!({ "storage": "redis", "storage_config": { "redis": redis } });
     let node = || declared(&plan.directory(), &plan.trusted(), &more).start();
@@ -131,7 +131,7 @@ fn writes_entities([one, other]: &[Gateway; 2], plan: &PebblePlan) {
 
 #[test]
 fn nodes_of_postgresql_write_entities() {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let settings = PostgresServer::settings(PostgresServer::shared_port(), "acme");
     let more = [("lua_ssl_trusted_certificate".to_owned(), plan.trusted())];
     writes_entities(&Gateway::sharing_by(&[settings, more.to_vec()].concat()), &plan);
@@ -139,7 +139,7 @@ fn nodes_of_postgresql_write_entities() {
 
 #[test]
 fn a_node_with_sqlite_writes_entities() {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let gateway = Gateway::empty().set("database", "sqlite");
     let gateway = gateway.set("lua_ssl_trusted_certificate", &plan.trusted()).start();
     let ca = plan.start(gateway.proxy(), &json!({}));
@@ -159,7 +159,7 @@ fn a_node_with_sqlite_writes_entities() {
 
 #[test]
 fn the_memory_outlives_an_upgrade() {
-    let Some(plan) = PebblePlan::new() else { return };
+    let plan = PebblePlan::on_free_ports();
     let node = Node::start(declared(&plan.directory(), &plan.trusted(), &json!({})));
     let ca = plan.start(node.gateway.proxy(), &json!({}));
     order(&node.gateway, "a.test", 201);
