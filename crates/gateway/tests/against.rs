@@ -64,7 +64,7 @@ fn what_is_missing_fails_the_check() {
 
 #[test]
 fn each_missing_plugin_is_counted_and_named_whether_kong_has_it_or_not() {
-    let file = "_format_version: '3.0'\nplugins:\n- name: saml\n  config: {assertion_consumer_path: /a}\n- name: openid-connect\n\
+    let file = "_format_version: '3.0'\nplugins:\n- name: saml\n  config: {assertion_consumer_path: /a}\n- name: jwt-signer\n\
                 - name: my-own\n- name: \"my\\e[2J.own\"\n- name: cors\nroutes:\n- paths: [/a]\n  plugins:\n  - name: my-own\n";
     let (output, text) = check("kong.yml", file, "kong", &[]);
     assert!(!output.status.success());
@@ -73,7 +73,7 @@ fn each_missing_plugin_is_counted_and_named_whether_kong_has_it_or_not() {
     let refused = "the file is refused, because Weir does not have this plugin";
     for line in [
         format!("kong.yml:3:3: not yet: plugins.saml: {refused}"),
-        format!("kong.yml:5:3: not yet: plugins.openid-connect: {refused}"),
+        format!("kong.yml:5:3: not yet: plugins.jwt-signer: {refused}"),
         format!("kong.yml:6:3: not yet: plugins.my-own (2 times): {refused}"),
         format!("kong.yml:7:3: not yet: plugins.my\\u{{1b}}[2J.own: {refused}"),
     ] {

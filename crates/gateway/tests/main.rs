@@ -86,6 +86,7 @@ mod next_target;
 mod nodes;
 mod oauth2;
 mod openapi;
+mod openid_connect;
 mod otlp;
 mod overload;
 mod plugin_cases;

@@ -27,7 +27,6 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
     ("oas-validation", ""),
     ("opa", "`forward-auth` comes nearest"),
-    ("openid-connect", "`jwt` comes nearest, with the provider's keys in `jwks_uri`"),
     ("proxy-cache-advanced", "`proxy-cache` comes nearest, with `strategy: memory`"),
     (
         "rate-limiting-advanced",

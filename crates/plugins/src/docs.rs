@@ -35,6 +35,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ldap-auth",
             "mtls-auth",
             "oauth2",
+            "openid-connect",
             "session",
         ],
     ),

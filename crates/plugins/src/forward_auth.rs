@@ -44,13 +44,14 @@
 //!
 //! The plugin runs after the authentication plugins, so the service also gets the headers that identify the consumer.
 
+use crate::shared::forged_headers::remove;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow, Headers, Hooks,
-    HttpClient, HttpError, Known, LocalResponse, Phases, Plugin, Record, Resume,
+    BuildContext, Bytes, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow, Hooks, HttpClient,
+    HttpError, Known, LocalResponse, Phases, Plugin, Record, Resume,
 };
 
 /// The service, and which headers are passed on.
@@ -132,7 +133,7 @@ impl Hooks for ForwardAuth {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let instance = self.0.clone();
-        remove_forged(&mut exchange.request.headers, &instance.config.upstream_headers);
+        remove(&mut exchange.request.headers, &instance.config.upstream_headers);
         let headers = instance.question(exchange);
         let remembers = instance.config.cache_ttl > 0;
         let key = remembers.then(|| fingerprint(&instance.passes.key, &headers));
@@ -264,25 +265,6 @@ fn pass(exchange: &mut Exchange, granted: &UpstreamHeaders) -> Flow {
         exchange.request.headers.append(name.as_str(), value.as_bytes());
     }
     Flow::Continue
-}
-
-/// Removes headers that only the service may set, also with `_` for `-`, because applications may take them for the
-/// same.
-fn remove_forged(headers: &mut Headers, names: &[String]) {
-    for name in names {
-        headers.remove(name);
-    }
-    let is_forged = |field: &[u8]| {
-        let folded = field.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() });
-        let folded: Vec<u8> = folded.collect();
-        names.iter().any(|name| name.to_ascii_lowercase().replace('_', "-").as_bytes() == folded)
-    };
-    let with_underscores = headers.iter().filter(|field| field.name.contains(&b'_') && is_forged(field.name));
-    let forged: Vec<_> =
-        with_underscores.map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
-    forged.iter().for_each(|name| {
-        headers.remove(name);
-    });
 }
 
 /// Whether `Connection` in the service's response lists this header.

@@ -59,6 +59,7 @@ mod marks_tests;
 mod mocking;
 mod mtls_auth;
 mod oauth2;
+mod openid_connect;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
@@ -119,6 +120,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<session::SessionPlugin>(),
     define::<acme::Acme>(),
     define::<mtls_auth::MtlsAuth>(),
+    define::<openid_connect::OpenIdConnect>(),
     define::<jwt::Jwt>(),
     define::<apisix_hmac_auth::ApisixHmacAuth>(),
     define::<jwt_auth::JwtAuth>(),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 27] = [
+const OTHERS: [&str; 28] = [
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",
@@ -27,6 +27,7 @@ const OTHERS: [&str; 27] = [
     "limit-req",
     "mocking",
     "mtls-auth",
+    "openid-connect",
     "proxy-mirror",
     "proxy-rewrite",
     "referer-restriction",

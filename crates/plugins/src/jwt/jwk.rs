@@ -90,9 +90,9 @@ impl Jwk {
 
 /// The keys of a set by id.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// Differs from that of every other key set in this process; 0 before the first fetch.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     text: Bytes,
     by_id: HashMap<String, Vec<(&'static str, Verifier)>>,
     /// The ids of keys that must not be trusted, and why.
@@ -105,7 +105,7 @@ const MAX_KEYS: usize = 256;
 impl Keys {
     /// Parses a set. Keys without an id or of an unknown kind are left out. Keys with one id are alternatives (RFC
     /// 7517, 4.5): each one that fits the token's algorithm is tried.
-    pub(super) fn read(text: Bytes) -> Result<Self, String> {
+    pub(crate) fn read(text: Bytes) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
             keys: Vec<serde_json::Value>,
@@ -135,7 +135,12 @@ impl Keys {
     }
 
     /// The verifiers of a key, by algorithm; none if there is no such key.
-    pub(super) fn find(&self, id: &str) -> Option<&[(&'static str, Verifier)]> {
+    pub(crate) fn find(&self, id: &str) -> Option<&[(&'static str, Verifier)]> {
         self.by_id.get(id).map(|verifiers| &**verifiers)
+    }
+
+    /// The verifiers of all keys, for tokens that name none.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &(&'static str, Verifier)> {
+        self.by_id.values().flatten()
     }
 }

@@ -37,7 +37,7 @@ static ALGORITHMS: &[(&str, Algorithm)] = &[
 ];
 
 /// The names of all algorithms.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALGORITHMS.iter().map(|(name, _)| *name)
 }
 
@@ -46,7 +46,7 @@ fn algorithm(name: &str) -> Option<Algorithm> {
 }
 
 /// Whether there is an algorithm of this name.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     algorithm(name).is_some()
 }
 

@@ -80,8 +80,8 @@
 mod cache;
 pub(crate) mod claims;
 mod credential;
-mod jwk;
-mod jwks;
+pub(crate) mod jwk;
+pub(crate) mod jwks;
 pub(crate) mod key;
 mod pss;
 mod roca;
@@ -92,7 +92,7 @@ mod verify;
 use crate::shared::authentication::{Consumers, Fallback};
 use cache::{Signer, Verified};
 use credential::JwtSecret;
-use jwks::KeySet;
+use jwks::{KeySet, key_set};
 use secrets::Secrets;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Plugin for Jwt {
         let secrets = build.once(Secrets::new);
         let (realm, uri) = (config.realm.as_ref(), config.jwks_uri.as_ref());
         let issuer = uri.map(|uri| {
-            let keys = KeySet::of(uri, config.jwks_ssl_verify, build)?;
+            let keys = key_set(uri, config.jwks_ssl_verify, build)?;
             Ok::<_, String>((keys, build.once(Consumers::new)))
         });
         Ok(Self(Arc::new(Instance {
@@ -244,7 +244,7 @@ impl Hooks for Jwt {
         };
         // The key may be too new to be known here.
         let fetched = match (&refusal, &self.0.issuer) {
-            (Refusal::NoKey(_), Some((keys, _))) => keys.fetched(),
+            (Refusal::NoKey(_), Some((keys, _))) => keys.again(),
             _ => None,
         };
         let Some(fetched) = fetched else { return self.0.refuse(exchange, refusal) };
@@ -308,7 +308,7 @@ impl Instance {
             Found::NoText => return Err("Unrecognizable token".into()),
             Found::Token(token) => token,
         };
-        let keys = self.issuer.as_ref().map(|(keys, _)| keys.keys());
+        let keys = self.issuer.as_ref().map(|(keys, _)| keys.get());
         // Added even if there are none, so that a token that begins like another one's version is not taken for it.
         let version = keys.as_ref().map_or(0, |keys| keys.version);
         let fingerprint = self.fingerprinter.clone().with(&version.to_le_bytes()).of(&token);

@@ -5,52 +5,52 @@ use weir_plugin::Uuid;
 
 /// A session as a cookie has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Session {
+pub(crate) struct Session {
     /// Random, and new each time the session is saved.
-    pub(super) id: [u8; 32],
+    pub(crate) id: [u8; 32],
     /// When it began, in seconds since 1970.
-    pub(super) created: u64,
+    pub(crate) created: u64,
     /// When it was saved.
-    pub(super) saved: u64,
+    pub(crate) saved: u64,
     /// When it was used; this is updated once a minute at most.
-    pub(super) used: u64,
+    pub(crate) used: u64,
     /// Who is logged in, by audience. Empty in a cookie where rows hold it.
-    pub(super) entries: Vec<Entry>,
-    pub(super) history: History,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) history: History,
 }
 
 /// Which sessions are the same under another id, by their rows. A logout ends them all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct History {
+pub(crate) struct History {
     /// The one that it has replaced.
-    pub(super) predecessor: Option<Uuid>,
+    pub(crate) predecessor: Option<Uuid>,
     /// The one that has replaced it: until `stale_ttl` is over it is valid yet, for requests that were on their way, but gets
     /// no other id.
-    pub(super) successor: Option<Uuid>,
+    pub(crate) successor: Option<Uuid>,
 }
 
 /// Who is logged in at an audience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub(super) audience: String,
+pub(crate) struct Entry {
+    pub(crate) audience: String,
     /// The consumer's name.
-    pub(super) subject: String,
-    pub(super) consumer: Uuid,
+    pub(crate) subject: String,
+    pub(crate) consumer: Uuid,
     /// The credential's id.
-    pub(super) credential: String,
+    pub(crate) credential: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) groups: Option<Vec<String>>,
+    pub(crate) groups: Option<Vec<String>>,
 }
 
 /// After how many seconds a session ends; 0 for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Timeouts {
+pub(crate) struct Timeouts {
     /// Without a request.
-    pub(super) idling: u64,
+    pub(crate) idling: u64,
     /// Without being saved.
-    pub(super) rolling: u64,
+    pub(crate) rolling: u64,
     /// In any case.
-    pub(super) absolute: u64,
+    pub(crate) absolute: u64,
 }
 
 /// The longest time between two updates of when a session was used.
@@ -60,25 +60,25 @@ const MAX_TOUCH_INTERVAL: u64 = 60;
 const HEAD_LEN: usize = 32 + 3 * 8;
 
 impl Session {
-    pub(super) fn new(now: u64, entries: Vec<Entry>) -> Self {
+    pub(crate) fn new(now: u64, entries: Vec<Entry>) -> Self {
         Self { created: now, entries, ..Self::default() }
     }
 
     /// Whether any client has it.
-    pub(super) fn is_saved(&self) -> bool {
+    pub(crate) fn is_saved(&self) -> bool {
         self.saved > 0
     }
 
-    pub(super) fn entry(&self, audience: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, audience: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.audience == audience)
     }
 
     /// Its entries for all other audiences.
-    pub(super) fn others(&self, audience: &str) -> Vec<Entry> {
+    pub(crate) fn others(&self, audience: &str) -> Vec<Entry> {
         self.entries.iter().filter(|entry| entry.audience != audience).cloned().collect()
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&self.id);
         for time in [self.created, self.saved, self.used] {
@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// None if the bytes are no session.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, entries) = bytes.split_at_checked(HEAD_LEN)?;
         let (id, times) = head.split_first_chunk()?;
         let (times, _) = times.as_chunks();
@@ -100,18 +100,18 @@ impl Session {
     }
 }
 
-pub(super) fn encode_entries(entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn encode_entries(entries: &[Entry]) -> Vec<u8> {
     // Texts and ids are always JSON.
     serde_json::to_vec(entries).unwrap_or_default()
 }
 
-pub(super) fn decode_entries(bytes: &[u8]) -> Option<Vec<Entry>> {
+pub(crate) fn decode_entries(bytes: &[u8]) -> Option<Vec<Entry>> {
     serde_json::from_slice(bytes).ok()
 }
 
 impl Timeouts {
     /// What is left of each timeout that there is: idling, rolling, absolute. None if the session has ended.
-    pub(super) fn left(self, session: &Session, now: u64) -> Option<[Option<u64>; 3]> {
+    pub(crate) fn left(self, session: &Session, now: u64) -> Option<[Option<u64>; 3]> {
         let timeouts = [self.idling, self.rolling, self.absolute];
         let mut left = [None; 3];
         for (index, since) in [session.used, session.saved, session.created].into_iter().enumerate() {
@@ -123,12 +123,12 @@ impl Timeouts {
     }
 
     /// Whether a session gets a new id: three quarters of the time are over.
-    pub(super) fn is_rolling_due(self, session: &Session, now: u64) -> bool {
+    pub(crate) fn is_rolling_due(self, session: &Session, now: u64) -> bool {
         self.rolling > 0 && now.saturating_sub(session.saved) > self.rolling - self.rolling.div_ceil(4)
     }
 
     /// Whether the cookie is to say when the session was used.
-    pub(super) fn is_touch_due(self, session: &Session, now: u64) -> bool {
+    pub(crate) fn is_touch_due(self, session: &Session, now: u64) -> bool {
         let interval = MAX_TOUCH_INTERVAL.min(self.idling / 4);
         self.idling > 0 && now.saturating_sub(session.used) > interval
     }

@@ -13,7 +13,7 @@ const MAX_COOKIES: usize = 9;
 const MAX_SAME_NAME: usize = 4;
 
 /// The texts that these lines of `Cookie` have under a name.
-pub(super) fn texts<'l>(
+pub(crate) fn texts<'l>(
     lines: impl Iterator<Item = &'l [u8]> + Clone,
     name: &str,
 ) -> impl Iterator<Item = Cow<'l, [u8]>> {
@@ -53,7 +53,7 @@ fn numbered(name: &str, number: u8) -> String {
 }
 
 /// The values of `Set-Cookie` for a text, each with these attributes; none if it is too long.
-pub(super) fn set(name: &str, text: &str, attributes: &str) -> Option<Vec<String>> {
+pub(crate) fn set(name: &str, text: &str, attributes: &str) -> Option<Vec<String>> {
     // A name is followed by a digit and `=`, and the first value begins with the number of cookies.
     let room = MAX_COOKIE_LEN.checked_sub(name.len() + 2).filter(|room| *room > 0)?;
     let parts: Vec<&[u8]> = text.as_bytes().chunks(room).collect();
@@ -67,7 +67,7 @@ pub(super) fn set(name: &str, text: &str, attributes: &str) -> Option<Vec<String
 }
 
 /// The values of `Set-Cookie` that have a browser forget the cookies of a text, as far as the request has them.
-pub(super) fn expire<'l>(
+pub(crate) fn expire<'l>(
     lines: impl Iterator<Item = &'l [u8]> + Clone,
     name: &str,
     attributes: &str,

@@ -99,13 +99,13 @@
 //! | 200 | | the client has logged out |
 //! | 500 | `An unexpected error occurred` | a logout could not be written to the database |
 
-mod content;
-mod cookie;
+pub(crate) mod content;
+pub(crate) mod cookie;
 mod instance;
 mod keeper;
 mod logout;
 mod properties;
-mod seal;
+pub(crate) mod seal;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -214,7 +214,7 @@ pub(super) struct Config {
 }
 
 /// Whether browsers send a cookie of this name as it is.
-fn cookie_name(name: &str) -> Result<(), String> {
+pub(crate) fn cookie_name(name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match name.len() <= 256 && name.bytes().all(fits) {
         true => Ok(()),
@@ -223,7 +223,7 @@ fn cookie_name(name: &str) -> Result<(), String> {
 }
 
 /// Whether an attribute of a cookie may have this value.
-fn attribute(value: &str) -> Result<(), String> {
+pub(crate) fn attribute(value: &str) -> Result<(), String> {
     match value.bytes().all(|byte| byte != b';' && !byte.is_ascii_control()) {
         true => Ok(()),
         false => Err("`;` and control characters end an attribute of a cookie; leave them out".to_owned()),

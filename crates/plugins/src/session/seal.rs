@@ -24,13 +24,13 @@ impl KeyType for Derived {
 }
 
 /// Seals texts for one purpose: those for another one, or by another secret, are not accepted.
-pub(super) struct Sealer {
+pub(crate) struct Sealer {
     secret: Prk,
     purpose: Vec<u8>,
 }
 
 impl Sealer {
-    pub(super) fn new(secret: &Secret, purpose: &str) -> Self {
+    pub(crate) fn new(secret: &Secret, purpose: &str) -> Self {
         let secret = Salt::new(HKDF_SHA256, b"weir session 1").extract(secret.expose().as_bytes());
         Self { secret, purpose: purpose.as_bytes().to_vec() }
     }
@@ -46,7 +46,7 @@ impl Sealer {
     }
 
     /// Seals bytes; they are opened with the same `bound_to` alone, whose length is the same for all texts of the purpose.
-    pub(super) fn seal(&self, bytes: &[u8], bound_to: &[u8]) -> Result<String, Unspecified> {
+    pub(crate) fn seal(&self, bytes: &[u8], bound_to: &[u8]) -> Result<String, Unspecified> {
         let mut salt = [0; SALT_LEN];
         rand::fill(&mut salt)?;
         let (key, nonce) = self.key(&salt, bound_to)?;
@@ -59,7 +59,7 @@ impl Sealer {
     }
 
     /// None if the text was not sealed here.
-    pub(super) fn open(&self, text: &[u8], bound_to: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, text: &[u8], bound_to: &[u8]) -> Option<Vec<u8>> {
         let mut sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (salt, sealed) = sealed.split_at_mut_checked(SALT_LEN)?;
         let (key, nonce) = self.key(salt, bound_to).ok()?;
@@ -68,7 +68,7 @@ impl Sealer {
 }
 
 /// A random id.
-pub(super) fn random_id() -> Result<[u8; 32], Unspecified> {
+pub(crate) fn random_id() -> Result<[u8; 32], Unspecified> {
     let mut id = [0; 32];
     rand::fill(&mut id)?;
     Ok(id)

@@ -9,6 +9,8 @@ pub(crate) mod body_arguments;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
 pub(crate) mod expression;
+pub(crate) mod fetched;
+pub(crate) mod forged_headers;
 pub(crate) mod grpc;
 pub(crate) mod header_operations;
 pub(crate) mod interim_status;

@@ -1,4 +1,4 @@
-//! What the database says of rows, for a short while.
+//! What the database or another server says of something, for a short while.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,8 +47,13 @@ impl<T> RowCache<T> {
 
     /// The same of a row that ends so soon.
     pub(crate) fn remember_for(&self, left: Duration, key: impl AsRef<[u8]>, row: Option<Arc<T>>) {
+        self.keep(left.min(if row.is_some() { MAX_KNOWN } else { UNKNOWN }), key, row);
+    }
+
+    /// The same for what may be kept longer.
+    pub(crate) fn keep(&self, left: Duration, key: impl AsRef<[u8]>, row: Option<Arc<T>>) {
         let key = self.key.of(key.as_ref());
-        let until = Instant::now() + left.min(if row.is_some() { MAX_KNOWN } else { UNKNOWN });
+        let until = Instant::now() + left;
         let mut shard = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         if shard[0].len() >= MAX_ROWS {
             shard[1] = std::mem::take(&mut shard[0]);

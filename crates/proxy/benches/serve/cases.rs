@@ -1,6 +1,7 @@
 //! What is measured: for every plugin that can stand here a case at least. Not here are aws-lambda, azure-functions,
 //! forward-auth and ldap-auth, whose price is another server's, grpc-web and grpc-gateway, whose upstream speaks gRPC,
-//! acme and mtls-auth, whose price is paid in handshakes, oauth2 and session, whose tokens and cookies must be issued first,
+//! acme and mtls-auth, whose price is paid in handshakes, oauth2, openid-connect and session, whose tokens and
+//! cookies must be issued first,
 //! and standard-webhooks and those of AI, whose requests have bodies.
 
 use crate::gateway::Gateway;

@@ -68,7 +68,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 31] = [
+static ROWS: [Row; 32] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -80,6 +80,7 @@ static ROWS: [Row; 31] = [
     same("referer-restriction", 2_990, "referer-restriction"),
     same("uri-blocker", 2_900, "uri-blocker"),
     same("request-validation", 2_800, "request-validation"),
+    same("openid-connect", 2_599, "openid-connect"),
     with_credential::<consumer::HmacAuth>(same("hmac-auth", 2_530, "apisix-hmac-auth")),
     with_credential::<consumer::BasicAuth>(adapted::<BasicAuth>("basic-auth", 2_520, "basic-auth")),
     with_credential::<consumer::JwtAuth>(same("jwt-auth", 2_510, "jwt-auth")),

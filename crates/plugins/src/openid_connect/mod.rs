@@ -1,0 +1,251 @@
+//! Logs users in at an OpenID provider, and accepts its access tokens. Like APISIX's plugin of this name.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: openid-connect
+//!     service: shop
+//!     config:
+//!       client_id: shop
+//!       client_secret: "{vault://env/shop-secret}"
+//!       discovery: https://keycloak.example.com/realms/main/.well-known/openid-configuration
+//!       redirect_uri: https://shop.example.com/callback
+//!       scope: openid profile email
+//!       session:
+//!         secret: "{vault://env/session-secret}"
+//! ```
+//!
+//! In Keycloak, `shop` is a client with client authentication and the standard flow, and `https://shop.example.com/callback` is
+//! one of its valid redirect URIs. In [dex](https://dexidp.io) it is a static client, and `discovery` is the issuer and
+//! `/.well-known/openid-configuration`. The callback's path must belong to a route of the plugin, and so must `logout_path`.
+//!
+//! ## Logins
+//!
+//! A request without a session is sent to the provider's authorization endpoint, with a `state`, a `nonce` and the challenge of
+//! PKCE. An encrypted cookie ties them to the browser for ten minutes; a browser may log in in up to four tabs at a time. When the
+//! browser comes back with a code, the plugin redeems it, verifies the ID token, asks the userinfo endpoint, sets the
+//! session's cookie, and sends the browser to the page that it asked for, on the same host. Requests of scripts and
+//! images, whose `Sec-Fetch-Mode` is not `navigate`, get 401 instead, because no user would see the login.
+//!
+//! Set `redirect_uri` to a URL, because a path, or none, makes a URL of the request's `Host`, and providers compare it with those
+//! that they know. With `unauth_action: deny` requests without a session get 401, with `pass` they pass without headers about a user.
+//!
+//! ## Sessions
+//!
+//! The session is in a cookie that is encrypted and authenticated by `session.secret` (AES-256-GCM, with a key for each cookie):
+//! the tokens, what the userinfo endpoint has said, and when it began. What is longer than 4096 bytes is in several cookies, up to
+//! nine; `session_contents` leaves tokens out. Browsers send all of them in one line, which must not be longer than
+//! [`large_client_header_buffers`](../configuration.md#large_client_header_buffers) allows: 8 KiB unless you set it. The upstream does not get the cookies. A session ends as the timeouts of
+//! `session` say. When its access token expires, it is renewed by the refresh token, once for all requests of a
+//! node that need it; if the provider refuses that, the user logs in again. Nodes with the same secret accept each
+//! other's sessions. Two nodes may renew one session at the same time, which providers that accept a refresh token once refuse.
+//!
+//! A request to `logout_path` has the browser forget the session, and sends it to the provider's `end_session_endpoint`, from where it comes
+//! back to `post_logout_redirect_uri`. With `revoke_tokens_on_logout` the provider revokes the tokens as well. The gateway
+//! keeps no sessions, so a cookie that somebody has copied is valid until its timeouts end it, also after a logout.
+//!
+//! ## Bearer tokens
+//!
+//! With `bearer_only`, requests need a token in `Authorization: Bearer …`, or else in `X-Access-Token`. With `public_key`,
+//! `use_jwks` or `introspection_endpoint` a token is accepted beside sessions; one that is not valid is refused.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: openid-connect
+//!     service: orders
+//!     config:
+//!       client_id: orders
+//!       discovery: https://keycloak.example.com/realms/main/.well-known/openid-configuration
+//!       bearer_only: true
+//!       use_jwks: true
+//!       required_scopes: [orders]
+//!       claim_validator:
+//!         audience: {required: true, match_with_client_id: true}
+//! ```
+//!
+//! ```sh
+//! token=$(curl -s -u orders-client:its-secret -d grant_type=client_credentials -d scope=orders \
+//!   https://keycloak.example.com/realms/main/protocol/openid-connect/token | jq -r .access_token)
+//! curl -H "Authorization: Bearer $token" http://localhost:8000/orders
+//! ```
+//!
+//! With `public_key` or `use_jwks` the token is a JWT: its signature, `exp`, `nbf`, `iat` and `iss` are verified. The algorithms are those of
+//! [jwt](jwt.md); HS algorithms only if `token_signing_alg_values_expected` names one, with the client's secret. Set
+//! `claim_validator.audience`, because otherwise a token that the provider has issued for any other client is accepted. Without
+//! keys, the introspection endpoint says whether a token is active (RFC 7662), which is cached for 30 seconds, or
+//! `introspection_interval`, and for one second if it is not active. `required_scopes` must be in `scope` or `scp`.
+//!
+//! ## The provider
+//!
+//! The discovery document and the keys are fetched when they are first needed, and then every five minutes. A token with an
+//! unknown `kid` waits while the keys are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While
+//! the provider cannot be reached, the last documents stay in use. Where the discovery document comes over TLS, its endpoints must have TLS too.
+//!
+//! ## To the upstream
+//!
+//! | header | |
+//! |---|---|
+//! | `X-Access-Token`, or `Authorization` | the access token |
+//! | `X-ID-Token` | the claims of the session's ID token: base64 of JSON |
+//! | `X-Raw-ID-Token` | that token |
+//! | `X-Userinfo` | what the userinfo endpoint has said, or the claims of a bearer token: base64 of JSON |
+//! | `X-Refresh-Token` | the session's refresh token |
+//! | `X-Credential-Identifier` | the user's `sub` |
+//! | `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` | the consumer that `consumer_claim` names |
+//!
+//! What clients send in these headers is removed from every request.
+//!
+//! ## Differs from APISIX
+//!
+//! - `use_pkce` is on unless it is turned off, and there is always a nonce: `use_nonce` has no effect.
+//! - Tokens that are not signed, or by an unknown algorithm, are never accepted: `accept_none_alg` and `accept_unsupported_alg` have no effect.
+//! - A bearer token needs `exp`. What introspection says is cached for 30 seconds rather than until the token expires.
+//! - Sessions are in cookies alone: `session.storage: redis` and `session.redis` are missing. The cookie's name is one of the client
+//!   rather than `session`.
+//! - The client has a secret or none: `private_key_jwt`, `client_secret_jwt` and their fields are missing, and so are `par`, `dpop`,
+//!   `backchannel_logout`, `claim_schema`, `refresh_session_interval`, `force_reauthorize`, and of `proxy_opts` all but the proxies.
+//! - `jwk_expires_in`, `jwt_verification_cache_ignore` and `cache_segment` have no effect: keys are used for five minutes, and what was verified
+//!   is not cached.
+//! - A login whose cookie is missing gets 400 rather than 500.
+//!
+//! ## Responses
+//!
+//! | status | message | when |
+//! |---|---|---|
+//! | 302 | | to the provider, back to the page, or after a logout |
+//! | 200 | `Logged out` | after a logout, if there is no page to go to |
+//! | 400 | `No login has begun in this browser, or it took too long; open the page again` | the callback's state is not that of a login |
+//! | 401 | `Unauthorized` | there is no session |
+//! | 401 | `No bearer token found in request.` | there is no token |
+//! | 401 | `The token is not valid: …`, `The token is not active` | the token is not accepted, with `error="invalid_token"` in `WWW-Authenticate` |
+//! | 401 | `The login failed: …` | the provider refuses the user or the code |
+//! | 403 | `{"error":"required scopes … not present"}` | the token lacks one of `required_scopes`, with `error="insufficient_scope"` |
+//! | 403 | `{"error":"required audience claim not present"}`, `{"error":"mismatched audience"}` | by `claim_validator.audience` |
+//! | 403 | `No consumer found for the claim '…'` | no consumer has this name |
+//! | 500 | `An unexpected error occurred` | the provider refuses the client, an endpoint is missing, or a session does not fit into cookies; the log says which |
+//! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted |
+//! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 500 to 599 |
+
+mod bearer;
+mod browser;
+mod callback;
+mod client;
+mod config;
+mod error;
+mod introspection;
+mod login;
+mod logout;
+mod metadata;
+mod provider;
+mod renewal;
+mod session;
+#[cfg(test)]
+mod tests;
+mod upstream;
+mod verify;
+
+use crate::shared::authentication::Consumers;
+use crate::shared::forged_headers;
+use crate::shared::row_cache::RowCache;
+use bearer::bearer_token;
+use browser::SetCookies;
+use client::Client;
+use config::Config;
+use login::Logins;
+use provider::Provider;
+use renewal::Renewals;
+use session::Keeper;
+use std::sync::Arc;
+use verify::{Claims, Signatures};
+use weir_plugin::{BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin};
+
+/// A shorter secret of sessions can be guessed.
+const MIN_SECRET_LEN: usize = 16;
+
+/// One configured instance; requests that wait for the provider keep it alive.
+pub(super) struct OpenIdConnect(Arc<Instance>);
+
+struct Instance {
+    client: Client,
+    signatures: Signatures,
+    /// Where sessions and logins are kept, unless tokens alone are accepted.
+    cookies: Option<Cookies>,
+    renewals: Arc<Renewals>,
+    introspected: RowCache<Claims>,
+    /// The consumers, if tokens may name them.
+    consumers: Option<Arc<Consumers>>,
+    challenge: String,
+    config: Config,
+}
+
+struct Cookies {
+    keeper: Keeper,
+    logins: Logins,
+}
+
+impl Plugin for OpenIdConnect {
+    const NAME: &'static str = "openid-connect";
+    const PRIORITY: i32 = 1460;
+    const FOR_CONSUMERS: bool = false;
+    const EXTENSION: bool = true;
+    type Config = Config;
+
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        config::warnings(config)
+    }
+
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
+        // A vault may have no such secret.
+        if config.session.as_ref().is_some_and(|session| session.secret.expose().len() < MIN_SECRET_LEN) {
+            return Err(format!(
+                "config.session.secret is too short; write at least {MIN_SECRET_LEN} random characters"
+            ));
+        }
+        let provider = Provider::of(&config, build)?;
+        let cookies = config.session.as_ref().filter(|_| !config.bearer_only).map(|session| {
+            let keeper = Keeper::new(&config, session);
+            Cookies { logins: Logins::new(&config, &session.secret, &keeper.name), keeper }
+        });
+        Ok(Self(Arc::new(Instance {
+            client: Client::new(&config, provider),
+            signatures: Signatures::new(&config),
+            cookies,
+            renewals: build.retained.get(),
+            introspected: RowCache::default(),
+            consumers: config.consumer_claim.as_ref().map(|_| build.once(Consumers::new)),
+            challenge: format!("Bearer realm=\"{}\"", config.realm),
+            config,
+        })))
+    }
+}
+
+impl Hooks for OpenIdConnect {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE.only_if(self.0.cookies.is_some())
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        self.0.access(exchange)
+    }
+
+    fn response(&self, exchange: &mut Exchange) {
+        let Some(SetCookies(cookies)) = exchange.extensions.remove() else { return };
+        for cookie in cookies {
+            exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
+        }
+    }
+}
+
+impl Instance {
+    fn access(self: &Arc<Self>, exchange: &mut Exchange) -> Flow {
+        let token = if self.config.checks_bearer_tokens() { bearer_token(exchange) } else { None };
+        forged_headers::remove(&mut exchange.request.headers, &upstream::HEADERS);
+        match &self.cookies {
+            Some(cookies) if token.is_none() => self.by_session(exchange, cookies),
+            _ => self.by_token(exchange, token),
+        }
+    }
+
+    fn provider(&self) -> &Arc<Provider> {
+        &self.client.provider
+    }
+}

@@ -1,0 +1,98 @@
+//! Renews access tokens by refresh tokens, once for all requests of a session that need it: many providers accept a refresh
+//! token once, and take a second use for a theft.
+
+use super::Instance;
+use super::client::TokenResponse;
+use super::error::ProviderError;
+use super::session::Session;
+use serde_json::Value as Json;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use weir_plugin::{Fingerprint, FingerprintMap, Fingerprinter, unix_time};
+
+/// How long the outcome is known, for requests that were on their way with the former session.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// What became of a renewal.
+pub(super) type Outcome = Result<Arc<Session>, ProviderError>;
+
+/// The same, once it is known.
+type Pending = watch::Receiver<Option<Outcome>>;
+
+/// The renewals in progress, and recent ones.
+pub(super) struct Renewals {
+    key: Fingerprinter,
+    known: Mutex<FingerprintMap<(Instant, Pending)>>,
+}
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Self { key: Fingerprinter::with_random_key(), known: Mutex::default() }
+    }
+}
+
+impl Renewals {
+    /// The renewal of a session, which `begin` begins where there is none.
+    fn of(&self, key: Fingerprint, begin: impl FnOnce(watch::Sender<Option<Outcome>>)) -> Pending {
+        let now = Instant::now();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, outcome)) = known.get(&key).filter(|(until, _)| *until > now) {
+            return outcome.clone();
+        }
+        known.retain(|_, (until, _)| *until > now);
+        let (sender, outcome) = watch::channel(None);
+        known.insert(key, (now + KEPT, outcome.clone()));
+        begin(sender);
+        outcome
+    }
+
+    /// Lets the next request try again.
+    fn forget(&self, key: Fingerprint) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+}
+
+impl Instance {
+    /// Whether a session's access token has expired, or is about to.
+    pub(super) fn has_expired(&self, session: &Session) -> bool {
+        let leeway = u64::from(self.config.access_token_expires_leeway);
+        session.expires.is_some_and(|expires| expires <= unix_time().saturating_add(leeway))
+    }
+
+    /// The session with a new access token.
+    pub(super) async fn renewed(self: Arc<Self>, session: Session, refresh_token: String) -> Outcome {
+        // Two sessions of one refresh token are the same but for when they were used.
+        let key = self.renewals.key.clone().with(session.subject.as_bytes()).of(refresh_token.as_bytes());
+        let instance = self.clone();
+        let mut outcome = self.renewals.of(key, move |sender| {
+            let provider = instance.provider().clone();
+            provider.background().spawn(async move {
+                let outcome = instance.renew(session, &refresh_token).await;
+                if matches!(outcome, Err(ProviderError::Unreachable(_) | ProviderError::Misconfigured(_))) {
+                    instance.renewals.forget(key);
+                }
+                sender.send_replace(Some(outcome.map(Arc::new)));
+            });
+        });
+        // It waits for the token endpoint, and perhaps for a document or two.
+        let timeout = self.config.timeout() * 4;
+        let known = tokio::time::timeout(timeout, outcome.wait_for(Option::is_some)).await;
+        let known = known.ok().and_then(Result::ok).and_then(|known| known.clone());
+        known.unwrap_or_else(|| Err(ProviderError::Unreachable("no token was renewed in time".to_owned())))
+    }
+
+    async fn renew(&self, mut session: Session, refresh_token: &str) -> Result<Session, ProviderError> {
+        let metadata = self.provider().fetched_metadata().await?;
+        let parameters = vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
+        let tokens: TokenResponse = self.client.tokens(&metadata, parameters).await?;
+        if let Some(id_token) = &tokens.id_token {
+            let claims = self.id_token(&metadata, id_token, None, Some(&session.subject)).await?;
+            let claim = self.config.consumer_claim.as_deref();
+            let consumer = claim.and_then(|claim| claims.get(claim)).and_then(Json::as_str);
+            session.consumer = consumer.map(str::to_owned).or(session.consumer.take());
+        }
+        session.update(tokens, &self.config);
+        Ok(session)
+    }
+}

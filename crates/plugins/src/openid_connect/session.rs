@@ -1,0 +1,243 @@
+//! The session of a login, in an encrypted cookie.
+
+use super::client::TokenResponse;
+use super::config::{Config, SessionConfig};
+use crate::session::content::{Session as Times, Timeouts};
+use crate::session::cookie::{expire, set, texts};
+use crate::session::seal::Sealer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use weir_plugin::{Exchange, Known, unix_time};
+
+/// What is known of a user who has logged in.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct Session {
+    /// When it began, was renewed, and was used, in seconds since 1970.
+    #[serde(rename = "c")]
+    created: u64,
+    #[serde(rename = "r")]
+    saved: u64,
+    #[serde(rename = "u")]
+    used: u64,
+    /// The user's id at the provider.
+    #[serde(rename = "s")]
+    pub(super) subject: String,
+    /// The scopes, with spaces between them.
+    #[serde(rename = "sc")]
+    pub(super) scope: String,
+    #[serde(rename = "at")]
+    pub(super) access_token: Option<String>,
+    /// When the access token expires.
+    #[serde(rename = "ex")]
+    pub(super) expires: Option<u64>,
+    #[serde(rename = "rt")]
+    pub(super) refresh_token: Option<String>,
+    #[serde(rename = "it")]
+    pub(super) id_token: Option<String>,
+    /// What the userinfo endpoint has said.
+    #[serde(rename = "us")]
+    pub(super) user: Option<Map<String, Json>>,
+    /// The claim that names the consumer, if one is configured.
+    #[serde(rename = "cn", default)]
+    pub(super) consumer: Option<String>,
+}
+
+/// A longer session may not fit into what `large_client_header_buffers` allows for a line, with other cookies beside it.
+const LONG: usize = 7 * 1024;
+
+/// Why a session cannot be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionError {
+    /// The system has no random numbers.
+    Crypto,
+    /// Its cookies would be too many.
+    TooLong,
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crypto => "the system has no random numbers",
+            Self::TooLong => {
+                "the tokens of a session do not fit into nine cookies: say in session_contents which of them it keeps"
+            }
+        })
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+impl Session {
+    pub(super) fn new(subject: String) -> Self {
+        let now = unix_time();
+        Self { created: now, saved: now, used: now, subject, ..Self::default() }
+    }
+
+    /// Takes over what the token endpoint has answered.
+    pub(super) fn update(&mut self, tokens: TokenResponse, config: &Config) {
+        let contents = config.contents();
+        let lifetime = tokens.lifetime().or(config.access_token_expires_in.map(u64::from));
+        self.saved = unix_time();
+        self.expires = lifetime.map(|lifetime| self.saved.saturating_add(lifetime));
+        self.access_token = contents.access_token.then_some(tokens.access_token);
+        let refresh_token = tokens.refresh_token.filter(|_| contents.access_token);
+        self.refresh_token = refresh_token.or(self.refresh_token.take());
+        let keeps_id_token = contents.id_token || contents.enc_id_token;
+        self.id_token = tokens.id_token.filter(|_| keeps_id_token).or(self.id_token.take());
+        self.scope = tokens.scope.unwrap_or_else(|| std::mem::take(&mut self.scope));
+    }
+
+    fn times(&self) -> Times {
+        Times { created: self.created, saved: self.saved, used: self.used, ..Times::default() }
+    }
+}
+
+/// Keeps sessions in the cookies of one name.
+pub(super) struct Keeper {
+    pub(super) name: String,
+    attributes: String,
+    same_site: String,
+    is_secure: Option<bool>,
+    timeouts: Timeouts,
+    sealer: Sealer,
+}
+
+impl Keeper {
+    pub(super) fn new(config: &Config, session: &SessionConfig) -> Self {
+        let name = session.cookie_name.clone().unwrap_or_else(|| default_name(config));
+        let mut attributes = String::new();
+        if let Some(domain) = session.cookie_domain.as_deref().filter(|domain| !domain.is_empty()) {
+            attributes.extend(["; Domain=", domain]);
+        }
+        attributes.extend(["; Path=", &*session.cookie_path]);
+        if session.cookie_http_only {
+            attributes.push_str("; HttpOnly");
+        }
+        Self {
+            sealer: Sealer::new(&session.secret, &purpose("session", config)),
+            name,
+            attributes,
+            same_site: session.cookie_same_site.clone(),
+            is_secure: session.cookie_secure,
+            timeouts: Timeouts {
+                idling: session.idling_timeout.into(),
+                rolling: session.rolling_timeout.into(),
+                absolute: session.absolute_timeout().into(),
+            },
+        }
+    }
+
+    /// The session of a request, if it has not ended.
+    pub(super) fn open(&self, exchange: &Exchange) -> Option<Session> {
+        let now = unix_time();
+        let lines = exchange.request.headers.get_all_known(Known::Cookie);
+        let lines: Vec<_> = lines.collect();
+        let mut opened = texts(lines.into_iter(), &self.name).filter_map(|text| {
+            let session: Session = serde_json::from_slice(&self.sealer.open(&text, b"")?).ok()?;
+            self.timeouts.left(&session.times(), now)?;
+            Some(session)
+        });
+        opened.next()
+    }
+
+    /// The cookies that say that a session is used, if it is time that they do.
+    pub(super) fn touch(
+        &self,
+        session: &mut Session,
+        exchange: &Exchange,
+    ) -> Result<Vec<String>, SessionError> {
+        let now = unix_time();
+        let is_rolling_due = self.timeouts.is_rolling_due(&session.times(), now);
+        if !is_rolling_due && !self.timeouts.is_touch_due(&session.times(), now) {
+            return Ok(Vec::new());
+        }
+        session.used = now;
+        session.saved = if is_rolling_due { now } else { session.saved };
+        self.cookies(session, exchange)
+    }
+
+    /// The cookies of a session, and what has the browser forget older ones.
+    pub(super) fn cookies(
+        &self,
+        session: &Session,
+        exchange: &Exchange,
+    ) -> Result<Vec<String>, SessionError> {
+        // It consists of texts and numbers, which are always JSON.
+        let bytes = serde_json::to_vec(session).unwrap_or_default();
+        let text = self.sealer.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
+        if text.len() > LONG {
+            tracing::warn!(
+                "openid-connect: a session takes {} bytes of cookies, so that large_client_header_buffers must allow lines \
+                 of that length; session_contents makes it shorter",
+                text.len()
+            );
+        }
+        let mut cookies = set(&self.name, &text, &self.attributes(exchange)).ok_or(SessionError::TooLong)?;
+        cookies.extend(self.forget(exchange, cookies.len()));
+        Ok(cookies)
+    }
+
+    /// What has the browser forget the cookies of a session behind the first ones.
+    pub(super) fn forget(&self, exchange: &Exchange, after: usize) -> Vec<String> {
+        let lines: Vec<_> = exchange.request.headers.get_all_known(Known::Cookie).collect();
+        expire(lines.into_iter(), &self.name, &self.attributes(exchange), after)
+    }
+
+    fn attributes(&self, exchange: &Exchange) -> String {
+        let same_site = match &*self.same_site {
+            "Default" => String::new(),
+            same_site => format!("; SameSite={same_site}"),
+        };
+        format!("{}{same_site}{}", self.attributes, self.secure(exchange))
+    }
+
+    /// The attributes of a cookie that has to come back from the provider's site.
+    pub(super) fn login_attributes(&self, exchange: &Exchange, seconds: u64) -> String {
+        let same_site = if self.same_site == "None" { "None" } else { "Lax" };
+        format!("{}; SameSite={same_site}{}; Max-Age={seconds}", self.attributes, self.secure(exchange))
+    }
+
+    fn secure(&self, exchange: &Exchange) -> &'static str {
+        let is_secure = self.is_secure.unwrap_or_else(|| exchange.forwarded_scheme() == "https");
+        if is_secure { "; Secure" } else { "" }
+    }
+}
+
+/// A name for the cookies of one client, so that those of several on one host do not replace each other.
+fn default_name(config: &Config) -> String {
+    let hash = Sha256::digest(purpose("name", config));
+    let digits: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("oidc_{digits}")
+}
+
+/// What a cookie is for: those of another client are not accepted.
+pub(super) fn purpose(of: &str, config: &Config) -> String {
+    format!("openid-connect {of} {:?} {:?}", config.client_id, config.discovery)
+}
+
+/// Removes the plugin's cookies from the request to the upstream, which could do nothing with them.
+pub(super) fn hide(exchange: &mut Exchange, name: &str) {
+    let headers = &mut exchange.request.headers;
+    let is_own = |pair: &[u8]| pair.trim_ascii().strip_prefix(name.as_bytes()).is_some_and(is_own_suffix);
+    let lines: Vec<&[u8]> = headers.get_all_known(Known::Cookie).collect();
+    let pairs = || lines.iter().flat_map(|line| line.split(|byte| *byte == b';'));
+    if !pairs().any(is_own) {
+        return;
+    }
+    let left: Vec<&[u8]> = pairs().filter(|pair| !is_own(pair)).map(<[u8]>::trim_ascii).collect();
+    let left = left.join(&b"; "[..]);
+    headers.remove_known(Known::Cookie);
+    if !left.is_empty() {
+        headers.append("Cookie", &left);
+    }
+}
+
+/// Whether this follows the name in one of the plugin's cookies: nothing or a number, or what a login's has.
+fn is_own_suffix(rest: &[u8]) -> bool {
+    match rest {
+        [b'=', ..] | [b'2'..=b'9', b'=', ..] => true,
+        rest => rest.strip_prefix(b"_login_").is_some_and(|rest| matches!(rest, [b'a'..=b'd', b'=', ..])),
+    }
+}
