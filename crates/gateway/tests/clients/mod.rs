@@ -38,7 +38,7 @@ fn openai_chats_with_providers_of_every_form() {
 }
 
 #[test]
-fn openai_uses_tools_of_anthropic_and_gemini() {
+fn openai_uses_tools_of_anthropic_gemini_and_ollama() {
     let reasons = run("openai_tools.py", Gateway::empty());
     assert!(reasons.as_array().is_some_and(|reasons| reasons.contains(&json!("refusal"))), "{reasons}");
 }

@@ -1,4 +1,4 @@
-"""The library openai with ai-proxy in front of Anthropic and Gemini: tools, images, and why responses end."""
+"""The library openai with ai-proxy in front of Anthropic, Gemini and Ollama: tools, images, and why responses end."""
 
 import json
 from typing import get_args
@@ -9,7 +9,8 @@ from openai import OpenAI
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from node import TIMEOUT, Node
-from providers import ANTHROPIC, GEMINI, anthropic_message, anthropic_stream, anthropic_text, events, gemini
+from providers import ANTHROPIC, GEMINI, OLLAMA, OLLAMA_END, anthropic_message, anthropic_stream, anthropic_text
+from providers import SSE, events, gemini, lines, ollama
 from published import assert_published
 from server import Answer, Server
 
@@ -53,9 +54,9 @@ def assert_calls_weather(completion):
     assert json.loads(call.function.arguments) == {"city": "Köln"}, completion
 
 
-def called(chats, whole, pieces, server):
+def called(chats, whole, pieces, server, content_type=SSE):
     """The model calls a function, in a whole response and in a stream."""
-    server.will(Answer(whole), Answer.stream(pieces, "text/event-stream"))
+    server.will(Answer(whole), Answer.stream(pieces, content_type))
     asked = {"model": "m", "messages": MESSAGES, "tools": TOOLS, "max_completion_tokens": 33}
     assert_calls_weather(chats.create(**asked, tool_choice="required"))
     state = ChatCompletionStreamState()
@@ -84,7 +85,7 @@ def of_anthropic(node):
     for reason in get_args(StopReason):
         server.will(Answer(anthropic_message([{"type": "text", "text": "Hello"}], reason)))
         chats.create(model="m", messages=MESSAGES)
-        server.will(Answer.stream(anthropic_stream(anthropic_text("Hello"), stop_reason=reason), "text/event-stream"))
+        server.will(Answer.stream(anthropic_stream(anthropic_text("Hello"), stop_reason=reason), SSE))
         assert list(chats.create(model="m", messages=MESSAGES, stream=True))
 
 
@@ -92,7 +93,9 @@ def of_gemini(node):
     chats, server = openai(node, GEMINI)
     whole = gemini("", "STOP")
     whole["candidates"][0]["content"]["parts"] = [{"functionCall": {"name": "weather", "args": {"city": "Köln"}}}]
-    asked, _ = called(chats, whole, events(whole), server)
+    # The reason may come behind the call.
+    begin = {**whole, "candidates": [{**whole["candidates"][0], "finishReason": None}]}
+    asked, _ = called(chats, whole, events(begin, gemini("", "STOP")), server)
     assert asked["generationConfig"] == {"maxOutputTokens": 33}, asked
     [declarations] = [tool["functionDeclarations"] for tool in asked["tools"]]
     assert [set(one) for one in declarations] == [{"name", "description", "parameters"}, {"name"}], asked
@@ -104,10 +107,22 @@ def of_gemini(node):
         assert completion.usage is None if not counted else completion.usage.completion_tokens == 0, completion
 
 
+def of_ollama(node):
+    chats, server = openai(node, OLLAMA)
+    message = {"role": "assistant", "content": ""}
+    message["tool_calls"] = [{"function": {"name": "weather", "arguments": {"city": "Köln"}}}]
+    whole, begin = {**ollama("", **OLLAMA_END), "message": message}, {**ollama(""), "message": message}
+    pieces = lines(begin, ollama("", **OLLAMA_END))
+    asked, _ = called(chats, whole, pieces, server, OLLAMA.content_type)
+    calls = [call["function"]["arguments"] for call in asked["messages"][2]["tool_calls"]]
+    assert (calls, asked["options"]) == ([{}, {"city": "Bonn"}], {"num_predict": 33}), asked
+
+
 def main():
     node = Node()
     of_anthropic(node)
     of_gemini(node)
+    of_ollama(node)
     print(json.dumps(get_args(StopReason)))
 
 

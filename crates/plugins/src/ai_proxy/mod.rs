@@ -37,7 +37,7 @@
 //! | huggingface | OpenAI, and text generation | `https://api-inference.huggingface.co/models/MODEL/v1/chat/completions` |
 //! | bedrock | Converse, chats alone | `https://bedrock-runtime.REGION.amazonaws.com/model/MODEL/converse` |
 //!
-//! Tools and images are converted for anthropic and gemini; mistral, azure and huggingface get them as they are.
+//! Tools and images are converted for anthropic and gemini, tools for Ollama's format too; mistral, azure and huggingface get them as they are.
 //!
 //! ## Keys
 //!
@@ -55,7 +55,7 @@
 //! ## Streams
 //!
 //! A request with `"stream": true` gets server-sent events in OpenAI's form as the provider sends its own, one for one, and `data: [DONE]`
-//! at the end. A last event has the tokens if `stream_options.include_usage` asks for it.
+//! at the end. A last event has the tokens if `stream_options.include_usage` asks for it and the provider counts them.
 //!
 //! ## Responses
 //!

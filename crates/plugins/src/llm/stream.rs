@@ -150,6 +150,18 @@ impl Output {
         self.tool()
     }
 
+    /// Sends whole calls of functions, which the provider has not numbered.
+    pub(crate) fn tool_calls(&mut self, call: &Call, mut calls: Vec<Json>) {
+        for one in &mut calls {
+            let index = self.next_tool();
+            one["index"] = index.into();
+            one["id"] = format!("call_{index}").into();
+        }
+        if !calls.is_empty() {
+            self.delta(call, json!({ "tool_calls": calls }), "");
+        }
+    }
+
     /// The place of the call that has begun last.
     pub(crate) fn tool(&self) -> u64 {
         self.tools.saturating_sub(1)
@@ -186,7 +198,11 @@ impl Output {
 
     /// Sends why the response has ended, which is a provider's word.
     pub(crate) fn finish(&mut self, call: &Call, word: &str) {
-        let reason = finish_reason(word);
+        let mut reason = finish_reason(word);
+        // The calls may have come in earlier events, and some providers do not say that they are why.
+        if self.tools > 0 && reason == "stop" {
+            reason = "tool_calls".to_owned();
+        }
         let choice = match call.route {
             Route::Completions => {
                 json!({ "index": 0, "text": "", "logprobs": null, "finish_reason": reason })

@@ -198,7 +198,8 @@ fn part(part: &Json) -> Json {
 fn tool(tool: &Json) -> Json {
     let function = &tool["function"];
     // OpenAI's functions without parameters may leave them out; Anthropic needs a schema.
-    let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+    let schema = function.get("parameters").filter(|schema| schema.is_object()).cloned();
+    let schema = schema.unwrap_or_else(|| json!({ "type": "object" }));
     let mut converted = json!({ "name": function["name"], "input_schema": schema });
     if let Some(description) = function.get("description") {
         converted["description"] = description.clone();

@@ -91,17 +91,9 @@ impl Dialect for Gemini {
         if !said.is_empty() {
             out.text(call, &said);
         }
-        let calls = tool_calls(candidate);
-        let has_calls = !calls.is_empty();
-        if has_calls {
-            let numbered = calls.into_iter().enumerate().map(|(index, mut call)| {
-                call["index"] = index.into();
-                call
-            });
-            out.delta(call, json!({ "tool_calls": numbered.collect::<Vec<_>>() }), "");
-        }
+        out.tool_calls(call, tool_calls(candidate));
         if let Some(reason) = text(candidate, "/finishReason") {
-            out.finish(call, if has_calls { "tool_calls" } else { reason });
+            out.finish(call, reason);
         }
         Ok(())
     }

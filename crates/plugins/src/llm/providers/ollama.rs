@@ -1,9 +1,8 @@
 //! Ollama's API, and servers of Llama and Mistral that speak it.
 
 use super::super::prompts::text_of;
-use super::super::reply::{Usage, finish_reason};
+use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, moved, no_such, read, text};
-use serde_json::json;
 
 /// Ollama's API.
 pub(super) struct Ollama;
@@ -57,10 +56,7 @@ impl Dialect for Ollama {
         if let Some(said) = said(&event).filter(|said| !said.is_empty()) {
             out.text(call, said);
         }
-        let calls = tool_calls(&event);
-        if !calls.is_empty() {
-            out.delta(call, json!({ "tool_calls": calls }), "");
-        }
+        out.tool_calls(call, tool_calls(&event));
         if event["done"] == true {
             out.usage.update(usage(&event));
             out.finish(call, &finish(&event, call));
@@ -70,12 +66,19 @@ impl Dialect for Ollama {
     }
 }
 
-/// The messages; their content is a text.
+/// The messages; their content is a text, and the arguments of functions are objects.
 fn messages(messages: &Json) -> Json {
     let flat = |message: &Json| {
         let mut message = message.clone();
         if message["content"].is_array() {
             message["content"] = text_of(message.get("content")).into();
+        }
+        for call in message.get_mut("tool_calls").and_then(Json::as_array_mut).into_iter().flatten() {
+            let arguments =
+                text(call, "/function/arguments").and_then(|text| serde_json::from_str(text).ok());
+            if let Some(arguments) = arguments {
+                call["function"]["arguments"] = arguments;
+            }
         }
         message
     };
@@ -91,10 +94,7 @@ fn tool_calls(body: &Json) -> Vec<Json> {
     let calls = body.pointer("/message/tool_calls").and_then(Json::as_array).into_iter().flatten();
     let converted = calls.enumerate().map(|(index, call)| {
         let name = text(call, "/function/name").unwrap_or_default();
-        let mut converted =
-            super::super::reply::tool_call(&format!("call_{index}"), name, &call["function"]["arguments"]);
-        converted["index"] = index.into();
-        converted
+        tool_call(&format!("call_{index}"), name, &call["function"]["arguments"])
     });
     converted.collect()
 }
