@@ -66,9 +66,16 @@ $(PEBBLE): $(PEBBLE_FILES)/go.mod $(PEBBLE_FILES)/go.sum $(PEBBLE_FILES)/install
 	$(PEBBLE_FILES)/install $(dir $@)
 	touch $@
 
+# A provider of OpenID Connect, dex as a program of ours, as the versions in go.mod make it.
+DEX := $(abspath $(TARGET)/tools/dex)
+DEX_FILES := crates/gateway/tests/dex
+$(DEX): $(DEX_FILES)/main.go $(DEX_FILES)/go.mod $(DEX_FILES)/go.sum | $(PEBBLE)
+	if cd $(DEX_FILES) && CGO_ENABLED=0 go build -o $@ .; then touch $@; \
+	else echo "dex cannot be built here: what needs it is tested only where DEX names it" >&2; fi
+
 # The client of HTTP/3, as the versions in requirements.txt make it.
 AIOQUIC := $(abspath $(TARGET)/tools/aioquic)
-$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(PEBBLE)
+$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(DEX)
 	$(call need,ensurepip)
 	/usr/bin/python3 -m venv --clear $(AIOQUIC)
 	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
@@ -148,13 +155,13 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python CLIENTS=$(CLIENTS)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
-  KAFKA=$(KAFKA) LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) \
+  KAFKA=$(KAFKA) LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) DEX=$(DEX) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(PEBBLE) $(AIOQUIC)/installed $(CLIENTS)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, aioquic, client libraries, Valkey, Kafka, libraries in Lua
+test-tools: $(H2SPEC) $(PEBBLE) $(DEX) $(AIOQUIC)/installed $(CLIENTS)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, dex, aioquic, client libraries, Valkey, Kafka, libraries in Lua
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod cases;
 mod declarative;
+mod dex;
 mod disk;
 mod etcd;
 mod gateway;
@@ -29,6 +30,7 @@ mod upstream;
 
 pub use cases::unescape;
 pub use declarative::{document, service};
+pub use dex::Dex;
 pub use disk::Disk;
 pub use etcd::EtcdServer;
 pub use gateway::{Builder, Gateway, weir};

@@ -1,7 +1,8 @@
-//! openid-connect with a provider that checks what it gets.
+//! openid-connect with a provider that checks what it gets, and with dex.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod browser;
+mod dex;
 mod forgeries;
 mod logins;
 mod provider;
