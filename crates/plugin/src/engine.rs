@@ -9,6 +9,7 @@ pub use super::body_filter::{BodyChanges, BodyFilters, ReplaceLater};
 pub use super::body_memory::{BodyMemory, BodyReservation, WorkerBodyMemory};
 pub use super::build::Shared;
 pub use super::durations::Durations;
+pub use super::exchange::fallback::{falls_back, may_fall_back};
 pub use super::exchange::secrets::{write_secret_headers, write_secret_query};
 pub use super::exchange::upstream_replacement::{ask_the_same, replacement, take_background};
 pub use super::local_response::final_status;

@@ -2,6 +2,7 @@
 
 mod client;
 pub(super) mod extras;
+pub(super) mod fallback;
 mod forwarded;
 mod headers;
 mod log_fields;

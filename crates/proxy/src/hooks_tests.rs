@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "these threads are the tests' own")]
 
 mod body_filters;
+mod fallback;
 mod phases;
 mod upstream_replacement;
 

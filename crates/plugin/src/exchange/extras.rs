@@ -4,6 +4,7 @@ use super::{ConsumerIndex, Exchange, ServiceOverride};
 use crate::body_filter::{BodyChanges, BodyFilter, WaitForBody};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
+use crate::exchange::fallback::FallBack;
 use crate::exchange::secrets::UpstreamSecrets;
 use crate::exchange::upstream_replacement::{Prepare, Replace};
 use crate::{Instrumentations, LocalResponse, TracedStep};
@@ -59,6 +60,7 @@ pub(crate) struct Extras {
     pub(crate) response: Vec<Box<dyn Observer>>,
     pub(crate) upstream: Vec<Box<dyn Observer>>,
     pub(crate) replace: Option<Replace>,
+    pub(crate) fall_back: Option<FallBack>,
     pub(crate) in_background: Option<Prepare>,
     pub(crate) body_changes: BodyChanges,
     caller: Vec<u8>,

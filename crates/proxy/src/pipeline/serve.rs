@@ -2,6 +2,7 @@
 //! `next` reads an HTTP/1.1 head.
 
 mod background;
+mod fallback;
 mod local_response;
 mod proxy;
 

@@ -1,6 +1,6 @@
 //! Proxies a request: forwards it to the upstream and relays the response.
 
-use super::Outcome;
+use super::{Outcome, fallback};
 use crate::client::Client;
 use crate::error::RelayError;
 use crate::error::RequestError;
@@ -50,16 +50,18 @@ pub(super) async fn ask<'s, C: Client>(
     }
     let method = exchange.request.method;
     exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
-    let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
-    let reached = ServiceRef::of(worker, exchange, service);
-    let call = UpstreamCall::new(worker, route, reached, framing, ends);
-    match call.forward(client, exchange).await {
-        Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
+    let mut reached = reach(worker, client, exchange, (route, service), framing).await;
+    if engine::may_fall_back(exchange) {
+        // Boxed, so that a connection has no room for what few requests need.
+        reached = Box::pin(fallback::run(worker, client, exchange, (route, service), reached)).await;
+    }
+    match reached {
+        Ok((call, AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
             exchange.engine.body = None;
             open_tunnel(&call, client, exchange, upstream).map_or(Outcome::Head, Outcome::Tunnel)
         }
-        Ok((upstream, upload)) => {
+        Ok((call, upstream, upload)) => {
             Outcome::Upstream(UpstreamResponse { call, upstream: Some(upstream), upload: Some(upload) })
         }
         Err(failure) => {
@@ -81,6 +83,25 @@ pub(super) async fn ask<'s, C: Client>(
             Outcome::Local(instead.unwrap_or(own))
         }
     }
+}
+
+/// An upstream that has answered, with the head in the exchange.
+pub(super) type Answered<'s> = (UpstreamCall<'s>, AnyUpstream, Upload);
+
+/// Forwards the request to where it leads now.
+#[inline]
+pub(super) async fn reach<'s, C: Client>(
+    worker: &'s Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    (route, service): (&'s CompiledRoute, &'s CompiledService),
+    framing: Framing,
+) -> Result<Answered<'s>, RequestError> {
+    let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
+    let service = ServiceRef::of(worker, exchange, service);
+    let call = UpstreamCall::new(worker, route, service, framing, ends);
+    let (upstream, upload) = call.forward(client, exchange).await?;
+    Ok((call, upstream, upload))
 }
 
 /// How passing a response on has ended.
