@@ -73,11 +73,11 @@
 //! pass.
 
 mod shared;
-mod window;
 
 use crate::limits::Counts;
 use crate::shared::counters::Table;
 use crate::shared::limits_of_apisix::{self, rejection, wall_clock};
+use crate::shared::quota_window::{Limit, Usage, Window};
 use crate::shared::request_key::Key;
 use shared::Shared;
 use std::sync::Arc;
@@ -85,7 +85,6 @@ use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Handover, Hooks, Json,
     LocalResponse, Phases, Plugin, Record, Resume,
 };
-use window::{Limit, Usage, Window};
 
 /// The limit, and what clients see of it.
 #[derive(Debug, Clone, Record)]

@@ -2,7 +2,7 @@
 
 use super::super::limits::{Quota, QuotaUsage, Quotas, Unavailable, counted_by, scope};
 use super::Config;
-use super::window::{Limit, Usage};
+use crate::shared::quota_window::{Limit, Usage};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::oneshot;

@@ -17,6 +17,7 @@ pub(crate) mod interim_status;
 pub(crate) mod limits_of_apisix;
 pub(crate) mod members;
 pub(crate) mod multipart;
+pub(crate) mod quota_window;
 pub(crate) mod random_id;
 pub(crate) mod regex_uri;
 pub(crate) mod request_key;

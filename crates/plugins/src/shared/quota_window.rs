@@ -7,23 +7,23 @@ use std::thread::LocalKey;
 
 /// The limit: so many requests per window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limit {
-    pub(super) count: u64,
-    pub(super) milliseconds: u64,
+pub(crate) struct Limit {
+    pub(crate) count: u64,
+    pub(crate) milliseconds: u64,
 }
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Usage {
-    pub(super) admitted: bool,
-    pub(super) remaining: u64,
+pub(crate) struct Usage {
+    pub(crate) admitted: bool,
+    pub(crate) remaining: u64,
     /// Seconds until the window ends, rounded up.
-    pub(super) reset: u64,
+    pub(crate) reset: u64,
 }
 
 /// The window of one key. Both numbers change together, so they are behind a lock, which is held only briefly.
 #[derive(Debug, Default)]
-pub(super) struct Window(Mutex<Used>);
+pub(crate) struct Window(Mutex<Used>);
 
 #[derive(Debug, Default)]
 struct Used {
@@ -35,7 +35,7 @@ struct Used {
 impl Window {
     /// Takes one request if one is left; also returns the second in which that was decided. The clock is read under the
     /// lock, so that a later call reads a later time, unless the clock was set back.
-    pub(super) fn take(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
+    pub(crate) fn take(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock();
         let set_back = used.ends > now.saturating_add(limit.milliseconds);
