@@ -84,6 +84,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ai-prompt-guard",
             "ai-prompt-template",
             "ai-proxy",
+            "ai-proxy-multi",
+            "ai-rate-limiting",
             "ai-request-transformer",
             "ai-response-transformer",
         ],

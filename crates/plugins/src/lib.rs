@@ -13,6 +13,8 @@ mod ai_prompt_decorator;
 mod ai_prompt_guard;
 mod ai_prompt_template;
 mod ai_proxy;
+mod ai_proxy_multi;
+mod ai_rate_limiting;
 mod ai_request_transformer;
 mod ai_response_transformer;
 mod api_breaker;
@@ -152,10 +154,12 @@ pub static PLUGINS: &[Definition] = &[
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
     define::<ai_request_transformer::AiRequestTransformer>(),
+    define::<ai_rate_limiting::AiRateLimiting>(),
     define::<ai_prompt_template::AiPromptTemplate>(),
     define::<ai_prompt_decorator::AiPromptDecorator>(),
     define::<ai_prompt_guard::AiPromptGuard>(),
     define::<ai_proxy::AiProxy>(),
+    define::<ai_proxy_multi::AiProxyMulti>(),
     define::<ai_response_transformer::AiResponseTransformer>(),
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),

@@ -1,5 +1,7 @@
 //! ai-proxy with a provider that tokens trickle from, one that fails in every way, and logs that must not know its key.
 
+mod fallback;
+mod limits;
 mod transformers;
 
 use crate::harness::{Gateway, Peer, Upstream, eventually};
@@ -214,6 +216,8 @@ fn each_token_arrives_before_the_provider_sends_the_next() {
         assert_eq!(usage["cost"], json!((prompt * 1000 + completion * 2000) as f64 / 1e6), "{record}");
         let meta = &record["ai"]["proxy"]["meta"];
         assert_eq!((&meta["provider_name"], &meta["request_model"]), (&json!(provider.name), &json!("m")));
+        assert!(meta["time_to_first_token"].as_u64() <= meta["llm_latency"].as_u64(), "{meta}");
+        assert!(meta["time_to_first_token"].is_u64(), "{meta}");
         assert_eq!(record["ai"]["proxy"]["payload"]["response"], "Hello");
     }
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 28] = [
+const OTHERS: [&str; 30] = [
+    "ai-proxy-multi",
+    "ai-rate-limiting",
     "api-breaker",
     "apisix-cors",
     "apisix-hmac-auth",

@@ -75,15 +75,17 @@
 //! ## Logs
 //!
 //! With `log_statistics`, records of log plugins have `ai.proxy.meta` (`provider_name`, `request_model`, `response_model`, `llm_latency`,
-//! `plugin_id`) and `ai.proxy.usage` (`prompt_tokens`, `completion_tokens`, `total_tokens`, `time_per_token`, `cost`), and Prometheus counts
-//! them with `ai_metrics`. What a provider does not count is estimated. With `log_payloads` there is `ai.proxy.payload` too, of a
+//! `plugin_id`; of a stream `time_to_first_token` too) and `ai.proxy.usage` (`prompt_tokens`, `completion_tokens`, `total_tokens`, `time_per_token`, `cost`), and Prometheus counts
+//! them with `ai_metrics`. Times are in milliseconds. What a provider does not count is estimated. With `log_payloads` there is `ai.proxy.payload` too, of a
 //! stream its text.
+//!
+//! [ai-rate-limiting](ai-rate-limiting.md) limits the tokens, and [ai-proxy-multi](ai-proxy-multi.md) has several providers that stand in for each other.
 
 mod proxy;
 #[cfg(test)]
 mod tests;
 
-use crate::llm::Llm;
+use crate::llm::{InFlight, Llm};
 use proxy::Proxy;
 use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, WantsBody};
 
@@ -142,7 +144,7 @@ impl Plugin for AiProxy {
 
 impl Hooks for AiProxy {
     fn phases(&self) -> Phases {
-        Phases::ACCESS | Phases::RESPONSE | Phases::RESPONSE_BODY | Phases::LOG.only_if(self.0.logs())
+        Phases::ACCESS | Phases::RESPONSE | Phases::RESPONSE_BODY | Phases::LOG
     }
 
     fn wants_body(&self) -> WantsBody {
@@ -151,7 +153,7 @@ impl Hooks for AiProxy {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         match self.0.ask(exchange) {
-            Ok(()) => Flow::Continue,
+            Ok(flow) => flow,
             Err(error) => {
                 tracing::debug!(request_id = exchange.id(), "ai-proxy: {error}");
                 Flow::Respond(error.response())
@@ -160,14 +162,14 @@ impl Hooks for AiProxy {
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        self.0.answered(exchange);
+        InFlight::answered(exchange);
     }
 
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
-        self.0.convert(exchange, body)
+        InFlight::convert(exchange, body)
     }
 
     fn log(&self, exchange: &mut Exchange) {
-        self.0.log(exchange);
+        InFlight::log(exchange);
     }
 }

@@ -17,7 +17,7 @@ pub struct Unavailable(pub String);
 
 /// How to fix that the user lacks a permission.
 pub(super) const FIX_PERMISSIONS: &str = ": let the user run PING, SELECT, SCRIPT LOAD, EVAL, EVALSHA, GET, INCRBY, EXPIRE and PTTL on the keys \
-     ratelimit:*, response-ratelimit:* and limit-count:*; for limit-req and limit-conn also TIME, HMGET, HMSET, \
+     ratelimit:*, response-ratelimit:*, limit-count:* and ai-rate-limiting:*; for limit-req and limit-conn also TIME, HMGET, HMSET, \
      PEXPIRE, ZADD, ZCARD, ZREM and ZREMRANGEBYSCORE on limit-req:* and limit-conn:*; for proxy-cache also SET, DEL, \
      EXISTS, SCAN, ZADD, ZRANGE, ZREMRANGEBYSCORE and PEXPIRE on proxy-cache:*; for acme also SET, DEL and SCAN on \
      kong_acme:* and *#http-01; for a cluster CLUSTER SLOTS and ASKING";

@@ -2,7 +2,7 @@
 
 use super::config::{Auth, Llm, Options};
 use super::providers::{self, Dialect};
-use super::{LlmError, Object, Prompts, Target};
+use super::{LlmError, Object, Prompts, Target, TokenLimits};
 use std::sync::Arc;
 use weir_plugin::{Exchange, Json};
 
@@ -55,6 +55,8 @@ pub(crate) struct Call {
     pub(crate) streams: bool,
     /// The client wants a last event with the tokens.
     pub(crate) includes_usage: bool,
+    /// The provider is asked to count the tokens of a stream, whether the client wants to know them or not.
+    pub(crate) counts_usage: bool,
     /// What the response is named by, where the provider does not name it.
     pub(crate) id: String,
     /// Seconds since 1970.
@@ -110,6 +112,7 @@ impl Backend {
             options,
             streams: false,
             includes_usage,
+            counts_usage: exchange.extensions.get::<TokenLimits>().is_some(),
             id: format!("chatcmpl-{}", exchange.id()),
             created: since_1970.map_or(0, |since| since.as_secs()),
         })

@@ -156,7 +156,7 @@ pub(crate) struct Logging {
 }
 
 /// A header that may hold a key: not one that frames the request.
-fn key_header(name: &str) -> Result<(), String> {
+pub(crate) fn key_header(name: &str) -> Result<(), String> {
     rule::header_name(name)?;
     let frames = ["host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "te"];
     match frames.iter().any(|frame| name.eq_ignore_ascii_case(frame)) {

@@ -16,6 +16,8 @@ pub(crate) struct LlmCall {
     /// What the tokens cost, where prices are configured.
     pub(crate) cost: f64,
     pub(crate) latency: Duration,
+    /// How long the first text of a stream took.
+    pub(crate) first_token: Option<Duration>,
     azure: Option<[Option<String>; 3]>,
 }
 
@@ -37,8 +39,21 @@ impl LlmCall {
             usage,
             cost: cost(options, &usage),
             latency,
+            first_token: None,
             azure,
         }
+    }
+
+    /// The same, with how long the first text of a stream took.
+    pub(crate) fn with_first_token(self, first_token: Option<Duration>) -> Self {
+        Self { first_token, ..self }
+    }
+
+    /// How many tokens of the response have come a second: of a stream, from its first text on.
+    pub(crate) fn tokens_per_second(&self) -> Option<f64> {
+        let took = self.latency.saturating_sub(self.first_token.unwrap_or_default());
+        let completion = self.usage.completion.filter(|count| *count > 0)?;
+        (!took.is_zero()).then(|| completion as f64 / took.as_secs_f64())
     }
 
     /// Has log plugins write the call as `ai.NAME`, and Prometheus count it.
@@ -60,6 +75,9 @@ impl LlmCall {
             "response_model": self.response_model,
             "llm_latency": self.latency.as_millis() as u64,
         });
+        if let Some(first_token) = self.first_token {
+            meta["time_to_first_token"] = json!(first_token.as_millis() as u64);
+        }
         if let Some([instance, deployment, version]) = &self.azure {
             meta["azure_instance_id"] = json!(instance);
             meta["azure_deployment_id"] = json!(deployment);

@@ -109,6 +109,11 @@ impl Stream {
         }
     }
 
+    /// Whether some text has come.
+    pub(crate) fn has_text(&self) -> bool {
+        self.output.estimated > 0
+    }
+
     /// The model that has answered, where the provider has named it.
     pub(crate) fn model(&self) -> Option<&str> {
         self.output.model.as_deref()

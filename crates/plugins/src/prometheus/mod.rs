@@ -45,7 +45,7 @@
 //! | `latency_metrics` | `kong_kong_latency_ms`, `kong_upstream_latency_ms`, `kong_request_latency_ms` | `service`, `route`, `workspace` |
 //! | `latency_metrics` | `weir_request_duration_microseconds` | `service`, `route`, `phase` |
 //! | `status_code_metrics` | `kong_stream_sessions_total` | `service`, `route`, `code`, `source`, `workspace` |
-//! | `ai_metrics` | `kong_ai_llm_requests_total`, `kong_ai_llm_cost_total`, `kong_ai_llm_tokens_total`, `kong_ai_llm_provider_latency_ms` | `ai_provider`, `ai_model`, `cache_status`, `vector_db`, `embeddings_provider`, `embeddings_model`, `workspace`; of tokens `token_type` too |
+//! | `ai_metrics` | `kong_ai_llm_requests_total`, `kong_ai_llm_cost_total`, `kong_ai_llm_tokens_total`, `kong_ai_llm_provider_latency_ms`, and beyond Kong's `kong_ai_llm_time_to_first_token_ms` of streams and `kong_ai_llm_tokens_per_second` | `ai_provider`, `ai_model`, `cache_status`, `vector_db`, `embeddings_provider`, `embeddings_model`, `workspace`; of tokens `token_type` too |
 //! | `latency_metrics` | `kong_session_duration_ms` | `service`, `route`, `workspace` |
 //! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
 //!

@@ -1,4 +1,4 @@
-//! A window that begins with its first request, and what was used in it.
+//! A window that begins with what is used first, and what was used in it.
 
 use crate::shared::counters::{Counter, Recent};
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ pub(crate) struct Limit {
     pub(crate) milliseconds: u64,
 }
 
-/// The outcome of a request.
+/// How a limit stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) admitted: bool,
@@ -38,14 +38,50 @@ impl Window {
     pub(crate) fn take(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock();
-        let set_back = used.ends > now.saturating_add(limit.milliseconds);
-        if used.ends <= now || set_back {
-            *used = Used { ends: now.saturating_add(limit.milliseconds), count: 0 };
-        }
+        used.begin_at(now, limit);
         let admitted = used.count < limit.count;
         used.count += u64::from(admitted);
-        let remaining = limit.count - used.count;
-        (now / 1_000, Usage { admitted, remaining, reset: (used.ends - now).div_ceil(1_000) })
+        (now / 1_000, Usage { admitted, ..used.usage(limit, now) })
+    }
+
+    /// Whether any is left, and the second in which that was so. Nothing is taken.
+    pub(crate) fn look(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
+        let used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock();
+        let begun = Used { ends: now.saturating_add(limit.milliseconds), count: 0 };
+        let used = if used.is_over(now, limit) { &begun } else { &*used };
+        (now / 1_000, used.usage(limit, now))
+    }
+
+    /// Adds to what was used, whatever the limit; also returns the second.
+    pub(crate) fn add(&self, limit: Limit, more: u64, clock: impl Fn() -> u64) -> (u64, Usage) {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock();
+        used.begin_at(now, limit);
+        used.count = used.count.saturating_add(more);
+        (now / 1_000, used.usage(limit, now))
+    }
+}
+
+impl Used {
+    /// Whether the window has ended, or the clock was set back.
+    fn is_over(&self, now: u64, limit: Limit) -> bool {
+        self.ends <= now || self.ends > now.saturating_add(limit.milliseconds)
+    }
+
+    /// Begins the next window, if this one is over.
+    fn begin_at(&mut self, now: u64, limit: Limit) {
+        if self.is_over(now, limit) {
+            *self = Used { ends: now.saturating_add(limit.milliseconds), count: 0 };
+        }
+    }
+
+    fn usage(&self, limit: Limit, now: u64) -> Usage {
+        Usage {
+            admitted: self.count < limit.count,
+            remaining: limit.count.saturating_sub(self.count),
+            reset: (self.ends - now).div_ceil(1_000),
+        }
     }
 }
 
@@ -109,6 +145,18 @@ mod tests {
         let window = Window::default();
         assert_eq!([0, 0, 0].map(|later| take(&window, NOON + later).0), [true, true, false]);
         assert!(take(&window, NOON - 60_000).0);
+    }
+
+    #[test]
+    fn what_is_known_later_is_added_whatever_is_left() {
+        let window = Window::default();
+        let look = |now: u64| window.look(TWO, || now).1;
+        let whole = Usage { admitted: true, remaining: 2, reset: 10 };
+        assert_eq!((look(NOON), look(NOON + 5_000)), (whole, whole), "looking begins no window");
+        assert_eq!(window.add(TWO, 1, || NOON).1, Usage { admitted: true, remaining: 1, reset: 10 });
+        assert_eq!(window.add(TWO, 9, || NOON + 1_000).1.remaining, 0);
+        assert_eq!(look(NOON + 9_001), Usage { admitted: false, remaining: 0, reset: 1 });
+        assert_eq!(look(NOON + 10_000), whole);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Variables of a request and its response, with APISIX's (and nginx's) names, and texts that contain them.
 
+use crate::llm::RequestModel;
 use std::borrow::Cow;
 use std::time::UNIX_EPOCH;
 use time::OffsetDateTime;
@@ -36,13 +37,14 @@ pub(crate) enum Variable {
     UpstreamResponseTime,
     TimeIso8601,
     Msec,
+    RequestModel,
     Header(String),
     ResponseHeader(String),
     Argument(String),
     Cookie(String),
 }
 
-static NAMES: [(&str, Variable); 29] = [
+static NAMES: [(&str, Variable); 30] = [
     ("remote_addr", Variable::RemoteAddr),
     ("remote_port", Variable::RemotePort),
     ("server_addr", Variable::ServerAddr),
@@ -72,6 +74,7 @@ static NAMES: [(&str, Variable); 29] = [
     ("upstream_response_time", Variable::UpstreamResponseTime),
     ("time_iso8601", Variable::TimeIso8601),
     ("msec", Variable::Msec),
+    ("request_llm_model", Variable::RequestModel),
 ];
 
 /// Makes the variable of a family from the rest of its name.
@@ -127,6 +130,9 @@ impl Variable {
             Variable::Host => text(exchange.host().into_owned()),
             Variable::HttpHost => exchange.header(Known::Host).map(Cow::Borrowed),
             Variable::Uri => Some(exchange.path().as_bytes().into()),
+            Variable::RequestModel => {
+                exchange.extensions.get::<RequestModel>().map(|RequestModel(name)| name.as_bytes().into())
+            }
             Variable::RequestUri => text(match exchange.query() {
                 Some(query) => format!("{}?{query}", exchange.path()),
                 None => exchange.path().to_owned(),

@@ -39,7 +39,7 @@ impl Dialect for Azure {
         openai::response(body, call)
     }
 
-    fn event(&self, event: &Event, _: &Call, out: &mut Output) -> Result<(), String> {
-        openai::same(event, out)
+    fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
+        openai::same(event, call, out)
     }
 }

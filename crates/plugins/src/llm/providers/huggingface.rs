@@ -66,7 +66,7 @@ impl Dialect for HuggingFace {
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
         let parsed = read(event)?;
         if parsed.get("choices").is_some() {
-            return openai::same(event, out);
+            return openai::same(event, call, out);
         }
         if let Some(error) = text(&parsed, "/error") {
             out.fail(error);

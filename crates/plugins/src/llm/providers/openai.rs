@@ -1,6 +1,8 @@
 //! OpenAI, and others that speak its API.
 
 use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, no_such, read};
+use crate::llm::Usage;
+use serde_json::json;
 
 /// OpenAI's API at a host.
 pub(super) struct OpenAi {
@@ -26,8 +28,8 @@ impl Dialect for OpenAi {
         response(body, call)
     }
 
-    fn event(&self, event: &Event, _: &Call, out: &mut Output) -> Result<(), String> {
-        same(event, out)
+    fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
+        same(event, call, out)
     }
 }
 
@@ -36,6 +38,10 @@ pub(super) fn request(Prompts(mut body): Prompts, call: &Call) -> Json {
     body.insert("model".to_owned(), call.model.as_str().into());
     body.insert("stream".to_owned(), call.streams.into());
     body.remove("top_k");
+    // Mistral counts them unasked, and refuses members that it does not know.
+    if call.streams && call.counts_usage && call.provider != "mistral" {
+        body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+    }
     Json::Object(body)
 }
 
@@ -45,8 +51,14 @@ pub(super) fn response(body: &Json, call: &Call) -> Result<Option<Reply>, String
     body.get("choices").map(|_| None).ok_or_else(what)
 }
 
-/// The event stays as it is.
-pub(super) fn same(event: &Event, out: &mut Output) -> Result<(), String> {
-    out.same(&event.data, &read(event)?);
+/// The event stays as it is. The client gets none about tokens that it has not asked for.
+pub(super) fn same(event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
+    let read = read(event)?;
+    let is_unasked = call.counts_usage && !call.includes_usage && read["choices"] == json!([]);
+    if is_unasked {
+        out.usage.update(Usage::of_openai(&read))
+    } else {
+        out.same(&event.data, &read)
+    }
     Ok(())
 }

@@ -1,0 +1,137 @@
+//! The instances that a request is sent to, one behind the other, until one answers.
+
+use super::instance::Instance;
+use super::pool::{Choice, Pool};
+use crate::llm::{InFlight, LlmError, Prompts, TokenLimits};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weir_plugin::{Exchange, Flow, Headers, UpstreamOutcome};
+
+/// The attempts of a request.
+pub(super) struct Attempts {
+    pool: Arc<Pool>,
+    choice: Choice,
+    tried: Vec<usize>,
+    /// When the last attempt began.
+    since: Instant,
+    original: Original,
+}
+
+/// The request as it was before the first attempt.
+struct Original {
+    headers: Headers,
+    query: String,
+    body: Vec<u8>,
+}
+
+impl Original {
+    fn of(exchange: &Exchange) -> Self {
+        Self {
+            headers: exchange.request.headers.clone(),
+            query: exchange.query().unwrap_or_default().to_owned(),
+            body: exchange.body().unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// Restores the request. Its body is the next instance's.
+    fn restore(&self, exchange: &mut Exchange) {
+        exchange.request.headers = self.headers.clone();
+        exchange.set_query(self.query.clone());
+    }
+
+    fn prompts(&self) -> Option<Prompts> {
+        serde_json::from_slice(&self.body).ok().map(Prompts)
+    }
+}
+
+impl Attempts {
+    /// Sends a request to its first instance.
+    pub(super) fn begin(pool: &Arc<Pool>, exchange: &mut Exchange) -> Result<Flow, LlmError> {
+        let prompts = Prompts::read(exchange, 0)?;
+        let choice = pool.choice(exchange);
+        // If no instance has tokens left, that of the first refuses the request.
+        let first = pool.pick(exchange, &[], choice).or_else(|| pool.first(choice));
+        let index = first.ok_or_else(|| LlmError::Provider("no instance has a weight".to_owned()))?;
+        let instance = &pool.instances[index];
+        if let Some(limits) = exchange.extensions.get_mut::<TokenLimits>()
+            && let Some(rejected) = limits.choose(&instance.name)
+        {
+            return Ok(Flow::Respond(rejected));
+        }
+        exchange.set_retries(0);
+        exchange.set_timeouts(pool.timeout, pool.timeout, pool.timeout);
+        let original = pool.may_fall_back().then(|| Original::of(exchange));
+        let request = exchange.body().filter(|_| pool.reporting.payloads).map(<[u8]>::to_vec);
+        send(pool, instance, exchange, prompts, request)?;
+        if let Some(original) = original {
+            let (pool, tried, since) = (pool.clone(), vec![index], Instant::now());
+            let mut attempts = Self { pool, choice, tried, since, original };
+            exchange.fall_back(move |exchange, outcome| attempts.go_on(exchange, outcome));
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Notes how the last attempt has ended, and sends the request to another instance if it has failed.
+    fn go_on(&mut self, exchange: &mut Exchange, outcome: UpstreamOutcome) -> bool {
+        let status = (outcome == UpstreamOutcome::Answered).then_some(exchange.response.status);
+        let now = Instant::now();
+        let Some(last) = self.tried.last().map(|index| &self.pool.instances[*index]) else { return false };
+        if !self.pool.strategy.falls_back(status) {
+            last.health.succeeded();
+            return false;
+        }
+        last.health.failed(now, retry_after(exchange).filter(|_| status.is_some()));
+        let is_late = self.pool.within.is_some_and(|within| now.duration_since(self.since) > within);
+        if is_late || self.tried.len() > self.pool.max_retries {
+            return false;
+        }
+        let Some(next) = self.pool.pick(exchange, &self.tried, self.choice) else { return false };
+        self.tried.push(next);
+        self.since = now;
+        self.lead(exchange, next)
+    }
+
+    /// Leads the request to this instance; whether it could.
+    fn lead(&self, exchange: &mut Exchange, next: usize) -> bool {
+        let instance = &self.pool.instances[next];
+        let Some(prompts) = self.original.prompts() else { return false };
+        let is_refused = exchange
+            .extensions
+            .get_mut::<TokenLimits>()
+            .is_some_and(|limits| limits.choose(&instance.name).is_some());
+        if is_refused {
+            return false;
+        }
+        self.original.restore(exchange);
+        let request = self.pool.reporting.payloads.then(|| self.original.body.clone());
+        match send(&self.pool, instance, exchange, prompts, request) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(
+                    request_id = exchange.id(),
+                    instance = instance.name,
+                    "ai-proxy-multi: {error}"
+                );
+                false
+            }
+        }
+    }
+}
+
+fn send(
+    pool: &Pool,
+    instance: &Instance,
+    exchange: &mut Exchange,
+    mut prompts: Prompts,
+    request: Option<Vec<u8>>,
+) -> Result<(), LlmError> {
+    let call = instance.call(exchange, &mut prompts)?;
+    InFlight::send(exchange, &instance.provider, (prompts, call), pool.reporting, request)
+}
+
+/// For how long the instance asks to be left out, if it names the seconds.
+fn retry_after(exchange: &Exchange) -> Option<Duration> {
+    let seconds = exchange.response.headers.get("Retry-After")?;
+    std::str::from_utf8(seconds).ok()?.trim().parse().ok().map(Duration::from_secs)
+}
