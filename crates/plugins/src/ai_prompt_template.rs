@@ -19,6 +19,9 @@
 //! The template takes the place of the whole body. Values are escaped, so that they cannot end the text that they stand in. Names
 //! consist of letters, digits and `_`. In a value, `{{name}}` means nothing; Kong takes it for a missing parameter.
 //!
+//! With `by_template_name`, as in [APISIX's objects](../coming-from-apisix.md), a request is
+//! `{"template_name": "python", "language": "Python", "purpose": "sorts names"}` instead.
+//!
 //! With `log_original_request`, records of log plugins have the client's body as `ai.payload.original_request`.
 //!
 //! ## Responses
@@ -28,8 +31,8 @@
 //! | 400 | `this LLM route only supports application/json requests` | the body is no JSON, or longer than `max_request_body_size` |
 //! | 400 | `cannot run 'messages' and 'prompt' templates at the same time` | it has both |
 //! | 400 | `only 'llm/v1/chat' and 'llm/v1/completions' formats are supported for templating` | it has neither |
-//! | 400 | `this LLM route only supports templated requests` | `allow_untemplated_requests` is false, and it names no template |
-//! | 400 | `could not find template name […]` | there is no such template |
+//! | 400 | `this LLM route only supports templated requests`, `template name is missing in request.` | `allow_untemplated_requests` is false, and it names no template |
+//! | 400 | `could not find template name […]`, `template: … not configured.` | there is no such template |
 //! | 400 | `properties must be an object`, `property values must be a string, got …` | the values are no texts |
 //! | 400 | `missing template parameters: […]` | a value is missing |
 
@@ -50,6 +53,9 @@ pub(super) struct Config {
     /// The longest body of a request, in bytes; 0 for no limit.
     #[field(nullable, default = 8192, gt = -1)]
     pub max_request_body_size: i64,
+    /// Requests name a template as APISIX's plugin of this name has it: by `template_name`, with the values beside it.
+    #[field(default = false, extension)]
+    pub by_template_name: bool,
 }
 
 /// A template.
@@ -104,6 +110,9 @@ impl Hooks for AiPromptTemplate {
 impl AiPromptTemplate {
     /// The template that the body names, with its values; none if it names none and need not.
     fn fill_in(&self, body: &Object) -> Result<Option<String>, LlmError> {
+        if self.0.by_template_name {
+            return self.fill_in_named(body);
+        }
         let error = |message: &str| LlmError::Request(message.to_owned());
         let member = |name| body.get(name).filter(|value| !value.is_null());
         let named = match (member("messages"), member("prompt")) {
@@ -125,6 +134,26 @@ impl AiPromptTemplate {
         let template = self.0.templates.iter().find(|template| template.name == name);
         let template = template.ok_or_else(|| error(&format!("could not find template name [{name}]")))?;
         let values = values(body.get("properties")).map_err(LlmError::Request)?;
+        filled(&template.template, &values).map(Some).map_err(LlmError::Request)
+    }
+}
+
+impl AiPromptTemplate {
+    /// The template that `template_name` names, with the members beside it as its values.
+    fn fill_in_named(&self, body: &Object) -> Result<Option<String>, LlmError> {
+        let error = |message: &str| LlmError::Request(message.to_owned());
+        let Some(name) = body.get("template_name").and_then(Json::as_str) else {
+            let refused = error("template name is missing in request.");
+            return if self.0.allow_untemplated_requests { Ok(None) } else { Err(refused) };
+        };
+        let template = self.0.templates.iter().find(|template| template.name == name);
+        let template = template.ok_or_else(|| error(&format!("template: {name} not configured.")))?;
+        let text = |value: &Json| match value {
+            Json::String(_) => escaped(value),
+            other => escaped(&other.to_string().into()),
+        };
+        let values = body.iter().map(|(name, value)| Ok((name.as_str(), text(value)?)));
+        let values = values.collect::<Result<Vec<_>, String>>().map_err(LlmError::Request)?;
         filled(&template.template, &values).map(Some).map_err(LlmError::Request)
     }
 }

@@ -17,13 +17,13 @@
 //!
 //! The first rule that the request matches counts: one without `match`, or one with a [condition](../coming-from-apisix.md#conditions)
 //! in `match` that is met. Its `weighted_upstreams` get requests in proportion to their weights, at random. One without `upstream` stands
-//! for the service's own host. Only the host changes: path, protocol and timeouts are the service's.
+//! for the service's own host. Only the host changes, and with `tls` whether TLS is spoken to it: path and timeouts are the service's.
 //!
 //! With `hash_on`, requests with the same value of a [variable](../coming-from-apisix.md#variables) get the same upstream on every node of one version, such as
 //! `remote_addr`, `consumer_name`, `http_x_user` or `cookie_session`. Without a value it is chosen at random.
 //!
-//! While there is no upstream of a name, its requests go to the service's own host, and `weir check` warns. Configured in files
-//! and by Kong's Admin API; APISIX's objects, whose plugin refers to upstreams of APISIX, cannot have it.
+//! While there is no upstream of a name, its requests go to the service's own host, and `weir check` warns. In
+//! [APISIX's objects](../coming-from-apisix.md), `upstream_id` or `upstream` stands in the place of a name.
 
 use crate::shared::expression::Expression;
 use crate::shared::variables::Variable;
@@ -74,6 +74,9 @@ pub(super) struct WeightedUpstream {
     /// The share of the requests, among those of the rule's upstreams.
     #[field(default = 1, between = [0, 65535])]
     pub weight: u32,
+    /// Whether TLS is spoken to the upstream; if unset, the service's protocol says so.
+    #[field(extension)]
+    pub tls: Option<bool>,
 }
 
 fn variable(name: &str) -> Result<(), String> {
@@ -98,8 +101,15 @@ pub(super) struct TrafficSplit {
 struct Split {
     /// None for every request.
     conditions: Option<Vec<Expression>>,
-    upstreams: Vec<(Option<String>, u64)>,
+    upstreams: Vec<(Option<Chosen>, u64)>,
     total: u64,
+}
+
+/// An upstream in the place of the service's own host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Chosen {
+    name: String,
+    tls: Option<bool>,
 }
 
 impl Split {
@@ -109,7 +119,8 @@ impl Split {
             |of: &Vec<Match>| of.iter().map(|of| Expression::parse(&of.vars)).collect::<Result<_, _>>();
         let conditions =
             rule.r#match.as_ref().map(parse).transpose().map_err(|message| ("match", message))?;
-        let upstreams = rule.weighted_upstreams.iter().map(|of| (of.upstream.clone(), of.weight.into()));
+        let chosen = |of: &WeightedUpstream| Some(Chosen { name: of.upstream.clone()?, tls: of.tls });
+        let upstreams = rule.weighted_upstreams.iter().map(|of| (chosen(of), of.weight.into()));
         let upstreams: Vec<(_, u64)> = upstreams.collect();
         match upstreams.iter().map(|(_, weight)| weight).sum() {
             0 => Err(("weighted_upstreams", "no weight is above 0".to_owned())),
@@ -123,14 +134,14 @@ impl Split {
             .is_none_or(|any| any.is_empty() || any.iter().any(|one| one.is_met(exchange)))
     }
 
-    fn upstream(&self, number: u64) -> Option<&str> {
+    fn upstream(&self, number: u64) -> Option<&Chosen> {
         let mut rest = number % self.total;
         let (upstream, _) = self.upstreams.iter().find(|(_, weight)| {
             let is_it = rest < *weight;
             rest = rest.saturating_sub(*weight);
             is_it
         })?;
-        upstream.as_deref()
+        upstream.as_ref()
     }
 }
 
@@ -160,9 +171,12 @@ impl Hooks for TrafficSplit {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let rule = self.rules.iter().find(|rule| rule.concerns(exchange));
         let upstream = rule.and_then(|rule| rule.upstream(self.number(exchange)));
-        if let Some(upstream) = upstream {
-            // An upstream that is missing is in the warnings.
-            let _ = exchange.set_upstream(upstream);
+        // An upstream that is missing is in the warnings.
+        if let Some(Chosen { name, tls }) = upstream
+            && exchange.set_upstream(name).is_ok()
+            && let Some(tls) = tls
+        {
+            exchange.set_upstream_tls(*tls);
         }
         Flow::Continue
     }
@@ -215,6 +229,7 @@ mod tests {
         let weighted = weights.iter().map(|(name, weight)| WeightedUpstream {
             upstream: (!name.is_empty()).then(|| (*name).to_owned()),
             weight: *weight,
+            tls: None,
         });
         Split::new(&Rule { r#match: None, weighted_upstreams: weighted.collect() }).unwrap()
     }
@@ -222,9 +237,10 @@ mod tests {
     #[test]
     fn each_upstream_gets_its_share() {
         let split = split(&[("a", 2), ("b", 0), ("", 3), ("c", 1)]);
-        let chosen: Vec<_> = (0..6).map(|number| split.upstream(number).unwrap_or("-")).collect();
+        let chosen: Vec<_> =
+            (0..6).map(|number| split.upstream(number).map_or("-", |of| of.name.as_str())).collect();
         assert_eq!(chosen, ["a", "a", "-", "-", "-", "c"]);
-        assert_eq!(split.upstream(6), Some("a"));
+        assert_eq!(split.upstream(6).map(|of| &*of.name), Some("a"));
     }
 
     #[test]

@@ -71,7 +71,10 @@ fn has_credentials(kind: Kind) -> bool {
 
 /// The objects that an object names.
 pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
-    NAMING.iter().filter_map(|(field, kind)| Key::new(*kind, id_text(&value[field])?).ok())
+    let named = NAMING.iter().filter_map(|(field, kind)| Key::new(*kind, id_text(&value[field])?).ok());
+    let rules = value["plugins"]["traffic-split"]["rules"].as_array().into_iter().flatten();
+    let shares = rules.flat_map(|rule| rule["weighted_upstreams"].as_array().into_iter().flatten());
+    named.chain(shares.filter_map(|of| Key::new(Kind::Upstreams, id_text(&of["upstream_id"])?).ok()))
 }
 
 /// All errors of a record.

@@ -40,6 +40,10 @@ pub(super) fn translate(
         set.extend(shared.plugins);
     }
     set.extend(own_plugins);
+    let destination = match plugins::provider(&set) {
+        Some(verify) => Some(upstream::of_provider(into, verify)?),
+        None => destination,
+    };
     let hosts = route.hosts.clone().or(route.host.clone().map(|host| vec![host])).unwrap_or(service.hosts);
     write(into, &CombinedRoute { route: &route, hosts, destination, plugins: set })
 }
@@ -129,7 +133,7 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
 }
 
 fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
-    let CombinedRoute { route, destination, .. } = written;
+    let CombinedRoute { route, destination, plugins, .. } = written;
     let is_grpc = destination.is_some_and(|to| to.is_grpc);
     // Requests of gRPC are POST.
     let matches_all =
@@ -140,7 +144,8 @@ fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), r
         "hosts": (!hosts.is_empty()).then_some(hosts),
         "paths": paths,
         "methods": methods,
-        "strip_path": false,
+        // A function is asked for what the wildcard of the route stands for.
+        "strip_path": plugins.contains_key("azure-functions"),
         "preserve_host": destination.is_some_and(|to| to.preserve_host),
         "regex_priority": ABOVE_CRITERIA + rank,
         "service": destination.map(|to| json!({ "id": to.service })),

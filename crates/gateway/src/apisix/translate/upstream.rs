@@ -5,8 +5,12 @@ use serde_json::json;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
 
+/// The part of an object that is its upstream.
+const UPSTREAM: &str = "upstream";
 /// The part of an object that is the service requests go to.
 const SERVICE: &str = "service";
+/// The part of an object that is the service a provider takes the place of.
+const PROVIDER: &str = "provider";
 /// The part of an object that is the certificate which its upstream gets.
 const CLIENT_CERTIFICATE: &str = "client_certificate";
 /// The discovery that finds nodes by name: that is what resolving a target's name does.
@@ -61,8 +65,19 @@ pub(super) fn own(
     upstream: &Upstream,
     timeout: Option<&Timeout>,
 ) -> Result<Destination, Invalid> {
-    let nodes = nodes(upstream)?;
-    let mut entity = json!({ "name": name(into.key) });
+    let (_, nodes) = balanced(into, "", upstream)?;
+    let owner = into.key;
+    service(into, upstream, (owner, nodes), timeout)
+}
+
+/// The upstream of a part of an object, and its targets. Returns its name, and how many targets there are.
+pub(super) fn balanced(
+    into: &mut Entities<'_>,
+    part: &str,
+    upstream: &Upstream,
+) -> Result<(String, usize), Invalid> {
+    let (nodes, name) = (nodes(upstream)?, name(into.key, part));
+    let mut entity = json!({ "name": name });
     balance(&mut entity, upstream)?;
     if let Some(checks) = &upstream.checks {
         entity["healthchecks"] = checks::translate(checks)?;
@@ -71,17 +86,16 @@ pub(super) fn own(
         entity["host_header"] = upstream.upstream_host.clone().into();
     }
     if let Some(tls) = upstream.tls.as_ref().filter(|_| is_tls(upstream)) {
-        entity["client_certificate"] = client_certificate(into, tls)?;
+        entity["client_certificate"] = client_certificate(into, part, tls)?;
     }
-    let id = into.add(EntityKind::Upstreams, "upstream", entity)?;
+    let id = into.add(EntityKind::Upstreams, &format!("{part}{UPSTREAM}"), entity)?;
     for Node { host, port, weight, priority, .. } in &nodes {
         let port = port.unwrap_or_else(|| default_port(upstream));
         let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let entity = json!({ "target": target, "weight": weight, "priority": priority, "upstream": id });
-        into.add(EntityKind::Targets, &format!("targets/{target}"), entity)?;
+        into.add(EntityKind::Targets, &format!("{part}targets/{target}"), entity)?;
     }
-    let owner = into.key;
-    service(into, upstream, (owner, nodes.len()), timeout)
+    Ok((name, nodes.len()))
 }
 
 /// The balancing algorithm. If a request lacks what is hashed, the client's address is hashed, as in APISIX.
@@ -168,7 +182,7 @@ fn service(
     timeout: Option<&Timeout>,
 ) -> Result<Destination, Invalid> {
     let mut entity = json!({
-        "host": name(owner),
+        "host": name(owner, ""),
         "protocol": upstream.scheme,
         "port": default_port(upstream),
         "retries": upstream.retries.map_or(targets.saturating_sub(1), usize::from),
@@ -190,13 +204,21 @@ fn service(
     Ok(Destination::of(into.key, upstream))
 }
 
+/// A service for requests that a plugin sends to a provider, which takes its place.
+pub(super) fn of_provider(into: &mut Entities<'_>, verify: bool) -> Result<Destination, Invalid> {
+    let entity =
+        json!({ "host": "127.0.0.1", "protocol": "https", "port": 443, "retries": 0, "tls_verify": verify });
+    let service = into.add(EntityKind::Services, PROVIDER, entity)?;
+    Ok(Destination { service, preserve_host: false, is_grpc: false })
+}
+
 /// The certificate that is presented to the object's own upstream.
-fn client_certificate(into: &mut Entities<'_>, tls: &UpstreamTls) -> Result<Json, Invalid> {
+fn client_certificate(into: &mut Entities<'_>, part: &str, tls: &UpstreamTls) -> Result<Json, Invalid> {
     let id = match (&tls.client_cert_id, &tls.client_cert, &tls.client_key) {
         (Some(id), ..) => named(into.objects, Kind::Ssls, id)?.0.uuid(ssl::CERTIFICATE),
         (None, Some(cert), Some(key)) => {
             let entity = references::translated(&json!({ "cert": cert, "key": key.expose() }))?;
-            into.add(EntityKind::Certificates, CLIENT_CERTIFICATE, entity)?
+            into.add(EntityKind::Certificates, &format!("{part}{CLIENT_CERTIFICATE}"), entity)?
         }
         _ => return Ok(Json::Null),
     };
@@ -207,9 +229,9 @@ fn is_tls(upstream: &Upstream) -> bool {
     matches!(upstream.scheme.as_str(), "https" | "grpcs" | "tls")
 }
 
-/// The name of the upstream of an object: one that no other has.
-fn name(key: &Key) -> String {
-    format!("apisix.{}", key.uuid("upstream"))
+/// The name of the upstream of a part of an object: one that no other has.
+pub(super) fn name(key: &Key, part: &str) -> String {
+    format!("apisix.{}", key.uuid(&format!("{part}{UPSTREAM}")))
 }
 
 fn default_port(upstream: &Upstream) -> u16 {

@@ -2,7 +2,10 @@
 use super::adapted::{
     Adapted, BasicAuth, ForwardAuth, IpRestriction, KeyAuth, OpenTelemetry, Prometheus, Zipkin,
 };
+use super::ai::{PromptDecorator, PromptGuard, PromptTemplate, Proxy};
+use super::azure_functions::AzureFunctions;
 use super::known::known_members;
+use super::traffic_split::TrafficSplit;
 use super::{consumer, refused};
 use crate::apisix::object::Invalid;
 use crate::apisix::translate::{json_schema, mistakes};
@@ -68,7 +71,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 32] = [
+static ROWS: [Row; 40] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -88,6 +91,12 @@ static ROWS: [Row; 32] = [
     same("consumer-restriction", 2_400, "consumer-restriction"),
     adapted::<ForwardAuth>("forward-auth", 2_002, "forward-auth"),
     same("proxy-cache", 1_085, "apisix-proxy-cache"),
+    adapted::<PromptGuard>("ai-prompt-guard", 1_072, "ai-prompt-guard"),
+    adapted::<PromptTemplate>("ai-prompt-template", 1_071, "ai-prompt-template"),
+    adapted::<PromptDecorator>("ai-prompt-decorator", 1_070, "ai-prompt-decorator"),
+    same("ai-proxy-multi", 1_041, "ai-proxy-multi"),
+    adapted::<Proxy>("ai-proxy", 1_040, "ai-proxy-multi"),
+    same("ai-rate-limiting", 1_030, "ai-rate-limiting"),
     same("proxy-mirror", 1_010, "proxy-mirror"),
     same("proxy-rewrite", 1_008, "proxy-rewrite"),
     same("api-breaker", 1_005, "api-breaker"),
@@ -95,12 +104,14 @@ static ROWS: [Row; 32] = [
     same("limit-count", 1_002, "limit-count"),
     same("limit-req", 1_001, "limit-req"),
     same("gzip", 995, "gzip"),
+    adapted::<TrafficSplit>("traffic-split", 966, "traffic-split"),
     same("redirect", 900, "apisix-redirect"),
     same("response-rewrite", 899, "response-rewrite"),
     adapted::<Prometheus>("prometheus", 500, "prometheus"),
     same("http-logger", 410, "http-logger"),
     same("kafka-logger", 403, "kafka-logger"),
     same("file-logger", 399, "file-logger"),
+    adapted::<AzureFunctions>("azure-functions", -1_900, "azure-functions"),
 ];
 
 /// All of them.

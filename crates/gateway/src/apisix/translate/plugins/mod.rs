@@ -1,8 +1,13 @@
 //! Plugins of APISIX as plugins of ours: for some, fields have other names; the others are the same.
 mod adapted;
+mod ai;
+mod azure_functions;
 mod default_list;
 mod known;
 mod list;
+mod traffic_split;
+
+pub(super) use ai::provider;
 
 use super::json_schema::{self, Described};
 use super::schema::{Plugins, invalid};
@@ -51,7 +56,7 @@ pub(super) fn translate(
     scope: &[(&str, Uuid)],
 ) -> Result<(), Invalid> {
     for (name, written) in set {
-        let mut entity = Configured::read(into, name, written)?.entity(into);
+        let mut entity = Configured::read(into, name, written)?.entity(into, part)?;
         for (field, id) in scope {
             entity[*field] = json!({ "id": id });
         }
@@ -68,7 +73,7 @@ pub(super) fn translate_stream(into: &mut Entities<'_>, set: &Plugins, route: Uu
         if !matches!(streams, Streams::IfNamed | Streams::ByDefault) {
             return Err(Invalid(format!("plugin [{name}] does not run for stream routes")));
         }
-        let mut entity = plugin.entity(into);
+        let mut entity = plugin.entity(into, "")?;
         entity["protocols"] = json!(["tcp", "tls", "udp"]);
         entity["route"] = json!({ "id": route });
         into.add(EntityKind::Plugins, &format!("plugins/{name}"), entity)?;
@@ -102,15 +107,22 @@ impl Configured {
     }
 
     /// The entity, without its scope.
-    fn entity(self, into: &Entities<'_>) -> Json {
-        let Configured { row, configuration: Configuration { mut ours, .. }, enabled, filter } = self;
+    fn entity(self, into: &mut Entities<'_>, part: &str) -> Result<Json, Invalid> {
+        let Configured { row, configuration: Configuration { theirs, mut ours }, enabled, filter } = self;
+        if row.name == "traffic-split" {
+            traffic_split::resolve(into, part, &theirs, &mut ours)?;
+        }
+        if row.ours == "ai-proxy-multi" {
+            // The service has it.
+            ours["ssl_verify"] = Json::Null;
+        }
         if row.name == "limit-count" && ours["group"].is_null() {
             ours["group"] = into.key.tag().into();
         }
         if let Some(filter) = filter {
             ours[META] = json!({ "filter": filter });
         }
-        json!({ "name": row.ours, "config": ours, "enabled": enabled })
+        Ok(json!({ "name": row.ours, "config": ours, "enabled": enabled }))
     }
 }
 
