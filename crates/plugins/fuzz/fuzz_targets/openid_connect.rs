@@ -45,6 +45,6 @@ fn lets_nobody_pass(request: &str, header: &str, value: &[u8]) {
 fuzz_target!(|bytes: &[u8]| {
     lets_nobody_pass("GET /", "Cookie", bytes);
     lets_nobody_pass("GET /.apisix/redirect?code=a&state=b", "Cookie", bytes);
-    lets_nobody_pass("GET /", "Authorization", &[b"Bearer ", bytes].concat());
+    lets_nobody_pass("GET /", "Authorization", &[&b"Bearer "[..], bytes].concat());
     lets_nobody_pass("GET /", "X-Access-Token", bytes);
 });

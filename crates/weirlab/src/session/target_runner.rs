@@ -310,8 +310,11 @@ fn serve(host: &dyn Host, plan: &UpstreamPlan, cpus: &[usize]) -> Result<Box<dyn
         arguments.extend(["--listen".to_owned(), listen.clone()]);
     }
     arguments.extend(["--listen-tls".to_owned(), listen]);
-    arguments.extend(["--body-bytes".to_owned(), plan.body_bytes.to_string()]);
-    if !plan.arguments.iter().any(|argument| argument.starts_with("--threads")) {
+    let has = |option: &str| plan.arguments.iter().any(|argument| argument.starts_with(option));
+    if !has("--body") {
+        arguments.extend(["--body-bytes".to_owned(), plan.body_bytes.to_string()]);
+    }
+    if !has("--threads") {
         arguments.extend(["--threads".to_owned(), cpus.len().max(1).to_string()]);
     }
     arguments.extend(plan.arguments.iter().cloned());
