@@ -2,14 +2,23 @@
 
 use super::Instance;
 use super::error::{ProviderError, TokenError};
-use super::introspection::{Introspected, introspected};
+use super::introspection::{Introspected, introspected, is_access_token};
 use super::upstream::ACCESS_TOKEN;
 use super::verify::{Claims, check_times, has_member, scopes};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{Exchange, Flow, Known, LocalResponse, Resume, unix_time};
+
+/// Headers that are the gateway's to set.
+const OF_MESSAGES: [HeaderName; 5] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::HOST,
+    header::TRANSFER_ENCODING,
+];
 
 /// How long it is known that a token is not active.
 const INACTIVE: Duration = Duration::from_secs(1);
@@ -58,6 +67,9 @@ impl Instance {
         let keys = keys.as_ref().map(|keys| keys.get()).filter(|keys| keys.version != 0);
         let claims = self.signatures.of_bearer(token, keys.as_deref().map(|keys| &**keys))?;
         check_times(&claims, unix_time(), self.config.iat_slack.into())?;
+        if !is_access_token(&claims) {
+            return Err(TokenError::Invalid("it is no access token"));
+        }
         let issuer = claims.get("iss").and_then(Json::as_str);
         let is_trusted = match self.config.valid_issuers() {
             Some(trusted) => trusted.iter().any(|trusted| Some(&**trusted) == issuer),
@@ -81,29 +93,40 @@ impl Instance {
 
     /// Asks the provider about a token, unless it is known what that says.
     fn by_introspection(self: &Arc<Self>, exchange: &mut Exchange, token: String) -> Flow {
-        match self.introspected.get(&token) {
+        let more = self.addon_headers(exchange);
+        let question = question(&token, &more);
+        match self.introspected.get(&question) {
             Some(known) => self.settle_introspected(exchange, &token, known.as_deref()),
             None => {
-                let (instance, more) = (self.clone(), self.addon_headers(exchange));
+                let instance = self.clone();
                 Flow::Wait(Box::pin(async move {
                     let response = instance.client.introspect(&token, more).await;
-                    Box::new(move |exchange: &mut Exchange| instance.learn(exchange, &token, response))
-                        as Resume
+                    let rest = move |exchange: &mut Exchange| {
+                        instance.learn(exchange, (&token, &question), response)
+                    };
+                    Box::new(rest) as Resume
                 }))
             }
         }
     }
 
+    /// Headers of the client that the provider gets, but those that say how the request is written.
     fn addon_headers(&self, exchange: &Exchange) -> HeaderMap {
         let names = self.config.introspection_addon_headers.iter().flatten();
         let header = |name: &String| {
             let value = exchange.request.headers.get(name)?;
-            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(value).ok()?))
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            (!OF_MESSAGES.contains(&name)).then_some((name, HeaderValue::from_bytes(value).ok()?))
         };
         names.filter_map(header).collect()
     }
 
-    fn learn(&self, exchange: &mut Exchange, token: &str, response: Result<Claims, ProviderError>) -> Flow {
+    fn learn(
+        &self,
+        exchange: &mut Exchange,
+        (token, question): (&str, &str),
+        response: Result<Claims, ProviderError>,
+    ) -> Flow {
         let response = match response {
             Ok(response) => response,
             Err(error) => return Flow::Respond(error.answer(exchange.id())),
@@ -113,7 +136,7 @@ impl Instance {
             Some(Introspected { claims, kept }) => (kept, Some(Arc::new(claims))),
             None => (INACTIVE, None),
         };
-        self.introspected.keep(kept, token, claims.clone());
+        self.introspected.keep(kept, question, claims.clone());
         self.settle_introspected(exchange, token, claims.as_deref())
     }
 
@@ -160,6 +183,14 @@ impl Instance {
             format!("{}, error=\"invalid_token\", error_description=\"{description}\"", self.challenge);
         LocalResponse::message(401, description).header("WWW-Authenticate", challenge)
     }
+}
+
+/// What the provider is asked: neither tokens nor values of headers have line breaks.
+fn question(token: &str, more: &HeaderMap) -> String {
+    let mut lines: Vec<_> =
+        more.iter().map(|(name, value)| format!("\n{name}: {}", value.as_bytes().escape_ascii())).collect();
+    lines.sort_unstable();
+    format!("{token}{}", lines.concat())
 }
 
 fn forbidden(error: &str) -> LocalResponse {

@@ -279,6 +279,11 @@ impl Config {
         self.claim_validator.as_ref()?.audience.as_ref()
     }
 
+    /// Whether tokens are signed with the client's secret.
+    pub(super) fn verifies_by_secret(&self) -> bool {
+        self.token_signing_alg_values_expected.as_deref().is_some_and(|name| name.starts_with("HS"))
+    }
+
     /// A verifier of the client's secret, if tokens are to be signed with it.
     pub(super) fn secret_verifier(&self) -> Option<Verifier> {
         let algorithm = self.token_signing_alg_values_expected.as_deref()?;
@@ -317,7 +322,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
         );
     }
     let expected = config.token_signing_alg_values_expected.as_deref();
-    if expected.is_some_and(|name| name.starts_with("HS")) && config.client_secret.is_none() {
+    if config.verifies_by_secret() && config.client_secret.is_none() {
         refuse("client_secret", "required with an HS algorithm, which verifies tokens with it");
     }
     if let (Some(name), Some(key)) = (expected, &config.public_key)

@@ -21,15 +21,18 @@ pub(super) fn introspected(config: &Config, claims: Claims, now: u64) -> Option<
     if claims.get("active") != Some(&Json::Bool(true)) {
         return None;
     }
-    let seconds = |name: &str| claims.get(name).and_then(Json::as_f64);
-    let expires = seconds(&config.introspection_expiry_claim);
+    let (Ok(expires), Ok(begin)) =
+        (seconds(&claims, &config.introspection_expiry_claim), seconds(&claims, "nbf"))
+    else {
+        return None;
+    };
     let left = expires.map(|expires| expires - now as f64);
-    let has_begun = seconds("nbf").is_none_or(|begin| begin <= now as f64 + f64::from(config.iat_slack));
+    let has_begun = begin.is_none_or(|begin| begin <= now as f64 + f64::from(config.iat_slack));
     let is_trusted = match (config.valid_issuers(), claims.get("iss")) {
         (Some(trusted), Some(issuer)) => trusted.iter().any(|trusted| issuer == trusted),
         _ => true,
     };
-    if left.is_some_and(|left| left <= 0.0) || !has_begun || !is_trusted {
+    if left.is_some_and(|left| left <= 0.0) || !has_begun || !is_trusted || !is_access_token(&claims) {
         return None;
     }
     let kept = match config.introspection_interval {
@@ -38,6 +41,26 @@ pub(super) fn introspected(config: &Config, claims: Claims, now: u64) -> Option<
     };
     let kept = left.map_or(kept, |left| kept.min(left as u64));
     Some(Introspected { claims, kept: Duration::from_secs(kept) })
+}
+
+/// A time of a response, which some providers write as a text.
+fn seconds(claims: &Claims, name: &str) -> Result<Option<f64>, ()> {
+    match claims.get(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Number(number)) => Ok(number.as_f64()),
+        Some(Json::String(text)) => text.parse().ok().filter(|at: &f64| at.is_finite()).map(Some).ok_or(()),
+        Some(_) => Err(()),
+    }
+}
+
+/// Whether a token says that it is for something else: an ID token, a refresh token, or a logout (OpenID Connect Back-Channel
+/// Logout, 2.4). Most ID tokens do not say it.
+pub(super) fn is_access_token(claims: &Claims) -> bool {
+    let is_other = |name: &str| {
+        let kind = claims.get(name).and_then(Json::as_str).unwrap_or_default().to_ascii_lowercase();
+        matches!(&*kind, "id" | "id_token" | "refresh" | "refresh_token" | "offline" | "logout")
+    };
+    !claims.contains_key("events") && !is_other("typ") && !is_other("token_use")
 }
 
 #[cfg(test)]
@@ -64,6 +87,13 @@ mod tests {
             (json!({}), json!({ "active": true, "exp": 1010 }), Some(10)),
             (json!({}), json!({ "active": true, "exp": 1000 }), None),
             (json!({}), json!({ "active": true, "nbf": 1121 }), None),
+            (json!({}), json!({ "active": true, "exp": "1010" }), Some(10)),
+            (json!({}), json!({ "active": true, "exp": "1000" }), None),
+            (json!({}), json!({ "active": true, "exp": "soon" }), None),
+            (json!({}), json!({ "active": true, "nbf": "1121" }), None),
+            (json!({}), json!({ "active": true, "token_use": "refresh_token" }), None),
+            (json!({}), json!({ "active": true, "typ": "ID" }), None),
+            (json!({}), json!({ "active": true, "typ": "Bearer", "token_use": "access_token" }), Some(30)),
             (json!({}), json!({ "active": false }), None),
             (json!({}), json!({ "active": "true" }), None),
             (json!({}), json!({}), None),

@@ -21,8 +21,8 @@ const MAX_LOGIN: u64 = 600;
 /// Which logins a browser may have begun, in tabs; one more replaces another.
 const SLOTS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// The longest target that a browser comes back to.
-const MAX_TARGET_LEN: usize = 2048;
+/// The longest target that a browser comes back to, so that the logins of all slots fit into a line of cookies.
+const MAX_TARGET_LEN: usize = 512;
 
 /// The end of the path that the provider sends the browser back to, where none is configured.
 const CALLBACK: &str = "/.apisix/redirect";
@@ -199,7 +199,10 @@ fn redirect_uri(config: &Config, exchange: &Exchange) -> String {
     match &config.redirect_uri {
         Some(uri) if uri.starts_with('/') => here(exchange, uri),
         Some(uri) => uri.clone(),
-        None => here(exchange, &format!("{}{CALLBACK}", exchange.request.path().trim_end_matches('/'))),
+        None => {
+            let path = Some(exchange.request.path()).filter(|path| path.len() < MAX_TARGET_LEN);
+            here(exchange, &format!("{}{CALLBACK}", path.unwrap_or_default().trim_end_matches('/')))
+        }
     }
 }
 

@@ -72,7 +72,9 @@
 //! [jwt](jwt.md); HS algorithms only if `token_signing_alg_values_expected` names one, with the client's secret. Set
 //! `claim_validator.audience`, because otherwise a token that the provider has issued for any other client is accepted. Without
 //! keys, the introspection endpoint says whether a token is active (RFC 7662), which is cached for 30 seconds, or
-//! `introspection_interval`, and for one second if it is not active. `required_scopes` must be in `scope` or `scp`.
+//! `introspection_interval`, and for one second if it is not active. `required_scopes` must be in `scope` or `scp`. Require one where tokens may come from
+//! browsers' logins: ID tokens have no scope, and many providers do not mark them otherwise. Tokens that are marked as another kind by `typ`, `token_use`, or
+//! the claim `events` are refused.
 //!
 //! ## The provider
 //!
@@ -89,10 +91,10 @@
 //! | `X-Raw-ID-Token` | that token |
 //! | `X-Userinfo` | what the userinfo endpoint has said, or the claims of a bearer token: base64 of JSON |
 //! | `X-Refresh-Token` | the session's refresh token |
-//! | `X-Credential-Identifier` | the user's `sub` |
+//! | `X-Credential-Identifier` | the user's `sub`; of a token without it, `client:` and its `client_id` |
 //! | `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` | the consumer that `consumer_claim` names |
 //!
-//! What clients send in these headers is removed from every request.
+//! What clients send in these headers is removed from every request; `Authorization` where it holds the access token.
 //!
 //! ## Differs from APISIX
 //!
@@ -153,10 +155,10 @@ use config::Config;
 use login::Logins;
 use provider::Provider;
 use renewal::Renewals;
-use session::Keeper;
+use session::{Keeper, hide};
 use std::sync::Arc;
 use verify::{Claims, Signatures};
-use weir_plugin::{BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin};
+use weir_plugin::{BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin};
 
 /// A shorter secret of sessions can be guessed.
 const MIN_SECRET_LEN: usize = 16;
@@ -200,6 +202,13 @@ impl Plugin for OpenIdConnect {
                 "config.session.secret is too short; write at least {MIN_SECRET_LEN} random characters"
             ));
         }
+        if config.verifies_by_secret()
+            && config.client_secret.as_ref().is_none_or(|secret| secret.expose().len() < MIN_SECRET_LEN)
+        {
+            return Err(format!(
+                "config.client_secret is too short to verify tokens by it; it needs at least {MIN_SECRET_LEN} characters"
+            ));
+        }
         let provider = Provider::of(&config, build)?;
         let cookies = config.session.as_ref().filter(|_| !config.bearer_only).map(|session| {
             let keeper = Keeper::new(&config, session);
@@ -229,6 +238,10 @@ impl Hooks for OpenIdConnect {
 
     fn response(&self, exchange: &mut Exchange) {
         let Some(SetCookies(cookies)) = exchange.extensions.remove() else { return };
+        if !cookies.is_empty() {
+            // A shared cache would hand the session to others.
+            exchange.response.headers.append("Cache-Control", b"private");
+        }
         for cookie in cookies {
             exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
         }
@@ -239,6 +252,12 @@ impl Instance {
     fn access(self: &Arc<Self>, exchange: &mut Exchange) -> Flow {
         let token = if self.config.checks_bearer_tokens() { bearer_token(exchange) } else { None };
         forged_headers::remove(&mut exchange.request.headers, &upstream::HEADERS);
+        if self.config.set_access_token_header && self.config.access_token_in_authorization_header {
+            exchange.request.headers.remove_known(Known::Authorization);
+        }
+        if let (Some(cookies), Some(_)) = (&self.cookies, &token) {
+            hide(exchange, &cookies.keeper.name);
+        }
         match &self.cookies {
             Some(cookies) if token.is_none() => self.by_session(exchange, cookies),
             _ => self.by_token(exchange, token),

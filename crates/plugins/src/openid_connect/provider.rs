@@ -132,7 +132,7 @@ impl Provider {
         *headers = more;
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        headers.extend(authorization.map(|value| (header::AUTHORIZATION, value)));
+        authorization.into_iter().for_each(|value| drop(headers.insert(header::AUTHORIZATION, value)));
         Ok(self.client.send(request, self.timeout).await?)
     }
 
@@ -153,7 +153,7 @@ impl Provider {
 /// The JSON of a response, or the error that it is (RFC 6749, 5.2).
 fn json<T: DeserializeOwned>(response: Response<Bytes>) -> Result<T, ProviderError> {
     let status = response.status().as_u16();
-    if (500..600).contains(&status) {
+    if status == 429 || (500..600).contains(&status) {
         return Err(ProviderError::Unreachable(format!("its status is {status}")));
     }
     if status != 200 {
@@ -164,11 +164,15 @@ fn json<T: DeserializeOwned>(response: Response<Bytes>) -> Result<T, ProviderErr
         .map_err(|_| ProviderError::Invalid("it is not the JSON that was expected".into()))
 }
 
+/// Errors that the configuration causes; others concern the user or the token.
+const OF_THE_CLIENT: [&str; 5] =
+    ["invalid_client", "invalid_request", "invalid_scope", "unauthorized_client", "unsupported_grant_type"];
+
 fn refusal(status: u16, body: &[u8]) -> ProviderError {
     let error =
         serde_json::from_slice::<Json>(body).ok().and_then(|body| Some(body["error"].as_str()?.to_owned()));
     match error.as_deref().map(error_code) {
-        Some(error) if error == "invalid_grant" => ProviderError::Refused(error),
+        Some(error) if !OF_THE_CLIENT.contains(&&*error) => ProviderError::Refused(error),
         Some(error) => ProviderError::Misconfigured(
             format!("the provider answered {status}, {error}: look at the client's id and secret, and how it is configured there").into(),
         ),

@@ -4,7 +4,7 @@
 use super::Instance;
 use super::client::TokenResponse;
 use super::error::ProviderError;
-use super::session::Session;
+use super::session::{Session, purpose};
 use serde_json::Value as Json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,7 +63,8 @@ impl Instance {
     /// The session with a new access token.
     pub(super) async fn renewed(self: Arc<Self>, session: Session, refresh_token: String) -> Outcome {
         // Two sessions of one refresh token are the same but for when they were used.
-        let key = self.renewals.key.clone().with(session.subject.as_bytes()).of(refresh_token.as_bytes());
+        let own = self.renewals.key.clone().with(purpose("renewal", &self.config).as_bytes());
+        let key = own.with(session.subject.as_bytes()).of(refresh_token.as_bytes());
         let instance = self.clone();
         let mut outcome = self.renewals.of(key, move |sender| {
             let provider = instance.provider().clone();

@@ -80,6 +80,8 @@ impl Session {
         let contents = config.contents();
         let lifetime = tokens.lifetime().or(config.access_token_expires_in.map(u64::from));
         self.saved = unix_time();
+        self.used = self.saved;
+        let lifetime = lifetime.filter(|_| contents.access_token);
         self.expires = lifetime.map(|lifetime| self.saved.saturating_add(lifetime));
         self.access_token = contents.access_token.then_some(tokens.access_token);
         let refresh_token = tokens.refresh_token.filter(|_| contents.access_token);
@@ -212,9 +214,9 @@ fn default_name(config: &Config) -> String {
     format!("oidc_{digits}")
 }
 
-/// What a cookie is for: those of another client are not accepted.
+/// What a cookie is for: those of another client are not accepted, nor those that name the consumer by another claim.
 pub(super) fn purpose(of: &str, config: &Config) -> String {
-    format!("openid-connect {of} {:?} {:?}", config.client_id, config.discovery)
+    format!("openid-connect {of} {:?} {:?} {:?}", config.client_id, config.discovery, config.consumer_claim)
 }
 
 /// Removes the plugin's cookies from the request to the upstream, which could do nothing with them.

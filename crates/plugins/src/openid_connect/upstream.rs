@@ -46,9 +46,11 @@ impl Instance {
         claims: &Claims,
     ) -> Result<(), LocalResponse> {
         let text = |name: &str| claims.get(name).and_then(Json::as_str);
-        let subject = text("sub").or(text("client_id")).unwrap_or_default();
+        // A client may have the name of a user.
+        let client = || text("client_id").map(|client| format!("client:{client}")).unwrap_or_default();
+        let subject = text("sub").map_or_else(client, str::to_owned);
         let consumer = self.config.consumer_claim.as_deref().and_then(text);
-        self.identify(exchange, subject, consumer)?;
+        self.identify(exchange, &subject, consumer)?;
         self.set_access_token(exchange, Some(token));
         self.set_user(exchange, Some(claims));
         Ok(())
