@@ -108,6 +108,8 @@
 //! - `jwk_expires_in`, `jwt_verification_cache_ignore` and `cache_segment` have no effect: keys are used for five minutes, and what was verified
 //!   is not cached.
 //! - A login whose cookie is missing gets 400 rather than 500.
+//! - Scripts and images get 401 rather than a redirect. `required_scopes` are compared with what the token endpoint says that a session's
+//!   token has, rather than with the token's claims.
 //!
 //! ## Responses
 //!
