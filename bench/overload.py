@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What each target of a run of weir/overload has served under overload: goodput, latency of what was served, memory.
 
+    weirlab run weir/overload --targets weir,nginx --keep-running --rounds 5 --duration 4s
     bench/overload.py output/FOLDER/data.json
 
 Exits with 1 if Weir served less than 90 % of the upstream's capacity at three times that, or took more than twice as long for
