@@ -8,7 +8,7 @@
 //!       limit_strategy: total_tokens
 //!       rejected_code: 429
 //!       rules:
-//!         - {key: "$consumer_name $request_llm_model", count: 100000, time_window: 3600, header_prefix: Hourly}
+//!         - {key: $consumer_name, count: 100000, time_window: 3600, header_prefix: Hourly}
 //!         - {key: $remote_addr, count: 5000, time_window: 60}
 //! ```
 //!
@@ -19,8 +19,9 @@
 //!
 //! Tokens are counted as the provider counts them. Where it does not, those of prompts are estimated by their words, and those of
 //! streams by their text. OpenAI and others that speak its API are asked to count the tokens of streams; the client gets no
-//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come. With
-//! `route_type: preserve`, streams are not counted.
+//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come. Streams that pass in the provider's
+//! own form are not counted: with `route_type: preserve`, and with an `llm_format` other than `openai`. Neither are requests whose client leaves before
+//! the response has begun.
 //!
 //! ## What tokens are counted by
 //!
@@ -28,7 +29,7 @@
 //! |---|---|
 //! | `limit`, `time_window` | for all instances of models together that have no limit of their own |
 //! | `instances` | for an instance of ai-proxy-multi, by its name. That of ai-proxy has the name `ai-proxy-PROVIDER`, such as `ai-proxy-openai` |
-//! | `rules` | for requests with the same value of `key`, a text with [variables](../coming-from-apisix.md#variables) such as `$consumer_name`, `$http_x_team`, `$service_id` and `$request_llm_model`, the model that the request's body names. A request without a value is not counted. All rules count |
+//! | `rules` | for requests with the same value of `key`, a text with [variables](../coming-from-apisix.md#variables) such as `$consumer_name`, `$http_x_team`, `$service_id` and `$request_llm_model`, the model that the request's body names. A request without a value is not counted. All rules count. A client chooses headers and `$request_llm_model`, and with them its window: put a rule by `$consumer_name` or `$remote_addr` beside these |
 //!
 //! Counts belong to the scope of the plugin, survive reloads, and start again when a limit or its window changes.
 //!

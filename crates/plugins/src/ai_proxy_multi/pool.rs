@@ -72,7 +72,9 @@ impl Pool {
 
     /// The instance to ask, but for those that were tried.
     pub(super) fn pick(&self, exchange: &Exchange, tried: &[usize], choice: Choice) -> Option<usize> {
-        let limits = exchange.extensions.get::<TokenLimits>().filter(|_| self.strategy.limits);
+        let limits = exchange.extensions.get::<TokenLimits>();
+        // Whichever is asked next has tokens left, because otherwise the limit would refuse what another could answer.
+        let limits = limits.filter(|_| self.strategy.limits || !tried.is_empty());
         let has_tokens = |index: &usize| limits.is_none_or(|of| of.admit(&self.instances[*index].name));
         let is_left = |index: &usize| self.instances[*index].weight > 0 && !tried.contains(index);
         let left: Vec<usize> = (0..self.instances.len()).filter(is_left).filter(has_tokens).collect();

@@ -182,6 +182,10 @@ impl InFlight {
     /// Counts what was used, and adds to the records of log plugins.
     pub(crate) fn log(exchange: &mut Exchange) {
         let Some(mut asked) = exchange.extensions.remove::<Self>() else { return };
+        if asked.converts {
+            // The response was too long to be read.
+            asked.usage.completion.get_or_insert(exchange.bytes_out / 4);
+        }
         asked.count_tokens(exchange);
         let Reporting { plugin, name, statistics, payloads, .. } = asked.reporting;
         if payloads {

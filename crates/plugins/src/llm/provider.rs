@@ -70,6 +70,7 @@ impl Provider {
             }
             exchange.set_body(body.to_string().into_bytes());
             exchange.request.headers.set("Content-Type", b"application/json");
+            exchange.request.headers.remove("Content-Encoding");
         }
         self.lead(exchange, &target, call).map_err(LlmError::Provider)?;
         self.sign(exchange, &target, call)

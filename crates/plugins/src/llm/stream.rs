@@ -104,8 +104,12 @@ impl Stream {
         let known = self.output.usage;
         Usage {
             prompt: known.prompt.or(Some(estimated_prompt)),
-            completion: known.completion.or(Some(self.output.estimated)),
-            total: known.total,
+            // Before the end, a provider may have counted the first token alone.
+            completion: match known.completion {
+                Some(counted) if self.output.is_done => Some(counted),
+                counted => Some(counted.unwrap_or(0).max(self.output.estimated)),
+            },
+            total: known.total.filter(|_| self.output.is_done),
         }
     }
 
@@ -133,9 +137,11 @@ impl Output {
 
     /// Sends an event as it has come: it is in OpenAI's form.
     pub(crate) fn same(&mut self, data: &str, event: &Json) {
-        let first = event.pointer("/choices/0");
-        let text = first.and_then(|choice| choice.pointer("/delta/content").or(choice.get("text")));
-        self.count(text.and_then(Json::as_str).unwrap_or_default());
+        let choices = event["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(first) = choices.first() {
+            self.count(first["delta"]["content"].as_str().or(first["text"].as_str()).unwrap_or_default());
+        }
+        choices.iter().enumerate().for_each(|(index, choice)| self.estimate_choice(choice, index > 0));
         self.usage.update(Usage::of_openai(event));
         if let Some(model) = event.get("model").and_then(Json::as_str).filter(|_| self.model.is_none()) {
             self.model = Some(model.to_owned());
@@ -263,8 +269,26 @@ impl Output {
         self.sent.push(b'\n');
     }
 
-    fn count(&mut self, text: &str) {
+    /// Counts what costs tokens beside the text of the first choice.
+    fn estimate_choice(&mut self, choice: &Json, with_text: bool) {
+        let delta = &choice["delta"];
+        let of_text = [&delta["content"], &choice["text"]].into_iter().filter(|_| with_text);
+        let others = [&delta["reasoning_content"], &delta["reasoning"], &delta["refusal"]];
+        let calls = delta["tool_calls"].as_array().into_iter().flatten();
+        let arguments = calls.map(|call| &call["function"]["arguments"]);
+        of_text
+            .chain(others)
+            .chain(arguments)
+            .for_each(|text| self.estimate(text.as_str().unwrap_or_default()));
+    }
+
+    /// Counts what costs tokens and is no text.
+    pub(crate) fn estimate(&mut self, text: &str) {
         self.estimated += text.trim().len().div_ceil(4) as u64;
+    }
+
+    fn count(&mut self, text: &str) {
+        self.estimate(text);
         if let Some(all) = self.text.as_mut().filter(|all| all.len() + text.len() <= MAX_KEPT_LEN) {
             all.push_str(text);
         }

@@ -53,9 +53,14 @@ pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChan
     (framing != Framing::None || changes.runs_without_body).then_some(changes)
 }
 
+/// Whether the response may have no body.
+fn may_have_none<C: Client, U: Upstream>(relay: &Relay<'_, C, U>) -> bool {
+    relay.client.is_head() || matches!(relay.exchange.response.status, 204 | 304)
+}
+
 /// How long a body is that was buffered, in the head of its response; it is left out where the response may have none.
 fn buffered_framing<C: Client, U: Upstream>(relay: &Relay<'_, C, U>, buffered: &mut BufferedBody) -> Framing {
-    if relay.client.is_head() || matches!(relay.exchange.response.status, 204 | 304) {
+    if may_have_none(relay) {
         buffered.replace(|_| Vec::new());
         return Framing::None;
     }
@@ -123,6 +128,11 @@ async fn buffer<C: Client, U: Upstream>(
         !is_too_long && poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await?;
     let is_known = is_whole || replacement.is_some();
     if !is_known && !is_replaced_later {
+        if may_have_none(relay) {
+            changed.is_cut = true;
+            relay.exchange.engine.upstream_is_cut();
+            changed.framing = buffered_framing(relay, &mut changed.buffered);
+        }
         return Ok(false);
     }
     if !is_whole {

@@ -43,7 +43,7 @@ impl Dialect for Anthropic {
             id: text(body, "/id").map(str::to_owned),
             model: text(body, "/model").map(str::to_owned),
             finish: text(body, "/stop_reason").map(finish_reason),
-            usage: Usage::read(body.get("usage"), "input_tokens", "output_tokens"),
+            usage: usage(body.get("usage")),
             ..Reply::default()
         };
         if call.route == Route::Completions {
@@ -69,7 +69,7 @@ impl Dialect for Anthropic {
                 let message = &body["message"];
                 out.id = text(message, "/id").map(str::to_owned);
                 out.model = text(message, "/model").map(str::to_owned);
-                out.usage.update(Usage::read(message.get("usage"), "input_tokens", "output_tokens"));
+                out.usage.update(usage(message.get("usage")));
                 out.begin(call);
             }
             "content_block_start" if body["content_block"]["type"] == "tool_use" => {
@@ -82,7 +82,7 @@ impl Dialect for Anthropic {
             }
             "content_block_delta" => block_delta(&body, call, out),
             "message_delta" => {
-                out.usage.update(Usage::read(body.get("usage"), "input_tokens", "output_tokens"));
+                out.usage.update(usage(body.get("usage")));
                 if let Some(reason) = text(&body, "/delta/stop_reason") {
                     out.finish(call, reason);
                 }
@@ -102,13 +102,25 @@ impl Dialect for Anthropic {
     }
 }
 
-/// Some of a block: of a text, or of the arguments of a function.
+/// The tokens of a response. Those of the prompts that a cache holds are counted apart.
+fn usage(counts: Option<&Json>) -> Usage {
+    let mut usage = Usage::read(counts, "input_tokens", "output_tokens");
+    let cached = Usage::read(counts, "cache_creation_input_tokens", "cache_read_input_tokens");
+    let more = cached.prompt.unwrap_or(0).saturating_add(cached.completion.unwrap_or(0));
+    usage.prompt = usage.prompt.map(|prompt| prompt.saturating_add(more));
+    usage
+}
+
+/// Some of a block: of a text, of the arguments of a function, or of what precedes them.
 fn block_delta(body: &Json, call: &Call, out: &mut Output) {
     if let Some(said) = text(body, "/delta/text") {
         out.text(call, said);
     } else if let Some(arguments) = text(body, "/delta/partial_json") {
         let part = json!({ "index": out.tool(), "function": { "arguments": arguments } });
+        out.estimate(arguments);
         out.delta(call, json!({ "tool_calls": [part] }), "");
+    } else if let Some(thought) = text(body, "/delta/thinking") {
+        out.estimate(thought);
     }
 }
 

@@ -170,7 +170,7 @@ impl TokenLimits {
             let limit = &self.limiter.limits[standing.limit];
             let name = |what: &str| match &limit.concerns {
                 Concerns::Requests { header_prefix, .. } => format!("X-AI-{header_prefix}-RateLimit-{what}"),
-                _ => format!("X-AI-RateLimit-{what}-{}", self.instance),
+                _ => format!("X-AI-RateLimit-{what}-{}", in_header_name(&self.instance)),
             };
             let values = [
                 ("Limit", limit.limit.count),
@@ -184,9 +184,20 @@ impl TokenLimits {
     }
 }
 
+/// The name of an instance as a part of a header's name.
+fn in_header_name(instance: &str) -> String {
+    instance.replace(|of: char| !of.is_ascii_alphanumeric() && !"-_.".contains(of), "-")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{TokenKind, Usage};
+    use super::{TokenKind, Usage, in_header_name};
+
+    #[test]
+    fn any_name_of_an_instance_gives_a_header() {
+        assert_eq!(in_header_name("gpt-4.1_eu"), "gpt-4.1_eu");
+        assert_eq!(in_header_name("my model\r\nä"), "my-model---");
+    }
 
     #[test]
     fn tokens_count_by_their_kind_as_far_as_they_are_known() {

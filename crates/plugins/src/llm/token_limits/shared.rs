@@ -42,8 +42,8 @@ impl SharedTokens {
 
     /// Adds tokens, without waiting for it.
     pub(super) fn add(&self, key: &str, limit: Limit, tokens: u64) {
-        // While the server is unavailable, the breaker has said so in the log.
-        let _ = self.run(key, limit, tokens);
+        // More would not fit into the server's numbers. While it is unavailable, the breaker has said so in the log.
+        let _ = self.run(key, limit, tokens.min(i64::MAX as u64 / 2));
     }
 
     fn run(&self, key: &str, limit: Limit, tokens: u64) -> Result<oneshot::Receiver<Reply>, Unavailable> {

@@ -149,6 +149,7 @@ impl Adapted for Proxy {
 
 /// Whether a provider is to be asked in the place of an upstream, and whether its certificate is to be verified.
 pub(in crate::apisix::translate) fn provider(set: &Plugins) -> Option<bool> {
-    let config = set.get("ai-proxy-multi").or_else(|| set.get("ai-proxy"))?;
+    let enabled = |name| set.get(name).filter(|config| config["_meta"]["disable"] != true);
+    let config = enabled("ai-proxy-multi").or_else(|| enabled("ai-proxy"))?;
     Some(config["ssl_verify"] != false)
 }
