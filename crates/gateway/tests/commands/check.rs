@@ -57,6 +57,19 @@ fn errors_of_settings_hide_none_of_files() {
 }
 
 #[test]
+fn references_within_lists_are_judged_by_the_field_that_has_them() {
+    let kong = Kong::bare();
+    let document = "_format_version: '3.0'\nplugins:\n- name: ai-proxy-multi\n  config:\n    instances:\n    - name: \"{vault://env/name}\"\n      provider: openai\n      auth: {header: {Authorization: \"{vault://env/key}\"}}\n";
+    fs::write(kong.path("kong.yml"), document).unwrap();
+    let checked = kong.run(&["weir", "check", "kong.yml"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    let literal: Vec<_> =
+        checked.stderr.lines().filter(|line| line.contains("vault references are taken literally")).collect();
+    assert_eq!(literal.len(), 1, "{}", checked.stderr);
+    assert!(literal[0].contains("plugins[0].config.instances[0].name: "), "{}", checked.stderr);
+}
+
+#[test]
 fn a_named_kong_conf_is_read_below_the_environment() {
     let kong = Kong::bare();
     let conf = format!("prefix = {}\ndatabase = off\nlog_level = loud\n", kong.prefix());

@@ -150,6 +150,14 @@ fn unresolved(config: &Json, schema: &RecordSchema, path: &mut String, found: &m
         let _ = write!(path, ".{name}");
         match field.kind {
             Kind::Record(schema) => unresolved(value, schema, path, found),
+            Kind::Array(Kind::Record(schema)) => {
+                for (index, element) in value.as_array().into_iter().flatten().enumerate() {
+                    let before = path.len();
+                    let _ = write!(path, "[{index}]");
+                    unresolved(element, schema, path, found);
+                    path.truncate(before);
+                }
+            }
             _ if field.takes_references() || !has_reference(value) => {}
             _ => found(path),
         }

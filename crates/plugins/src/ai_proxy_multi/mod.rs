@@ -72,7 +72,7 @@
 //!
 //! ## Responses
 //!
-//! As those of [ai-proxy](ai-proxy.md#responses), and those of [ai-rate-limiting](ai-rate-limiting.md) where no instance has tokens left.
+//! As those of [ai-proxy](ai-proxy.md#responses) without `X-Kong-LLM-Model`, and those of [ai-rate-limiting](ai-rate-limiting.md) where no instance has tokens left.
 
 mod attempts;
 mod config;

@@ -318,7 +318,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     if config.client_secret.is_none() && !is_public {
         refuse(
             "client_secret",
-            "required; only with `use_pkce`, or with `bearer_only` and keys, it may be left out",
+            "required, because introspection needs it; with `bearer_only` and keys, or for logins with `use_pkce`, it may be left out",
         );
     }
     let expected = config.token_signing_alg_values_expected.as_deref();

@@ -27,7 +27,7 @@
 //! images, whose `Sec-Fetch-Mode` is not `navigate`, get 401 instead, because no user would see the login.
 //!
 //! Set `redirect_uri` to a URL, because a path, or none, makes a URL of the request's `Host`, and providers compare it with those
-//! that they know. With `unauth_action: deny` requests without a session get 401, with `pass` they pass without headers about a user.
+//! that they know. With `unauth_action: deny` requests without a session get 401, with `pass` they pass without headers about a user. A POST that is sent to the provider loses its body: the browser comes back with a GET.
 //!
 //! ## Sessions
 //!
@@ -127,7 +127,7 @@
 //! | 403 | `No consumer found for the claim '…'` | no consumer has this name |
 //! | 500 | `An unexpected error occurred` | the provider refuses the client, an endpoint is missing, or a session does not fit into cookies; the log says which |
 //! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted |
-//! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 500 to 599 |
+//! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 429 or 500 to 599; also while it has given no valid discovery document, and the log says why |
 
 mod bearer;
 mod browser;
