@@ -66,7 +66,7 @@ impl BodyFilters {
 pub struct BodyChanges {
     /// It is buffered until it is whole, so that it can be replaced.
     pub buffers: bool,
-    /// The hooks run also where there is none.
+    /// It is buffered for hooks that run also where there is none, and that do not mean to replace it.
     pub runs_without_body: bool,
     /// This takes its place, also where it is too long to be buffered.
     pub replacement: Option<Vec<u8>>,
@@ -81,6 +81,7 @@ pub struct BodyChanges {
 impl BodyChanges {
     /// Takes them, if there are any.
     pub(crate) fn take(&mut self) -> Option<Self> {
-        (self.buffers || self.drops || !self.filters.is_empty()).then(|| std::mem::take(self))
+        (self.buffers || self.runs_without_body || self.drops || !self.filters.is_empty())
+            .then(|| std::mem::take(self))
     }
 }

@@ -19,9 +19,8 @@
 //!
 //! Tokens are counted as the provider counts them. Where it does not, those of prompts are estimated by their words, and those of
 //! streams by their text. OpenAI and others that speak its API are asked to count the tokens of streams; the client gets no
-//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come. Streams that pass in the provider's
-//! own form are not counted: with `route_type: preserve`, and with an `llm_format` other than `openai`. Neither are requests whose client leaves before
-//! the response has begun.
+//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come. With
+//! `route_type: preserve`, streams are not counted; nor are requests whose client leaves before the response has begun.
 //!
 //! ## What tokens are counted by
 //!
@@ -55,12 +54,13 @@
 
 use crate::limits::{Counts, scope};
 use crate::llm::{
-    Concerns, Prompts, RequestModel, SharedTokens, Standing, TokenKind, TokenLimit, TokenLimiter, TokenLimits,
+    Concerns, Prompts, SharedTokens, Standing, TokenKind, TokenLimit, TokenLimiter, TokenLimits,
 };
 use crate::shared::counters::Table;
 use crate::shared::limits_of_apisix::{self, rejection};
 use crate::shared::quota_window::{Limit, Window};
 use crate::shared::request_key::Key;
+use crate::shared::variables::RequestModel;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,

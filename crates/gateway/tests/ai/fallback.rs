@@ -1,6 +1,6 @@
 //! ai-proxy-multi with instances that hang, reset, answer rubbish, or break off.
 
-use super::{KEY, chunk, record, texts};
+use super::{Failure, KEY, chunk, fail, record, texts};
 use crate::harness::{Gateway, Peer, Upstream, closed_port, eventually};
 use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
@@ -8,9 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
-
-/// How an instance fails: what it sends, and what becomes of its connection then.
-type Failure = (&'static str, &'static str);
 
 /// An instance that fails so each time it is asked, and how often it was.
 fn failing((sends, then): Failure) -> (Upstream, Arc<AtomicUsize>) {
@@ -21,14 +18,7 @@ fn failing((sends, then): Failure) -> (Upstream, Arc<AtomicUsize>) {
             return;
         }
         count.fetch_add(1, SeqCst);
-        peer.send(sends);
-        match then {
-            "reset" => peer.reset(),
-            "silence" => {
-                peer.is_closed();
-            }
-            _ => {}
-        }
+        fail(peer, (sends, then));
     });
     (upstream, asked)
 }
@@ -163,7 +153,7 @@ fn a_stream_that_has_begun_is_not_asked_of_another() {
     assert_eq!(asked.load(SeqCst), 0);
     let usage = record(&log)["ai"]["proxy"]["usage"].clone();
     assert_eq!(usage["completion_tokens"], 1, "what has come is counted: {usage}");
-    assert_eq!(ask(&gateway, 1, false).response().status, 502, "half a response is none");
+    assert_eq!(ask(&gateway, 1, false).response().status, 502, "half a response counts as a failure");
     assert_eq!(asked.load(SeqCst), 0);
 }
 
@@ -184,6 +174,38 @@ fn an_instance_that_has_failed_is_left_out_for_a_while() {
 }
 
 #[test]
+fn the_next_instance_gets_what_later_plugins_have_made_of_the_headers() {
+    let first = Upstream::answering("HTTP/1.1 503 Oh\r\nContent-Length: 0\r\n\r\n");
+    let (sees, seen) = mpsc::channel();
+    let second = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            sees.send(request).unwrap();
+            let body = r#"{"choices":[{"message":{"content":"good"}}]}"#;
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        }
+    });
+    let lua =
+        "kong.service.request.clear_header('x-internal') kong.service.request.set_header('x-later', '1')";
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "name": "models", "url": "http://127.0.0.1:1", "routes": [{ "name": "r", "paths": ["/"], "plugins": [
+            { "name": "ai-proxy-multi", "config": config(first.address, second.address) },
+            { "name": "post-function", "config": { "access": [lua] } },
+        ] }] }],
+    });
+    let gateway = Gateway::start(&document.to_string());
+    let body = r#"{"messages":[{"role":"user","content":"Hi"}]}"#;
+    let length = body.len();
+    let sent = gateway.connect().send(format!(
+        "POST / HTTP/1.1\r\nHost: a.test\r\nX-Internal: hush\r\nCookie: a=b\r\nContent-Length: {length}\r\n\r\n{body}"
+    )).response();
+    let request = seen.recv().unwrap();
+    assert_eq!(sent.status, 200);
+    let headers = ["x-internal", "x-later", "cookie", "authorization"].map(|name| request.header(name));
+    assert_eq!(headers, [None, Some("1"), None, Some("Bearer second")]);
+}
+
+#[test]
 fn if_all_fail_the_client_gets_the_last_response() {
     let (first, one) = failing(("", "reset"));
     let (second, other) = failing(("HTTP/1.1 500 Oh\r\nContent-Length: 4\r\n\r\nlast", "close"));
@@ -199,11 +221,11 @@ fn if_all_fail_the_client_gets_the_last_response() {
 
 #[test]
 fn a_client_that_leaves_is_not_asked_for_again() {
-    let (told, is_asked) = mpsc::channel();
+    let (asked, is_asked) = mpsc::channel();
     let (left, gone) = mpsc::channel();
     let first = Upstream::start(move |mut peer, _| {
         if peer.request().is_some() {
-            told.send(()).unwrap();
+            asked.send(()).unwrap();
             left.send(peer.is_closed()).unwrap();
         }
     });

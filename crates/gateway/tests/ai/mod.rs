@@ -267,17 +267,21 @@ fn failing() -> (Upstream, mpsc::Sender<Failure>) {
         if peer.request().is_none() {
             return;
         }
-        let (sends, then) = receiver.lock().unwrap().recv().unwrap();
-        peer.send(sends);
-        match then {
-            "reset" => peer.reset(),
-            "silence" => {
-                peer.is_closed();
-            }
-            _ => {}
-        }
+        let failure = receiver.lock().unwrap().recv().unwrap();
+        fail(peer, failure);
     });
     (upstream, sender)
+}
+
+fn fail(mut peer: Peer, (sends, then): Failure) {
+    peer.send(sends);
+    match then {
+        "reset" => peer.reset(),
+        "silence" => {
+            peer.is_closed();
+        }
+        _ => {}
+    }
 }
 
 #[test]

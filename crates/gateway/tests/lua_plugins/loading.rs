@@ -147,6 +147,11 @@ fn a_response_phase_runs_for_responses_without_a_body() {
             let seen = ["x-status", "x-body"].map(|name| response.header(name).unwrap().to_owned());
             assert_eq!((response.status, response.text()), (status, ""), "{method} {path} {more}");
             assert_eq!(seen, [status.to_string(), "<>".to_owned()], "{method} {path} {more}");
+            assert_eq!(
+                response.header("content-length"),
+                (method == "HEAD").then_some("6"),
+                "{method} {path} {more}"
+            );
             let response = ask("X-Exit: 1\r\n");
             let body = if method == "HEAD" { "" } else { "made" };
             assert_eq!((response.status, response.text()), (200, body), "{method} {path} {more}");

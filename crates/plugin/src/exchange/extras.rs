@@ -202,7 +202,6 @@ impl Exchange {
     /// The same also of a response that has no body (204, 304, to HEAD): the hooks get an empty one, and may change the head.
     /// What they return is sent if the status that they leave may have a body, and not to HEAD. For response hooks.
     pub fn buffer_response(&mut self) {
-        self.buffer_response_body();
         self.engine.extras().body_changes.runs_without_body = true;
     }
 

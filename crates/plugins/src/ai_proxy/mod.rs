@@ -152,13 +152,7 @@ impl Hooks for AiProxy {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        match self.0.ask(exchange) {
-            Ok(flow) => flow,
-            Err(error) => {
-                tracing::debug!(request_id = exchange.id(), "ai-proxy: {error}");
-                Flow::Respond(error.response())
-            }
-        }
+        self.0.ask(exchange).unwrap_or_else(|error| error.refuse(exchange, Self::NAME))
     }
 
     fn response(&self, exchange: &mut Exchange) {

@@ -2,11 +2,11 @@
 
 use super::instance::Instance;
 use super::pool::{Choice, Pool};
-use crate::llm::{InFlight, LlmError, Prompts, TokenLimits};
+use crate::llm::{InFlight, LlmError, Prompts, Provider, TokenLimits};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_plugin::{Exchange, Flow, Headers, UpstreamOutcome};
+use weir_plugin::{Exchange, Flow, UpstreamOutcome};
 
 /// The attempts of a request.
 pub(super) struct Attempts {
@@ -18,17 +18,19 @@ pub(super) struct Attempts {
     original: Original,
 }
 
-/// The request as it was before the first attempt.
+/// The request as it was before the first attempt, as far as attempts change it.
 struct Original {
-    headers: Headers,
+    headers: Vec<(&'static str, Vec<u8>)>,
     query: String,
     body: Vec<u8>,
 }
 
 impl Original {
     fn of(exchange: &Exchange) -> Self {
+        let headers = &exchange.request.headers;
+        let values = |name: &'static str| headers.get_all(name).map(move |value| (name, value.to_vec()));
         Self {
-            headers: exchange.request.headers.clone(),
+            headers: Provider::CHANGED_HEADERS.into_iter().flat_map(values).collect(),
             query: exchange.query().unwrap_or_default().to_owned(),
             body: exchange.body().unwrap_or_default().to_vec(),
         }
@@ -36,7 +38,11 @@ impl Original {
 
     /// Restores the request. Its body is the next instance's.
     fn restore(&self, exchange: &mut Exchange) {
-        exchange.request.headers = self.headers.clone();
+        let headers = &mut exchange.request.headers;
+        for name in Provider::CHANGED_HEADERS {
+            headers.remove(name);
+        }
+        self.headers.iter().for_each(|(name, value)| headers.append(name, value));
         exchange.set_query(self.query.clone());
     }
 

@@ -117,13 +117,8 @@ impl Hooks for AiProxyMulti {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        match Attempts::begin(&self.0, exchange) {
-            Ok(flow) => flow,
-            Err(error) => {
-                tracing::debug!(request_id = exchange.id(), "ai-proxy-multi: {error}");
-                Flow::Respond(error.response())
-            }
-        }
+        let flow = Attempts::begin(&self.0, exchange);
+        flow.unwrap_or_else(|error| error.refuse(exchange, Self::NAME))
     }
 
     fn response(&self, exchange: &mut Exchange) {

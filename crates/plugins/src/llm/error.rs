@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use std::fmt;
-use weir_plugin::LocalResponse;
+use weir_plugin::{Exchange, Flow, LocalResponse};
 
 /// Why there is no response of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,12 @@ impl LlmError {
     /// What the client gets.
     pub(crate) fn response(&self) -> LocalResponse {
         LocalResponse::raw(self.status(), Some("application/json; charset=utf-8"), self.body())
+    }
+
+    /// Refuses a request by it.
+    pub(crate) fn refuse(&self, exchange: &Exchange, plugin: &str) -> Flow {
+        tracing::debug!(request_id = exchange.id(), "{plugin}: {self}");
+        Flow::Respond(self.response())
     }
 
     /// The body of that.

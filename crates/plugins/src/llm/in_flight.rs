@@ -92,15 +92,19 @@ impl InFlight {
         let name = format!("{}/{}", call.provider, call.model);
         let clears_cookies = matches!(&*call.provider, "openai" | "azure" | "mistral" | "gemini" | "bedrock");
         let (streams, keeps_form) = (call.streams, asked.keeps_form);
-        if streams && !keeps_form {
+        // A stream in the provider's own form is read for its tokens alone.
+        let reads = !keeps_form || is_limited && call.route != Route::Preserve;
+        if streams && reads {
             asked.stream = Some(Stream::new(call.clone(), asked.dialect, &content_type, reporting.payloads));
         }
         asked.converts =
             !streams && (!keeps_form || reporting.statistics || reporting.payloads || is_limited);
         if asked.converts {
             exchange.buffer_response_body();
-        } else if !keeps_form {
+        } else if reads {
             exchange.filter_response_body(Convert);
+        }
+        if streams && !keeps_form {
             exchange.response.headers.set("Content-Type", b"text/event-stream");
         }
         let headers = &mut exchange.response.headers;
@@ -207,7 +211,7 @@ impl InFlight {
     }
 }
 
-/// Converts a stream as it passes.
+/// Reads a stream as it passes, and converts one that is not in the form that the client wants.
 struct Convert;
 
 impl BodyFilter for Convert {
@@ -218,11 +222,12 @@ impl BodyFilter for Convert {
         if asked.first_token.is_none() && stream.has_text() {
             asked.first_token = Some(Instant::now());
         }
-        converted
+        if asked.keeps_form { chunk } else { converted }
     }
 
     fn end(self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {
-        let stream = exchange.extensions.get_mut::<InFlight>().and_then(|asked| asked.stream.as_mut());
-        stream.map(Stream::end).unwrap_or_default()
+        let Some(asked) = exchange.extensions.get_mut::<InFlight>() else { return Vec::new() };
+        let rest = asked.stream.as_mut().map(Stream::end).unwrap_or_default();
+        if asked.keeps_form { Vec::new() } else { rest }
     }
 }

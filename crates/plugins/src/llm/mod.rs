@@ -38,7 +38,7 @@ pub(crate) use statistics::{LlmCall, LlmCalls, log_field, log_payload};
 pub(crate) use stream::Stream;
 pub(crate) use target::Target;
 pub(crate) use token_limits::{
-    Concerns, RequestModel, SharedTokens, Standing, TokenKind, TokenLimit, TokenLimiter, TokenLimits,
+    Concerns, SharedTokens, Standing, TokenKind, TokenLimit, TokenLimiter, TokenLimits,
 };
 
 use serde_json::Map;

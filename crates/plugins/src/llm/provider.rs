@@ -19,6 +19,16 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
+    /// The headers of a request that [`Provider::send`] changes, beside its secrets.
+    pub(crate) const CHANGED_HEADERS: [&str; 6] = [
+        "Accept-Encoding",
+        "anthropic-version",
+        "Authorization",
+        "Content-Encoding",
+        "Content-Type",
+        "Cookie",
+    ];
+
     pub(crate) fn new(config: Llm, is_native: bool) -> Self {
         let is_signed = config.model.provider == "bedrock";
         let credentials = if is_signed { aws::credentials(config.auth.as_ref()) } else { None };

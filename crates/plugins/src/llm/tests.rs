@@ -100,6 +100,42 @@ fn check_stream(name: &str, case: &Json, (backend, call): (&Backend, super::Call
     }
 }
 
+/// The tokens of a stream of a provider that breaks off.
+fn usage_of(provider: &str, bytes: &str) -> [Option<u64>; 3] {
+    let model = json!({ "provider": provider, "name": "m", "options": { "anthropic_version": "2023-06-01", "max_tokens": 9 } });
+    let auth = json!({ "header_name": "x-api-key", "header_value": "key" });
+    let llm = Llm::from_value(&json!({ "route_type": "llm/v1/chat", "model": model, "auth": auth })).unwrap();
+    let backend = Backend::new(llm);
+    let call = backend.call(&Gateway::new(&[]).exchange("POST /"), &Prompts(Default::default())).unwrap();
+    let mut stream = Stream::new(call, backend.dialect, b"text/event-stream", false);
+    stream.push(bytes.as_bytes());
+    let usage = stream.usage(0);
+    [usage.prompt, usage.completion, usage.total]
+}
+
+#[test]
+fn a_stream_that_is_left_has_used_what_has_come() {
+    let start = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":3,\
+                 \"cache_creation_input_tokens\":100,\"cache_read_input_tokens\":20,\"output_tokens\":1}}}\n\n";
+    let some =
+        |delta: &str| format!("{start}data: {{\"type\":\"content_block_delta\",\"delta\":{{{delta}}}}}\n\n");
+    assert_eq!(usage_of("anthropic", start), [Some(123), Some(1), None]);
+    for delta in
+        ["\"text\":\"twelve bytes\"", "\"partial_json\":\"twelve bytes\"", "\"thinking\":\"twelve bytes\""]
+    {
+        assert_eq!(usage_of("anthropic", &some(delta)), [Some(123), Some(3), None], "{delta}");
+    }
+    for choices in [
+        "{\"delta\":{\"content\":\"twelve bytes\"}}",
+        "{\"delta\":{}},{\"delta\":{\"content\":\"twelve bytes\"}}",
+        "{\"delta\":{\"reasoning_content\":\"twelve bytes\"}}",
+        "{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"twelve bytes\"}}]}}",
+    ] {
+        let event = format!("data: {{\"choices\":[{choices}]}}\n\n");
+        assert_eq!(usage_of("openai", &event), [Some(0), Some(3), None], "{choices}");
+    }
+}
+
 #[test]
 fn bedrock_speaks_by_the_event_stream_of_aws() {
     // What stands in a message is tested where the messages are read; these are the results.

@@ -352,6 +352,9 @@ pub(super) fn warnings(config: &Json) -> Vec<FieldWarning> {
 fn redirect_uri(uri: &str) -> Result<(), String> {
     let is_path =
         uri.starts_with('/') && !uri.starts_with("//") && uri.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_path && !uri.contains("://") {
+        return Err("expected a path that begins with `/`, or a URL".to_owned());
+    }
     if is_path { Ok(()) } else { rule::url(uri) }
 }
 

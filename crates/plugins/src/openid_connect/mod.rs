@@ -78,7 +78,7 @@
 //!
 //! ## The provider
 //!
-//! The discovery document and the keys are fetched when they are first needed, and then every five minutes. A token with an
+//! The discovery document and the keys are fetched when they are first needed, and again in the background when they are used after five minutes. A token with an
 //! unknown `kid` waits while the keys are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While
 //! the provider cannot be reached, the last documents stay in use. Where the discovery document comes over TLS, its endpoints must have TLS too.
 //!

@@ -65,7 +65,7 @@ fn combination(text: &str) -> Result<Vec<Part>, String> {
         rest = after;
     }
     if parts.is_empty() {
-        return Err("it contains no variable; write `$remote_addr`, or `key_type: constant`".to_owned());
+        return Err("it contains no variable; write one, such as `$remote_addr`, or, where there is a `key_type`, `key_type: constant`".to_owned());
     }
     parts.push(Part::Text(rest.to_owned()));
     Ok(parts)

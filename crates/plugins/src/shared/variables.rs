@@ -1,12 +1,14 @@
 //! Variables of a request and its response, with APISIX's (and nginx's) names, and texts that contain them.
 
-use crate::llm::RequestModel;
 use std::borrow::Cow;
 use std::time::UNIX_EPOCH;
 use time::OffsetDateTime;
 use weir_plugin::form;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Exchange, Known};
+
+/// The model that a request asks for, which a plugin that reads its body leaves in the exchange.
+pub(crate) struct RequestModel(pub(crate) String);
 
 /// A variable of a request, with APISIX's name.
 #[derive(Debug, Clone, PartialEq, Eq)]

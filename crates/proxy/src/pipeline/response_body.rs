@@ -47,6 +47,7 @@ pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChan
         // How long the body of a GET would be is known only once it is changed.
         exchange.response.headers.remove("Content-Length");
     }
+    changes.buffers |= changes.runs_without_body;
     if is_bodiless {
         (changes.filters, changes.drops) = (BodyFilters::default(), !changes.runs_without_body);
     }

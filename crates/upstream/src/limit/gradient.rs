@@ -5,8 +5,8 @@
 //! limit shrinks in that proportion. The square root of the limit is added as headroom, so that it never stops trying.
 //!
 //! The baseline is measured: while the limit is not used, by the requests as they are, because nothing waits then; while
-//! requests are shed, once a minute and whenever the limit has fallen far below what the upstream took, by holding the limit at half and then at a quarter for a
-//! moment. While that makes requests faster, there was a queue, and half of it is tried.
+//! requests are shed, once a minute and whenever the limit has fallen far below what the upstream took, by holding the limit
+//! at half and then at a quarter for a moment. While that makes requests faster, there was a queue, and half of it is tried.
 
 use std::time::Duration;
 

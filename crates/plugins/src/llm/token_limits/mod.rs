@@ -13,11 +13,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use weir_plugin::{Exchange, Fingerprint, Fingerprinter, Headers, LocalResponse};
 
-/// The model that a request asks for, as [`Variable::RequestModel`] has it.
-///
-/// [`Variable::RequestModel`]: crate::shared::variables::Variable
-pub(crate) struct RequestModel(pub(crate) String);
-
 /// Which tokens count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
