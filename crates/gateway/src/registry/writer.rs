@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_model::{Change, Entities, PluginSchema};
 
 /// How many writes are committed together at most.
 const MAX_BATCH: usize = 256;
 
-/// How often a batch is decided before it fails, because other nodes commit first each time.
-const MAX_ATTEMPTS: usize = 16;
+/// How long a batch is decided anew before it fails, because other nodes commit first each time. A number of attempts would be
+/// used up within a moment by a node that is quicker.
+const MAX_CONTENTION: Duration = Duration::from_secs(5);
 
 /// The first and the longest backoff after the store failed.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
@@ -81,7 +82,8 @@ impl Writer {
 
     /// Decides writes, commits their changes, and sends the outcomes. Removes expired entities too.
     async fn write(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        for _ in 0..MAX_ATTEMPTS {
+        let end = Instant::now() + MAX_CONTENTION;
+        while Instant::now() < end {
             let Some((expired, staged)) = self.stage(jobs).await else { return };
             let changed = staged.iter().flat_map(|staged| staged.outcome.iter().flatten().cloned());
             match self.commit(expired.into_iter().chain(changed).collect()).await {
