@@ -90,8 +90,8 @@ class Node:
         settings = {"proxy_listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "admin_gui_listen": "off", "plugins": "bundled,soak",
                     "lua_package_path": f"{folder}/lua/?.lua;;", "workers": 1, "mem_cache_size": "32m"}
         command = [self.weir, "run", "--prefix", f"{folder}/prefix", "--config", f"{folder}/kong.yml"]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
+        for setting in [f"{name}={value}" for name, value in settings.items()] + arguments.set:
+            command += ["--set", setting]
         log = open(f"{folder}/weir.log", "w")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         said = self.process.stdout.readline()
@@ -151,16 +151,16 @@ async def ask(reader, writer, path, slowly):
         if slowly:
             await asyncio.sleep(0.05)
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-    status = int(head.split(" ", 2)[1])
+    status, closes = int(head.split(" ", 2)[1]), "\r\nconnection: close\r\n" in head
     length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), None)
     if length is not None:
-        return status, (await reader.readexactly(length)).decode()
+        return status, (await reader.readexactly(length)).decode(), closes
     body = b""
     while size := int(await reader.readline(), 16):
         body += await reader.readexactly(size)
         await reader.readexactly(2)
     await reader.readexactly(2)
-    return status, body.decode()
+    return status, body.decode(), closes
 
 
 async def check(node, counts, end, number, slowly):
@@ -170,10 +170,12 @@ async def check(node, counts, end, number, slowly):
         writer = None
         try:
             reader, writer = await asyncio.open_connection(*node.address)
-            while time.monotonic() < end:
+            closes = False
+            while time.monotonic() < end and not closes:
                 sent += 1
                 path = f"{random.choice(PATHS)}/{number}-{sent}"
-                counts.count(path, *await asyncio.wait_for(ask(reader, writer, path, slowly), 30))
+                status, body, closes = await asyncio.wait_for(ask(reader, writer, path, slowly), 30)
+                counts.count(path, status, body)
                 await asyncio.sleep(random.uniform(0, 0.02))
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
             counts.lost += 1
@@ -200,18 +202,22 @@ async def breaks(node, end, done):
         done[fault] = done.get(fault, 0) + 1
 
 
-async def reloads(node, end, done):
-    while time.monotonic() < end - 60:
-        await asyncio.sleep(60)
+async def reloads(node, end, done, seconds):
+    while time.monotonic() < end - seconds:
+        await asyncio.sleep(seconds)
         await asyncio.to_thread(node.reload, f"word-{time.time():.0f}")
         done["reloads"] = done.get("reloads", 0) + 1
 
 
-async def samples(node, end):
+async def samples(node, end, counts):
+    """Memory and open files each five seconds; a line each five minutes, so that a run that ends early has said something."""
     taken = []
     while time.monotonic() < end:
         await asyncio.sleep(5)
         taken.append((time.monotonic(), node.resident(), node.open_files()))
+        if len(taken) % 60 == 0:
+            print(f"{len(taken) // 12} min: {taken[-1][1]:.1f} MiB, {taken[-1][2]} open files, "
+                  f"checked: {counts.right} right, {counts.lost} lost, {len(counts.wrong)} wrong", flush=True)
     return taken
 
 
@@ -237,11 +243,12 @@ def slope(points):
     return line.slope, (sum(it * it for it in rest) / (len(rest) - 2) / spread) ** 0.5
 
 
-async def soak(node, seconds, rate):
+async def soak(node, seconds, rate, reload_every):
     counts, done, end = Counts(), {}, time.monotonic() + seconds
     loads = [load(node, f"{path}/load", seconds, rate // len(PATHS)) for path in PATHS]
     clients = [check(node, counts, end, number, number % 4 == 0) for number in range(16)]
-    taken, *_ = await asyncio.gather(samples(node, end), breaks(node, end, done), reloads(node, end, done), *clients)
+    background = [breaks(node, end, done), reloads(node, end, done, reload_every)]
+    taken, *_ = await asyncio.gather(samples(node, end, counts), *background, *clients)
     return counts, done, taken, [await asyncio.to_thread(good, process) for process in loads]
 
 
@@ -251,6 +258,8 @@ def main():
     parser.add_argument("weirlab")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--share", type=float, default=0.7, help="of the rate that a closed loop reaches before")
+    parser.add_argument("--reload-every", type=float, default=60, metavar="SECONDS")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the gateway, as analytics=off")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         node = Node(arguments, folder)
@@ -259,7 +268,7 @@ def main():
             capacity = sum(good(process)[0] for process in [load(node, f"{path}/load", 5, None) for path in PATHS]) / 5
             rate = int(capacity * arguments.share)
             print(f"capacity {capacity:.0f} requests/s, load {rate}/s", flush=True)
-            counts, done, taken, loads = asyncio.run(soak(node, arguments.minutes * 60, rate))
+            counts, done, taken, loads = asyncio.run(soak(node, arguments.minutes * 60, rate, arguments.reload_every))
             time.sleep(5)
             files = node.open_files()
         finally:
