@@ -187,12 +187,13 @@ FUZZ_CORPUS := $(abspath $(TARGET))/fuzz-corpus
 .PHONY: fuzz
 fuzz: tools-rust ## Run every fuzz target, five minutes in all (FUZZ_SECONDS=300); needs nightly and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo "missing: cargo-fuzz. Install it with: cargo install cargo-fuzz; rustup toolchain install nightly" >&2; exit 1; }
-	@for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
+	@failed=""; for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
 	  echo "==> $$crate: $$target"; corpus=$(FUZZ_CORPUS)/$$(basename $$(dirname $$crate))-$$target; \
 	  mkdir -p $$corpus $$crate/corpus/$$target; \
 	  (cd $$crate/.. && $(CARGO) +nightly fuzz run --target-dir $(abspath $(TARGET))/fuzz $$target $$corpus fuzz/corpus/$$target -- \
-	    -max_total_time=$(FUZZ_TARGET_SECONDS) -detect_leaks=0 -verbosity=1); \
-	done; done
+	    -max_total_time=$(FUZZ_TARGET_SECONDS) -detect_leaks=0 -verbosity=1) || failed="$$failed $$crate:$$target"; \
+	done; done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: bench
 bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in 4 minutes; prints the report's path
