@@ -2,6 +2,7 @@
 use crate::tls::ClientTls;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use std::fmt;
 use std::io;
@@ -109,23 +110,9 @@ impl FromStr for ForwardProxy {
 /// The value of `Proxy-Authorization` for percent-encoded credentials.
 fn basic(credentials: &str) -> String {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let decoded = [percent_decoded(user), b":".to_vec(), percent_decoded(password)].concat();
+    let decoded: Vec<u8> =
+        percent_decode_str(user).chain(*b":").chain(percent_decode_str(password)).collect();
     format!("Basic {}", STANDARD.encode(decoded))
-}
-
-/// Undoes percent-encoding. An invalid escape stays as it is.
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut rest = text.as_bytes();
-    let mut decoded = Vec::with_capacity(rest.len());
-    while let Some((&first, more)) = rest.split_first() {
-        let escaped = more.get(..2).filter(|_| first == b'%');
-        let byte = escaped
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        decoded.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { &more[2..] } else { more };
-    }
-    decoded
 }
 
 /// Opens connections to control planes.

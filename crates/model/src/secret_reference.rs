@@ -1,4 +1,6 @@
 //! References to secrets that a vault keeps, in the place of the secrets: `{vault://env/redis-password}`.
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 use std::fmt;
 
 /// How references begin.
@@ -83,15 +85,7 @@ fn resource_and_key(path: &str) -> (&str, Option<&str>) {
 
 /// A text with `%20` and the like decoded; what decodes to no UTF-8 stays as it is.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        let digits = others.first_chunk::<2>().filter(|_| *first == b'%');
-        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        rest = if byte.is_some() { &others[2..] } else { others };
-        bytes.push(byte.unwrap_or(*first));
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -121,6 +115,7 @@ mod tests {
             ("{vault://hcv/a/b/}", "hcv a/b None None None"),
             ("{vault://hcv/a%20b/c%2fd}", "hcv a b Some(\"c/d\") None None"),
             ("{vault://env/x%zz%}", "env x%zz% None None None"),
+            ("{vault://env/x%+1}", "env x%+1 None None None"),
             ("{vault://env/x?prefix=A_&ttl=1#2}", "env x None Some(2) Some(\"A_\")"),
             ("vault://env/x", "not a reference [vault://env/x]"),
             ("{vault://}", "reference url is missing host [{vault://}]"),

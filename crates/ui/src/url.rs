@@ -1,4 +1,5 @@
 //! Addresses: escaping of paths and queries.
+use percent_encoding::percent_decode_str;
 use std::fmt::{self, Display, Write};
 
 /// A segment of a path, escaped.
@@ -68,27 +69,8 @@ impl Display for Address {
 
 /// The segments of a path, unescaped.
 pub(crate) fn segments(path: &str) -> Vec<String> {
+    let unescaped = |segment| percent_decode_str(segment).decode_utf8_lossy().into_owned();
     path.split('/').map(unescaped).collect()
-}
-
-fn unescaped(segment: &str) -> String {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped =
-            after.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(unescaped) => {
-                bytes.push(unescaped);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An address within the UI that a browser sends back: never one of another site.
@@ -123,7 +105,7 @@ mod tests {
     #[test]
     fn paths_are_unescaped_once() {
         assert_eq!(segments("routes/a%20b%2Fc"), ["routes", "a b/c"]);
-        assert_eq!(segments("%2520/%zz/%"), ["%20", "%zz", "%"]);
+        assert_eq!(segments("%2520/%zz/%+1/%"), ["%20", "%zz", "%+1", "%"]);
     }
 
     #[test]

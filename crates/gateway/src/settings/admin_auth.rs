@@ -122,7 +122,7 @@ fn token(number: usize, text: &str) -> Result<Token, String> {
 
 fn digest(digits: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if digits.len() != 64 || !digits.is_ascii() {
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     for (index, byte) in bytes.iter_mut().enumerate() {

@@ -1,5 +1,7 @@
 //! The path templates of `google.api.http`: `/v1/{name=shelves/*}/books:list`.
 
+use percent_encoding::percent_decode_str;
+
 /// A template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template {
@@ -119,23 +121,7 @@ impl Template {
 
 /// Undoes percent-encoding. What is no valid escape stays.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits =
-            behind.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -154,6 +140,7 @@ mod tests {
             ("/v1/hello", "/v1/hello", Some("")),
             ("/v1/hello", "/v1/hello/", None),
             ("/v1/{name}", "/v1/J%C3%BCrgen%2Fx", Some("name=J\u{fc}rgen/x")),
+            ("/v1/{name}", "/v1/a%+1b", Some("name=a%+1b")),
             ("/v1/{name}", "/v1/", None),
             ("/v1/{name}", "/v1/a/b", None),
             ("/v1/{user.id}/x/{b}", "/v1/7/x/8", Some("user.id=7 b=8")),

@@ -261,7 +261,8 @@ impl Output {
     }
 
     fn send(&mut self, data: &[u8]) {
-        for line in data.split(|byte| *byte == b'\n') {
+        // Each of the two ends a line of an event. In JSON both are blanks.
+        for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
             self.sent.extend_from_slice(b"data: ");
             self.sent.extend_from_slice(line);
             self.sent.push(b'\n');

@@ -185,6 +185,8 @@ fn a_stream_that_is_rubbish_ends_with_an_error_or_without_a_word() {
     };
     assert_eq!(read("text/event-stream", b"data: {\n\n\xff\xfe: x\n\n"), "data: [DONE]\n\n");
     assert_eq!(read("text/plain", b"<html>no</html>"), "data: [DONE]\n\n");
+    let lines = read("application/json", b"{\r\n}");
+    assert!(!lines.contains('\r') && lines.starts_with("data: {\n"), "{lines:?}");
     let failed = read("application/vnd.amazon.eventstream", b"rubbish rubbish");
     assert_eq!(
         failed,

@@ -1,5 +1,6 @@
 //! How a response is written to Redis: a line of JSON, then the body.
 
+use super::directives::MAX_SECONDS;
 use super::freshness::{StaleUse, Term};
 use super::stored::{Stored, Subject};
 use super::vary::Variant;
@@ -87,6 +88,11 @@ fn line(line: &Line) -> Vec<u8> {
     text
 }
 
+/// A time of a record, which may be anybody's: sums of such times do not overflow.
+fn time(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.min(MAX_SECONDS))
+}
+
 /// Reads a record; none if it is another version's, or another program's.
 pub(super) fn read(record: Vec<u8>, (now, timestamp): (Instant, u64)) -> Option<Found> {
     let end = memchr::memchr(b'\n', &record)?;
@@ -112,10 +118,10 @@ pub(super) fn read(record: Vec<u8>, (now, timestamp): (Instant, u64)) -> Option<
         since: now.checked_sub(elapsed)?,
         timestamp: meta.timestamp,
         term: Term {
-            lifetime: Duration::from_secs(meta.lifetime),
-            overdue: Duration::from_secs(meta.overdue),
-            stored_for: meta.stored_for.map(Duration::from_secs),
-            age_before: meta.age_before,
+            lifetime: time(meta.lifetime),
+            overdue: time(meta.overdue),
+            stored_for: meta.stored_for.map(time),
+            age_before: meta.age_before.min(MAX_SECONDS),
             stale: meta.stale,
         },
         vary: vary.map(|(name, values)| (name, values.iter().map(|value| bytes(value)).collect())).collect(),
@@ -123,4 +129,34 @@ pub(super) fn read(record: Vec<u8>, (now, timestamp): (Instant, u64)) -> Option<
         is_gone: AtomicBool::new(false),
         is_used: AtomicBool::new(true),
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy_cache::directives::Directives;
+    use serde_json::json;
+
+    #[test]
+    fn times_of_other_programs_do_not_overflow() {
+        let most = u64::MAX;
+        let stale = json!({
+            "always_validate": false, "must_revalidate": false, "while_revalidate": most, "if_error": most
+        });
+        let line = json!({ "version": VERSION, "response": {
+            "key": "", "path": "", "tags": [], "resource_name": null, "status": 200, "headers": [], "timestamp": 0,
+            "lifetime": most, "overdue": most, "stored_for": most, "age_before": most, "stale": stale, "vary": [],
+            "is_for_all": false
+        } });
+        let now = Instant::now();
+        let Some(Found::Response(stored)) = read(format!("{line}\n").into_bytes(), (now, 0)) else {
+            panic!()
+        };
+        for elapsed in [0, MAX_SECONDS, 2 * MAX_SECONDS].map(Duration::from_secs) {
+            let asked = Directives { max_stale: Some(most), ..Directives::default() };
+            stored.term.reuse(elapsed, &asked);
+            stored.term.answers_errors(elapsed, &asked);
+        }
+        assert!(!stored.is_over(now));
+    }
 }

@@ -108,13 +108,11 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, MessageError> {
     loop {
         let taken = decompress.total_in() as usize;
         let status = decompress.decompress_vec(&bytes[taken..], &mut out, FlushDecompress::Finish);
-        if status.map_err(|_| MessageError::Deflate)? == Status::StreamEnd {
-            return Ok(out);
+        let has_ended = status.map_err(|_| MessageError::Deflate)? == Status::StreamEnd;
+        match MAX_INFLATED_LEN.checked_sub(out.len()) {
+            Some(_) if has_ended => return Ok(out),
+            Some(left @ 1..) if out.len() == out.capacity() => out.reserve_exact(left.min(out.len())),
+            _ => return Err(MessageError::Deflate),
         }
-        let has_ended_early = out.len() < out.capacity();
-        if has_ended_early || out.capacity() >= MAX_INFLATED_LEN {
-            return Err(MessageError::Deflate);
-        }
-        out.reserve(out.capacity());
     }
 }

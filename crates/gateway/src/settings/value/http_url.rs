@@ -3,6 +3,7 @@ use super::{SECRET, Value};
 use axum::http::{HeaderValue, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
 use std::fmt;
 
 /// The address of a server of HTTP.
@@ -58,13 +59,8 @@ fn basic(user: &str) -> Result<HeaderValue, String> {
 
 /// A text whose bytes may be percent-encoded; none if a `%` is not followed by two hexadecimal digits.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    Some(bytes)
+    let is_escape = |part: &str| part.bytes().take_while(u8::is_ascii_hexdigit).nth(1).is_some();
+    text.split('%').skip(1).all(is_escape).then(|| percent_decode_str(text).collect())
 }
 
 impl fmt::Debug for HttpUrl {
@@ -96,6 +92,7 @@ mod tests {
             "ftp://u:secret@a",
             "http://u:secret@",
             "http://u:secret%4@a",
+            "http://u:secret%+4@a",
             "http://u:1/secret@a",
             "http://a?secret=1",
         ] {

@@ -38,17 +38,25 @@ impl std::fmt::Display for FrameError {
 
 /// Collects messages of a body that comes in chunks.
 #[derive(Debug, Default)]
-pub(crate) struct Messages(Vec<u8>);
+pub(crate) struct Messages {
+    bytes: Vec<u8>,
+    /// How many of them were taken. They are removed with the next chunk, not with each message.
+    taken: usize,
+}
 
 impl Messages {
     /// Takes the next chunk.
     pub(crate) fn push(&mut self, chunk: &[u8]) {
-        self.0.extend_from_slice(chunk);
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(chunk);
     }
 
     /// The next message that is whole.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
-        let Some((&[flag, a, b, c, d], rest)) = self.0.split_first_chunk::<PREFIX>() else { return Ok(None) };
+        let Some((&[flag, a, b, c, d], rest)) = self.bytes[self.taken..].split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
         if flag != MESSAGE {
             return Err(FrameError::Compressed);
@@ -58,13 +66,13 @@ impl Messages {
         }
         let Some(message) = rest.get(..length) else { return Ok(None) };
         let message = message.to_vec();
-        self.0.drain(..PREFIX + length);
+        self.taken += PREFIX + length;
         Ok(Some(message))
     }
 
     /// Whether all messages were taken.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.taken == self.bytes.len()
     }
 }
 
