@@ -324,10 +324,14 @@ fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wai
             std::thread::spawn(move || {
                 while !stop.load(SeqCst) {
                     match client.send(get("/")).response().status {
-                        200 => statuses[0].fetch_add(1, SeqCst),
-                        503 => statuses[1].fetch_add(1, SeqCst),
+                        200 => drop(statuses[0].fetch_add(1, SeqCst)),
+                        503 => {
+                            statuses[1].fetch_add(1, SeqCst);
+                            // The CPU is the upstream's, so that it is what the limit sees.
+                            std::thread::park_timeout(std::time::Duration::from_millis(20));
+                        }
                         other => panic!("{other}"),
-                    };
+                    }
                 }
             })
         })
