@@ -304,18 +304,27 @@ fn the_last_targets_are_not_ejected() {
 
 #[test]
 fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wait() {
-    // One request at a time, so that all others wait in it.
-    let turn = Arc::new(std::sync::Mutex::new(()));
+    // One request at a time in the order in which they come, so that all others wait in it.
+    let (queue, queued) = mpsc::channel::<mpsc::Sender<()>>();
+    std::thread::spawn(move || {
+        for turn in queued {
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
+            let _ = turn.send(());
+        }
+    });
     let upstream = Upstream::start(move |mut peer, _| {
         while peer.request().is_some() {
-            let served = turn.lock().unwrap();
-            std::thread::park_timeout(std::time::Duration::from_millis(2));
-            drop(served);
+            let (turn, served) = mpsc::channel();
+            queue.send(turn).unwrap();
+            served.recv().unwrap();
             peer.send(OK);
         }
     });
     let tags = "tags: [weir-adaptive-concurrency]";
     let gateway = Gateway::start(&document(&[service("/", upstream.address, tags, "")], ""));
+    // A calm time shows the latency without a queue. Otherwise it would be measured a minute later.
+    let mut calm = gateway.connect();
+    (0..100).for_each(|_| assert_eq!(calm.send(get("/")).response().status, 200));
     let stop = Arc::new(AtomicBool::new(false));
     let statuses = Arc::new([const { AtomicUsize::new(0) }; 2]);
     let clients: Vec<_> = (0..100)
