@@ -8,15 +8,16 @@ use crate::memory::Memory;
 use crate::steps::{Steps, coarse_time, thread_time};
 use mlua::{HookTriggers, Lua, VmState};
 use std::cell::Cell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// After how many instructions the hook runs. One of them may compare or join strings as long as the memory of the VM
-/// allows, for milliseconds: the more memory is in use, the sooner it runs.
-const INSTRUCTIONS: [(usize, u32); 3] = [(8 << 20, 250), (16 << 20, 100), (32 << 20, 40)];
+/// After how many instructions the hook runs in a VM that uses so many bytes. One of them may compare or join strings as long
+/// as that, or read one as a number, at about a nanosecond for each byte: the more memory is in use, the sooner it runs.
+const INSTRUCTIONS: [(usize, u32); 6] =
+    [(1 << 20, 250), (2 << 20, 120), (4 << 20, 60), (8 << 20, 30), (16 << 20, 15), (32 << 20, 8)];
 
 /// The same where more memory is in use.
-const INSTRUCTIONS_OF_MANY_BYTES: u32 = 16;
+const INSTRUCTIONS_OF_MANY_BYTES: u32 = 4;
 
 /// How long a call runs before the clock of the thread is asked.
 const BRIEF: Duration = Duration::from_micros(200);
@@ -64,8 +65,14 @@ impl Budget {
         let budget =
             Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded, instructions, memory });
         let weak = Rc::downgrade(&budget);
+        lua.set_app_data(weak.clone());
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
         budget
+    }
+
+    /// That of the VM whose code runs, if it has one.
+    pub(crate) fn of(lua: &Lua) -> Option<Rc<Self>> {
+        lua.app_data_ref::<Weak<Self>>().and_then(|budget| budget.upgrade())
     }
 
     /// What the calls of an exchange have used so far, as far as the clock was asked.
@@ -102,7 +109,12 @@ impl Budget {
 
     /// Has every call of the VM that takes too long raise an error, again and again until it ends.
     pub(crate) fn watch(self: &Rc<Self>, lua: &Lua) -> mlua::Result<()> {
-        let instructions = instructions(lua.used_memory());
+        self.watch_with(lua, 0)
+    }
+
+    /// The same for a VM that is about to have so many bytes more.
+    pub(crate) fn watch_with(self: &Rc<Self>, lua: &Lua, more: usize) -> mlua::Result<()> {
+        let instructions = instructions(lua.used_memory().saturating_add(more));
         if self.instructions.replace(instructions) == instructions {
             return Ok(());
         }

@@ -40,6 +40,8 @@ pub(crate) fn table(
     ngx.set("get_phase", make.host(Phases::ANY, |_, host: &Host, ()| Ok(host.phase().name()))?)?;
     ngx.set("is_subrequest", false)?;
     ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
+    let print = |lua: &Lua, host: &Host, values| log::write(lua, host, tracing::Level::INFO, values);
+    lua.globals().set("print", make.host(Phases::ANY, print)?)?;
     refusals(&make, &ngx)?;
     semaphore::preload(&make)?;
     output::preload_resp(&make)?;

@@ -13,6 +13,7 @@ mod pdk;
 mod proxies;
 mod queues;
 mod sandbox;
+mod single_calls;
 mod sockets;
 mod tables;
 mod threads;

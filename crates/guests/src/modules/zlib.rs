@@ -10,10 +10,14 @@ use mlua::{Function, Lua, LuaString, Value};
 
 use crate::args;
 use crate::raise::{self, Checked, Raised};
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 
 /// How much input is read between two looks at the budget. It may become a thousand times as much.
 const CHUNK: usize = 1024;
+/// How much is compressed between two looks at the budget.
+const PART: usize = 64 << 10;
+/// How much may come of one part of the input.
+const MAX_OUTPUT: usize = 64 << 20;
 /// What a stream costs to make, whose state has hundreds of KiB.
 const STEPS_PER_STREAM: usize = 100_000;
 /// Window bits beyond this ask for gzip.
@@ -79,13 +83,18 @@ enum Encoder {
 }
 
 impl Encoder {
-    fn write(&mut self, data: &[u8], flush: bool) -> io::Result<()> {
+    fn write(&mut self, data: &[u8], flush: bool, steps: &Steps) -> Checked<()> {
         let writer: &mut dyn Write = match self {
             Self::Gzip(encoder) => encoder,
             Self::Zlib(encoder) => encoder,
         };
-        writer.write_all(data)?;
-        if flush { writer.flush() } else { Ok(()) }
+        let failed = |error: io::Error| Raised::Text(error.to_string());
+        for part in data.chunks(PART) {
+            let begun = steps::thread_time();
+            writer.write_all(part).map_err(failed)?;
+            steps.take_since(begun)?;
+        }
+        if flush { writer.flush().map_err(failed) } else { Ok(()) }
     }
 
     fn finish(self) -> io::Result<Vec<u8>> {
@@ -118,9 +127,8 @@ fn deflate(lua: &Lua, level: Compression, gzip: bool) -> Checked<Function> {
             return Err("IllegalState: calling deflate function when stream was previously closed".into());
         };
         let data = data.map(|data| data.as_bytes().to_vec()).unwrap_or_default();
-        steps.take_many(data.len())?;
         let finish = flush.as_ref().is_some_and(|flush| flush == "finish");
-        encoder.write(&data, flush.is_some() && !finish).map_err(|error| Raised::Text(error.to_string()))?;
+        encoder.write(&data, flush.is_some() && !finish, &steps)?;
         let mut out = encoder.take();
         if finish && let Some((encoder, _)) = state.take() {
             out.extend(encoder.finish().map_err(|error| Raised::Text(error.to_string()))?);
@@ -158,8 +166,14 @@ impl Decoder {
                 rest = &rest[taken..];
             }
             let part = self.take();
-            steps.take_bytes(part.len())?;
+            steps.take_many(part.len())?;
             out.extend(part);
+            if out.len() > MAX_OUTPUT {
+                return Err(format!(
+                    "the output has more than {MAX_OUTPUT} bytes: pass less of the input at once"
+                )
+                .into());
+            }
         }
         self.flush().map_err(|error| Raised::Text(format!("IllegalState: {error}")))?;
         out.extend(self.take());

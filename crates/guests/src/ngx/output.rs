@@ -61,17 +61,20 @@ pub(super) fn arg(make: &Namespace<'_>) -> mlua::Result<Table> {
     let get = |lua: &Lua, host: &Host, (_, index): (Value, i64)| {
         let part = host.body.borrow();
         Ok(match index {
-            1 => Value::String(lua.create_string(&part.data)?),
+            1 => {
+                Steps::of(lua).take_bytes(part.data.len())?;
+                Value::String(lua.create_string(&part.data)?)
+            }
             2 => Value::Boolean(part.is_last),
             _ => Value::Nil,
         })
     };
-    let write = |_: &Lua, host: &Host, (_, index, value): (Value, i64, Value)| {
+    let write = |lua: &Lua, host: &Host, (_, index, value): (Value, i64, Value)| {
         let mut part = host.body.borrow_mut();
         match (index, value) {
             (1, Value::Nil) => part.data.clear(),
             (1, Value::Table(pieces)) => {
-                part.data = kept::joined(pieces.sequence_values())?;
+                part.data = kept::joined(&Steps::of(lua), pieces.sequence_values())?;
             }
             (1, value) => match scalar(&value) {
                 Some(data) => part.data = data,

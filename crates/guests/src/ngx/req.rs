@@ -10,6 +10,7 @@ use crate::pdk::headers;
 use crate::pdk::request::{args, version};
 use crate::pdk::service_request::{arguments, encoded};
 use crate::phase::Phases;
+use crate::steps::Steps;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
 use weir_plugin::{Exchange, HeadersOf, form};
@@ -46,6 +47,7 @@ fn raw_header(lua: &Lua, exchange: &mut Exchange, no_line: Value) -> mlua::Resul
         }
     }
     text.extend_from_slice(b"\r\n");
+    Steps::of(lua).take_bytes(text.len())?;
     lua.create_string(text)
 }
 
@@ -119,14 +121,16 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("http_version", make.exchange(ANY, http_version)?)?;
     let get_uri_args = |lua: &Lua, exchange: &mut Exchange, (max, _): (Option<usize>, Value)| {
         let max = limit(max);
+        Steps::of(lua).take_many(exchange.query().map_or(0, str::len))?;
         args(lua, exchange.query_args(max.saturating_add(1)), max)
     };
     table.set("get_uri_args", make.exchange(ANY, get_uri_args)?)?;
-    let set_uri_args = |_: &Lua, exchange: &mut Exchange, given: Value| {
+    let set_uri_args = |lua: &Lua, exchange: &mut Exchange, given: Value| {
         let query = match &given {
-            Value::Table(given) => encoded(&arguments(given)?),
+            Value::Table(given) => encoded(&arguments(lua, given)?),
             other => scalar(other).unwrap_or_default(),
         };
+        kept::keep(exchange, query.len())?;
         exchange.set_query(form::text(&query).into_owned());
         Ok(())
     };
@@ -134,7 +138,10 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     let set_uri = |_: &Lua, exchange: &mut Exchange, (path, _): (LuaString, MultiValue)| {
         match &*path.to_string_lossy() {
             "" => return refused("attempt to use zero-length uri"),
-            path => exchange.set_path(path),
+            path => {
+                kept::keep(exchange, path.len())?;
+                exchange.set_path(path);
+            }
         }
         Ok(())
     };
@@ -148,11 +155,14 @@ fn body(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     }
     let get_body_data = |lua: &Lua, exchange: &mut Exchange, _: MultiValue| {
         let body = exchange.body().filter(|body| !body.is_empty());
+        Steps::of(lua).take_bytes(body.map_or(0, <[u8]>::len))?;
         body.map(|body| lua.create_string(body)).transpose()
     };
     table.set("get_body_data", make.exchange(ANY, get_body_data)?)?;
     let get_post_args = |lua: &Lua, exchange: &mut Exchange, max: Option<usize>| {
-        args(lua, form::pairs(&form::text(exchange.body().unwrap_or_default())), limit(max))
+        let body = exchange.body().unwrap_or_default();
+        Steps::of(lua).take_many(body.len())?;
+        args(lua, form::pairs(&form::text(body)), limit(max))
     };
     table.set("get_post_args", make.exchange(ANY, get_post_args)?)?;
     let set_body_data =

@@ -17,9 +17,6 @@ impl From<PatternError> for Raised {
     }
 }
 
-/// How many bytes a plain search passes in the time that others take for one.
-const SEARCHED_PER_BYTE: usize = 8;
-
 /// Replaces the functions of the table `string`.
 pub(super) fn install(lua: &Lua, string: &Table, steps: &Steps) -> mlua::Result<()> {
     string.raw_set("find", find(lua, steps.clone())?)?;
@@ -40,7 +37,7 @@ fn find(lua: &Lua, steps: Steps) -> mlua::Result<Function> {
             return Ok(nothing());
         };
         if args::truthy(&plain) || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte)) {
-            steps.take_bytes((subject.len() - init) / SEARCHED_PER_BYTE)?;
+            steps.take_bytes(subject.len() - init + pattern.len())?;
             let found = memchr::memmem::find(&subject[init..], pattern).map(|at| init + at);
             return Ok(span(found.map(|at| (at, at + pattern.len()))));
         }

@@ -4,12 +4,15 @@
 
 use super::class;
 use super::error::PatternError;
-use crate::steps::Steps;
+use crate::steps::{OutOfSteps, Steps};
 
 /// How many captures a pattern may have.
 const MAX_CAPTURES: usize = 32;
 /// How deep items may nest before the pattern is too complex.
 const MAX_DEPTH: usize = 200;
+
+/// An item of so few bytes is read within the step that trying it takes.
+const SHORT_SET: usize = 8;
 
 /// What a pair of parentheses has captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +99,7 @@ impl<'a> Matcher<'a> {
     /// A single item with the quantifier that may follow it.
     fn single(&mut self, s: usize, p: usize) -> Result<Next, PatternError> {
         let end = self.item_end(p)?;
+        self.take_set(end - p)?;
         let hit = self.hit(s, p, end);
         Ok(match self.pattern.get(end) {
             Some(b'?') => {
@@ -113,6 +117,14 @@ impl<'a> Matcher<'a> {
         })
     }
 
+    /// Takes the steps for reading an item of so many bytes: sets may be long.
+    fn take_set(&self, bytes: usize) -> Result<(), OutOfSteps> {
+        match bytes {
+            0..=SHORT_SET => Ok(()),
+            bytes => self.steps.take_many(bytes),
+        }
+    }
+
     /// Whether the item `p..end` matches the byte at `s`.
     fn hit(&self, s: usize, p: usize, end: usize) -> bool {
         self.subject.get(s).is_some_and(|byte| class::matches(*byte, &self.pattern[p..end]))
@@ -123,6 +135,7 @@ impl<'a> Matcher<'a> {
         let mut count = 0;
         while self.hit(s + count, p, end) {
             self.steps.take()?;
+            self.take_set(end - p)?;
             count += 1;
         }
         for count in (0..=count).rev() {
@@ -139,6 +152,7 @@ impl<'a> Matcher<'a> {
             if let Some(end) = self.run(s, end + 1)? {
                 return Ok(Some(end));
             }
+            self.take_set(end - p)?;
             if !self.hit(s, p, end) {
                 return Ok(None);
             }
@@ -201,6 +215,7 @@ impl<'a> Matcher<'a> {
             return Err(PatternError::MissingSet);
         }
         let end = self.item_end(p)?;
+        self.take_set(end - p)?;
         let set = &self.pattern[p..end];
         let before = if s == 0 { 0 } else { self.subject[s - 1] };
         let here = self.subject.get(s).copied().unwrap_or(0);

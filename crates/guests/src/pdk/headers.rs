@@ -176,7 +176,7 @@ fn size((name, values): &Field) -> usize {
 
 /// Counts a header that the request keeps.
 pub(crate) fn keep(exchange: &mut Exchange, field: &Field) -> mlua::Result<()> {
-    kept::keep(exchange, size(field))
+    kept::keep_header(exchange, size(field), field.1.len().max(1))
 }
 
 /// A header to set.
@@ -231,11 +231,13 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
 /// Headers that code sets, in the order of their names; all are checked before one is set.
 pub(crate) fn fields(headers: &Value) -> mlua::Result<Vec<Field>> {
     let Value::Table(headers) = headers else { return refused("headers must be a table") };
-    let mut bytes = 0;
+    let (mut bytes, mut values) = (0, 0);
     let fields = headers.pairs::<Value, Value>().map(|pair| {
         let (name, value) = pair?;
         let field = field(&name, &value)?;
         bytes += size(&field);
+        values += field.1.len().max(1);
+        kept::are_few(values)?;
         kept::within(bytes).map(|()| field)
     });
     let mut fields = fields.collect::<mlua::Result<Vec<_>>>()?;
@@ -266,7 +268,7 @@ pub(crate) fn set_text(
     if name.starts_with(':') || bytes > MAX_FIELD || value.iter().any(|byte| is_escaped(*byte)) {
         return Ok(false);
     }
-    kept::keep(exchange, bytes)?;
+    kept::keep_header(exchange, bytes, 1)?;
     exchange.set_header(of, name, value).map_err(mlua::Error::runtime)?;
     Ok(true)
 }

@@ -6,6 +6,7 @@ use crate::args::Listed;
 use crate::modules;
 use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
+use crate::steps::Steps;
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
 use weir_plugin::{Exchange, Version, form};
@@ -61,6 +62,7 @@ fn query(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("get_query_arg", make.exchange(ANY, query_arg)?)?;
     let get_query = |lua: &Lua, exchange: &mut Exchange, max: Value| {
         let max = headers::limit("max_args", &max)?;
+        take_query(lua, exchange)?;
         args(lua, exchange.query_args(max.saturating_add(1)), max)
     };
     table.set("get_query", make.exchange(ANY, get_query)?)
@@ -85,8 +87,14 @@ fn start_time(exchange: &Exchange) -> f64 {
     since.as_millis() as f64
 }
 
+/// Takes the steps for reading the query.
+fn take_query(lua: &Lua, exchange: &Exchange) -> mlua::Result<()> {
+    Ok(Steps::of(lua).take_many(exchange.query().map_or(0, str::len))?)
+}
+
 fn query_arg(lua: &Lua, exchange: &mut Exchange, name: Value) -> mlua::Result<Value> {
     let Value::String(name) = name else { return refused("query argument name must be a string") };
+    take_query(lua, exchange)?;
     match exchange.query_arg(&name.to_string_lossy()) {
         Some(pair) => argument(lua, pair.value.as_deref()),
         None => Ok(Value::Nil),
@@ -121,6 +129,7 @@ fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<M
         None if exchange.has_body() => return (Value::Nil, TOO_LONG).into_lua_multi(lua),
         None => &[],
     };
+    Steps::of(lua).take_bytes(body.len())?;
     lua.create_string(body)?.into_lua_multi(lua)
 }
 

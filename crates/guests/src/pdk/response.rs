@@ -7,6 +7,7 @@ use crate::modules;
 use crate::namespace::{Namespace, refused};
 use crate::pending::PendingHeaders;
 use crate::phase::{Phase, Phases};
+use crate::steps::Steps;
 use mlua::{Lua, LuaString, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, LocalResponse};
 
@@ -128,6 +129,7 @@ fn raw_body(lua: &Lua, host: &Host, (): ()) -> mlua::Result<Option<LuaString>> {
         return Ok(None);
     }
     part.data = std::mem::take(&mut part.collected);
+    Steps::of(lua).take_bytes(part.data.len())?;
     lua.create_string(&part.data).map(Some)
 }
 

@@ -8,6 +8,7 @@ use crate::modules;
 use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
 use crate::service_body::ServiceBody;
+use crate::steps::Steps;
 use mlua::{BString, Either, Function, IntoLua, Lua, Table, Value};
 use weir_plugin::{Exchange, HeadersOf, form};
 
@@ -115,6 +116,7 @@ fn set_path(_: &Lua, exchange: &mut Exchange, path: Value) -> mlua::Result<()> {
     if !path.starts_with('/') {
         return refused("path must start with /");
     }
+    kept::keep(exchange, path.len())?;
     exchange.set_upstream_path(path);
     Ok(())
 }
@@ -131,24 +133,29 @@ fn set_method(_: &Lua, exchange: &mut Exchange, method: Value) -> mlua::Result<(
 
 fn set_raw_query(_: &Lua, exchange: &mut Exchange, query: Value) -> mlua::Result<()> {
     let Value::String(query) = query else { return refused("query must be a string") };
+    kept::keep(exchange, query.as_bytes().len())?;
     exchange.set_query(form::text(&query.as_bytes()).into_owned());
     Ok(())
 }
 
-fn set_query(_: &Lua, exchange: &mut Exchange, args: Value) -> mlua::Result<()> {
+fn set_query(lua: &Lua, exchange: &mut Exchange, args: Value) -> mlua::Result<()> {
     let Value::Table(args) = args else { return refused("args must be a table") };
-    let args = arguments(&args)?;
+    let args = arguments(lua, &args)?;
     exchange.set_query_args(args.iter().map(|(name, value)| (name.as_str(), value.as_deref())));
     Ok(())
 }
+
+/// What an argument costs, which is sorted among others.
+const STEPS_PER_ARGUMENT: usize = 64;
 
 /// The name and value of an argument.
 type Argument = (String, Option<Vec<u8>>);
 
 /// A table of arguments as names and values; `true` has none.
-pub(crate) fn arguments(args: &Table) -> mlua::Result<Vec<Argument>> {
-    let (mut pairs, mut bytes) = (Vec::new(), 0);
+pub(crate) fn arguments(lua: &Lua, args: &Table) -> mlua::Result<Vec<Argument>> {
+    let (mut pairs, mut bytes, steps) = (Vec::new(), 0, Steps::of(lua));
     let mut push = |found: Option<Argument>| {
+        steps.take_many(STEPS_PER_ARGUMENT)?;
         bytes += found.as_ref().map_or(0, |(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
         pairs.extend(found);
         kept::within(bytes)
@@ -182,8 +189,9 @@ fn argument(name: &str, value: &Value) -> mlua::Result<Option<Argument>> {
     })
 }
 
-fn clear_query_arg(_: &Lua, exchange: &mut Exchange, name: Value) -> mlua::Result<()> {
+fn clear_query_arg(lua: &Lua, exchange: &mut Exchange, name: Value) -> mlua::Result<()> {
     let Value::String(name) = name else { return refused("query argument name must be a string") };
+    Steps::of(lua).take_many(exchange.query().map_or(0, str::len))?;
     exchange.clear_query_arg(&name.to_string_lossy());
     Ok(())
 }
@@ -220,9 +228,9 @@ fn set_body(
     };
     let kind = mime.to_ascii_lowercase();
     let body = match kind.split(';').next().unwrap_or_default().trim() {
-        "application/x-www-form-urlencoded" => encoded(&arguments(table)?),
+        "application/x-www-form-urlencoded" => encoded(&arguments(lua, table)?),
         "application/json" => modules::to_json(lua, &args)?,
-        body::MULTIPART => return set_parts(exchange, &arguments(table)?, &mime),
+        body::MULTIPART => return set_parts(exchange, &arguments(lua, table)?, &mime),
         _ => return Ok((None, Some(format!("unsupported content type '{mime}'")))),
     };
     put_body(exchange, body)?;

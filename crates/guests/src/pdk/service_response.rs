@@ -6,6 +6,7 @@ use crate::host::Host;
 use crate::namespace::{Namespace, refused};
 use crate::phase::{Phase, Phases};
 use crate::service_body::ServiceBody;
+use crate::steps::Steps;
 use mlua::{Lua, LuaString, Table, Value};
 use weir_plugin::{Exchange, Headers};
 
@@ -29,10 +30,15 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
 /// The body of the service's response; none where it has none, or it was too long to be buffered.
 fn raw_body(lua: &Lua, host: &Host) -> mlua::Result<Option<LuaString>> {
     if host.phase() == Phase::Response {
-        return lua.create_string(&host.body.borrow().data).map(Some);
+        return body_text(lua, &host.body.borrow().data).map(Some);
     }
     let body = ServiceBody::of(&*host.exchange(READ)?)?;
-    body.map(|body| lua.create_string(&body)).transpose()
+    body.map(|body| body_text(lua, &body)).transpose()
+}
+
+fn body_text(lua: &Lua, body: &[u8]) -> mlua::Result<LuaString> {
+    Steps::of(lua).take_bytes(body.len())?;
+    lua.create_string(body)
 }
 
 /// The body by its content type, as `kong.request.get_body` reads one.

@@ -1,6 +1,6 @@
--- What is left of `io`. `refusal` says why a path is not opened.
-local refusal = ...
-local error, open, lines = error, io.open, io.lines
+-- What is left of `io`. `refusal` says why a path is not opened, `take_bytes` takes steps for what is written.
+local refusal, take_bytes = ...
+local error, open, lines, select, stdout, type = error, io.open, io.lines, select, io.stdout, type
 
 function io.open(path, ...)
   local reason = refusal(path)
@@ -29,3 +29,20 @@ for name, member in pairs(meta) do
   end
 end
 meta.__index, meta.__metatable = methods, false
+
+local write = methods.write
+function methods.write(file, ...)
+  local bytes = 0
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    if type(value) == "string" then
+      bytes = bytes + #value
+    end
+  end
+  take_bytes(bytes)
+  return write(file, ...)
+end
+
+function io.write(...)
+  return methods.write(stdout, ...)
+end

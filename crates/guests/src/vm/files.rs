@@ -1,5 +1,6 @@
 //! What code may open, where it has `io`: regular files, so that no device blocks a worker or shows its memory.
 
+use super::library;
 use mlua::chunk::ChunkMode;
 use mlua::{Lua, LuaString};
 use std::io::ErrorKind;
@@ -15,7 +16,7 @@ pub(super) fn guard(lua: &Lua) -> mlua::Result<()> {
         Ok(refusal(Path::new(std::ffi::OsStr::from_bytes(&path.as_bytes()))))
     })?;
     let chunk = lua.load(include_str!("files.lua")).set_name("=[host]").set_mode(ChunkMode::Text);
-    chunk.into_function()?.call::<()>(refusal)
+    chunk.into_function()?.call::<()>((refusal, library::take_bytes(lua)?))
 }
 
 /// Why a file is not opened.

@@ -1,8 +1,8 @@
 -- Functions of Lua's library that work long inside one instruction, so that no hook ends them: they take steps first.
 -- Calls of the originals are tail calls, so that their errors name the code that called.
 local take, take_bytes = ...
-local error, select, tonumber, type = error, select, tonumber, type
-local min = math.min
+local error, rawget, select, tonumber, type = error, rawget, select, tonumber, type
+local collect, date, min = collectgarbage, os.date, math.min
 -- Less than this is not worth taking steps for.
 local SHORT = 256
 
@@ -22,6 +22,32 @@ for _, name in ipairs({ "lower", "reverse", "upper" }) do
   end
 end
 
+-- The bytes of the texts among some values.
+local function bytes_of(...)
+  local bytes = 0
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    if type(value) == "string" then
+      bytes = bytes + #value
+    end
+  end
+  return bytes
+end
+
+-- Functions of any number of values: a text among them is read as a number.
+for library, names in pairs({ [bit] = { "band", "bor", "bxor" }, [math] = { "max", "min" }, [string] = { "char" } }) do
+  for _, name in ipairs(names) do
+    local original = library[name]
+    library[name] = function(...)
+      local a, b, c = ...
+      if type(a) ~= "number" or type(b) ~= "number" or c ~= nil then
+        measure(bytes_of(...))
+      end
+      return original(...)
+    end
+  end
+end
+
 local rep = string.rep
 function string.rep(text, count, between, ...)
   if type(text) == "string" then
@@ -32,16 +58,31 @@ function string.rep(text, count, between, ...)
 end
 
 local format = string.format
-function string.format(...)
-  local bytes = 0
-  for i = 1, select("#", ...) do
-    local value = select(i, ...)
-    if type(value) == "string" then
-      bytes = bytes + #value
-    end
+-- A directive such as `%99.99f` writes many times its own length.
+local BYTES_PER_BYTE_OF_FORMAT = 32
+function string.format(text, ...)
+  local bytes = type(text) == "string" and #text * BYTES_PER_BYTE_OF_FORMAT or 0
+  measure(bytes + bytes_of(...))
+  return format(text, ...)
+end
+
+-- A directive such as `%c` takes as long as to read hundreds of bytes.
+local BYTES_PER_BYTE_OF_DATE = 512
+function os.date(text, ...)
+  if type(text) == "string" then
+    measure(#text * BYTES_PER_BYTE_OF_DATE)
   end
-  measure(bytes)
-  return format(...)
+  return date(text, ...)
+end
+
+-- A collection looks at all that the VM has. Code does not change how the VM collects by itself: all requests would wait for it.
+local STEPS_PER_KIB, MOST_STEPS = 128, 9e6
+local UNCHANGED = { restart = 0, setpause = 200, setstepmul = 200, stop = 0 }
+function collectgarbage(option, ...)
+  if option == nil or option == "collect" or option == "step" then
+    take(min(collect("count") * STEPS_PER_KIB, MOST_STEPS))
+  end
+  return UNCHANGED[option] or collect(option, ...)
 end
 
 local concat = table.concat
@@ -53,9 +94,16 @@ function table.concat(items, between, from, to, ...)
     if count > SHORT then
       take(count)
     end
-    if type(between) == "string" then
-      measure(#between * count)
+    local bytes = type(between) == "string" and #between * count or 0
+    for i = tonumber(from) or 1, min(tonumber(to) or #items, #items) do
+      local item = rawget(items, i)
+      if item == nil then
+        break
+      elseif type(item) == "string" then
+        bytes = bytes + #item
+      end
     end
+    measure(bytes)
   end
   return concat(items, between, from, to, ...)
 end

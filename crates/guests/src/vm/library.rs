@@ -1,16 +1,33 @@
 //! Functions of Lua's library that no hook could end.
 
+use crate::budget::Budget;
 use crate::steps::Steps;
 use mlua::chunk::ChunkMode;
-use mlua::{Lua, Value};
+use mlua::{Function, Lua, Value};
+
+/// So many bytes are looked at for long.
+const LONG: usize = 256 << 10;
 
 /// Replaces them by ones that take steps for their work.
 pub(super) fn install(lua: &Lua) -> mlua::Result<()> {
-    let (of_values, of_bytes) = (Steps::of(lua), Steps::of(lua));
-    let take = lua.create_function(move |_, count: Value| Ok(of_values.take_many(whole(&count))?))?;
-    let take_bytes = lua.create_function(move |_, count: Value| Ok(of_bytes.take_bytes(whole(&count))?))?;
+    let steps = Steps::of(lua);
+    let take = lua.create_function(move |_, count: Value| Ok(steps.take_many(whole(&count))?))?;
     let chunk = lua.load(include_str!("library.lua")).set_name("=[host]").set_mode(ChunkMode::Text);
-    chunk.call((take, take_bytes))
+    chunk.call((take, take_bytes(lua)?))
+}
+
+/// A function that takes the steps for so many bytes.
+pub(super) fn take_bytes(lua: &Lua) -> mlua::Result<Function> {
+    let steps = Steps::of(lua);
+    lua.create_function(move |lua, count: Value| {
+        let count = whole(&count);
+        steps.take_bytes(count)?;
+        // What follows may make a string as long.
+        match Budget::of(lua).filter(|_| count >= LONG) {
+            Some(budget) => budget.watch_with(lua, count),
+            None => Ok(()),
+        }
+    })
 }
 
 /// A count, which may be too large for a whole number.

@@ -7,6 +7,7 @@ use super::{debug, files};
 use crate::depth::Depth;
 use crate::kept;
 use crate::modules::NEWPROXY;
+use crate::steps::{OutOfSteps, Steps};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
@@ -83,12 +84,13 @@ fn load(
     let _level = depth.enter()?;
     let source = match &chunk {
         Value::String(text) => text.as_bytes().to_vec(),
-        Value::Function(next) => pieces(next)?,
+        Value::Function(next) => pieces(lua, next)?,
         other => {
             let message = format!("bad argument #1 to 'load' (function expected, got {})", other.type_name());
             return Err(mlua::Error::runtime(message));
         }
     };
+    take(lua, &source)?;
     let name = match (name, &chunk) {
         (Some(name), _) => name.to_string_lossy(),
         (None, Value::String(_)) => String::from_utf8_lossy(&source).into_owned(),
@@ -107,9 +109,24 @@ fn load(
     })
 }
 
-fn pieces(next: &Function) -> mlua::Result<Vec<u8>> {
+/// What it takes to compile a byte.
+const STEPS_PER_BYTE: usize = 32;
+
+/// Takes the steps for compiling a source. Each label is compared with all others of its function.
+fn take(lua: &Lua, source: &[u8]) -> Result<(), OutOfSteps> {
+    let jumps =
+        memchr::memmem::find_iter(source, b"::").count() + memchr::memmem::find_iter(source, b"goto").count();
+    Steps::of(lua).take_many(
+        source.len().saturating_mul(STEPS_PER_BYTE).saturating_add(jumps.saturating_mul(jumps) / 4),
+    )
+}
+
+fn pieces(lua: &Lua, next: &Function) -> mlua::Result<Vec<u8>> {
     let pieces = std::iter::from_fn(|| next.call::<Option<LuaString>>(()).transpose());
-    kept::joined(pieces.take_while(|piece| !piece.as_ref().is_ok_and(|piece| piece.as_bytes().is_empty())))
+    kept::joined(
+        &Steps::of(lua),
+        pieces.take_while(|piece| !piece.as_ref().is_ok_and(|piece| piece.as_bytes().is_empty())),
+    )
 }
 
 /// What could end the process, start others, or change files.

@@ -8,6 +8,9 @@ use crate::raise;
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     let load = raise::metered(lua, |lua, text: LuaString| {
+        if text.as_bytes().len() > pem::MAX_LENGTH {
+            return Ok(failed(lua, "the certificate is too long")?);
+        }
         let der = pem::read(&text.as_bytes()).map_or_else(|| text.as_bytes().to_vec(), |(_, der)| der);
         Ok(match X509Certificate::from_der(&der) {
             Ok((_, certificate)) => describe(lua, &certificate, &der)?.into_lua_multi(lua)?,

@@ -63,5 +63,6 @@ fn hmac_md5(key: &[u8], data: &[u8]) -> Vec<u8> {
 
 /// Lower-case hexadecimal digits.
 pub(in crate::modules) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }

@@ -26,6 +26,8 @@ pub(super) enum Kind {
 
 /// What an operation with the private half costs: RSA takes about a millisecond.
 const PRIVATE_STEPS: usize = 200_000;
+/// About how long the public half of a key of 2048 bits is.
+const RSA_2048: usize = 270;
 /// What one with the public half costs.
 const PUBLIC_STEPS: usize = 20_000;
 
@@ -62,6 +64,9 @@ pub(super) struct Key {
 
 pub(super) fn add(lua: &Lua, table: &Table) -> mlua::Result<()> {
     let load = raise::metered(lua, |lua, text: LuaString| {
+        if text.as_bytes().len() > pem::MAX_LENGTH {
+            return Ok((Value::Nil, "the key is too long").into_lua_multi(lua)?);
+        }
         Steps::of(lua).take_many(PRIVATE_STEPS)?;
         let failed = (Value::Nil, "the key is not PEM or DER of RSA, a NIST curve or Ed25519");
         Ok(match Key::load(&text.as_bytes()) {
@@ -146,6 +151,14 @@ impl Key {
         Some(Self { kind, public, private: None, source: None })
     }
 
+    /// What an operation with the private half costs, which is that of RSA: eight times as much for twice the length.
+    fn private_steps(&self) -> usize {
+        match self.kind {
+            Kind::Rsa => PRIVATE_STEPS.max(PRIVATE_STEPS * (self.public.len() / RSA_2048).pow(3)),
+            _ => PRIVATE_STEPS,
+        }
+    }
+
     /// PEM of the private half, or of the public one.
     fn to_pem(&self, private: bool) -> Option<String> {
         match (private, &self.source) {
@@ -201,12 +214,12 @@ impl UserData for Key {
             reply(lua, key.encrypt(&data.as_bytes(), oaep), "encryption failed")
         });
         methods.add_method("decrypt", |lua, key, (data, oaep): (LuaString, bool)| {
-            Steps::of(lua).take_many(PRIVATE_STEPS)?;
+            Steps::of(lua).take_many(key.private_steps())?;
             reply(lua, key.decrypt(&data.as_bytes(), oaep), "decryption failed")
         });
         type Sign = (LuaString, String, bool, bool);
         methods.add_method("sign", |lua, key, (data, digest, pss, raw): Sign| {
-            Steps::of(lua).take_many(PRIVATE_STEPS + data.as_bytes().len() / 8)?;
+            Steps::of(lua).take_many(key.private_steps() + data.as_bytes().len() / 8)?;
             let signature = signature::sign(key, &data.as_bytes(), &digest, Scheme { pss, raw });
             reply(lua, signature, "the key cannot sign so: check its type, the digest and the padding")
         });

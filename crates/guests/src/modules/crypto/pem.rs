@@ -3,6 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+/// How long a key or a certificate may be.
+pub(super) const MAX_LENGTH: usize = 64 << 10;
+
 /// How many characters of Base64 stand on a line.
 const LINE: usize = 64;
 

@@ -14,6 +14,12 @@ use crate::steps::{self, Steps};
 const MAX_KEPT: usize = 16 << 20;
 /// What a compiled expression may take, in bytes.
 const MAX_SIZE: usize = 1 << 20;
+/// How long the source of an expression may be.
+const MAX_SOURCE: usize = 64 << 10;
+/// About what all parts of an expression may take together, in bytes: each is compiled by itself where it backtracks.
+const MAX_PARTS: usize = 2 << 20;
+/// PCRE's message about an expression that is beyond that.
+const TOO_LARGE: &str = "pcre_compile() failed: regular expression is too large";
 /// What the states of an automaton may take that are made as it runs.
 const MAX_DFA: usize = 256 << 10;
 /// What every expression takes.
@@ -81,6 +87,9 @@ impl Cache {
 
 /// The compiled expression, and about how many bytes it takes.
 fn compile(regex: &[u8], options: &[u8]) -> Checked<(Result<Compiled, Failure>, usize)> {
+    if regex.len() > MAX_SOURCE {
+        return Ok((Err(TOO_LARGE.to_owned()), BASE_SIZE + regex.len()));
+    }
     let unicode = options.iter().any(|option| option.eq_ignore_ascii_case(&b'u'));
     let source = if unicode { String::from_utf8_lossy(regex).into_owned() } else { bytewise(regex) };
     let mut builder = RegexBuilder::new(&source);
@@ -105,6 +114,11 @@ fn compile(regex: &[u8], options: &[u8]) -> Checked<(Result<Compiled, Failure>, 
             }
         };
     }
+    let tree = Expr::parse_tree(&source).ok();
+    let size = tree.as_ref().map_or(MAX_SIZE, |tree| size(&tree.expr, unicode));
+    if size > MAX_PARTS {
+        return Ok((Err(TOO_LARGE.to_owned()), BASE_SIZE + regex.len()));
+    }
     let regex = match builder.build() {
         Ok(regex) => regex,
         Err(error) => {
@@ -112,9 +126,7 @@ fn compile(regex: &[u8], options: &[u8]) -> Checked<(Result<Compiled, Failure>, 
             return Ok((Err(failure), BASE_SIZE + source.len()));
         }
     };
-    let tree = Expr::parse_tree(&source).ok();
     let linear = tree.as_ref().is_some_and(|tree| !tree.expr.has_descendant_or_self(backtracks));
-    let size = tree.map_or(MAX_SIZE, |tree| size(&tree.expr, unicode));
     let names = regex.capture_names().enumerate();
     let names = names.filter_map(|(index, name)| Some((name?.to_owned(), index))).collect();
     Ok((Ok(Compiled { regex, names, anchored, unicode, linear }), BASE_SIZE.saturating_add(size)))

@@ -50,12 +50,15 @@ fn is_of_uri(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'#' | b'%' | b'?')
 }
 
+/// Hexadecimal digits.
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
 fn percent_encode(out: &mut Vec<u8>, text: &[u8], keep: fn(u8) -> bool) {
     for byte in text {
         if keep(*byte) {
             out.push(*byte);
         } else {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
         }
     }
 }
@@ -86,9 +89,10 @@ fn percent_decode(text: &[u8]) -> Vec<u8> {
 
 /// The query of a table, keys in order. `true` is an argument without value, `false` none.
 fn encode_args(lua: &Lua, arguments: &Table) -> Checked<Vec<u8>> {
-    let mut pairs = Vec::new();
+    let (mut pairs, steps) = (Vec::new(), Steps::of(lua));
     for pair in arguments.pairs::<Value, Value>() {
         let (key, value) = pair?;
+        steps.take_bytes(ARGUMENT)?;
         let Value::String(key) = key else {
             return Err("attempt to use a non-string key in the \"args\" option table".into());
         };
