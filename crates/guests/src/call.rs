@@ -84,7 +84,7 @@ impl Guest {
         }
         let begun = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(None) };
-            let thread = vm.thread(function)?;
+            let thread = vm.thread(function).inspect_err(|error| vm.note(error))?;
             let strands = Strands::new(vm.machine().clone());
             Ok(Some((Call { vm, strands, phase, script }, thread)))
         });

@@ -85,6 +85,8 @@ pub(crate) struct Host {
     /// The light threads of the call, if it has begun some.
     pub(crate) group: RefCell<Option<Rc<Group>>>,
     pub(crate) budget: Rc<Budget>,
+    /// A call has panicked, so that nothing is known of the VM.
+    has_panicked: Cell<bool>,
 }
 
 impl Host {
@@ -101,6 +103,7 @@ impl Host {
             leaves: Cell::new(false),
             group: RefCell::default(),
             budget,
+            has_panicked: Cell::new(false),
         })
     }
 
@@ -159,6 +162,11 @@ impl Host {
         self.phase.get().may_wait().map_err(mlua::Error::runtime)
     }
 
+    /// Whether a call has panicked.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.has_panicked.get()
+    }
+
     /// The phase.
     pub(crate) fn phase(&self) -> Phase {
         self.phase.get()
@@ -206,5 +214,8 @@ impl<'a> Loan<'a> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         self.swap();
+        if std::thread::panicking() {
+            self.host.has_panicked.set(true);
+        }
     }
 }

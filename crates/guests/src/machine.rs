@@ -25,7 +25,7 @@ pub(crate) struct Machine {
     pub(crate) failures: Failures,
     /// How many bytes it may take.
     memory: usize,
-    /// It has used them up.
+    /// It has used them up, or its handles.
     is_full: Cell<bool>,
     threads: RefCell<Vec<Thread>>,
     /// Coroutines that code has handles of, once there are any.
@@ -57,9 +57,17 @@ impl Machine {
         Rc::new(Self { lua, host, serves, failures, memory, is_full, threads, handed_out })
     }
 
-    /// Whether its memory is used up.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full.get()
+    /// Whether it is of no more use: its memory or its handles are used up, or a call has panicked.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_full.get() || self.host.has_panicked()
+    }
+
+    /// Looks whether an error says that the handles are used up, by which the host holds values: code that has kept them all
+    /// leaves none for other calls.
+    pub(crate) fn note(&self, error: &Error) {
+        if is_of_handles(error) {
+            self.is_full.set(true);
+        }
     }
 
     /// A coroutine that runs the function.
@@ -85,6 +93,7 @@ impl Machine {
     /// Why a call failed: with the error of a budget, if that was used up.
     pub(crate) fn failure(&self, error: Error) -> Error {
         self.host.operation.take();
+        self.note(&error);
         let is_of_memory = is_of_memory(&error);
         if is_of_memory {
             self.out_of_memory();
@@ -110,13 +119,23 @@ impl Machine {
     fn out_of_memory(&self) {
         // A collection that fails has freed what it could.
         let _ = self.lua.gc_collect();
-        self.is_full.set(self.lua.used_memory() > self.memory / 100 * FULL_PERCENT);
+        if self.lua.used_memory() > self.memory / 100 * FULL_PERCENT {
+            self.is_full.set(true);
+        }
     }
 }
 
 /// Source code as a function with these globals. The name is what errors say before the line.
 pub(crate) fn compile(lua: &Lua, code: &str, name: &str, env: Table) -> mlua::Result<Function> {
     lua.load(code).set_name(name).set_mode(ChunkMode::Text).set_environment(env).into_function()
+}
+
+fn is_of_handles(error: &Error) -> bool {
+    match error {
+        Error::StackError => true,
+        Error::CallbackError { cause, .. } => is_of_handles(cause),
+        _ => false,
+    }
 }
 
 fn is_of_memory(error: &Error) -> bool {

@@ -63,9 +63,12 @@ impl From<&str> for Raised {
     }
 }
 
-/// Where the VM keeps the function below and its marker.
-const WRAP: &str = "weir.raise.wrap";
-const MARKER: &str = "weir.raise.marker";
+/// What the function below returns, and its marker.
+#[derive(Clone)]
+struct Wrapper {
+    wrap: Function,
+    marker: Table,
+}
 
 /// Turns a result that begins with the marker into an error. `settle` is called by a tail call, so that level 2 is the
 /// code that called the function.
@@ -88,7 +91,7 @@ where
     R: IntoLuaMulti,
     F: Fn(&Lua, A) -> Checked<R> + 'static,
 {
-    let (wrap, marker) = wrapper(lua)?;
+    let Wrapper { wrap, marker } = wrapper(lua)?;
     let raw = lua.create_function(move |lua, args: A| match body(lua, args) {
         Ok(values) => values.into_lua_multi(lua),
         Err(Raised::Text(text)) => {
@@ -114,14 +117,14 @@ where
     })
 }
 
-/// The wrapper of this VM, made at the first use.
-fn wrapper(lua: &Lua) -> mlua::Result<(Function, Table)> {
-    if let Some(wrap) = lua.named_registry_value::<Option<Function>>(WRAP)? {
-        return Ok((wrap, lua.named_registry_value(MARKER)?));
+/// The wrapper of this VM, made at the first use. All functions share its handles: one for each would use those of the VM up.
+fn wrapper(lua: &Lua) -> mlua::Result<Wrapper> {
+    if let Some(known) = lua.app_data_ref::<Wrapper>() {
+        return Ok(known.clone());
     }
     let marker = lua.create_table()?;
-    let wrap: Function = lua.load(SOURCE).set_name("=[weir]").call(&marker)?;
-    lua.set_named_registry_value(WRAP, &wrap)?;
-    lua.set_named_registry_value(MARKER, &marker)?;
-    Ok((wrap, marker))
+    let wrap = lua.load(SOURCE).set_name("=[weir]").call(&marker)?;
+    let wrapper = Wrapper { wrap, marker };
+    lua.set_app_data(wrapper.clone());
+    Ok(wrapper)
 }

@@ -5,6 +5,7 @@ mod clients;
 mod escapes;
 mod escapes_known;
 mod escapes_waiting;
+mod handles;
 mod kept;
 mod library;
 mod limits;

@@ -1,4 +1,4 @@
-//! The VM of a worker: made when the first Lua runs there, and anew when its memory is used up.
+//! The VM of a worker: made when the first Lua runs there, and anew when its memory or its handles are used up.
 
 mod debug;
 mod files;
@@ -107,7 +107,7 @@ impl Vm {
     fn known(settings: &Arc<LuaSettings>) -> Option<Rc<Self>> {
         let is_current = |vm: &&Rc<Self>| {
             let is_of_settings = Arc::ptr_eq(&vm.settings, settings) && settings.files.is_current(&vm.files);
-            is_of_settings && !vm.is_full()
+            is_of_settings && !vm.is_spent()
         };
         VM.with_borrow(|vm| vm.as_ref().filter(is_current).cloned())
     }
@@ -162,7 +162,7 @@ impl Vm {
         }
         // The call before may have used its budget up.
         self.host.budget.restart(Duration::ZERO);
-        let script = Rc::new(load(self)?);
+        let script = Rc::new(load(self).inspect_err(|error| self.note(error))?);
         let mut scripts = self.scripts.borrow_mut();
         scripts.retain(|_, script| script.guest.strong_count() > 0);
         scripts.insert(guest_number, script.clone());

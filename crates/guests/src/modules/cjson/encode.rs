@@ -2,7 +2,7 @@
 //!
 //! Nested tables are kept on a stack of their own, so that no depth that a script sets exhausts the thread's.
 
-use mlua::{Function, Table, Value};
+use mlua::{Table, Value};
 
 use super::Metatables;
 use super::config::{Config, InvalidNumbers};
@@ -18,8 +18,6 @@ const STEPS_PER_KEY: usize = 16;
 pub(super) struct Encoder<'a> {
     config: &'a Config,
     metatables: &'a Metatables,
-    /// Lua's `next`.
-    next: &'a Function,
     steps: &'a Steps,
     out: Vec<u8>,
     /// The tables that are being written, the innermost last.
@@ -35,13 +33,8 @@ enum Open {
 }
 
 impl<'a> Encoder<'a> {
-    pub(super) fn new(
-        config: &'a Config,
-        metatables: &'a Metatables,
-        next: &'a Function,
-        steps: &'a Steps,
-    ) -> Self {
-        Self { config, metatables, next, steps, out: Vec::new(), open: Vec::new() }
+    pub(super) fn new(config: &'a Config, metatables: &'a Metatables, steps: &'a Steps) -> Self {
+        Self { config, metatables, steps, out: Vec::new(), open: Vec::new() }
     }
 
     /// The text of a value.
@@ -113,7 +106,7 @@ impl<'a> Encoder<'a> {
                 }
             }
             Open::Object { table, key } => {
-                let (key, value): (Value, Value) = self.next.call((&table, key))?;
+                let (key, value): (Value, Value) = self.metatables.next.call((&table, key))?;
                 if key.is_nil() {
                     self.out.push(b'}');
                     return Ok(());

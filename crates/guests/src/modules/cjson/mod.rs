@@ -23,13 +23,16 @@ const STEPS_PER_VALUE: usize = 64;
 /// `cjson.empty_array`. The address is a mark only.
 pub(super) const EMPTY_ARRAY: LightUserData = LightUserData(std::ptr::without_provenance_mut::<c_void>(8));
 
-/// Metatables that mark a table as an array. All instances of a VM share them.
+/// Metatables that mark a table as an array, and what walks through others. All instances of a VM share them: handles of their
+/// own would use up those of the VM.
 #[derive(Debug, Clone)]
 pub(super) struct Metatables {
     /// Always an array.
     pub(super) array: Table,
     /// An array if it is empty.
     pub(super) empty_array: Table,
+    /// Lua's `next`.
+    next: Function,
 }
 
 impl Metatables {
@@ -37,7 +40,8 @@ impl Metatables {
         if let Some(present) = lua.app_data_ref::<Self>() {
             return Ok(present.clone());
         }
-        let made = Self { array: mark(lua)?, empty_array: mark(lua)? };
+        let next = lua.globals().get("next")?;
+        let made = Self { array: mark(lua)?, empty_array: mark(lua)?, next };
         lua.set_app_data(made.clone());
         Ok(made)
     }
@@ -91,11 +95,10 @@ fn instance(lua: &Lua, errors: Errors, name: &'static str) -> mlua::Result<Table
 
 fn encode(lua: &Lua, errors: Errors, shared: Shared, metatables: Metatables) -> mlua::Result<Function> {
     let steps = Steps::of(lua);
-    let next: Function = lua.globals().get("next")?;
     raise::function(lua, move |lua, given: MultiValue| {
         let value = single("encode", &given)?;
         let config = shared.borrow().clone();
-        let encoder = Encoder::new(&config, &metatables, &next, &steps);
+        let encoder = Encoder::new(&config, &metatables, &steps);
         let outcome = encoder.document(value).and_then(|text| Ok(lua.create_string(text)?));
         finish(lua, errors, outcome)
     })
@@ -120,8 +123,7 @@ pub(crate) fn array(lua: &Lua) -> mlua::Result<Table> {
 
 /// The text of a value as Kong's own functions write it.
 pub(crate) fn write(lua: &Lua, value: &Value) -> Checked<Vec<u8>> {
-    let (metatables, next): (_, Function) = (Metatables::of(lua)?, lua.globals().get("next")?);
-    Encoder::new(&Config::of_kong(), &metatables, &next, &Steps::of(lua)).document(value)
+    Encoder::new(&Config::of_kong(), &Metatables::of(lua)?, &Steps::of(lua)).document(value)
 }
 
 /// The value of a text as Kong's own functions read it.
