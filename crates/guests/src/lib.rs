@@ -11,6 +11,7 @@ mod beside;
 mod budget;
 mod cache;
 mod call;
+mod cluster_events;
 mod contexts;
 mod depth;
 mod dicts;

@@ -1,5 +1,6 @@
 //! What code learns of the node.
 
+use crate::cluster_events::ClusterEvents;
 use crate::dicts::Dicts;
 use crate::failures::Failures;
 use crate::settings::{LuaSettings, NodeConfiguration};
@@ -35,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) vaults: Arc<Vaults>,
     /// What its workers post to each other.
     pub(crate) events: Arc<WorkerEvents>,
+    /// What it and the other nodes of its database broadcast.
+    pub(crate) cluster_events: ClusterEvents,
     /// What its workers share.
     pub(crate) dicts: Arc<Dicts>,
     /// What it has served.
@@ -46,9 +49,11 @@ pub(crate) struct Node {
 impl Node {
     /// The node whose state this is, on this machine.
     pub(crate) fn of(retained: &Retained) -> Self {
+        let id: Arc<str> = retained.get::<NodeId>().0.to_string().into();
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
-            id: retained.get::<NodeId>().0.to_string().into(),
+            cluster_events: ClusterEvents::of(retained, &id),
+            id,
             hostname: name.trim().into(),
             prefix: retained.get::<LuaSettings>().prefix.as_str().into(),
             database: retained.get(),

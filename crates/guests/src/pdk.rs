@@ -4,6 +4,7 @@ mod body;
 pub(crate) mod cache;
 mod client;
 pub(crate) mod client_tls;
+mod cluster_events;
 mod configuration;
 mod core;
 mod ctx;
@@ -88,5 +89,6 @@ fn of_nodes(members: &mut LazyMembers, node: &Node) {
     members.add("vault", move |make| read_only(make.lua, vault::table(make, &vaults)?));
     let events = node.events.clone();
     members.add("worker_events", move |make| read_only(make.lua, events::of_workers(make, &events)?));
-    members.add("cluster_events", |make| read_only(make.lua, events::of_cluster(make)?));
+    let events = node.cluster_events.clone();
+    members.add("cluster_events", move |make| read_only(make.lua, cluster_events::table(make, &events)?));
 }

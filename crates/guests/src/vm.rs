@@ -130,6 +130,7 @@ impl Vm {
         let any_handed_out = Rc::default();
         let prelude = prelude(&lua, &host, &any_handed_out)?;
         lua.set_app_data(node.dicts.clone());
+        lua.set_app_data(node.cluster_events.clone());
         require::install(&lua, &files)?;
         let kong = pdk::table(&lua, &host, &prelude, (node, number))?;
         let ngx = ngx::table(&lua, &host, &prelude, (node, number))?;

@@ -1,5 +1,6 @@
--- kong.cache: what plugins keep for all workers of the node. `make` returns the modules that it is made of.
-local name, make = ...
+-- kong.cache: what plugins keep for all workers of the node. `make` returns the modules that it is made of, `tell_others` has other
+-- nodes forget a key.
+local name, make, tell_others = ...
 local error, type, pairs = error, type, pairs
 local FAILURES = {
   get = "failed to get from node cache: ",
@@ -71,7 +72,11 @@ function Cache.invalidate_local(_, key)
   own():delete(key)
 end
 
-Cache.invalidate = Cache.invalidate_local
+function Cache.invalidate(_, key)
+  check(key)
+  own():delete(key)
+  tell_others(key)
+end
 
 function Cache.purge()
   own():purge()

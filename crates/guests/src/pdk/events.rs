@@ -1,4 +1,4 @@
-//! `kong.worker_events`: events that code on one worker posts to all workers of the node; and `kong.cluster_events`.
+//! `kong.worker_events`: events that code on one worker posts to all workers of the node.
 
 use crate::beside::Beside;
 use crate::cache::Record;
@@ -27,18 +27,6 @@ impl IntoLuaMulti for Arguments {
         let (source, name) = (lua.create_string(&event.source)?, lua.create_string(&event.name)?);
         (source, name, data, event.worker).into_lua_multi(lua)
     }
-}
-
-/// Makes `kong.cluster_events`. Nodes send each other no events.
-pub(super) fn of_cluster(make: &Namespace<'_>) -> mlua::Result<Table> {
-    let table = make.table()?;
-    table.set("subscribe", make.lua.create_function(|_, _: MultiValue| Ok(true))?)?;
-    let broadcast = |_: &Lua, (_, channel): (Value, Value)| match channel {
-        Value::String(channel) if !channel.as_bytes().is_empty() => Ok(true),
-        _ => refused("channel is required"),
-    };
-    table.set("broadcast", make.lua.create_function(broadcast)?)?;
-    Ok(table)
 }
 
 /// Makes `kong.worker_events`.

@@ -97,6 +97,11 @@ impl Rows {
         }
     }
 
+    /// Whether they are in a database, which other nodes may use too.
+    pub fn are_stored(&self) -> bool {
+        self.database.get().is_some()
+    }
+
     /// Remembers that a plugin uses rows.
     pub(crate) fn mark_used(&self) {
         if !self.is_used.swap(true, Relaxed)
