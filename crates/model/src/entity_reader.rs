@@ -162,6 +162,7 @@ impl<'i> EntityReader<'i> {
         let plugin: Option<Plugin> = self.owned(item);
         let mut plugin = Plugin { config: config?, ..plugin? };
         self.settle_protocols(&mut plugin, item.node);
+        self.check_plugin(&plugin, item.node);
         Some(Arc::new(plugin))
     }
 
@@ -177,6 +178,14 @@ impl<'i> EntityReader<'i> {
                 plugin.protocols.extend([Protocol::Tcp, Protocol::Tls]);
             }
             _ => {}
+        }
+    }
+
+    /// Reports what the plugin's own rules say of the whole entity.
+    fn check_plugin(&mut self, plugin: &Plugin, node: &Node<'_>) {
+        let Some(schema) = find_plugin(self.plugins, &plugin.name) else { return };
+        for error in schema.violations(plugin) {
+            self.reader.report_exactly(&error.path, node.position_of(&error.path), &error.message);
         }
     }
 

@@ -41,7 +41,7 @@ pub use entity_error::{EntityError, EntityWarning};
 pub use entity_reader::ReadOptions;
 pub use label::on_path as label_on_path;
 pub use plugin_schema::{
-    EntityKinds, PluginSchema, ReadConfig, Streams, config_schema, find_kind, find_plugin,
+    CheckPlugin, EntityKinds, PluginSchema, ReadConfig, Streams, config_schema, find_kind, find_plugin,
 };
 pub use schema::ConfigError;
 pub use secret_reference::{SecretReference, is_reference};

@@ -38,6 +38,19 @@ impl fmt::Debug for Read {
     }
 }
 
+/// Says what is wrong with a plugin entity whose fields are each valid.
+pub type CheckPlugin = dyn Fn(&Plugin) -> Vec<FieldError> + Send + Sync;
+
+/// The same without a name in `Debug`.
+#[derive(Clone, Copy)]
+struct Check(&'static CheckPlugin);
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
+}
+
 /// A plugin that can be configured.
 #[derive(Debug, Clone, Copy)]
 pub struct PluginSchema {
@@ -73,6 +86,7 @@ pub struct PluginSchema {
     /// What `/schemas/plugins/NAME` answers, where a schema of Kong's describes the plugin. What is wrong is said in Kong's words then.
     pub described: Option<&'static Json>,
     read: Read,
+    check: Option<Check>,
 }
 
 impl PluginSchema {
@@ -104,6 +118,7 @@ impl PluginSchema {
             entities: &[],
             described: None,
             read: Read(read),
+            check: None,
         }
     }
 
@@ -117,6 +132,17 @@ impl PluginSchema {
     pub const fn with_reader(mut self, read: &'static ReadConfig) -> Self {
         self.read = Read(read);
         self
+    }
+
+    /// The same plugin, whose entities are checked by this function.
+    pub const fn with_check(mut self, check: &'static CheckPlugin) -> Self {
+        self.check = Some(Check(check));
+        self
+    }
+
+    /// What is wrong with an entity whose fields are each valid.
+    pub(crate) fn violations(&self, plugin: &Plugin) -> Vec<FieldError> {
+        self.check.map(|check| check.0(plugin)).unwrap_or_default()
     }
 
     /// The same plugin, which may not be configured for one consumer.

@@ -119,8 +119,8 @@ pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
 pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
 pub use weir_model::{
-    Document, EntityKinds, EntityWarning, PluginSchema, ReadConfig, SecretReference, Uuid, entity,
-    is_reference, rule, schema,
+    CheckPlugin, Document, EntityKinds, EntityWarning, PluginSchema, ReadConfig, SecretReference, Uuid,
+    entity, is_reference, rule, schema,
 };
 pub use weir_net::dialer::Dialer;
 pub use weir_net::resolve::{Address, Addresses, ResolveError};

@@ -159,3 +159,47 @@ fn a_schema_that_cannot_be_read_is_refused_with_its_file() {
     let (_, said) = plugins.builder("mine", "_format_version: '3.0'\n").fail();
     assert!(said.contains("no configuration schema found for plugin: mine"), "{said}");
 }
+
+#[test]
+fn checks_see_the_whole_entity() {
+    let schema = r#"
+      local function is_set(value) return value ~= nil and value ~= ngx.null end
+      return { name = "mine", fields = {
+        { config = { type = "record", fields = { { mode = { type = "string", default = "a" } } } } },
+      }, entity_checks = {
+        { at_least_one_of = { "service", "route" } },
+        { custom_entity_check = { field_sources = { "config.mode", "protocols", "consumer" }, run_with_missing_fields = true,
+          fn = function(entity)
+            if entity.config.mode == "tls" and table.concat(entity.protocols, " ") ~= "https" then
+              return nil, "the mode tls needs https"
+            end
+            return not is_set(entity.consumer) or #entity.consumer.id == 36 and nil, "not for a consumer"
+          end } },
+      } }"#;
+    let plugins = Plugins::new(&[("mine/handler.lua", HANDLER), ("mine/schema.lua", schema)]);
+    let gateway = plugins.start_empty("mine");
+    let send = |path: &str, body: Value| gateway.ask_admin("PUT", path, &body.to_string());
+    assert_eq!(send("/services/one", json!({"url": "http://127.0.0.1:1"})).status, 200);
+    assert_eq!(send("/consumers/alice", json!({})).status, 200);
+    let id = "00000000-0000-4000-8000-000000000001";
+    let put = |body: Value| send(&format!("/plugins/{id}"), body);
+    let refused = |body: Value, message: &str| {
+        let answer = put(body);
+        assert!(answer.status == 400 && answer.text().contains(message), "{}", answer.text());
+    };
+    let of_service = |more: Value| {
+        let mut body = json!({"name": "mine", "service": {"name": "one"}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    refused(json!({"name": "mine"}), "at least one of these fields must be non-empty: 'service', 'route'");
+    refused(of_service(json!({"config": {"mode": "tls"}})), "the mode tls needs https");
+    refused(of_service(json!({"consumer": {"username": "alice"}})), "not for a consumer");
+    for good in [json!({}), json!({"config": {"mode": "tls"}, "protocols": ["https"]})] {
+        let answer = put(of_service(good));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let file = json!({"_format_version": "3.0", "plugins": [{"name": "mine"}]}).to_string();
+    let (_, said) = plugins.builder("mine", &file).fail();
+    assert!(said.contains("plugins[0]: at least one of these fields must be non-empty"), "{said}");
+}

@@ -1,6 +1,7 @@
 //! What `kong.plugins.NAME.schema` declares, as the model knows it.
 
 use super::handler::module;
+use crate::schema::checks::PluginCheck;
 use crate::schema::declaration::{described, items, record};
 use crate::schema::reader::PluginReader;
 use crate::settings::LuaSettings;
@@ -9,6 +10,7 @@ use crate::vm::Vm;
 use mlua::{Lua, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_plugin::entity::Plugin;
 use weir_plugin::node::Node as Written;
 use weir_plugin::schema::Reader;
 use weir_plugin::{Json, PluginSchema, ReadConfig, Streams};
@@ -59,12 +61,17 @@ fn declared(
     let fields = items(table, "fields")?;
     let find = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, table)| table);
     let config = record(config(&fields)?)?;
+    let check = PluginCheck::of(lua, table, (&module, settings))?;
     let reader = PluginReader { module, settings: settings.clone(), config };
     let reader: &'static PluginReader = Box::leak(Box::new(reader));
     let read: &'static ReadConfig =
         Box::leak(Box::new(move |node: &Written<'_>, problems: &mut Reader<'_>| reader.read(node, problems)));
     let shown: &'static Json = Box::leak(Box::new(described(lua, table)?));
     let schema = PluginSchema::read_by(name.to_owned().leak(), config, read).with_description(shown);
+    let schema = match check {
+        Some(check) => schema.with_check(Box::leak(Box::new(move |plugin: &Plugin| check.run(plugin)))),
+        None => schema,
+    };
     let is_refused = |name: &str| {
         find(name).is_some_and(|field| field.get::<Value>("eq").is_ok_and(|eq| eq == Value::NULL))
     };

@@ -2,9 +2,10 @@
 //! does what is said of a value.
 //!
 //! `declaration` makes a [`RecordSchema`] of such a table, for all that asks what fields there are. `reader` has the Lua module
-//! `kong.db.schema` fill in defaults and check, in a VM of the thread that reads, because rules may be functions. `values` are
-//! the values on their way there and back.
+//! `kong.db.schema` fill in defaults and check, in a VM of the thread that reads, because rules may be functions; `checks` runs
+//! those that read a whole plugin entity. `values` are the values on their way there and back.
 
+pub(crate) mod checks;
 pub(crate) mod declaration;
 pub(crate) mod reader;
 pub(crate) mod values;

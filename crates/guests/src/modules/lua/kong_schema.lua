@@ -248,22 +248,53 @@ function Schema.read(field, value)
   return value, errors
 end
 
--- Whether all fields that a check reads are of the configuration, which is all that is read of a plugin.
-local function is_of_config(check)
-  local _, rule = next(check)
-  for _, path in ipairs(type(rule) == "table" and rule.field_sources or {}) do
-    if path:sub(1, 6) ~= "config" then return false end
+-- Members of checks that are paths of fields, or lists of such.
+local PATHS = {
+  field_sources = true, if_field = true, then_field = true, set1 = true, set2 = true,
+  then_at_least_one_of = true, else_then_at_least_one_of = true,
+}
+
+-- Whether all fields that a check reads are of the configuration.
+local function is_of_config(rule)
+  if type(rule) == "string" then return rule == "config" or rule:sub(1, 7) == "config." end
+  if type(rule) ~= "table" then return true end
+  for key, member in pairs(rule) do
+    if (type(key) == "number" or PATHS[key]) and not is_of_config(member) then return false end
   end
   return true
 end
 
+-- The checks of a plugin's schema that read the configuration alone, and those that read more of the entity.
+local function split_checks(declared)
+  local of_config, of_entity = {}, {}
+  for _, check in ipairs(declared.entity_checks or {}) do
+    local _, rule = next(check)
+    local list = is_of_config(rule) and of_config or of_entity
+    list[#list + 1] = check
+  end
+  return of_config, of_entity
+end
+
+-- A function that returns pairs of a path and a message for a plugin's whole entity, whose fields are each valid. Nil if the
+-- schema has no such check.
+function Schema.plugin_checks(declared)
+  local _, checked = split_checks(declared)
+  if #checked == 0 then return nil end
+  local entity = { fields = declared.fields, entity_checks = checked }
+  return function(plugin)
+    local errors = {}
+    checks.run(Schema, entity, plugin, "", { list = errors, from = 0 })
+    for _, wrong in ipairs(errors) do
+      if wrong[1] == "@entity" then wrong[1] = "" end
+    end
+    return errors
+  end
+end
+
 -- A function that reads a plugin's configuration: it returns that, and pairs of a path and a message.
 function Schema.plugin(declared)
-  local config, checked = { type = "record", fields = {} }, {}
+  local config, checked = { type = "record", fields = {} }, split_checks(declared)
   for _, item in ipairs(declared.fields) do config = item.config or config end
-  for _, check in ipairs(declared.entity_checks or {}) do
-    if is_of_config(check) then checked[#checked + 1] = check end
-  end
   config.required = true
   local entity = { type = "record", fields = { { config = config } }, entity_checks = checked }
   return function(written)
