@@ -59,6 +59,39 @@ fn what_is_missing_is_named_with_its_line() {
 }
 
 #[test]
+fn a_handler_with_a_response_and_a_filter_is_refused() {
+    let check_handler = |text: &str| {
+        let plugins = Plugins::new(&[("one/schema.lua", SCHEMA), ("one/handler.lua", text)]);
+        let (good, said) = check(plugins.folder());
+        assert_eq!(good, said.contains("has all that it needs"), "{said}");
+        let file = plugins.folder().join("kong/plugins/one/handler.lua");
+        said.replace(&file.display().to_string(), "handler.lua")
+    };
+    let refused = |line: u32, filter: &str| {
+        format!(
+            "handler.lua:{line}: a handler with `response` cannot have `{filter}`: do its work in `response`"
+        )
+    };
+    let start = "local H = { PRIORITY = 1, VERSION = '1.0' }\n";
+    let said =
+        check_handler(&format!("{start}function H:header_filter() end\nfunction H.response() end\nreturn H"));
+    assert!(said.contains(&refused(3, "header_filter")), "{said}");
+    let said =
+        check_handler(&format!("{start}H.response = require('x')\nfunction H:body_filter() end\nreturn H"));
+    assert!(said.contains(&refused(2, "body_filter")), "{said}");
+    let said = check_handler(
+        "return { PRIORITY = 1, VERSION = '1.0',\nresponse = function() end,\nbody_filter = function() end }",
+    );
+    assert!(said.contains(&refused(2, "body_filter")), "{said}");
+    for good in
+        ["function H:response() end", "local o = {} function o:response() end function H:body_filter() end"]
+    {
+        let said = check_handler(&format!("{start}{good}\nreturn H"));
+        assert!(said.contains("one: has all that it needs"), "{said}");
+    }
+}
+
+#[test]
 fn a_file_is_checked_with_the_plugins_beside_it() {
     let plugins = Plugins::mine("return { PRIORITY = 1, VERSION = '1.0' }");
     let daos = "return { { name = 'marks', primary_key = { 'id' }, fields = {

@@ -9,6 +9,7 @@ mod conf;
 mod entities;
 pub(crate) mod handler;
 mod hooks;
+mod methods;
 mod needs;
 mod schema;
 mod tokens;

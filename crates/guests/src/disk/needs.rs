@@ -3,6 +3,7 @@
 //!
 //! All is read from the text, so that no code runs. What there is, a VM says.
 
+use super::methods;
 use super::tokens::{Token, tokens};
 use crate::search::Sources;
 use crate::settings::LuaSettings;
@@ -134,6 +135,7 @@ impl Host {
     fn missing(&self, file: &Path, text: &str, plugin: (&str, &Path)) -> Vec<Missing> {
         let tokens = tokens(text);
         let mut found = own_endpoints(file, &tokens);
+        found.extend(methods::contradiction(file, &tokens));
         let mut known: HashMap<String, Place> = HashMap::default();
         for root in ["kong", "ngx"] {
             known.insert(root.to_owned(), Place { root: root.to_owned(), members: Vec::new() });
