@@ -32,6 +32,8 @@ pub(crate) struct Code {
     pub(crate) handler: Handler,
     /// Whether it names a function that reads the body of requests.
     pub(crate) reads_bodies: bool,
+    /// Whether it names what reads the service's response, which is kept for it as it came.
+    pub(crate) reads_service: bool,
 }
 
 /// What the fields of a handler say.

@@ -127,6 +127,9 @@ pub(crate) use plugin;
 pub(crate) const BODY_READERS: [&str; 5] =
     ["get_raw_body", "get_body", "read_body", "get_post_args", "get_body_data"];
 
+/// What code that reads the service's response has in its text.
+pub(crate) const SERVICE_READERS: [&str; 2] = ["service.response", "upstream_http_"];
+
 /// The code of one configuration.
 type Code = Vec<(Phase, Vec<String>)>;
 
@@ -137,6 +140,7 @@ pub(crate) struct Functions {
     pub(crate) wants_body: WantsBody,
     has_header_filter: bool,
     has_body_filter: bool,
+    reads_service: bool,
 }
 
 impl Functions {
@@ -146,16 +150,18 @@ impl Functions {
         }
         let has = |phase| code.iter().any(|(of, functions)| *of == phase && !functions.is_empty());
         let (has_header_filter, has_body_filter) = (has(Phase::HeaderFilter), has(Phase::BodyFilter));
+        let reads_service = SERVICE_READERS.iter().any(|name| names(&code, name));
         let phases = Phases::CERTIFICATE.only_if(has(Phase::Certificate))
             | Phases::REWRITE.only_if(has(Phase::Rewrite))
-            | Phases::ACCESS.only_if(has(Phase::Access))
+            | Phases::ACCESS.only_if(has(Phase::Access) || reads_service)
             // Headers that were set before there was a response are put onto it.
             | Phases::RESPONSE
             | Phases::RESPONSE_BODY.only_if(names(&code, "enable_buffering"))
             | Phases::LOG.only_if(has(Phase::Log));
         let wants_body = if reads_bodies(&code) { WantsBody::Optional } else { WantsBody::No };
         let guest = Guest::new(plugin, build, move |guest, vm| load(guest, vm, &code));
-        Ok(Self { guest: Arc::new(guest), phases, wants_body, has_header_filter, has_body_filter })
+        let guest = Arc::new(guest);
+        Ok(Self { guest, phases, wants_body, has_header_filter, has_body_filter, reads_service })
     }
 
     pub(crate) fn rewrite(&self, exchange: &mut Exchange) -> Flow {
@@ -163,6 +169,9 @@ impl Functions {
     }
 
     pub(crate) fn access(&self, exchange: &mut Exchange) -> Flow {
+        if self.reads_service {
+            exchange.keep_service_headers();
+        }
         self.guest.run_waiting(exchange, Phase::Access)
     }
 

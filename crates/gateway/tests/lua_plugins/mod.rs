@@ -4,6 +4,7 @@ mod loading;
 mod needs;
 mod reload;
 mod schemas;
+mod scopes;
 
 use crate::harness::{Builder, Gateway};
 use std::fs;

@@ -98,7 +98,7 @@ impl Hooks for DiskPlugin {
         let has = |phase| code.handler.has(phase);
         Phases::CERTIFICATE.only_if(has(Phase::Certificate))
             | Phases::REWRITE.only_if(has(Phase::Rewrite))
-            | Phases::ACCESS.only_if(has(Phase::Access))
+            | Phases::ACCESS.only_if(has(Phase::Access) || code.reads_service)
             // Headers that were set before there was a response are put onto it.
             | Phases::RESPONSE
             // Code may have asked for the service's body.
@@ -111,6 +111,9 @@ impl Hooks for DiskPlugin {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
+        if self.code().is_ok_and(|code| code.reads_service) {
+            exchange.keep_service_headers();
+        }
         self.guest.run_waiting(exchange, Phase::Access)
     }
 

@@ -18,7 +18,7 @@ mod worker;
 pub use needs::{Missing, PluginNeeds, plugin_needs};
 
 use crate::files::{Code, FormerFiles, Handler, PluginFiles};
-use crate::functions::BODY_READERS;
+use crate::functions::{BODY_READERS, SERVICE_READERS};
 use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::vm::Vm;
@@ -54,19 +54,21 @@ fn code(settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
     }
     let vm = Vm::reading(settings).map_err(|error| error.to_string())?;
     let handler = Handler::read(&vm, name)?;
-    let code = Arc::new(Code { handler, reads_bodies: reads_bodies(&files.sources, name) });
+    let names = |what: &[&str]| names(&files.sources, name, what);
+    let (reads_bodies, reads_service) = (names(&BODY_READERS), names(&SERVICE_READERS));
+    let code = Arc::new(Code { handler, reads_bodies, reads_service });
     plugins().insert(name.to_owned(), code.clone());
     Ok(code)
 }
 
-/// Whether the handler, or a file that it requires by a name in its text, names a function that reads the body of requests.
-fn reads_bodies(sources: &Sources, name: &str) -> bool {
-    let mut left = vec![module(name, "handler")];
+/// Whether the handler, or a file that it requires by a name in its text, has one of these names.
+fn names(sources: &Sources, plugin: &str, wanted: &[&str]) -> bool {
+    let mut left = vec![module(plugin, "handler")];
     let mut seen: Vec<String> = Vec::new();
     while let Some(module) = left.pop() {
         let Ok(Some(file)) = sources.find(&module) else { continue };
         let text = String::from_utf8_lossy(&file.text);
-        if BODY_READERS.iter().any(|name| text.contains(name)) {
+        if wanted.iter().any(|name| text.contains(name)) {
             return true;
         }
         let more = required_in(&text).into_iter();

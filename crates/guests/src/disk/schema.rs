@@ -78,7 +78,11 @@ fn declared(
     let refused: Vec<&'static str> =
         ["service", "route"].into_iter().filter(|name| is_refused(name)).collect();
     let schema = schema.with_streams(streams(find("protocols"))?).with_refused_scopes(refused.leak());
-    Ok(if is_refused("consumer") { schema.without_consumer() } else { schema })
+    Ok(match (is_refused("consumer"), is_refused("consumer_group")) {
+        (true, _) => schema.without_consumer(),
+        (false, true) => schema,
+        (false, false) => schema.with_consumer_groups(),
+    })
 }
 
 /// Streams are refused where the allowed protocols are those of requests.
