@@ -2,6 +2,8 @@
 
 mod cache;
 mod clients;
+mod cluster;
+mod db;
 mod escapes;
 mod escapes_known;
 mod escapes_waiting;

@@ -5,14 +5,16 @@ use crate::modules;
 use crate::namespace::{Namespace, refused};
 use crate::operation::Outcome;
 use crate::phase::Phases;
+use crate::steps::{self, Steps};
 use mlua::chunk::ChunkMode;
 use mlua::{IntoLua, Lua, LuaString, MultiValue, Table, Value};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_plugin::entity::EntityKind;
 use weir_plugin::schema::{JsonMap, Kind};
 use weir_plugin::{
-    EntityAccess, EntityDatabase, EntityKey, EntityOutcome, EntityPage, EntityVerb, EntityWrite, Json, Uuid,
-    WORKSPACE,
+    EntityAccess, EntityDatabase, EntityError, EntityKey, EntityOutcome, EntityPage, EntityVerb, EntityWrite,
+    Json, Uuid, WORKSPACE,
 };
 
 /// The fields that make the keys of Kong's cache, of the kinds that have them.
@@ -123,6 +125,17 @@ fn type_name(kind: &Kind) -> &'static str {
     }
 }
 
+/// What a row costs beside what it takes to make a table of it.
+const STEPS_PER_ROW: usize = 256;
+
+/// Reads, and takes the steps for the time that it takes: a lookup may go through all entities.
+fn counted<T>(lua: &Lua, read: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
+    let begun = steps::thread_time();
+    let found = read()?;
+    Steps::of(lua).take_since(begun)?;
+    Ok(found)
+}
+
 /// `find(kind, { field = value }, with_nulls)`
 fn find(
     lua: &Lua,
@@ -131,7 +144,7 @@ fn find(
 ) -> mlua::Result<Option<Value>> {
     let kind = known_kind(database, &name)?;
     let Some(key) = key(lua, kind, &fields)? else { return Ok(None) };
-    let found = access(database)?.find(kind, &key);
+    let found = counted(lua, || Ok(access(database)?.find(kind, &key)))?;
     found.map(|entity| value(lua, entity, nulls.unwrap_or_default())).transpose()
 }
 
@@ -170,7 +183,8 @@ fn page(
         tags: asked.get::<Option<_>>("tags")?.unwrap_or_default(),
         any_tag: asked.get::<Option<_>>("any_tag")?.unwrap_or_default(),
     };
-    let (found, next) = access(database)?.page(kind, &asked);
+    let (found, next) = counted(lua, || Ok(access(database)?.page(kind, &asked)))?;
+    Steps::of(lua).take_many(found.len() * STEPS_PER_ROW)?;
     let rows = found.into_iter().map(|entity| value(lua, entity, nulls.unwrap_or_default()));
     let rows = lua.create_sequence_from(rows.collect::<mlua::Result<Vec<_>>>()?)?;
     Ok((rows, next.map(|next: Uuid| next.to_string())))
@@ -203,7 +217,22 @@ fn write(
     };
     let written = access(database)?.write(EntityWrite { verb, kind, key, members });
     let nulls = nulls.unwrap_or_default();
-    host.wait_for(async move { outcome(written.await, nulls) })
+    host.wait_for(async move {
+        let written = tokio::time::timeout(MAX_WAIT, written).await;
+        outcome(written.unwrap_or_else(|_| Err(too_late())), nulls)
+    })
+}
+
+/// How long a write may take, for the code that waits for it.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// The error of a write that takes longer: Kong's number and name of the errors of its database.
+fn too_late() -> EntityError {
+    let message = format!(
+        "the database has not stored the change within {} s; it may do so later: read the entity before you write it again",
+        MAX_WAIT.as_secs()
+    );
+    EntityError { code: 8, name: "database error".to_owned(), message, fields: None }
 }
 
 fn members(lua: &Lua, entity: Table) -> mlua::Result<JsonMap> {
