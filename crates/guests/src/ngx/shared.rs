@@ -163,7 +163,10 @@ fn stored(value: &Value) -> Option<DictValue> {
 
 fn shown(lua: &Lua, value: DictValue) -> mlua::Result<Value> {
     Ok(match value {
-        DictValue::Bytes(bytes) => Value::String(lua.create_string(&*bytes)?),
+        DictValue::Bytes(bytes) => {
+            Steps::of(lua).take_bytes(bytes.len())?;
+            Value::String(lua.create_string(&*bytes)?)
+        }
         DictValue::Number(number) => Value::Number(number),
         DictValue::Boolean(value) => Value::Boolean(value),
     })

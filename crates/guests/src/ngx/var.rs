@@ -3,8 +3,10 @@
 use super::time::{common_log_time, iso8601, since_epoch};
 use super::virtual_table;
 use crate::fields::wire_name;
+use crate::kept;
 use crate::namespace::{Namespace, refused};
 use crate::phase::Phases;
+use crate::steps::Steps;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, Table, Value};
@@ -25,7 +27,12 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
             };
         };
         let name = name.to_string_lossy();
-        variable(exchange, &name).map(|value| lua.create_string(value)).transpose()
+        if name.starts_with("arg_") {
+            Steps::of(lua).take_many(exchange.query().map_or(0, str::len))?;
+        }
+        let Some(value) = variable(exchange, &name) else { return Ok(None) };
+        Steps::of(lua).take_bytes(value.len())?;
+        lua.create_string(value).map(Some)
     };
     let set = |_: &Lua, exchange: &mut Exchange, (_, name, value): (Value, LuaString, Option<LuaString>)| {
         let value = value.map(|value| value.to_string_lossy()).unwrap_or_default();
@@ -163,6 +170,7 @@ fn by_prefix(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
 }
 
 fn assign(exchange: &mut Exchange, name: &str, value: String) -> mlua::Result<()> {
+    kept::keep(exchange, value.len())?;
     match name {
         "upstream_uri" => match value.split_once('?') {
             Some((path, query)) => {

@@ -33,6 +33,7 @@ fn a_call_takes_steps_for_its_work() {
         "return ('x'):rep(2e4):find('[' .. ('a'):rep(2e4) .. ']')",
         "return ('x'):rep(2e4):match('[^' .. ('a'):rep(2e4) .. ']*y')",
         "return ('x'):rep(2e4):find('%f[' .. ('a'):rep(2e4) .. ']')",
+        "return ngx.re.find(('ab'):rep(2e5), '(?:a|b)*a(?:a|b){200}c')",
         "local random = require('resty.random').bytes(1048576) return require('zlib').deflate(9)(random:rep(8))",
     ] {
         assert!(is_ended(code), "{code}");
@@ -98,6 +99,12 @@ fn what_is_too_long_is_refused() {
             "the certificate is too long",
         ),
         ("return select(2, require('resty.openssl.pkey').new(('x'):rep(70000)))", "the key is too long"),
+        ("ngx.var.args = ('x'):rep(17e6)", "the request has more than 16777216 bytes from Lua"),
+        ("ngx.req.set_uri(('/'):rep(17e6))", "the request has more than 16777216 bytes from Lua"),
+        (
+            "kong.service.request.set_raw_query(('x'):rep(17e6))",
+            "the request has more than 16777216 bytes from Lua",
+        ),
         ("return select(2, ngx.re.match('a', ('a'):rep(70000)))", "regular expression is too large"),
         (
             "return select(3, ngx.re.find('a', ('(?=[a-z]{9}b)'):rep(4000)))",

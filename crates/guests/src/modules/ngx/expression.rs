@@ -18,6 +18,8 @@ const MAX_SIZE: usize = 1 << 20;
 const MAX_SOURCE: usize = 64 << 10;
 /// About what all parts of an expression may take together, in bytes: each is compiled by itself where it backtracks.
 const MAX_PARTS: usize = 2 << 20;
+/// What takes less has few states, which cost little for each byte.
+const HEAVY: usize = 4 << 10;
 /// PCRE's message about an expression that is beyond that.
 const TOO_LARGE: &str = "pcre_compile() failed: regular expression is too large";
 /// What the states of an automaton may take that are made as it runs.
@@ -37,6 +39,8 @@ pub(super) struct Compiled {
     pub(super) unicode: bool,
     /// It is matched in linear time.
     pub(super) linear: bool,
+    /// It has so many parts that it may take microseconds for each byte.
+    pub(super) heavy: bool,
 }
 
 /// Why an expression gives no result.
@@ -129,7 +133,10 @@ fn compile(regex: &[u8], options: &[u8]) -> Checked<(Result<Compiled, Failure>, 
     let linear = tree.as_ref().is_some_and(|tree| !tree.expr.has_descendant_or_self(backtracks));
     let names = regex.capture_names().enumerate();
     let names = names.filter_map(|(index, name)| Some((name?.to_owned(), index))).collect();
-    Ok((Ok(Compiled { regex, names, anchored, unicode, linear }), BASE_SIZE.saturating_add(size)))
+    Ok((
+        Ok(Compiled { regex, names, anchored, unicode, linear, heavy: size > HEAVY }),
+        BASE_SIZE.saturating_add(size),
+    ))
 }
 
 /// A source in which each byte beyond ASCII is an escape, because without the option `u` an item is a byte.

@@ -17,6 +17,9 @@ use crate::steps::{self, Steps};
 /// position.
 const MAX_BACKTRACKED: usize = 32 << 10;
 
+/// How much of a subject is searched between two looks at the budget.
+const PART: usize = 16 << 10;
+
 /// What a match reports that reaches a limit.
 const TOO_MUCH: &str = "pcre_exec() failed: -8";
 
@@ -111,12 +114,31 @@ impl Compiled {
         if !self.linear && subject.len() - at > MAX_BACKTRACKED {
             return Ok(Err(TOO_MUCH.to_owned()));
         }
+        self.rehearse(subject, at, steps)?;
         let input = RegexInput::new(subject).from_pos(at).anchored(self.anchored);
         let begun = steps::thread_time();
         let outcome = self.regex.captures_input(input);
         steps.take_since(begun)?;
         // The only error of a match is that of its limit.
         Ok(outcome.map_err(|_| TOO_MUCH.to_owned()))
+    }
+
+    /// Searches a long subject in parts first, because the search of the whole is not interrupted: the call is ended where an
+    /// expression takes long for each byte.
+    fn rehearse(&self, subject: &[u8], at: usize, steps: &Steps) -> Checked<()> {
+        if !self.heavy || subject.len() - at <= PART {
+            return Ok(());
+        }
+        for part in subject[at..].chunks(PART) {
+            let begun = steps::thread_time();
+            let found = self.regex.captures_input(RegexInput::new(part).anchored(self.anchored));
+            steps.take_since(begun)?;
+            // A match that reaches the end of a part may go on in the next.
+            if found.is_ok_and(|found| found.is_some_and(|found| span(&found).1 < part.len())) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Where the search goes on after a match: beyond the next character if it is empty.
