@@ -61,6 +61,7 @@ pub(crate) fn lua(settings: &Settings) -> LuaSettings {
             .iter()
             .map(|(name, size)| (name.clone(), bytes(*size)))
             .collect(),
+        update_interval: settings.db_update_frequency,
         prefix: prefix::or_default(settings.prefix.clone())
             .map(|prefix| format!("{}/", prefix.display()))
             .unwrap_or_default(),

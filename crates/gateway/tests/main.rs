@@ -75,6 +75,7 @@ mod lifecycle;
 mod log_datagrams;
 mod logs;
 mod lost_answers;
+mod lua_cluster;
 mod lua_db;
 mod lua_entities;
 mod lua_plugins;

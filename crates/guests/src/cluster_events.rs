@@ -5,13 +5,13 @@ mod log;
 
 use crate::dicts::Dicts;
 use crate::pdk::cache;
-use crate::settings::NodeConfiguration;
+use crate::settings::LuaSettings;
 use log::{Event, Log};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
-use weir_plugin::{Background, Json, Retained, Rows};
+use weir_plugin::{Background, Retained, Rows};
 
 /// The channels of keys that caches have invalidated, and what the keys begin with in the dictionaries.
 pub(crate) const INVALIDATIONS: [(&str, &str); 2] =
@@ -25,10 +25,8 @@ const MAX_WAITING: usize = 1024;
 /// How many events of this node may wait to be written.
 const MAX_UNWRITTEN: usize = 1024;
 
-/// How often a node looks, in seconds, unless its settings say otherwise; and the bounds of that.
-const INTERVAL: f64 = 5.0;
-const SHORTEST: f64 = 0.1;
-const LONGEST: f64 = 60.0;
+/// A node looks no more often than this.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The events of a node.
 #[derive(Clone)]
@@ -82,7 +80,7 @@ impl ClusterEvents {
             log: Log::new(rows, node.clone()),
             background: retained.get(),
             dicts: Dicts::of(retained),
-            interval: interval(&retained.get::<NodeConfiguration>()),
+            interval: retained.get::<LuaSettings>().update_interval.max(MIN_INTERVAL),
         }
     }
 
@@ -151,9 +149,4 @@ impl ClusterEvents {
         // Code need not listen.
         let _ = self.state.heard.send(Arc::new(heard));
     }
-}
-
-fn interval(configuration: &NodeConfiguration) -> Duration {
-    let seconds = configuration.0.get("db_update_frequency").and_then(Json::as_f64).unwrap_or(INTERVAL);
-    Duration::from_secs_f64(seconds.clamp(SHORTEST, LONGEST))
 }

@@ -36,6 +36,8 @@ pub struct LuaSettings {
     pub cache_memory: usize,
     /// Further shared dictionaries, with their bytes.
     pub shared_dicts: Vec<(String, usize)>,
+    /// How often the node looks for events of others.
+    pub update_interval: Duration,
     /// The node's folder, with a slash at its end.
     pub prefix: String,
 }
@@ -55,6 +57,7 @@ impl Default for LuaSettings {
             files: Arc::new(PluginFiles::new("", "")),
             cache_memory: 128 << 20,
             shared_dicts: Vec::new(),
+            update_interval: Duration::from_secs(5),
             prefix: String::new(),
         }
     }

@@ -95,7 +95,7 @@ settings! {
     /// A data plane uses the first if the control plane does not offer the second.
     cluster_incremental_sync: bool = "off";
     /// The pause of a control plane after it has sent the configuration by Kong's first protocol, which sends all of it:
-    /// changes within the pause are sent together.
+    /// changes within the pause are sent together. Also how often a node looks for events that Lua on other nodes has broadcast.
     db_update_frequency: Duration = "5";
     /// Whether a data plane reports errors in the configuration to a control plane that is not Weir's, as Konnect expects.
     konnect_mode: bool = "off";

@@ -23,7 +23,7 @@ pub(crate) fn table(lua: &Lua, name: &'static str) -> mlua::Result<Table> {
     chunk.call((name, require, tell_others))
 }
 
-/// Tells other nodes that a key was invalidated.
+/// Has other nodes forget a key that was invalidated.
 fn tell_others(lua: &Lua, name: &str, key: &LuaString) -> mlua::Result<()> {
     Steps::of(lua).take_many(STEPS_PER_EVENT + key.as_bytes().len())?;
     let (channel, _) = INVALIDATIONS[usize::from(name == OF_SANDBOX)];

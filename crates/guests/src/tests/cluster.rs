@@ -2,8 +2,7 @@
 
 use super::waiting::{on_worker, value, value_in};
 use super::{gateway, settings};
-use crate::{NodeConfiguration, UntrustedLua};
-use serde_json::json;
+use crate::{LuaSettings, UntrustedLua};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -37,15 +36,13 @@ impl RowStore for Database {
 
 /// A node of the database.
 fn node(rows: &Arc<MemoryRows>) -> Gateway {
-    let gateway = gateway(settings(UntrustedLua::On));
-    let configuration = json!({ "db_update_frequency": 0.1 });
-    gateway.retained.provide(NodeConfiguration(configuration.as_object().unwrap().clone()));
+    let gateway = gateway(LuaSettings { update_interval: Duration::ZERO, ..settings(UntrustedLua::On) });
     gateway.retained.get::<Rows>().provide(Arc::new(Database(rows.clone())));
     gateway
 }
 
 /// What code returns on one node, while another runs code again and again, and what that returns in the end.
-fn told(listen: &'static str, tell: &str, end: &str) -> (String, String) {
+fn heard_from(listen: &'static str, tell: &str, end: &str) -> (String, String) {
     let rows = Arc::new(MemoryRows::default());
     let of_listener = rows.clone();
     let listener =
@@ -70,7 +67,7 @@ fn events_reach_other_nodes_alone() {
         while not said[1] or not both[1] do ngx.sleep(0.01) end return said[1] .. both[1]";
     let tell = "kong.cluster_events:subscribe('c', function() _G.own = true end)
         return kong.cluster_events:broadcast('c', 'h\\0i')";
-    let (heard, own) = told(listen, tell, "return tostring(own)");
+    let (heard, own) = heard_from(listen, tell, "return tostring(own)");
     assert_eq!((heard.split("\r\n").last().unwrap(), own.as_str()), ("h\0ih\0i", "nil"));
 }
 
@@ -81,15 +78,18 @@ fn an_event_may_be_delayed() {
         kong.cluster_events:subscribe('later', function() said = 'later' end)
         while not said do ngx.sleep(0.01) end return said";
     let tell = "kong.cluster_events:broadcast('later', 'd', 3600) return kong.cluster_events:broadcast('now', 'd', -1)";
-    assert_eq!(told(listen, tell, "return 1").0, "now");
+    assert_eq!(heard_from(listen, tell, "return 1").0, "now");
 }
 
 #[test]
 fn an_invalidation_reaches_other_nodes() {
     let listen = "kong.cache:get('k', nil, function() return 'v' end) kong.cache:get('kept', nil, function() return 'v' end)
         while kong.cache:probe('k') do ngx.sleep(0.01) end return select(3, kong.cache:probe('kept'))";
-    let (heard, _) =
-        told(listen, "kong.cache:invalidate_local('kept') return kong.cache:invalidate('k')", "return 1");
+    let (heard, _) = heard_from(
+        listen,
+        "kong.cache:invalidate_local('kept') return kong.cache:invalidate('k')",
+        "return 1",
+    );
     assert_eq!(heard, "v");
 }
 
