@@ -9,9 +9,9 @@ use std::process::Command;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 /// The key of APISIX's benchmark.
-const KEY: &str = "edd1c9f034335f136f87ad84b625c8f1";
+pub(crate) const KEY: &str = "edd1c9f034335f136f87ad84b625c8f1";
 
-fn with_apisix(builder: Builder) -> Builder {
+pub(crate) fn with_apisix(builder: Builder) -> Builder {
     builder
         .set("apisix_admin", "on")
         .set("apisix_admin_key", KEY)
@@ -20,11 +20,11 @@ fn with_apisix(builder: Builder) -> Builder {
 }
 
 /// A gateway whose configuration is written by its Admin APIs.
-fn writable() -> Gateway {
+pub(crate) fn writable() -> Gateway {
     with_apisix(Gateway::empty()).start()
 }
 
-fn ask(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Message {
+pub(crate) fn ask(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Message {
     let length = body.len();
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");

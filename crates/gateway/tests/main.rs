@@ -53,6 +53,7 @@ mod getting_started;
 mod grafana;
 mod grpc;
 mod grpc_gateway;
+mod grpc_transcode;
 mod grpc_web;
 mod h2spec;
 mod harness;

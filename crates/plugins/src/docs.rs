@@ -96,6 +96,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         &[
             "correlation-id",
             "grpc-gateway",
+            "grpc-transcode",
             "grpc-web",
             "gzip",
             "proxy-rewrite",

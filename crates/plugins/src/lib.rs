@@ -38,6 +38,7 @@ mod file_log;
 mod file_logger;
 mod forward_auth;
 mod grpc_gateway;
+mod grpc_transcode;
 mod grpc_web;
 mod gzip;
 mod hmac_auth;
@@ -98,6 +99,11 @@ pub use weir_plugin::KONG_VERSION;
 /// The record of a request, as log plugins write it.
 pub fn request_record(exchange: &weir_plugin::Exchange) -> Vec<u8> {
     log_record::request_record(exchange)
+}
+
+/// Whether the content of one of APISIX's protos can be used; else what is wrong with it, and in which line.
+pub fn check_proto(content: &str) -> Result<(), String> {
+    grpc_transcode::check_proto(content)
 }
 
 const fn define<P: Plugin>() -> Definition {
@@ -164,6 +170,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),
     define::<azure_functions::AzureFunctions>(),
+    define::<grpc_transcode::GrpcTranscode>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     StreamRoutes,
     /// What is configured for all uses of a plugin. Its id is the plugin's name.
     PluginMetadata,
+    /// `.proto` files, which grpc-transcode uses.
+    Protos,
     /// Where secrets are kept. Their paths are below the name of the manager.
     Secrets,
     /// What is said of everything together. It is in no list.
@@ -30,8 +32,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// In an order in which referenced kinds come first.
-    pub(crate) const ALL: [Kind; 13] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::PluginMetadata,
+        Kind::Protos,
         Kind::Secrets,
         Kind::Ssls,
         Kind::Upstreams,
@@ -60,6 +63,7 @@ impl Kind {
             Kind::Ssls => "ssls",
             Kind::StreamRoutes => "stream_routes",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Protos => "protos",
             Kind::Secrets => "secrets",
             Kind::Configs => "configs",
         }
@@ -79,6 +83,7 @@ impl Kind {
             Kind::Ssls => "ssl",
             Kind::StreamRoutes => "stream route",
             Kind::PluginMetadata => "plugin_metadata",
+            Kind::Protos => "proto",
             Kind::Secrets => "secret",
             Kind::Configs => "configs",
         }
@@ -87,6 +92,11 @@ impl Kind {
     /// Whether its objects can be listed by its name.
     pub(crate) fn is_listed(self) -> bool {
         !matches!(self, Kind::Credentials | Kind::Configs)
+    }
+
+    /// Whether its objects can be changed in part.
+    pub(crate) fn supports_patch(self) -> bool {
+        !matches!(self, Kind::Consumers | Kind::Credentials | Kind::PluginMetadata | Kind::Protos)
     }
 
     /// The kind of this name.
@@ -261,8 +271,10 @@ impl Objects for Entities {
 
 /// The objects that refer to this one.
 pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e ApisixObject)> {
-    if named.kind == Kind::PluginMetadata {
-        return using(entities, &named.id);
+    match named.kind {
+        Kind::PluginMetadata => return using(entities, |plugins| plugins.get(&named.id).is_some()),
+        Kind::Protos => return using(entities, |plugins| names(&plugins[TRANSCODE], PROTO_ID, &named.id)),
+        _ => {}
     }
     let fields = naming_fields(named.kind).iter();
     let objects = fields.flat_map(|(kind, field)| {
@@ -271,10 +283,14 @@ pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e A
     objects.collect()
 }
 
-/// The objects with this plugin.
-fn using<'e>(entities: &'e Entities, plugin: &str) -> Vec<(Key, &'e ApisixObject)> {
+/// The plugin that names a proto, and the member that does.
+pub(crate) const TRANSCODE: &str = "grpc-transcode";
+pub(crate) const PROTO_ID: &str = "proto_id";
+
+/// The objects with such plugins.
+fn using(entities: &Entities, is_used: impl Fn(&Json) -> bool) -> Vec<(Key, &ApisixObject)> {
     let objects = Kind::ALL.into_iter().flat_map(|kind| all(entities, kind));
-    objects.filter(|(_, object)| object.value["plugins"].get(plugin).is_some()).collect()
+    objects.filter(|(_, object)| is_used(&object.value["plugins"])).collect()
 }
 
 /// The kinds of objects that refer to those of a kind, and the field that does.

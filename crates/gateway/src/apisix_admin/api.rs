@@ -3,7 +3,7 @@ use super::list::{item, list, path, shown};
 use super::request::{ObjectPath, argument, body, cookie, header, no_ttl, segments};
 use super::response::{ApiResponse, typed};
 use super::write::{Write, WriteContext, decide};
-use super::{configs, other_endpoints, schemas, validate};
+use super::{configs, schemas, validate};
 use crate::admin::warning;
 use crate::apisix::object::{Invalid, Key, Kind, id_text, stored};
 use crate::apisix::translate::without_effect;
@@ -91,14 +91,11 @@ impl Api {
             ["configs"] => return configs::answer(self, request).await,
             ["configs", "validate"] => return validate::answer(request, self.control.plugins()),
             ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
-            [name, rest @ ..] if other_endpoints::has(name) => {
-                return other_endpoints::answer(request, name, rest);
-            }
             _ => {}
         }
         let place = ObjectPath::find(&segments)?;
         if place.kind == Kind::StreamRoutes && self.control.settings().stream_listen.0.is_empty() {
-            return Err(other_endpoints::streams_are_off());
+            return Err(ApiResponse::bad("stream mode is disabled, can not add stream routes"));
         }
         // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
         if !place.below.is_empty() && *request.method() != Method::PATCH {
@@ -177,9 +174,7 @@ fn wanted(request: &Request<Bytes>, place: ObjectPath) -> Result<Write, ApiRespo
         Method::DELETE => Ok(Write::Delete(key.ok_or_else(missing)?)),
         Method::POST if kind.is_named() => Err(ApiResponse::unsupported("POST", kind.singular())),
         Method::POST => Ok(Write::Post(kind, written.ok_or_else(|| nothing("configurations"))?)),
-        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials | Kind::PluginMetadata) => {
-            Err(ApiResponse::unsupported("PATCH", kind.singular()))
-        }
+        Method::PATCH if !kind.supports_patch() => Err(ApiResponse::unsupported("PATCH", kind.singular())),
         Method::PATCH => {
             let key = key.ok_or_else(missing)?;
             let patch = written.ok_or_else(|| nothing("new configuration"))?;

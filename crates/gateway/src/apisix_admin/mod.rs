@@ -10,7 +10,6 @@ mod list;
 mod listeners;
 mod metrics;
 mod on_proxy;
-mod other_endpoints;
 mod request;
 mod response;
 mod schemas;

@@ -1,5 +1,4 @@
 //! The lists of plugins, the schemas of objects, and the validation of objects.
-use super::other_endpoints;
 use super::request::{argument, body, unsupported};
 use super::response::ApiResponse;
 use crate::apisix::object::Kind;
@@ -80,9 +79,6 @@ fn called(kind: Kind) -> String {
 }
 
 fn check(request: &Request<Bytes>, name: &str) -> Result<ApiResponse, ApiResponse> {
-    if let Some(why) = other_endpoints::why_not(name) {
-        return Err(ApiResponse::bad(format!("`{name}` are not available here: {why}")));
-    }
     let kind = Kind::from_name(name).ok_or_else(|| unsupported(name))?;
     let value = body(request)?.ok_or_else(|| ApiResponse::bad("missing configurations"))?;
     match validate(kind, &value) {

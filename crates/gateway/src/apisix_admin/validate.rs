@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 use weir_model::PluginSchema;
 
 /// The objects of the request. References to others are taken to exist.
@@ -15,9 +16,12 @@ struct Requested(HashMap<Key, Json>);
 
 impl Objects for Requested {
     fn value(&self, key: &Key) -> Option<&Json> {
-        self.0.get(key)
+        self.0.get(key).or_else(|| (key.kind == Kind::Protos).then_some(&*ANY_PROTO))
     }
 }
+
+/// Any proto: what is read of it, without what it says.
+static ANY_PROTO: LazyLock<Json> = LazyLock::new(|| json!({ "content": ";" }));
 
 /// An object of the request, and its place there.
 struct Entry<'j> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 31] = [
     "ai-proxy-multi",
     "ai-rate-limiting",
     "api-breaker",
@@ -20,6 +20,7 @@ const OTHERS: [&str; 30] = [
     "fault-injection",
     "file-logger",
     "forward-auth",
+    "grpc-transcode",
     "gzip",
     "http-logger",
     "jwt-auth",

@@ -67,14 +67,14 @@
 //!
 //! An upstream that answers with something else than gRPC is passed on as it is.
 
-mod filter;
 mod message;
 mod rules;
 mod template;
 
-use crate::shared::grpc::{frames, is_grpc, schema};
-use filter::Filter;
+use crate::shared::grpc::filter::{Filter, Translator};
+use crate::shared::grpc::{call, http_status, is_grpc, schema};
 use rules::Endpoint;
+use serde_json::Value as Json;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record, WantsBody,
@@ -130,7 +130,8 @@ impl Hooks for GrpcGateway {
         }
         match self.call(exchange) {
             Ok((endpoint, message)) => {
-                send(exchange, endpoint, &message);
+                call(exchange, &endpoint.method, &message);
+                exchange.extensions.insert(Call(endpoint));
                 Flow::Continue
             }
             Err(why) => Flow::Respond(LocalResponse::raw(400, Some("text/plain; charset=utf-8"), why)),
@@ -144,7 +145,7 @@ impl Hooks for GrpcGateway {
         let Some(Call(endpoint)) = exchange.extensions.get().filter(|_| is_grpc) else { return };
         response.headers.set("Content-Type", b"application/json");
         if let Some(code) = response.headers.get("grpc-status") {
-            response.status = status(code);
+            response.status = http_status(code);
         }
         let filter = Filter::new(endpoint.clone());
         exchange.filter_response_body(filter);
@@ -169,41 +170,17 @@ impl GrpcGateway {
     }
 }
 
-/// Sends the call to the upstream.
-fn send(exchange: &mut Exchange, endpoint: Arc<Endpoint>, message: &[u8]) {
-    exchange.set_body(frames::framed(frames::MESSAGE, message));
-    exchange.set_upstream_path(endpoint.path());
-    exchange.set_query(String::new());
-    exchange.set_method("POST");
-    let of_client = exchange.request.headers.get("Content-Type").map(<[u8]>::to_vec);
-    exchange.request.headers.set("Content-Type", b"application/grpc");
-    for encoding in ["Content-Encoding", "grpc-encoding", "grpc-accept-encoding"] {
-        exchange.request.headers.remove(encoding);
-    }
-    exchange.extensions.insert(Call(endpoint));
-    exchange.replace_upstream_response(move |exchange, _| {
-        // The client's own again: what the gateway answers by itself is no answer of gRPC.
-        match of_client {
-            Some(content_type) => exchange.request.headers.set("Content-Type", &content_type),
-            None => drop(exchange.request.headers.remove("Content-Type")),
-        }
-        None
-    });
-}
+impl Translator for Arc<Endpoint> {
+    const PLUGIN: &'static str = GrpcGateway::NAME;
 
-/// The status of HTTP for a status of gRPC.
-fn status(code: &[u8]) -> u16 {
-    match code {
-        b"0" => 200,
-        b"1" => 499,
-        b"3" | b"9" | b"11" => 400,
-        b"4" => 504,
-        b"5" => 404,
-        b"6" | b"10" => 409,
-        b"7" => 403,
-        b"8" => 429,
-        b"14" => 503,
-        b"16" => 401,
-        _ => 500,
+    fn is_stream(&self) -> bool {
+        self.method.is_server_streaming()
+    }
+
+    fn translate(&self, message: &[u8]) -> Result<Vec<u8>, String> {
+        let json = schema::to_json(self.method.output(), message)?;
+        let Some(name) = &self.response_body else { return Ok(json) };
+        let mut message: Json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+        Ok(message.get_mut(name.as_str()).map(Json::take).unwrap_or_default().to_string().into_bytes())
     }
 }

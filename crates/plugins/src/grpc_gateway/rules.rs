@@ -26,13 +26,6 @@ pub(super) enum Body {
     Field(String),
 }
 
-impl Endpoint {
-    /// What the upstream is asked for.
-    pub(super) fn path(&self) -> String {
-        format!("/{}/{}", self.method.parent_service().full_name(), self.method.name())
-    }
-}
-
 /// The endpoints of all services, in the order of the files and of their methods.
 pub(super) fn endpoints(pool: &DescriptorPool) -> Result<Vec<Endpoint>, String> {
     let Some(http) = pool.get_extension_by_name("google.api.http") else { return Ok(Vec::new()) };

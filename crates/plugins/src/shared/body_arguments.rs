@@ -23,6 +23,12 @@ pub(crate) fn query(exchange: &Exchange) -> Map<String, Json> {
     collect(exchange.query_args(MAX_ARGUMENTS))
 }
 
+/// The arguments of a form.
+pub(crate) fn form(body: &[u8]) -> Map<String, Json> {
+    let text = form::text(body);
+    collect(form::pairs(&text).take(MAX_ARGUMENTS))
+}
+
 /// The arguments of the body, by its type: of a form, or a JSON object or array.
 pub(crate) fn body(exchange: &Exchange) -> Result<Json, NoArguments> {
     let content_type = exchange.request.headers.get("Content-Type").ok_or(NoArguments::Type)?;
@@ -34,8 +40,7 @@ pub(crate) fn body(exchange: &Exchange) -> Result<Json, NoArguments> {
         None => Ok(&[][..]),
     };
     if lower.starts_with("application/x-www-form-urlencoded") {
-        let text = form::text(body()?);
-        return Ok(collect(form::pairs(&text).take(MAX_ARGUMENTS)).into());
+        return Ok(form(body()?).into());
     }
     if lower.starts_with("application/json") {
         let parsed: Json = serde_json::from_slice(body()?).map_err(|_| NoArguments::Body)?;

@@ -64,13 +64,13 @@ fn objects_become_entities_whatever_their_order() {
 
 #[test]
 fn everything_wrong_is_said_at_its_object() {
-    let text = "routes:\n  - uri: a\n  - uri: /b\n    upstream_id: 9\nprotos: []\nconsumers:\n  - username: a\n    \
+    let text = "routes:\n  - uri: a\n  - uri: /b\n    upstream_id: 9\nplanets: []\nconsumers:\n  - username: a\n    \
                 plugins: {key-auth: {key: k}}\n  - username: b\n    plugins: {key-auth: {key: k}}\n#END\n";
     let problems = read(text).unwrap_err();
     let expected = [
         "2:10: routes[0].uri: ",
         "4:18: routes[1].upstream_id: names no upstream of the file",
-        "5:1: `protos` is not available here",
+        "5:1: `planets` is not available here",
         "9:5: consumers[1]: keyauth_credentials: the same key is here twice",
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");

@@ -1,6 +1,6 @@
 //! The objects and plugins that can be expressed here, as JSON Schemas.
 use super::schema::{
-    Consumer, Credential, Node, PluginSet, Route, Secrets, Service, Ssl, StreamRoute, Upstream, read,
+    Consumer, Credential, Node, PluginSet, Proto, Route, Secrets, Service, Ssl, StreamRoute, Upstream, read,
 };
 use super::{Invalid, Json, Kind, upstream};
 use serde_json::json;
@@ -15,6 +15,7 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
         Kind::Consumers => described::<Consumer>(),
         Kind::Credentials => described::<Credential>(),
         Kind::Ssls => described::<Ssl>(),
+        Kind::Protos => described::<Proto>(),
         Kind::Secrets => described::<Secrets>(),
         Kind::StreamRoutes => described::<StreamRoute>(),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
@@ -59,6 +60,7 @@ pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
         Kind::Consumers => read::<Consumer>(value).map(drop),
         Kind::Credentials => read::<Credential>(value).map(drop),
         Kind::Ssls => read::<Ssl>(value).map(drop),
+        Kind::Protos => read::<Proto>(value).map(drop),
         Kind::Secrets => read::<Secrets>(value).map(drop),
         Kind::StreamRoutes => own_nodes(read::<StreamRoute>(value)?.upstream),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),

@@ -1,10 +1,10 @@
 //! All errors of an object in a file, each at its field. (A response of the Admin API holds only the first one, as
 //! APISIX's does.)
-use super::super::object::{Key, id_text};
+use super::super::object::{Key, PROTO_ID, TRANSCODE, id_text};
 use super::schema::{
     Consumer, Credential, PluginSet, Route, Secrets, Service, Ssl, StreamRoute, Upstream, is_unavailable,
 };
-use super::{Kind, Objects, plugins, upstream};
+use super::{Kind, Objects, plugins, proto, upstream};
 use weir_model::node::{Entry, Node, Value};
 use weir_model::schema::{ConfigWarning, Json, Reader, Record, RecordContext, RecordSchema, read_record};
 use weir_model::{ConfigError, PluginSchema};
@@ -34,6 +34,7 @@ pub(crate) fn mistakes(
         Kind::Consumers => fields::<Consumer>(&node),
         Kind::Credentials => fields::<Credential>(&node),
         Kind::Ssls => fields::<Ssl>(&node),
+        Kind::Protos => proto::mistakes_of(&node),
         Kind::Secrets => fields::<Secrets>(&node),
         Kind::StreamRoutes => fields::<StreamRoute>(&node),
         Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
@@ -74,7 +75,9 @@ pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
     let named = NAMING.iter().filter_map(|(field, kind)| Key::new(*kind, id_text(&value[field])?).ok());
     let rules = value["plugins"]["traffic-split"]["rules"].as_array().into_iter().flatten();
     let shares = rules.flat_map(|rule| rule["weighted_upstreams"].as_array().into_iter().flatten());
-    named.chain(shares.filter_map(|of| Key::new(Kind::Upstreams, id_text(&of["upstream_id"])?).ok()))
+    let shares = shares.filter_map(|of| Key::new(Kind::Upstreams, id_text(&of["upstream_id"])?).ok());
+    let proto = id_text(&value["plugins"][TRANSCODE][PROTO_ID]);
+    named.chain(shares).chain(proto.and_then(|id| Key::new(Kind::Protos, id).ok()))
 }
 
 /// All errors of a record.

@@ -4,6 +4,7 @@ mod consumer;
 mod json_schema;
 mod mistakes;
 mod plugins;
+mod proto;
 mod references;
 mod route;
 mod schema;
@@ -52,6 +53,7 @@ pub(crate) fn translate(
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
         Kind::Secrets => secret::translate(&mut into, &mut value)?,
+        Kind::Protos => proto::check(&mut value)?,
         Kind::StreamRoutes => stream::translate(&mut into, &mut value, objects)?,
         Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
         Kind::PluginConfigs => {

@@ -3,6 +3,7 @@
 use super::schema::{PluginSet, Plugins, Route, Service, Upstream, read};
 use super::upstream::{self, Destination};
 use super::{Entities, Invalid, Json, Kind, Objects, fill, named, plugins};
+use crate::apisix::object::TRANSCODE;
 use serde_json::json;
 use std::collections::BTreeMap;
 use weir_model::Uuid;
@@ -29,6 +30,7 @@ pub(super) fn translate(
     let service =
         route.service_id.as_ref().map(|id| Through::find(id, objects)).transpose()?.unwrap_or_default();
     let own = own_destination(into, &route, objects)?;
+    let transcodes = service.plugins.contains_key(TRANSCODE);
     let destination = own.or(service.destination);
     let mut set = Plugins::new();
     if own.is_some() || destination.is_none() {
@@ -45,7 +47,9 @@ pub(super) fn translate(
         None => destination,
     };
     let hosts = route.hosts.clone().or(route.host.clone().map(|host| vec![host])).unwrap_or(service.hosts);
-    write(into, &CombinedRoute { route: &route, hosts, destination, plugins: set })
+    // A route that transcodes takes requests of HTTP, wherever they go.
+    let is_grpc = destination.is_some_and(|to| to.is_grpc) && !transcodes && !set.contains_key(TRANSCODE);
+    write(into, &CombinedRoute { route: &route, hosts, destination, is_grpc, plugins: set })
 }
 
 /// What a route inherits from its service.
@@ -101,6 +105,8 @@ struct CombinedRoute<'r> {
     route: &'r Route,
     hosts: Vec<String>,
     destination: Option<Destination>,
+    /// Whether it takes requests of gRPC.
+    is_grpc: bool,
     plugins: Plugins,
 }
 
@@ -133,14 +139,13 @@ fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Inv
 }
 
 fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
-    let CombinedRoute { route, destination, plugins, .. } = written;
-    let is_grpc = destination.is_some_and(|to| to.is_grpc);
+    let CombinedRoute { route, destination, is_grpc, plugins, .. } = written;
     // Requests of gRPC are POST.
     let matches_all =
-        |methods: &[String]| methods.is_empty() || is_grpc && methods.iter().any(|method| method == "POST");
+        |methods: &[String]| methods.is_empty() || *is_grpc && methods.iter().any(|method| method == "POST");
     let methods = route.methods.as_deref().filter(|methods| !matches_all(methods));
     json!({
-        "protocols": if is_grpc { ["grpc", "grpcs"] } else { ["http", "https"] },
+        "protocols": if *is_grpc { ["grpc", "grpcs"] } else { ["http", "https"] },
         "hosts": (!hosts.is_empty()).then_some(hosts),
         "paths": paths,
         "methods": methods,

@@ -234,6 +234,21 @@ pub(super) struct StreamRoute {
     pub update_time: Option<i64>,
 }
 
+/// A `.proto` file, or several that are compiled.
+#[derive(Clone, Record)]
+pub(super) struct Proto {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The text, or a `FileDescriptorSet` in base64.
+    #[field(len_max = 1048576)]
+    pub content: String,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
 /// Where secrets are kept: a HashiCorp Vault.
 #[derive(Clone, Record)]
 pub(super) struct Secrets {

@@ -1,60 +1,18 @@
 //! The services of a `.proto` file, and their messages as JSON.
 
+use super::proto::Annotations;
 use prost_reflect::prost::Message;
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions,
     Value,
 };
 use protox::Compiler;
-use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
+use protox::file::{ChainFileResolver, GoogleFileResolver, IncludeFileResolver};
 use std::path::{Path, PathBuf};
 
 /// Where files that are imported are looked for, beside the folder of the file that imports them, as in Kong.
 const INCLUDES: [&str; 4] =
     ["/usr/local/kong/include", "/usr/local/opt/protobuf/include", "/usr/include", "kong/include"];
-
-/// The annotations for HTTP, as far as they are read, for nodes that do not have Google's file.
-const ANNOTATIONS: &str = r#"
-syntax = "proto3";
-package google.api;
-import "google/protobuf/descriptor.proto";
-import "google/api/http.proto";
-extend google.protobuf.MethodOptions { HttpRule http = 72295728; }
-"#;
-
-/// The rules that these annotations have.
-const HTTP: &str = r#"
-syntax = "proto3";
-package google.api;
-message HttpRule {
-  string selector = 1;
-  oneof pattern {
-    string get = 2;
-    string put = 3;
-    string post = 4;
-    string delete = 5;
-    string patch = 6;
-    CustomHttpPattern custom = 8;
-  }
-  string body = 7;
-  string response_body = 12;
-  repeated HttpRule additional_bindings = 11;
-}
-message CustomHttpPattern { string kind = 1; string path = 2; }
-"#;
-
-/// Knows the annotations, where no folder has them.
-struct Annotations;
-
-impl FileResolver for Annotations {
-    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        match name {
-            "google/api/annotations.proto" => File::from_source(name, ANNOTATIONS),
-            "google/api/http.proto" => File::from_source(name, HTTP),
-            _ => Err(protox::Error::file_not_found(name)),
-        }
-    }
-}
 
 /// Reads a file and what it imports. The error says what is wrong with them.
 pub(crate) fn load(path: &str) -> Result<DescriptorPool, String> {

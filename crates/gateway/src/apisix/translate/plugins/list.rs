@@ -4,6 +4,7 @@ use super::adapted::{
 };
 use super::ai::{PromptDecorator, PromptGuard, PromptTemplate, Proxy};
 use super::azure_functions::AzureFunctions;
+use super::grpc_transcode::GrpcTranscode;
 use super::known::known_members;
 use super::traffic_split::TrafficSplit;
 use super::{consumer, refused};
@@ -71,7 +72,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 40] = [
+static ROWS: [Row; 41] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -107,6 +108,7 @@ static ROWS: [Row; 40] = [
     adapted::<TrafficSplit>("traffic-split", 966, "traffic-split"),
     same("redirect", 900, "apisix-redirect"),
     same("response-rewrite", 899, "response-rewrite"),
+    adapted::<GrpcTranscode>("grpc-transcode", 506, "grpc-transcode"),
     adapted::<Prometheus>("prometheus", 500, "prometheus"),
     same("http-logger", 410, "http-logger"),
     same("kafka-logger", 403, "kafka-logger"),

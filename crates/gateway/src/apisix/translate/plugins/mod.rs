@@ -3,6 +3,7 @@ mod adapted;
 mod ai;
 mod azure_functions;
 mod default_list;
+mod grpc_transcode;
 mod known;
 mod list;
 mod traffic_split;
@@ -12,6 +13,7 @@ pub(super) use ai::provider;
 use super::json_schema::{self, Described};
 use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, Key, Kind, Objects, consumer, fill_in, mistakes, references};
+use crate::apisix::object::TRANSCODE;
 use known::{META, retain_known, unknown_members};
 use list::{Configuration, Row, find, rows};
 use serde_json::json;
@@ -111,6 +113,9 @@ impl Configured {
         let Configured { row, configuration: Configuration { theirs, mut ours }, enabled, filter } = self;
         if row.name == "traffic-split" {
             traffic_split::resolve(into, part, &theirs, &mut ours)?;
+        }
+        if row.name == TRANSCODE {
+            grpc_transcode::resolve(into, &theirs, &mut ours)?;
         }
         if row.ours == "ai-proxy-multi" {
             // The service has it.

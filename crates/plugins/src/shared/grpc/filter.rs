@@ -1,53 +1,57 @@
 //! The messages of a response as JSON, on their way to the client.
 
-use super::rules::Endpoint;
-use crate::shared::grpc::frames::Messages;
-use crate::shared::grpc::schema;
-use serde_json::{Value as Json, json};
-use std::sync::Arc;
+use super::frames::Messages;
+use serde_json::json;
 use weir_plugin::{BodyFilter, Exchange, Headers};
 
+/// How the messages of a response are written.
+pub(crate) trait Translator: 'static {
+    /// The plugin that translates.
+    const PLUGIN: &'static str;
+
+    /// Whether there may be several messages: each gets a line.
+    fn is_stream(&self) -> bool;
+
+    /// What the client gets of a message.
+    fn translate(&self, message: &[u8]) -> Result<Vec<u8>, String>;
+}
+
 /// Translates a body.
-pub(super) struct Filter {
-    endpoint: Arc<Endpoint>,
+pub(crate) struct Filter<T> {
+    translator: T,
     messages: Messages,
     failed: bool,
 }
 
-impl Filter {
-    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
-        Self { endpoint, messages: Messages::default(), failed: false }
+impl<T: Translator> Filter<T> {
+    pub(crate) fn new(translator: T) -> Self {
+        Self { translator, messages: Messages::default(), failed: false }
     }
 
     /// The messages that are whole by now.
     fn translated(&mut self) -> Result<Vec<u8>, String> {
         let mut translated = Vec::new();
         while let Some(message) = self.messages.next().map_err(|error| error.to_string())? {
-            let json = schema::to_json(self.endpoint.method.output(), &message)?;
-            translated.extend(self.member(json)?);
-            if self.endpoint.method.is_server_streaming() {
-                translated.push(b'\n');
-            }
+            translated.extend(self.translator.translate(&message)?);
+            translated.extend_from_slice(self.line_end());
         }
         Ok(translated)
     }
 
-    /// What the client gets of a message.
-    fn member(&self, message: Vec<u8>) -> Result<Vec<u8>, String> {
-        let Some(name) = &self.endpoint.response_body else { return Ok(message) };
-        let mut message: Json = serde_json::from_slice(&message).map_err(|error| error.to_string())?;
-        Ok(message.get_mut(name.as_str()).map(Json::take).unwrap_or_default().to_string().into_bytes())
+    fn line_end(&self) -> &'static [u8] {
+        if self.translator.is_stream() { b"\n" } else { b"" }
     }
 
     /// An error behind messages, whose status the head cannot have any more.
     fn error(&self, code: &str, message: &str) -> Vec<u8> {
         let code = code.parse::<u32>().unwrap_or(2);
-        let end = if self.endpoint.method.is_server_streaming() { "\n" } else { "" };
-        format!("{}{end}", json!({ "error": { "code": code, "message": message } })).into_bytes()
+        let mut error = json!({ "error": { "code": code, "message": message } }).to_string().into_bytes();
+        error.extend_from_slice(self.line_end());
+        error
     }
 }
 
-impl BodyFilter for Filter {
+impl<T: Translator> BodyFilter for Filter<T> {
     fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8> {
         if self.failed {
             return Vec::new();
@@ -57,7 +61,8 @@ impl BodyFilter for Filter {
             self.failed = true;
             tracing::error!(
                 request_id = exchange.id(),
-                "grpc-gateway: the upstream's response cannot be translated: {why}"
+                "{}: the upstream's response cannot be translated: {why}",
+                T::PLUGIN
             );
             self.error("13", &why)
         })
