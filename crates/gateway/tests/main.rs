@@ -49,6 +49,7 @@ mod failures;
 mod fleet;
 mod fleet_analytics;
 mod forwarded;
+mod functions;
 mod getting_started;
 mod grafana;
 mod grpc;

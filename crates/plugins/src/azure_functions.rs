@@ -23,18 +23,13 @@
 //!
 //! As in Kong, the function's certificate is not verified unless `https_verify` is set. Set it: the key goes to any server that answers.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, Uri};
-use std::sync::Arc;
+use crate::shared::function_call::{Connection, FunctionCaller, forwarded, secret_value};
+use http::Uri;
+use http::header::{HeaderMap, HeaderName};
 use std::time::Duration;
-use tokio::time::Instant;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, Flow, Headers, Hooks, HttpClient, HttpError, Known,
-    LocalResponse, Phases, Plugin, Record, Resume, Secret, WantsBody,
+    BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, Secret, WantsBody,
 };
-
-/// The longest response.
-const MAX_RESPONSE_LEN: usize = 8 * 1024 * 1024;
 
 /// The function, and how it is asked.
 #[derive(Debug, Clone, Record)]
@@ -93,14 +88,11 @@ impl Config {
 }
 
 /// One configured instance.
-pub(super) struct AzureFunctions(Arc<Function>);
-
-struct Function {
+pub(super) struct AzureFunctions {
     url: String,
     /// Those that the plugin sets.
     headers: HeaderMap,
-    client: HttpClient,
-    timeout: Duration,
+    caller: FunctionCaller,
 }
 
 impl Plugin for AzureFunctions {
@@ -112,10 +104,15 @@ impl Plugin for AzureFunctions {
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let url = config.url();
         url.parse::<Uri>().map_err(|error| format!("config.functionname makes no URL: {error}"))?;
-        let dialer = build.tls_dialer(config.https_verify, "config.https_verify: false")?;
-        let client = HttpClient::keeping(dialer, milliseconds(config.keepalive));
-        let (client, timeout) = (client.with_max_body_len(MAX_RESPONSE_LEN), milliseconds(config.timeout));
-        Ok(Self(Arc::new(Function { url, headers: own_headers(&config)?, client, timeout })))
+        let connection = Connection {
+            timeout: milliseconds(config.timeout),
+            keepalive: milliseconds(config.keepalive),
+            ssl_verify: config.https_verify,
+            verify_off: "config.https_verify: false",
+        };
+        let failure = (500, "An unexpected error occurred");
+        let caller = FunctionCaller::new(Self::NAME, connection, failure, build)?;
+        Ok(Self { url, headers: own_headers(&config)?, caller })
     }
 }
 
@@ -123,10 +120,8 @@ fn own_headers(config: &Config) -> Result<HeaderMap, String> {
     let named = [("x-functions-key", &config.apikey), ("x-functions-clientid", &config.clientid)];
     let given = named.into_iter().filter_map(|(name, secret)| Some((name, secret.as_ref()?)));
     let header = |(name, secret): (&'static str, &Secret)| {
-        let value = HeaderValue::from_str(secret.expose());
-        let mut value =
-            value.map_err(|_| format!("config: the value of {name} is not one that a header can have"))?;
-        value.set_sensitive(true);
+        let value = secret_value(secret.expose())
+            .map_err(|_| format!("config: the value of {name} is not one that a header can have"))?;
         Ok((HeaderName::from_static(name), value))
     };
     given.map(header).collect()
@@ -142,70 +137,14 @@ impl Hooks for AzureFunctions {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        if exchange.body().is_none() && exchange.has_body() {
-            return Flow::Respond(LocalResponse::error(413, "Payload too large"));
-        }
-        let (request, function, asked) = (self.0.request(exchange), self.0.clone(), Instant::now());
-        Flow::Wait(Box::pin(async move {
-            let answered = match request {
-                Ok(request) => function.client.send(request, function.timeout).await,
-                Err(error) => Err(HttpError::Failed(error.to_string())),
-            };
-            let resume: Resume =
-                Box::new(move |exchange| Flow::Respond(respond(exchange, answered).relayed(exchange, asked)));
-            resume
-        }))
+        self.caller.answer(exchange, |exchange| {
+            let query = exchange.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let url = format!("{}{}{query}", self.url, exchange.upstream_target_path());
+            let mut request = forwarded(exchange, &url)?;
+            request.headers_mut().extend(self.headers.clone());
+            Ok(request)
+        })
     }
-}
-
-impl Function {
-    fn request(&self, exchange: &Exchange) -> Result<Request<Bytes>, http::Error> {
-        let query = exchange.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let url = format!("{}{}{query}", self.url, exchange.upstream_target_path());
-        let body = Bytes::copy_from_slice(exchange.body().unwrap_or_default());
-        let method = Method::from_bytes(exchange.request.method_str().as_bytes())?;
-        let mut request = Request::builder().method(method).uri(url).body(body)?;
-        *request.headers_mut() = passed(&exchange.request.headers);
-        request.headers_mut().extend(self.headers.clone());
-        Ok(request)
-    }
-}
-
-/// The request's headers but for those of the connection and the host.
-fn passed(headers: &Headers) -> HeaderMap {
-    let is_own = |known: Known| {
-        known.is_hop_by_hop() || matches!(known, Known::Host | Known::ContentLength | Known::Expect)
-    };
-    let passed = headers.iter().filter(|field| !is_own(field.known));
-    let header =
-        |name: &[u8], value| Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?));
-    let mut map = HeaderMap::new();
-    for (name, value) in passed.filter_map(|field| header(field.name, field.value)) {
-        map.append(name, value);
-    }
-    map
-}
-
-fn respond(exchange: &Exchange, answered: Result<Response<Bytes>, HttpError>) -> LocalResponse {
-    let (head, body) = match answered {
-        Ok(answer) => answer.into_parts(),
-        Err(error) => {
-            tracing::error!(
-                request_id = exchange.id(),
-                "azure-functions: the function did not answer: {error}"
-            );
-            return LocalResponse::error(500, "An unexpected error occurred");
-        }
-    };
-    let passes = |name: &HeaderName| {
-        let known = Known::of(name.as_str().as_bytes());
-        !known.is_hop_by_hop() && known != Known::ContentLength
-    };
-    let answer = LocalResponse::raw(head.status.as_u16(), None, body);
-    head.headers
-        .iter()
-        .filter(|(name, _)| passes(name))
-        .fold(answer, |answer, (name, value)| answer.header(name.as_str().to_owned(), value))
 }
 
 fn milliseconds(milliseconds: f64) -> Duration {

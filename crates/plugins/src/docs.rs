@@ -90,7 +90,18 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ai-response-transformer",
         ],
     ),
-    ("Serverless", &["aws-lambda", "azure-functions", "post-function", "pre-function"]),
+    (
+        "Serverless",
+        &[
+            "apisix-aws-lambda",
+            "aws-lambda",
+            "azure-functions",
+            "openfunction",
+            "openwhisk",
+            "post-function",
+            "pre-function",
+        ],
+    ),
     (
         "Transformations",
         &[

@@ -18,6 +18,7 @@ mod ai_rate_limiting;
 mod ai_request_transformer;
 mod ai_response_transformer;
 mod api_breaker;
+mod apisix_aws_lambda;
 mod apisix_cors;
 mod apisix_hmac_auth;
 mod apisix_proxy_cache;
@@ -62,8 +63,10 @@ mod marks_tests;
 mod mocking;
 mod mtls_auth;
 mod oauth2;
+mod openfunction;
 mod openid_connect;
 mod opentelemetry;
+mod openwhisk;
 pub mod prometheus;
 mod proxy_cache;
 mod proxy_mirror;
@@ -170,6 +173,9 @@ pub static PLUGINS: &[Definition] = &[
     define::<standard_webhooks::StandardWebhooks>(),
     define::<aws_lambda::AwsLambda>(),
     define::<azure_functions::AzureFunctions>(),
+    define::<apisix_aws_lambda::ApisixAwsLambda>(),
+    define::<openwhisk::OpenWhisk>(),
+    define::<openfunction::OpenFunction>(),
     define::<grpc_transcode::GrpcTranscode>(),
     define::<apisix_proxy_cache::ApisixProxyCache>(),
     define::<proxy_cache::ProxyCache>(),

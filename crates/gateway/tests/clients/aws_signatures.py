@@ -1,4 +1,4 @@
-"""The library botocore signs again what aws-lambda, and ai-proxy for Bedrock, have sent: the signatures are the same."""
+"""The library botocore signs again what aws-lambda, apisix-aws-lambda, and ai-proxy for Bedrock, have sent: the signatures are the same."""
 
 import json
 
@@ -108,9 +108,32 @@ def bedrock(node, server):
     return 2 * len(paths)
 
 
+def gateways(node, server):
+    """Functions behind API Gateway, and by their own URLs: the client's request is signed as it is."""
+    iam = {"accesskey": CONFIGURED.access_key, "secretkey": CONFIGURED.secret_key, "aws_region": REGION}
+    paths = ["", "/orders/a%20b/%C3%A9", "/a%2Fb/"]
+    arguments = ["", "?a=1", "?b=a%20b+c&a=x/y~!*'()&empty=&flag&%C3%A9=%26&a=0"]
+    asked = 0
+    for service in ("execute-api", "lambda"):
+        config = {"function_uri": f"{server.url}/default/f", "authorization": {"iam": {**iam, "service": service}}}
+        url = node.route(f"/{service}", server.url, {"apisix-aws-lambda": config})
+        for path in paths:
+            for query in arguments:
+                server.will(Answer({"hello": "world"}))
+                headers = {"Content-Type": "text/plain", "X-Tag": "a   b"}
+                response = requests.put(f"{url}{path}{query}", data="äöü".encode(), headers=headers, timeout=TIMEOUT)
+                assert (response.status_code, response.json()) == (200, {"hello": "world"}), response.text
+                sent = server.last()
+                assert sent.target.split("?")[0] == "/default/f" + path, sent
+                assert {"content-type", "x-tag"} <= set(assert_signed(sent, CONFIGURED, service)), sent
+                asked += 1
+    return asked
+
+
 def main():
     node, server = Node(), Server()
-    print(json.dumps({"lambda": lambdas(node, server), "bedrock": bedrock(node, server)}))
+    signed = {"lambda": lambdas(node, server), "bedrock": bedrock(node, server), "gateway": gateways(node, server)}
+    print(json.dumps(signed))
 
 
 main()

@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 const KONG: &str = include_str!("kong-3.9.json");
 
 /// Plugins that the open source of Kong does not have.
-const OTHERS: [&str; 31] = [
+const OTHERS: [&str; 34] = [
     "ai-proxy-multi",
     "ai-rate-limiting",
     "api-breaker",
+    "apisix-aws-lambda",
     "apisix-cors",
     "apisix-hmac-auth",
     "apisix-proxy-cache",
@@ -30,7 +31,9 @@ const OTHERS: [&str; 31] = [
     "limit-req",
     "mocking",
     "mtls-auth",
+    "openfunction",
     "openid-connect",
+    "openwhisk",
     "proxy-mirror",
     "proxy-rewrite",
     "referer-restriction",

@@ -1,13 +1,14 @@
 //! The response to the client, of what Lambda answers.
 
 use super::Config;
+use crate::shared::function_call::{header_values, is_passed_back};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, Response};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value as Json, json};
-use weir_plugin::{Bytes, Known, LocalResponse};
+use weir_plugin::{Bytes, LocalResponse};
 
 /// The response for a function's result.
 pub(super) fn answer(config: &Config, result: Response<Bytes>) -> LocalResponse {
@@ -32,13 +33,9 @@ fn with_headers(
     headers: &HeaderMap,
     is_replaced: impl Fn(&str) -> bool,
 ) -> LocalResponse {
-    let passed = headers.iter().filter(|(name, _)| passes(name.as_str()) && !is_replaced(name.as_str()));
+    let passed =
+        headers.iter().filter(|(name, _)| is_passed_back(name.as_str()) && !is_replaced(name.as_str()));
     passed.fold(answer, |answer, (name, value)| answer.header(name.as_str().to_owned(), value))
-}
-
-fn passes(name: &str) -> bool {
-    let known = Known::of(name.as_bytes());
-    !known.is_hop_by_hop() && known != Known::ContentLength
 }
 
 fn bad_gateway(why: &str) -> LocalResponse {
@@ -99,7 +96,7 @@ fn integrated(result: &[u8]) -> Result<Integrated, String> {
     if let Json::Object(many) = described.multi_value_headers {
         headers.extend(many);
     }
-    let headers = headers.into_iter().map(|(name, values)| (name, texts(values)));
+    let headers = headers.into_iter().map(|(name, values)| (name, header_values(values)));
     Ok(Integrated { status, headers: headers.collect(), body })
 }
 
@@ -109,24 +106,13 @@ fn status(value: &Json) -> Option<u16> {
     (100.0..600.0).contains(&number).then_some(number as u16)
 }
 
-/// The values of a header: one, or a list of them.
-fn texts(values: Json) -> Vec<String> {
-    match values {
-        Json::String(text) => vec![text],
-        Json::Number(number) => vec![number.to_string()],
-        Json::Bool(flag) => vec![flag.to_string()],
-        Json::Array(values) => values.into_iter().flat_map(texts).collect(),
-        Json::Null | Json::Object(_) => Vec::new(),
-    }
-}
-
 impl Integrated {
     /// The response. Its headers replace Lambda's own of the same names.
     fn answer(self, of_lambda: &HeaderMap) -> LocalResponse {
         let is_own = |name: &str| self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
         let answer =
             with_headers(LocalResponse::raw(self.status, None, self.body.clone()), of_lambda, is_own);
-        let own = self.headers.iter().filter(|(name, _)| is_sendable(name) && passes(name));
+        let own = self.headers.iter().filter(|(name, _)| is_sendable(name) && is_passed_back(name));
         own.fold(answer, |answer, (name, values)| {
             values.iter().fold(answer, |answer, value| answer.header(name.clone(), value))
         })

@@ -11,6 +11,7 @@ pub(crate) mod datagrams;
 pub(crate) mod expression;
 pub(crate) mod fetched;
 pub(crate) mod forged_headers;
+pub(crate) mod function_call;
 pub(crate) mod grpc;
 pub(crate) mod header_operations;
 pub(crate) mod interim_status;

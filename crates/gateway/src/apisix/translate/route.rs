@@ -13,6 +13,8 @@ use weir_router::{check_vars, normalize_path};
 /// From here on a `regex_priority` counts more than how many criteria a route has. There is room for as many as below,
 /// before one would count more than everything.
 const ABOVE_CRITERIA: u32 = 3072;
+/// Plugins that call a function in the place of an upstream, below a path.
+const FUNCTIONS: [&str; 3] = ["aws-lambda", "azure-functions", "openfunction"];
 /// Bits for the length of a path.
 const PATH_BITS: u32 = 7;
 const EXACT: u32 = (1 << PATH_BITS) - 1;
@@ -150,7 +152,7 @@ fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), r
         "paths": paths,
         "methods": methods,
         // A function is asked for what the wildcard of the route stands for.
-        "strip_path": plugins.contains_key("azure-functions"),
+        "strip_path": FUNCTIONS.iter().any(|name| plugins.contains_key(*name)),
         "preserve_host": destination.is_some_and(|to| to.preserve_host),
         "regex_priority": ABOVE_CRITERIA + rank,
         "service": destination.map(|to| json!({ "id": to.service })),

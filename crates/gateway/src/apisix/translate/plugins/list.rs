@@ -72,7 +72,7 @@ fn adapt<T: Adapted>(name: &str, written: &Json, metadata: &Json) -> Result<Conf
 
 /// In the order in which APISIX runs them. Access hooks run in Weir's own order: authentication comes before
 /// what depends on it.
-static ROWS: [Row; 41] = [
+static ROWS: [Row; 44] = [
     same("request-id", 12_015, "request-id"),
     adapted::<OpenTelemetry>("opentelemetry", 12_009, "opentelemetry"),
     adapted::<Zipkin>("zipkin", 12_011, "zipkin"),
@@ -113,7 +113,10 @@ static ROWS: [Row; 41] = [
     same("http-logger", 410, "http-logger"),
     same("kafka-logger", 403, "kafka-logger"),
     same("file-logger", 399, "file-logger"),
+    same("aws-lambda", -1_899, "apisix-aws-lambda"),
     adapted::<AzureFunctions>("azure-functions", -1_900, "azure-functions"),
+    same("openwhisk", -1_901, "openwhisk"),
+    same("openfunction", -1_902, "openfunction"),
 ];
 
 /// All of them.

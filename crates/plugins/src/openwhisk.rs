@@ -1,0 +1,187 @@
+//! Invokes an action of Apache OpenWhisk in the place of an upstream, APISIX's openwhisk.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: openwhisk
+//!     route: hello
+//!     config:
+//!       api_host: https://openwhisk.internal:3233
+//!       service_token: "{vault://env/openwhisk-token}"
+//!       namespace: guest
+//!       action: hello
+//! ```
+//!
+//! The route needs no service. `POST API_HOST/api/v1/namespaces/NAMESPACE/actions/PACKAGE/ACTION` gets the request's body, as JSON, with
+//! `blocking=true`, `result` and `timeout` as arguments, and `service_token`, a name and a password with a colon between, as
+//! `Authorization: Basic …`. Method, path, arguments and headers of the request are not sent.
+//!
+//! The result describes the response: `statusCode`, `headers`, and `body`, which is a text or sent as JSON. What it does not describe
+//! is the status of OpenWhisk's response, and the whole result as JSON. So it is with `result: false`, where OpenWhisk also says
+//! when and how the action ran.
+//!
+//! | status | message | when |
+//! |---|---|---|
+//! | 413 | `Payload too large` | the body is longer than 1 MiB, or a larger `client_body_buffer_size` |
+//! | 503 | `The function did not answer` | there is no response within `timeout`, none at all, one that is not JSON, or one of more than 8 MiB. The log says which |
+
+use crate::shared::function_call::{
+    Connection, FunctionCaller, NO_ANSWER, basic, function_url, header_values, is_passed_back,
+};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, Uri};
+use serde_json::Value as Json;
+use weir_plugin::{
+    BuildContext, Bytes, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record, Secret, WantsBody,
+    form,
+};
+
+const JSON: &str = "application/json";
+
+/// The action, and how it is invoked.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// The URL of OpenWhisk's API, up to the port.
+    #[field(check = function_url)]
+    pub api_host: String,
+    /// Whether to verify OpenWhisk's certificate.
+    #[field(default = true)]
+    pub ssl_verify: bool,
+    /// A name and a password, `xx:xx`.
+    #[field(secret)]
+    pub service_token: Secret,
+    /// The namespace of the action.
+    #[field(len_max = 256, check = entity_name)]
+    pub namespace: String,
+    /// The package of the action.
+    #[field(len_max = 256, check = entity_name)]
+    pub package: Option<String>,
+    /// The action.
+    #[field(len_max = 256, check = entity_name)]
+    pub action: String,
+    /// Whether OpenWhisk responds with the result alone.
+    #[field(default = true)]
+    pub result: bool,
+    /// The timeout of the action and of the response, in milliseconds.
+    #[field(default = 60000, between = [1, 60000])]
+    pub timeout: u32,
+    /// Whether connections are kept.
+    #[field(default = true)]
+    pub keepalive: bool,
+    /// Milliseconds that an idle connection is kept.
+    #[field(default = 60000, between = [1000, 2147483646])]
+    pub keepalive_timeout: u32,
+    /// Without effect: all idle connections are kept.
+    #[field(default = 5, between = [1, 2147483646])]
+    pub keepalive_pool: u32,
+}
+
+/// A name as OpenWhisk allows it.
+fn entity_name(name: &str) -> Result<(), String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let fits = |c: char| is_word(c) || "@ .-".contains(c);
+    match name.starts_with(is_word) && name.chars().all(fits) && !name.ends_with(' ') {
+        true => Ok(()),
+        false => {
+            Err("expected letters, digits, and _ @ . - or spaces within, with a letter, a digit or _ first"
+                .to_owned())
+        }
+    }
+}
+
+impl Config {
+    /// The URL of the action.
+    fn url(&self) -> Result<Uri, String> {
+        let mut url = format!("{}/api/v1/namespaces/", self.api_host.trim_end_matches('/'));
+        form::encode(self.namespace.as_bytes(), &mut url);
+        url.push_str("/actions/");
+        if let Some(package) = &self.package {
+            form::encode(package.as_bytes(), &mut url);
+            url.push('/');
+        }
+        form::encode(self.action.as_bytes(), &mut url);
+        let arguments = format!("?blocking=true&result={}&timeout={}", self.result, self.timeout);
+        url.push_str(&arguments);
+        url.parse().map_err(|error| format!("config.api_host: {error}"))
+    }
+}
+
+/// One configured instance.
+pub(super) struct OpenWhisk {
+    url: Uri,
+    authorization: HeaderValue,
+    caller: FunctionCaller,
+}
+
+impl Plugin for OpenWhisk {
+    const NAME: &'static str = "openwhisk";
+    const PRIORITY: i32 = 747;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    const EXTENSION: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
+        let keepalive = config.keepalive.then_some(config.keepalive_timeout);
+        let connection = Connection::of_apisix(config.timeout, keepalive, config.ssl_verify);
+        let caller = FunctionCaller::responding(Self::NAME, connection, NO_ANSWER, respond, build)?;
+        let authorization = basic(&config.service_token);
+        let authorization = authorization.map_err(|error| format!("config.service_token: {error}"))?;
+        Ok(Self { url: config.url()?, authorization, caller })
+    }
+}
+
+impl Hooks for OpenWhisk {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::Yes
+    }
+
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        self.caller.answer(exchange, |exchange| {
+            let body = Bytes::copy_from_slice(exchange.body().unwrap_or_default());
+            let request = Request::post(self.url.clone()).header(CONTENT_TYPE, JSON);
+            request.header(AUTHORIZATION, self.authorization.clone()).body(body)
+        })
+    }
+}
+
+/// The response that a result describes.
+fn respond(response: Response<Bytes>) -> Result<LocalResponse, String> {
+    let (head, body) = response.into_parts();
+    let status = head.status.as_u16();
+    if body.is_empty() {
+        return Ok(LocalResponse::raw(status, None, body));
+    }
+    let mut result: Json = serde_json::from_slice(&body)
+        .map_err(|error| format!("the response with the status {status} is not JSON: {error}"))?;
+    let status = match &result["statusCode"] {
+        Json::Null => status,
+        written => described(written).ok_or_else(|| format!("statusCode is no status: {written}"))?,
+    };
+    let headers = result.get_mut("headers").map(Json::take).unwrap_or_default();
+    let (content_type, body) = match result.get_mut("body").map(Json::take) {
+        None | Some(Json::Null) => (Some(JSON), body),
+        Some(Json::String(text)) => (None, text.into()),
+        Some(other) => (Some(JSON), other.to_string().into()),
+    };
+    Ok(with_headers(status, content_type, body, headers))
+}
+
+fn described(status: &Json) -> Option<u16> {
+    let number = status.as_u64().and_then(|number| u16::try_from(number).ok());
+    number.filter(|number| (200..600).contains(number))
+}
+
+/// A response with the headers of a result.
+fn with_headers(status: u16, content_type: Option<&str>, body: Bytes, headers: Json) -> LocalResponse {
+    let Json::Object(headers) = headers else { return LocalResponse::raw(status, content_type, body) };
+    let has_type = headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
+    let answer = LocalResponse::raw(status, content_type.filter(|_| !has_type), body);
+    let passed = headers.into_iter().filter(|(name, _)| is_passed_back(name));
+    passed.fold(answer, |answer, (name, values)| {
+        let values = header_values(values).into_iter();
+        values.fold(answer, |answer, value| answer.header(name.clone(), value))
+    })
+}
