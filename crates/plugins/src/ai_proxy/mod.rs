@@ -47,6 +47,24 @@
 //!
 //! Set the service's `tls_verify`, unless the node's `proxy_ssl_verify` is on: otherwise the key goes to any server that answers.
 //!
+//! ## A provider's own API
+//!
+//! With `route_type: preserve` any JSON passes as it is, and so does the response: the clients of a provider's own library get a key of the
+//! gateway's, limits and logs, for embeddings and others as well. `upstream_url` is the server alone then, because the path is the request's. Bodies are longer than
+//! those of chats: set `max_request_body_size`.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: ai-proxy
+//!     route: gemini             # with the path /v1beta
+//!     config:
+//!       route_type: preserve
+//!       auth: {header_name: x-goog-api-key, header_value: "{vault://env/gemini-key}"}
+//!       model: {provider: gemini, name: gemini-2.5-flash, options: {upstream_url: "https://generativelanguage.googleapis.com"}}
+//! ```
+//!
+//! `genai.Client(api_key="none", http_options={"base_url": "http://localhost:8000", "api_version": "v1beta"})` is a client of it.
+//!
 //! ## References to the request
 //!
 //! `model.name` and the texts of `model.options` may be `$(headers.NAME)`, `$(uri_captures.NAME)` or `$(query_params.NAME)`. With a
@@ -65,7 +83,7 @@
 //! | status | `error.message` | when |
 //! |---|---|---|
 //! | 400 | `content-type header does not match request body, or bad JSON formatting` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`) |
-//! | 400 | `request body doesn't contain valid prompts` | it has neither `messages` nor `prompt` |
+//! | 400 | `request body doesn't contain valid prompts` | it has neither `messages` nor `prompt`, and the route type is not `preserve` |
 //! | 400 | `cannot use own model - must be: …` | it names another model |
 //! | 400 | `model parameter not found in request, nor in gateway configuration` | there is no model |
 //! | 400 | `[…] message format is not compatible with […] route type` | a chat was sent to a route of completions, or the other way |

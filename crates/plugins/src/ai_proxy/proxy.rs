@@ -1,7 +1,7 @@
 //! Sends a request to the model.
 
 use super::Config;
-use crate::llm::{InFlight, LlmError, Prompts, Provider, Reporting, TokenLimits};
+use crate::llm::{InFlight, LlmError, Prompts, Provider, Reporting, Route, TokenLimits};
 use weir_plugin::{Exchange, Flow, Json, Uuid};
 
 /// One configured instance.
@@ -34,14 +34,14 @@ impl Proxy {
 
     /// Has the request sent to the model, unless its limits are used up.
     pub(super) fn ask(&self, exchange: &mut Exchange) -> Result<Flow, LlmError> {
-        let is_native = self.provider.is_native;
-        let prompts = if is_native {
+        let keeps_form = self.provider.is_native || self.config.llm.route_type == Route::Preserve.name();
+        let prompts = if keeps_form {
             Prompts(Prompts::of(exchange, self.max_len()).ok_or_else(LlmError::malformed)?)
         } else {
             Prompts::read(exchange, self.max_len())?
         };
         let mut call = self.provider.backend.call(exchange, &prompts)?;
-        if !is_native {
+        if !keeps_form {
             prompts.fit(call.route)?;
         }
         call.streams = self.streams(exchange, &prompts)?;
@@ -57,9 +57,12 @@ impl Proxy {
     /// Whether the response is to be a stream.
     fn streams(&self, exchange: &Exchange, prompts: &Prompts) -> Result<bool, LlmError> {
         let path = exchange.path();
-        let asks = match self.provider.is_native {
-            true => path.ends_with("streamGenerateContent") || path.ends_with("converse-stream"),
-            false => prompts.0.get("stream") == Some(&Json::Bool(true)),
+        let by_path = path.ends_with("streamGenerateContent") || path.ends_with("converse-stream");
+        let by_body = prompts.0.get("stream") == Some(&Json::Bool(true));
+        let asks = match (self.provider.is_native, &*self.config.llm.route_type) {
+            (true, _) => by_path,
+            (false, "preserve") => by_path || by_body,
+            (false, _) => by_body,
         };
         match &*self.config.response_streaming {
             "deny" if asks => {

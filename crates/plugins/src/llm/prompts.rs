@@ -45,7 +45,6 @@ impl Prompts {
     /// Whether the request is one for this route.
     pub(crate) fn fit(&self, route: Route) -> Result<(), LlmError> {
         let format = match (self.messages(), self.prompt()) {
-            _ if route == Route::Preserve => return Ok(()),
             (Some(_), Some(_)) => {
                 return Err(LlmError::Request("request matches multiple LLM request formats".to_owned()));
             }
