@@ -60,6 +60,21 @@ fn anthropic_is_passed_on_as_it_is() {
 }
 
 #[test]
+fn google_genai_is_passed_on_as_it_is() {
+    assert_eq!(run("gemini_contents.py", Gateway::empty()), "done");
+}
+
+#[test]
+fn cohere_is_passed_on_as_it_is() {
+    assert_eq!(run("cohere_chats.py", Gateway::empty()), "done");
+}
+
+#[test]
+fn mistralai_chats_with_its_own_models_and_others() {
+    assert_eq!(run("mistral_chats.py", Gateway::empty()), "done");
+}
+
+#[test]
 fn botocore_makes_the_same_signatures() {
     let node = Gateway::empty()
         .env("AWS_ACCESS_KEY_ID", "ASIAENVIRONMENT")

@@ -1,15 +1,19 @@
 """The library openai with ai-proxy: chats with providers of every form, whole and as streams. The library validates each response
 and each chunk against OpenAI's schema."""
 
+import inspect
 import json
 
+import cohere
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as AnthropicMessage
+from google.genai import types as gemini
+from mistralai.client.models import ChatCompletionRequest as MistralChat
 from openai import OpenAI
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as OpenAiChat
 
 from node import TIMEOUT, Node
 from providers import CHATS, KEY
-from published import assert_published
+from published import assert_modelled, assert_published
 from server import Answer, Server
 
 MESSAGES = [
@@ -19,8 +23,34 @@ MESSAGES = [
     {"role": "user", "content": [{"type": "text", "text": "Again"}]},
 ]
 
-# The libraries that know what a provider takes.
-REQUESTS = {"openai": OpenAiChat, "mistral": OpenAiChat, "anthropic": AnthropicMessage}
+
+
+def of_gemini(body):
+    """Asserts that Google's library could have sent the body."""
+    kinds = {"systemInstruction": gemini.Content, "generationConfig": gemini.GenerationConfig}
+    assert body.keys() <= {"contents", *kinds}, body
+    for content in body["contents"]:
+        gemini.Content.model_validate(content)
+    for name, kind in kinds.items():
+        kind.model_validate(body[name])
+
+
+def of_cohere(body):
+    """Asserts that Cohere's library could have sent the body."""
+    members = {"stream", *inspect.signature(cohere.Client.chat).parameters} - {"self", "accepts", "request_options"}
+    assert body.keys() <= members and isinstance(body["message"], str), body
+    assert [one["role"] for one in body["chat_history"]] == ["SYSTEM", "USER", "CHATBOT"], body
+    assert all(isinstance(one["message"], str) for one in body["chat_history"]), body
+
+
+# What the libraries know of what a provider takes.
+REQUESTS = {
+    "openai": lambda body: assert_published(body, OpenAiChat),
+    "mistral": lambda body: assert_modelled(body, MistralChat),
+    "anthropic": lambda body: assert_published(body, AnthropicMessage),
+    "gemini": of_gemini,
+    "cohere": of_cohere,
+}
 
 
 def assert_usage(usage):
@@ -41,7 +71,7 @@ def whole(client, provider, server):
     assert (request.method, request.target) == ("POST", provider.path), request
     assert request.headers["X-Api-Key"] == KEY and "Authorization" not in request.headers, request.headers
     if provider.name in REQUESTS:
-        assert_published(request.json(), REQUESTS[provider.name])
+        REQUESTS[provider.name](request.json())
 
 
 def streamed(client, provider, server):

@@ -12,6 +12,13 @@ def assert_published(body, kind):
     assert found is None, found
 
 
+def assert_modelled(body, model):
+    """Asserts that a body is of a model of pydantic, without members that it does not know."""
+    model.model_validate(body)
+    known = {name for field, info in model.model_fields.items() for name in (field, info.alias)}
+    assert body.keys() <= known, body.keys() - known
+
+
 def misfit(value, kind, where):
     """What is wrong with a value; none if it is of the type."""
     origin, arguments = get_origin(kind), get_args(kind)
