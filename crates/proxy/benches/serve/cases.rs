@@ -1,12 +1,11 @@
-//! What is measured: for every plugin that can stand here a case at least. Not here are aws-lambda, azure-functions,
-//! forward-auth and ldap-auth, whose price is another server's, grpc-web and grpc-gateway, whose upstream speaks gRPC,
-//! acme and mtls-auth, whose price is paid in handshakes, oauth2, openid-connect and session, whose tokens and
-//! cookies must be issued first,
-//! and standard-webhooks and those of AI, whose requests have bodies.
+//! What is measured: for every plugin that can stand here a case at least. Not here are those that call functions,
+//! forward-auth and ldap-auth, whose price is another server's, grpc-web, grpc-gateway and grpc-transcode, whose upstream
+//! speaks gRPC, acme and mtls-auth, whose price is paid in handshakes, oauth2 and session, whose tokens and
+//! cookies must be issued first, and those of AI that ask a model.
 
 use crate::gateway::Gateway;
 use crate::sinks::Sinks;
-use crate::traffic::{Algorithm, Traffic};
+use crate::traffic::{Algorithm, SECRET, Traffic};
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -32,6 +31,19 @@ const TEMPLATES: &str = "{replace: &authorization {headers: [\"Authorization: \
 
 const EVERY_METRIC: &str = "{per_consumer: true, status_code_metrics: true, latency_metrics: true, \
                             bandwidth_metrics: true, upstream_health_metrics: true}";
+
+/// For a chat with the words of [`Traffic::Chat`].
+const PROMPTS: &str = "{prompts: {prepend: [{role: system, content: 'Answer in English.'}], append: [{role: user, content: 'Be brief.'}]}}";
+
+const PATTERNS: &str =
+    "{deny_patterns: ['.*password.*', '.*(secret|token).*'], allow_patterns: ['.*capital.*', '.*river.*']}";
+
+const TEMPLATE: &str = "{templates: [{name: city, template: '{\"messages\": [{\"role\": \"user\", \"content\": \
+                        \"What is the capital of {{country}}?\"}]}'}]}";
+
+/// For the body of [`Traffic::Order`].
+const SCHEMA: &str = "{body_schema: {type: object, required: [name, count], properties: {name: {type: string, maxLength: 100}, \
+                      count: {type: integer, minimum: 1}, tags: {type: array, items: {type: string}}}}}";
 
 const LIMITS: &str = "{minute: 1000000000, policy: local}";
 
@@ -61,7 +73,7 @@ fn many(name: &'static str, routes: usize, consumers: usize, traffic: Traffic, p
 }
 
 pub(crate) fn all(sinks: &Sinks) -> Vec<Case> {
-    [routes(), authentication(), admission(), limits(), changes(), answers(), logs(sinks)]
+    [routes(), authentication(), admission(), limits(), changes(), bodies(), answers(), logs(sinks)]
         .into_iter()
         .flatten()
         .collect()
@@ -94,7 +106,18 @@ fn authentication() -> Vec<Case> {
         alone("jwt-rs256", Traffic::Tokens(Algorithm::Rs256), jwt()),
         alone("jwt-es256", Traffic::Tokens(Algorithm::Es256), jwt()),
         alone("jwt-eddsa", Traffic::Tokens(Algorithm::EdDsa), jwt()),
+        alone("openid-connect-es256", Traffic::Tokens(Algorithm::Es256), openid_connect(Algorithm::Es256)),
     ]
+}
+
+/// Bearer tokens of an issuer whose key is known.
+fn openid_connect(algorithm: Algorithm) -> String {
+    let key = algorithm.public_key().expect("signatures by a pair of keys");
+    let claims = "{issuer: {valid_issuers: [issuer]}}";
+    let config = format!(
+        "{{client_id: a, discovery: 'https://issuer.test/', ssl_verify: false, bearer_only: true, public_key: {key:?}, claim_validator: {claims}}}"
+    );
+    plugin("openid-connect", &config)
 }
 
 fn admission() -> Vec<Case> {
@@ -149,10 +172,23 @@ fn changes() -> Vec<Case> {
     ]
 }
 
+/// Those that read the request's body.
+fn bodies() -> Vec<Case> {
+    let webhooks = format!("{{secret_v1: '{SECRET}', tolerance_second: 1000000}}");
+    vec![
+        alone("ai-prompt-decorator", Traffic::Chat, plugin("ai-prompt-decorator", PROMPTS)),
+        alone("ai-prompt-guard", Traffic::Chat, plugin("ai-prompt-guard", PATTERNS)),
+        alone("ai-prompt-template", Traffic::Template, plugin("ai-prompt-template", TEMPLATE)),
+        alone("request-validation", Traffic::Order, plugin("request-validation", SCHEMA)),
+        alone("standard-webhooks", Traffic::Webhook, plugin("standard-webhooks", &webhooks)),
+    ]
+}
+
 /// Those who answer themselves: what is added is less than nothing.
 fn answers() -> Vec<Case> {
     let redirect = "{status_code: 200, location: 'https://example.com'}";
     vec![
+        alone("mocking", Traffic::Plain, plugin("mocking", "{response_example: '{\"id\": 42}'}")),
         alone("cors-preflight", Traffic::Preflight, plugin("cors", "{}")),
         alone("proxy-cache-hit", Traffic::Plain, plugin("proxy-cache", "{strategy: memory}")),
         alone("request-termination", Traffic::Plain, plugin("request-termination", "{status_code: 200}")),
@@ -167,6 +203,9 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
     let loggly = format!("{{host: 127.0.0.1, port: {udp}, key: a}}");
     let traces = |rate| {
         format!("{{traces_endpoint: 'http://127.0.0.1:{http}/', sampling_rate: {rate}, queue: {QUEUE}}}")
+    };
+    let zipkin = |ratio| {
+        format!("{{http_endpoint: 'http://127.0.0.1:{http}/', sample_ratio: {ratio}, queue: {QUEUE}}}")
     };
     let to = |port| format!("{{host: 127.0.0.1, port: {port}}}");
     vec![
@@ -187,5 +226,7 @@ fn logs(sinks: &Sinks) -> Vec<Case> {
         alone("statsd", Traffic::Plain, plugin("statsd", &statsd)),
         alone("opentelemetry-sampled", Traffic::Plain, plugin("opentelemetry", &traces("1"))),
         alone("opentelemetry-not-sampled", Traffic::Plain, plugin("opentelemetry", &traces("0"))),
+        alone("zipkin-sampled", Traffic::Plain, plugin("zipkin", &zipkin("1"))),
+        alone("zipkin-not-sampled", Traffic::Plain, plugin("zipkin", &zipkin("0"))),
     ]
 }

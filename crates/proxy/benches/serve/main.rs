@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p weir-proxy --bench serve                          a table of nanoseconds per request
+//! cargo bench -p weir-proxy --bench serve -- CASE...               of these alone
 //! cargo bench -p weir-proxy --bench serve -- json                  the same, a line of JSON for each case
 //! cargo bench -p weir-proxy --bench serve -- json CASE...          of these alone
 //! cargo bench -p weir-proxy --bench serve -- with|without CASE     one side of a case, for callgrind
@@ -42,23 +43,29 @@ fn main() {
     let cases = cases::all(&Sinks::start());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        [] => table(&measure(&cases.iter().collect::<Vec<_>>())),
         ["json", ref names @ ..] => {
-            let named = |case: &&Case| names.is_empty() || names.contains(&case.name);
-            let cases: Vec<_> = cases.iter().filter(named).collect();
-            measure(&cases).iter().for_each(|measured| println!("{}", measured.json()));
+            measure(&named(&cases, names)).iter().for_each(|measured| println!("{}", measured.json()));
         }
-        [side, name] => {
-            let case = cases.iter().find(|case| case.name == name).expect("the name of a case");
+        [side @ ("with" | "without"), name] => {
+            let case = named(&cases, &[name])[0];
             let gateway = if side == "with" { &case.gateway } else { &case.base };
             let prepared = gateway.prepare(&Shared::new());
             prepared.serve(WARM_UP);
             counted(&prepared);
         }
-        _ => panic!(
-            "expected nothing, json with or without names of cases, or with or without and the name of a case"
-        ),
+        ref names => table(&measure(&named(&cases, names))),
     }
+}
+
+/// The cases of these names; all if there are none.
+fn named<'a>(cases: &'a [Case], names: &[&str]) -> Vec<&'a Case> {
+    let find = |name: &&str| {
+        let case = cases.iter().find(|case| case.name == *name);
+        case.unwrap_or_else(|| {
+            panic!("{name}: expected json or not, and names of cases; or with or without, and one")
+        })
+    };
+    if names.is_empty() { cases.iter().collect() } else { names.iter().map(find).collect() }
 }
 
 /// A function of its own, whose instructions callgrind can be asked for.

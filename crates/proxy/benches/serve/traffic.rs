@@ -27,6 +27,14 @@ pub(crate) enum Traffic {
     Token,
     /// Tokens signed with this algorithm, more than are remembered.
     Tokens(Algorithm),
+    /// A chat with a language model.
+    Chat,
+    /// A chat by a template.
+    Template,
+    /// An order as JSON.
+    Order,
+    /// A signed message of Standard Webhooks.
+    Webhook,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -42,7 +50,15 @@ const BROWSER: &str =
 
 const TOKENS: usize = 4096;
 
-const SECRET: &str = "a secret of 32 bytes, no more...";
+pub(crate) const SECRET: &str = "a secret of 32 bytes, no more...";
+
+const CHAT: &str = "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a teacher.\"},{\"role\":\"user\",\"content\":\
+                    \"What is the capital of France, and which river flows through it?\"}],\"temperature\":0.5}";
+
+const TEMPLATE: &str = "{\"messages\":\"{template://city}\",\"properties\":{\"country\":\"France\"}}";
+
+const ORDER: &str =
+    "{\"name\":\"A bicycle\",\"count\":3,\"tags\":[\"red\",\"fast\"],\"note\":\"to the garden\"}";
 
 /// The key of an algorithm's signatures.
 enum Signer {
@@ -86,10 +102,18 @@ impl Algorithm {
         }
     }
 
+    /// The public key as PEM, if it has one.
+    pub(crate) fn public_key(self) -> Option<String> {
+        match self.signer() {
+            Signer::Secret(_) => None,
+            Signer::Pair(pair) | Signer::Ecdsa(pair, _) => Some(public_key(pair)),
+        }
+    }
+
     fn credential(self) -> String {
-        let key = match self.signer() {
-            Signer::Secret(_) => format!("secret: '{SECRET}'"),
-            Signer::Pair(pair) | Signer::Ecdsa(pair, _) => format!("rsa_public_key: {:?}", public_key(pair)),
+        let key = match self.public_key() {
+            None => format!("secret: '{SECRET}'"),
+            Some(key) => format!("rsa_public_key: {key:?}"),
         };
         format!("  jwt_secrets: [{{key: issuer, algorithm: {}, {key}}}]\n", self.name())
     }
@@ -138,6 +162,10 @@ impl Traffic {
             Self::Tokens(Algorithm::Rs256) => "requests with many tokens (RS256)",
             Self::Tokens(Algorithm::Es256) => "requests with many tokens (ES256)",
             Self::Tokens(Algorithm::EdDsa) => "requests with many tokens (EdDSA)",
+            Self::Chat => "chats",
+            Self::Template => "chats by a template",
+            Self::Order => "orders as JSON",
+            Self::Webhook => "signed webhooks",
         }
     }
 
@@ -145,6 +173,7 @@ impl Traffic {
     pub(crate) fn credentials(self, consumer: usize) -> String {
         match self {
             Self::Plain | Self::Browser | Self::Origin | Self::Preflight => String::new(),
+            Self::Chat | Self::Template | Self::Order | Self::Webhook => String::new(),
             Self::Key => format!("  keyauth_credentials: [{{key: key-{consumer}}}]\n"),
             Self::Basic => format!(
                 "  basicauth_credentials: [{{username: user-{consumer}, password: pass-{consumer}}}]\n"
@@ -162,16 +191,29 @@ impl Traffic {
         let many = if let Self::Tokens(_) = self { TOKENS } else { paths.max(consumers) };
         let request = |i: usize| {
             let (path, consumer) = (i * 7919 % paths, i * 6007 % consumers);
-            let method = if self == Self::Preflight { "OPTIONS" } else { "GET" };
+            let (method, body) = match self.body() {
+                Some(body) => ("POST", body),
+                None if self == Self::Preflight => ("OPTIONS", ""),
+                None => ("GET", ""),
+            };
             let path = format!("/p{path}/x");
             let headers = self.headers(&path, consumer, i);
             let agent = if self == Self::Browser { BROWSER } else { "benchmark" };
             format!(
-                "{method} {path} HTTP/1.1\r\nHost: gateway.test\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{headers}\r\n"
+                "{method} {path} HTTP/1.1\r\nHost: gateway.test\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{headers}\r\n{body}"
             )
             .into_bytes()
         };
         (0..many).map(request).collect()
+    }
+
+    fn body(self) -> Option<&'static str> {
+        match self {
+            Self::Chat => Some(CHAT),
+            Self::Template => Some(TEMPLATE),
+            Self::Order | Self::Webhook => Some(ORDER),
+            _ => None,
+        }
     }
 
     fn headers(self, path: &str, consumer: usize, number: usize) -> String {
@@ -189,8 +231,22 @@ impl Traffic {
             Self::Hmac => signed(path, consumer),
             Self::Token => bearer(Algorithm::Hs256.token(0)),
             Self::Tokens(algorithm) => bearer(algorithm.token(number)),
+            Self::Chat | Self::Template | Self::Order => json_of(self.body().unwrap_or_default()),
+            Self::Webhook => format!("{}{}", json_of(ORDER), webhook(number)),
         }
     }
+}
+
+fn json_of(body: &str) -> String {
+    format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+}
+
+/// The headers of a signed message.
+fn webhook(number: usize) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let signature = HS256.sign(format!("msg_{number}.{now}.{ORDER}").as_bytes());
+    let signature = BASE64_STANDARD.encode(signature);
+    format!("webhook-id: msg_{number}\r\nwebhook-timestamp: {now}\r\nwebhook-signature: v1,{signature}\r\n")
 }
 
 /// A signature of the request's line and date.

@@ -137,13 +137,31 @@ struct Upstreams;
 
 impl MemoryNetwork for Upstreams {
     fn connect(&self, _: SocketAddr) -> MemoryConnecting {
-        Box::pin(ready(Ok(Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>)))
+        Box::pin(ready(Ok(Box::new(Upstream { waiting: 0, left: 0 }) as Box<dyn Duplex>)))
     }
 }
 
-/// Answers each write with one response.
+/// Answers each write with one response; those of a `POST` once all of its body has come.
 struct Upstream {
     waiting: usize,
+    /// How much of a body is still to come.
+    left: usize,
+}
+
+impl Upstream {
+    /// How much of the body is still to come after this piece of the request.
+    fn left_after(&self, bytes: &[u8]) -> usize {
+        if !bytes.starts_with(b"POST ") {
+            return self.left.saturating_sub(bytes.len());
+        }
+        let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + 4);
+        let (head, body) = bytes.split_at(end);
+        let name = b"\r\nContent-Length: ";
+        let digits = memchr::memmem::find(head, name).map_or(&[][..], |at| &head[at + name.len()..]);
+        let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+        let length = digits.fold(0_usize, |length, digit| length * 10 + usize::from(digit - b'0'));
+        length.saturating_sub(body.len())
+    }
 }
 
 impl AsyncRead for Upstream {
@@ -164,7 +182,8 @@ impl AsyncRead for Upstream {
 
 impl AsyncWrite for Upstream {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.waiting += 1;
+        self.left = self.left_after(bytes);
+        self.waiting += usize::from(self.left == 0);
         Poll::Ready(Ok(bytes.len()))
     }
 
