@@ -212,6 +212,32 @@ fn a_logout_ends_the_session_here_and_at_the_provider() {
 }
 
 #[test]
+fn no_other_site_logs_a_user_out() {
+    let provider = Provider::start();
+    let (gateway, _upstream) = gateway(&provider, &json!({}));
+    let mut browser = logged_in(&provider, &gateway);
+    for headers in ["Sec-Fetch-Site: cross-site\r\n", "Referer: https://evil.test/\r\n"] {
+        assert_eq!(browser.get_with(&gateway, "/logout", headers).status, 403);
+        assert_eq!(browser.get(&gateway, "/").status, 200);
+    }
+    assert_eq!(browser.get_with(&gateway, "/logout", "Sec-Fetch-Site: same-origin\r\n").status, 302);
+    assert_eq!(browser.cookies.len(), 0);
+}
+
+#[test]
+fn a_request_with_sessions_of_two_users_is_refused() {
+    let provider = Provider::start();
+    let (gateway, _upstream) = gateway(&provider, &json!({}));
+    let alice = logged_in(&provider, &gateway);
+    provider.state().claims = json!({ "sub": "u-2" });
+    let bob = logged_in(&provider, &gateway);
+    let both = alice.line() + &bob.line();
+    let refused = gateway.get_with("/", &both);
+    assert_eq!((refused.status, refused.head.all("set-cookie")), (400, vec![]), "{}", refused.text());
+    assert_eq!(gateway.get_with("/", &(alice.line() + &alice.line())).status, 200);
+}
+
+#[test]
 fn a_provider_without_an_endpoint_for_logouts_is_not_asked() {
     for (more, expected) in
         [(json!({ "post_logout_redirect_uri": "/bye" }), Some("http://localhost/bye")), (json!({}), None)]
@@ -260,7 +286,8 @@ fn over_https_the_cookies_are_secure() {
     let gateway = gateway.start();
     let headers = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.test:8443\r\n";
     let sent = gateway.get_with("/page", headers);
-    assert!(sent.header("set-cookie").unwrap().contains("; Secure;"));
+    let set = sent.header("set-cookie").unwrap();
+    assert!(set.starts_with("__Host-oidc_") && set.contains("; Secure;"), "{set}");
     let asked = location(&sent);
     let asked = pairs(asked.split_once('?').unwrap().1);
     assert_eq!(asked["redirect_uri"], "https://shop.test:8443/page/.apisix/redirect");

@@ -31,7 +31,7 @@
 //! verifies the token, and the claim `jwks_consumer_claim` names the consumer, by username or custom id. The keys are
 //! fetched when they are first needed, and then every five minutes. A token with an unknown `kid` waits while the keys
 //! are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While the issuer cannot be
-//! reached, the last keys stay in use.
+//! reached, the last keys stay in use for an hour.
 //!
 //! Keys whose `use`, `key_ops` or `alg` name another purpose are left out. Keys that others could sign with are left
 //! out and logged: secrets (`oct`), keys that include their private part, RSA keys of less than 2048 bits, and those
@@ -238,13 +238,14 @@ impl Hooks for Jwt {
         if preflight && !self.0.config.run_on_preflight || self.0.fallback.is_settled(exchange) {
             return Flow::Continue;
         }
+        let seen = self.0.issuer.as_ref().map_or(0, |(keys, _)| keys.generation());
         let refusal = match self.0.authenticate(exchange) {
             Ok(()) => return Flow::Continue,
             Err(refusal) => refusal,
         };
         // The key may be too new to be known here.
         let fetched = match (&refusal, &self.0.issuer) {
-            (Refusal::NoKey(_), Some((keys, _))) => keys.again(),
+            (Refusal::NoKey(_), Some((keys, _))) => keys.again(seen),
             _ => None,
         };
         let Some(fetched) = fetched else { return self.0.refuse(exchange, refusal) };

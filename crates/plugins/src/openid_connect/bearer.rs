@@ -46,12 +46,13 @@ impl Instance {
         if !self.config.has_keys() {
             return self.by_introspection(exchange, token);
         }
+        let seen = self.provider().key_generation();
         match self.verified(&token) {
             // The documents are not known, or the key is too new to be in them.
             Err(TokenError::NotReady | TokenError::UnknownKey) => {
                 let instance = self.clone();
                 Flow::Wait(Box::pin(async move {
-                    instance.provider().fetch_missing().await;
+                    instance.provider().fetch_missing(seen).await;
                     let verified = instance.verified(&token);
                     Box::new(move |exchange: &mut Exchange| instance.settle(exchange, &token, verified))
                         as Resume

@@ -2,6 +2,7 @@
 
 use super::error::ProviderError;
 use super::login::{BeginError, is_callback};
+use super::logout::is_from_another_site;
 use super::metadata::Metadata;
 use super::renewal::Outcome;
 use super::session::{Session, SessionError, hide};
@@ -9,8 +10,11 @@ use super::{Cookies, Instance};
 use std::sync::Arc;
 use weir_plugin::{Exchange, Flow, LocalResponse, Resume, unix_time};
 
-/// What the response sets; the access hook leaves it to the response hook.
-pub(super) struct SetCookies(pub(super) Vec<String>);
+/// What the access hook leaves to the response hook: the session, and the cookies that it has if it was renewed.
+pub(super) struct Passed {
+    session: Session,
+    renewed: Vec<String>,
+}
 
 impl Instance {
     /// Lets a request pass by its session.
@@ -18,8 +22,18 @@ impl Instance {
         if is_callback(&self.config, exchange) {
             return self.callback(exchange);
         }
-        let session = cookies.keeper.open(exchange);
+        let session = match cookies.keeper.open(exchange) {
+            Ok(session) => session,
+            Err(_) => {
+                let message = "The request has sessions of two users; delete the cookies of this site";
+                return Flow::Respond(LocalResponse::error(400, message).header("Cache-Control", "no-store"));
+            }
+        };
         if exchange.path() == self.config.logout_path {
+            if is_from_another_site(exchange) {
+                let message = "The logout comes from another site; open it from a page of this one";
+                return Flow::Respond(LocalResponse::error(403, message).header("Cache-Control", "no-store"));
+            }
             return self.log_out(exchange, session);
         }
         match session {
@@ -61,18 +75,32 @@ impl Instance {
 
     fn pass(&self, exchange: &mut Exchange, mut session: Session, is_renewed: bool) -> Flow {
         let Some(Cookies { keeper, .. }) = &self.cookies else { return Flow::Continue };
-        let set = match is_renewed {
-            true => keeper.cookies(&session, exchange),
-            false => keeper.touch(&mut session, exchange),
+        let renewed = match is_renewed {
+            true => keeper.save(&mut session, exchange),
+            false => Ok(Vec::new()),
         };
-        match set {
-            Ok(set) => exchange.extensions.insert(SetCookies(set)),
+        let renewed = match renewed {
+            Ok(renewed) => renewed,
             Err(error) => return Flow::Respond(self.fail(exchange, &error)),
         };
         hide(exchange, &keeper.name);
         let scopes: Vec<&str> = session.scope.split_ascii_whitespace().collect();
         let passes = self.check_scopes(&scopes).and_then(|()| self.describe_session(exchange, &session));
+        exchange.extensions.insert(Passed { session, renewed });
         passes.map_or_else(Flow::Respond, |()| Flow::Continue)
+    }
+
+    /// What the response sets. It may be late, so that the browser may have another session by now: unless this one was renewed,
+    /// the response says nothing but that it was used.
+    pub(super) fn set_cookies(&self, exchange: &mut Exchange) -> Vec<String> {
+        let Some(Passed { session, renewed }) = exchange.extensions.remove() else { return Vec::new() };
+        let keeper = self.cookies.as_ref().map(|cookies| &cookies.keeper).filter(|_| renewed.is_empty());
+        let touched = keeper.map_or(Ok(Vec::new()), |keeper| keeper.touch(&session, exchange));
+        let touched = touched.unwrap_or_else(|error| {
+            tracing::error!(request_id = exchange.id(), "openid-connect: {error}");
+            Vec::new()
+        });
+        renewed.into_iter().chain(touched).collect()
     }
 
     fn unauthenticated(self: &Arc<Self>, exchange: &mut Exchange) -> Flow {

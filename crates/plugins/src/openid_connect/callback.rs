@@ -1,11 +1,11 @@
 //! The browser comes back from the provider: its code becomes tokens, and these a session.
 
-use super::Instance;
 use super::error::{ProviderError, TokenError, error_code};
-use super::login::{Login, redirect};
+use super::login::{Login, Logins, redirect};
 use super::metadata::Metadata;
 use super::session::Session;
 use super::verify::{Claims, Expected, check_id_token};
+use super::{Cookies, Instance};
 use serde_json::Value as Json;
 use std::sync::Arc;
 use weir_plugin::{Exchange, Flow, LocalResponse, Resume, unix_time};
@@ -40,7 +40,8 @@ impl Instance {
     /// Redeems the code, if this browser has asked for it.
     pub(super) fn callback(self: &Arc<Self>, exchange: &mut Exchange) -> Flow {
         let answer = Answer::of(exchange);
-        let Some(login) = self.cookies.as_ref().and_then(|it| it.logins.find(exchange, &answer.state)) else {
+        let find = |cookies: &Cookies| cookies.logins.find(exchange, &cookies.keeper, &answer.state);
+        let Some(login) = self.cookies.as_ref().and_then(find) else {
             let message = "No login has begun in this browser, or it took too long; open the page again";
             return Flow::Respond(LocalResponse::error(400, message).header("Cache-Control", "no-store"));
         };
@@ -86,9 +87,10 @@ impl Instance {
         nonce: Option<&str>,
         subject: Option<&str>,
     ) -> Result<Claims, ProviderError> {
+        let seen = self.provider().key_generation();
         let mut claims = self.signed_by_provider(token);
         if matches!(claims, Err(TokenError::NotReady | TokenError::UnknownKey)) {
-            self.provider().fetch_missing().await;
+            self.provider().fetch_missing(seen).await;
             claims = self.signed_by_provider(token);
         }
         let claims = claims?;
@@ -134,9 +136,9 @@ impl Instance {
         session: Result<Session, ProviderError>,
     ) -> Flow {
         let Some(cookies) = &self.cookies else { return Flow::Continue };
-        let forgotten = cookies.logins.forget(exchange, &cookies.keeper, login);
+        let forgotten = Logins::forget(exchange, &cookies.keeper, login);
         let answer = match session {
-            Ok(session) => match cookies.keeper.cookies(&session, exchange) {
+            Ok(mut session) => match cookies.keeper.save(&mut session, exchange) {
                 Ok(set) => {
                     let answer = redirect(&login.target);
                     set.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie))

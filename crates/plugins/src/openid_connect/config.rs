@@ -183,7 +183,7 @@ pub(crate) struct SessionConfig {
     /// What encrypts the cookie. All nodes need the same.
     #[field(secret, len_min = 16)]
     pub secret: Secret,
-    /// The cookie's name; if unset, one that differs for each client.
+    /// The cookie's name; if unset, one that differs for each client. `__Host-` comes before it where that fits.
     #[field(check = cookie_name)]
     pub cookie_name: Option<String>,
     /// The path below which browsers send the cookie.

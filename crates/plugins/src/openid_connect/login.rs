@@ -5,9 +5,9 @@ use super::client::{endpoint, form};
 use super::config::Config;
 use super::error::ProviderError;
 use super::metadata::Metadata;
-use super::session::{Keeper, SessionError, purpose};
+use super::session::{Keeper, SessionError, cookie_lines, purpose, random};
 use crate::session::cookie::{set, texts};
-use crate::session::seal::{Sealer, random_id};
+use crate::session::seal::Sealer;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -44,52 +44,51 @@ pub(super) struct Login {
     slot: usize,
 }
 
-/// Keeps logins that have begun.
-pub(super) struct Logins {
-    sealer: Sealer,
-    name: String,
-}
+/// Keeps logins that have begun, in cookies beside those of the session.
+pub(super) struct Logins(Sealer);
 
-fn random() -> Result<String, SessionError> {
-    random_id().map(|id| URL_SAFE_NO_PAD.encode(id)).map_err(|_| SessionError::Crypto)
+/// The cookie of a login, beside that of the session of this name.
+fn cookie(name: &str, slot: usize) -> String {
+    format!("{name}_login_{}", SLOTS.get(slot).unwrap_or(&"a"))
 }
 
 impl Logins {
-    pub(super) fn new(config: &Config, secret: &Secret, name: &str) -> Self {
-        Self { sealer: Sealer::new(secret, &purpose("login", config)), name: format!("{name}_login_") }
+    pub(super) fn new(config: &Config, secret: &Secret) -> Self {
+        Self(Sealer::new(secret, &purpose("login", config)))
     }
 
-    fn cookie(&self, slot: usize) -> String {
-        format!("{}{}", self.name, SLOTS.get(slot).unwrap_or(&"a"))
-    }
-
-    fn open(&self, exchange: &Exchange, slot: usize) -> Option<Login> {
-        let lines: Vec<_> = exchange.request.headers.get_all_known(Known::Cookie).collect();
-        let name = self.cookie(slot);
-        let mut opened = texts(lines.into_iter(), &name)
-            .filter_map(|text| serde_json::from_slice(&self.sealer.open(&text, b"")?).ok());
-        opened.next()
+    /// The logins of a request. Other hosts may have set cookies of a slot too.
+    fn all(&self, exchange: &Exchange, keeper: &Keeper) -> Vec<Login> {
+        let (lines, name) = (cookie_lines(exchange), keeper.name(exchange));
+        let of_slot = |slot| {
+            let texts: Vec<_> = texts(lines.iter().copied(), &cookie(&name, slot)).collect();
+            texts.into_iter().filter_map(|text| serde_json::from_slice(&self.0.open(&text, b"")?).ok())
+        };
+        (0..SLOTS.len()).flat_map(of_slot).collect()
     }
 
     /// The login that has this state, if the browser has begun it, and lately.
-    pub(super) fn find(&self, exchange: &Exchange, state: &str) -> Option<Login> {
+    pub(super) fn find(&self, exchange: &Exchange, keeper: &Keeper, state: &str) -> Option<Login> {
         let now = unix_time();
-        let all = (0..SLOTS.len()).filter_map(|slot| self.open(exchange, slot));
         let is_it = |login: &Login| {
             bool::from(login.state.as_bytes().ct_eq(state.as_bytes()))
                 && now.saturating_sub(login.begun) <= MAX_LOGIN
         };
-        all.into_iter().find(is_it)
+        self.all(exchange, keeper).into_iter().find(is_it)
     }
 
     /// What has the browser forget a login.
-    pub(super) fn forget(&self, exchange: &Exchange, keeper: &Keeper, login: &Login) -> String {
-        format!("{}={}", self.cookie(login.slot), keeper.login_attributes(exchange, 0))
+    pub(super) fn forget(exchange: &Exchange, keeper: &Keeper, login: &Login) -> String {
+        format!("{}={}", cookie(&keeper.name(exchange), login.slot), keeper.login_attributes(exchange, 0))
     }
 
     /// A slot without a login, or the oldest.
-    fn slot(&self, exchange: &Exchange) -> usize {
-        let begun = |slot: &usize| self.open(exchange, *slot).map_or(0, |login| login.begun);
+    fn slot(&self, exchange: &Exchange, keeper: &Keeper) -> usize {
+        let logins = self.all(exchange, keeper);
+        let begun = |slot: &usize| {
+            let of_slot = logins.iter().filter(|login| login.slot == *slot);
+            of_slot.map(|login| login.begun).max().unwrap_or(0)
+        };
         (0..SLOTS.len()).min_by_key(begun).unwrap_or(0)
     }
 
@@ -109,13 +108,14 @@ impl Logins {
             target: target(exchange),
             redirect_uri: redirect_uri(config, exchange),
             begun: unix_time(),
-            slot: self.slot(exchange),
+            slot: self.slot(exchange, keeper),
         };
         // It consists of texts and numbers, which are always JSON.
         let bytes = serde_json::to_vec(&login).unwrap_or_default();
-        let text = self.sealer.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
+        let text = self.0.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
         let attributes = keeper.login_attributes(exchange, MAX_LOGIN);
-        let cookies = set(&self.cookie(login.slot), &text, &attributes).ok_or(SessionError::TooLong)?;
+        let name = cookie(&keeper.name(exchange), login.slot);
+        let cookies = set(&name, &text, &attributes).ok_or(SessionError::TooLong)?;
         let answer = redirect(&with_query(endpoint, &parameters(config, &login)));
         Ok(cookies.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie)))
     }

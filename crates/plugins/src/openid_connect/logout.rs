@@ -72,3 +72,51 @@ impl Instance {
         self.provider().background().spawn(async move { instance.client.revoke(&metadata, &tokens).await });
     }
 }
+
+/// Whether a page of another site has the browser send this request. Older browsers, and those without HTTPS, say it less exactly.
+pub(super) fn is_from_another_site(exchange: &Exchange) -> bool {
+    let headers = &exchange.request.headers;
+    if let Some(site) = headers.get("Sec-Fetch-Site") {
+        return site == b"cross-site";
+    }
+    let page = headers.get("Origin").or_else(|| headers.get("Referer"));
+    page.is_some_and(|page| {
+        host_of(page).is_none_or(|host| !exchange.forwarded_host().eq_ignore_ascii_case(&host))
+    })
+}
+
+/// The host of a page's URL.
+fn host_of(page: &[u8]) -> Option<String> {
+    let uri = http::Uri::try_from(page).ok()?;
+    uri.host().filter(|_| uri.scheme().is_some()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_plugin::testing::Gateway;
+
+    #[test]
+    fn another_site_is_recognised() {
+        let gateway = Gateway::new(&[]);
+        for (headers, expected) in [
+            ("", false),
+            ("Sec-Fetch-Site: none", false),
+            ("Sec-Fetch-Site: same-origin", false),
+            ("Sec-Fetch-Site: same-site\nReferer: https://evil.test/", false),
+            ("Sec-Fetch-Site: cross-site", true),
+            ("Sec-Fetch-Site: cross-site\nReferer: http://gateway.test/", true),
+            ("Origin: http://gateway.test", false),
+            ("Origin: http://GATEWAY.test:8000\nReferer: http://evil.test/", false),
+            ("Origin: http://evil.test", true),
+            ("Origin: null", true),
+            ("Referer: http://gateway.test:8000/a?b", false),
+            ("Referer: http://gateway.test.evil.test/", true),
+            ("Referer: http://gateway.test@evil.test/", true),
+            ("Referer: gateway.test", true),
+        ] {
+            let exchange = gateway.exchange(&format!("GET /logout\n{headers}"));
+            assert_eq!(is_from_another_site(&exchange), expected, "{headers}");
+        }
+    }
+}

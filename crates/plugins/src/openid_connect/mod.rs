@@ -37,10 +37,16 @@
 //! [`large_client_header_buffers`](../configuration.md#large_client_header_buffers) allows: 8 KiB unless you set it. The upstream does not get the cookies. A session ends as the timeouts of
 //! `session` say. When its access token expires, it is renewed by the refresh token, once for all requests of a
 //! node that need it; if the provider refuses that, the user logs in again. Nodes with the same secret accept each
-//! other's sessions. Two nodes may renew one session at the same time, which providers that accept a refresh token once refuse.
+//! other's sessions. The cookie `…_used` says when the session was used, to a minute. It is bound to one login or renewal, and is
+//! all that other requests set, so that a late response neither brings a session back after a logout, nor an older one after a renewal. Two nodes may renew one session at the same time, which providers that accept a refresh token once refuse.
+//!
+//! Other hosts of the domain can set cookies of the same name, such as those of their own sessions. Over HTTPS browsers refuse that, because the names
+//! begin with `__Host-`: where the cookies are secure, `cookie_path` is `/` and there is no `cookie_domain`. Without the prefix, cookies that this
+//! secret has not made are ignored, and a request with sessions of two users is refused with 400.
 //!
 //! A request to `logout_path` has the browser forget the session, and sends it to the provider's `end_session_endpoint`, from where it comes
-//! back to `post_logout_redirect_uri`. With `revoke_tokens_on_logout` the provider revokes the tokens as well. The gateway
+//! back to `post_logout_redirect_uri`. So that no other site can log users out, such a request is refused with 403 if the browser says in
+//! `Sec-Fetch-Site` that another site has caused it, or, where it does not say that, if `Origin` or else `Referer` names another host. With `revoke_tokens_on_logout` the provider revokes the tokens as well. The gateway
 //! keeps no sessions, so a cookie that somebody has copied is valid until its timeouts end it, also after a logout.
 //!
 //! ## Bearer tokens
@@ -80,7 +86,7 @@
 //!
 //! The discovery document and the keys are fetched when they are first needed, and again in the background when they are used after five minutes. A token with an
 //! unknown `kid` waits while the keys are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While
-//! the provider cannot be reached, the last documents stay in use. Where the discovery document comes over TLS, its endpoints must have TLS too.
+//! the provider cannot be reached, the last documents stay in use for an hour; then tokens that they would verify are answered 503. Where the discovery document comes over TLS, its endpoints must have TLS too.
 //!
 //! ## To the upstream
 //!
@@ -102,7 +108,7 @@
 //! - Tokens that are not signed, or by an unknown algorithm, are never accepted: `accept_none_alg` and `accept_unsupported_alg` have no effect.
 //! - A bearer token needs `exp`. What introspection says is cached for 30 seconds rather than until the token expires.
 //! - Sessions are in cookies alone: `session.storage: redis` and `session.redis` are missing. The cookie's name is one of the client
-//!   rather than `session`.
+//!   rather than `session`, and has the prefix `__Host-` where that fits.
 //! - The client has a secret or none: `private_key_jwt`, `client_secret_jwt` and their fields are missing, and so are `par`, `dpop`,
 //!   `backchannel_logout`, `claim_schema`, `refresh_session_interval`, `force_reauthorize`, and of `proxy_opts` all but the proxies.
 //! - `jwk_expires_in`, `jwt_verification_cache_ignore` and `cache_segment` have no effect: keys are used for five minutes, and what was verified
@@ -118,6 +124,8 @@
 //! | 302 | | to the provider, back to the page, or after a logout |
 //! | 200 | `Logged out` | after a logout, if there is no page to go to |
 //! | 400 | `No login has begun in this browser, or it took too long; open the page again` | the callback's state is not that of a login |
+//! | 400 | `The request has sessions of two users; delete the cookies of this site` | another host has set a cookie |
+//! | 403 | `The logout comes from another site; open it from a page of this one` | |
 //! | 401 | `Unauthorized` | there is no session |
 //! | 401 | `No bearer token found in request.` | there is no token |
 //! | 401 | `The token is not valid: …`, `The token is not active` | the token is not accepted, with `error="invalid_token"` in `WWW-Authenticate` |
@@ -151,7 +159,6 @@ use crate::shared::authentication::Consumers;
 use crate::shared::forged_headers;
 use crate::shared::row_cache::RowCache;
 use bearer::bearer_token;
-use browser::SetCookies;
 use client::Client;
 use config::Config;
 use login::Logins;
@@ -214,7 +221,7 @@ impl Plugin for OpenIdConnect {
         let provider = Provider::of(&config, build)?;
         let cookies = config.session.as_ref().filter(|_| !config.bearer_only).map(|session| {
             let keeper = Keeper::new(&config, session);
-            Cookies { logins: Logins::new(&config, &session.secret, &keeper.name), keeper }
+            Cookies { logins: Logins::new(&config, &session.secret), keeper }
         });
         Ok(Self(Arc::new(Instance {
             client: Client::new(&config, provider),
@@ -239,7 +246,7 @@ impl Hooks for OpenIdConnect {
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        let Some(SetCookies(cookies)) = exchange.extensions.remove() else { return };
+        let cookies = self.0.set_cookies(exchange);
         if !cookies.is_empty() {
             // A shared cache would hand the session to others.
             exchange.response.headers.append("Cache-Control", b"private");

@@ -74,10 +74,11 @@ impl Provider {
 
     /// The same; waits for it.
     pub(super) async fn fetched_metadata(&self) -> Result<Arc<Metadata>, ProviderError> {
+        let seen = self.metadata.generation();
         if let Some(metadata) = self.metadata() {
             return Ok(metadata);
         }
-        if let Some(fetched) = self.metadata.again() {
+        if let Some(fetched) = self.metadata.again(seen) {
             fetched.await;
         }
         let missing = || ProviderError::Unreachable("there is no discovery document".to_owned());
@@ -96,13 +97,18 @@ impl Provider {
         Some(made)
     }
 
-    /// Waits for the documents that a token could not be verified without: none is known yet, or the key is not among them. An
-    /// issuer is asked at most every ten seconds for keys that it does not have.
-    pub(super) async fn fetch_missing(&self) {
+    /// Which keys are known, for [`Provider::fetch_missing`].
+    pub(super) fn key_generation(&self) -> u64 {
+        self.key_set().map_or(0, |keys| keys.generation())
+    }
+
+    /// Waits for the documents that a token could not be verified without: none is known yet, or the key is not among those of this
+    /// generation. An issuer is asked at most every ten seconds for keys that it does not have.
+    pub(super) async fn fetch_missing(&self, seen: u64) {
         if self.fetched_metadata().await.is_err() {
             return;
         }
-        if let Some(fetched) = self.key_set().and_then(|keys| keys.again()) {
+        if let Some(fetched) = self.key_set().and_then(|keys| keys.again(seen)) {
             fetched.await;
         }
     }

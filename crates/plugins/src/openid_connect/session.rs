@@ -1,19 +1,26 @@
-//! The session of a login, in an encrypted cookie.
+//! The session of a login, in an encrypted cookie. Another cookie says when it was used.
 
 use super::client::TokenResponse;
 use super::config::{Config, SessionConfig};
 use crate::session::content::{Session as Times, Timeouts};
 use crate::session::cookie::{expire, set, texts};
-use crate::session::seal::Sealer;
+use crate::session::seal::{Sealer, random_id};
+use crate::session::usage::{Usage, UseCookies, use_cookie};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fmt;
 use weir_plugin::{Exchange, Known, unix_time};
 
 /// What is known of a user who has logged in.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Session {
+    /// Random, and new at each renewal.
+    #[serde(rename = "i", default)]
+    id: String,
     /// When it began, was renewed, and was used, in seconds since 1970.
     #[serde(rename = "c")]
     created: u64,
@@ -54,12 +61,15 @@ pub(super) enum SessionError {
     Crypto,
     /// Its cookies would be too many.
     TooLong,
+    /// The request has those of two users.
+    TwoUsers,
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Crypto => "the system has no random numbers",
+            Self::TwoUsers => "the request has sessions of two users",
             Self::TooLong => {
                 "the tokens of a session do not fit into nine cookies: say in session_contents which of them it keeps"
             }
@@ -91,9 +101,27 @@ impl Session {
         self.scope = tokens.scope.unwrap_or_else(|| std::mem::take(&mut self.scope));
     }
 
+    /// The session with what its cookie of uses says.
+    fn used_at(self, usage: Usage) -> Self {
+        Self { saved: self.saved.max(usage.saved), used: self.used.max(usage.used), ..self }
+    }
+
     fn times(&self) -> Times {
         Times { created: self.created, saved: self.saved, used: self.used, ..Times::default() }
     }
+}
+
+/// What the name of a cookie begins with that browsers accept from its own host alone (RFC 6265bis, 4.1.3.2).
+const HOST_PREFIX: &str = "__Host-";
+
+/// A random text.
+pub(super) fn random() -> Result<String, SessionError> {
+    random_id().map(|id| URL_SAFE_NO_PAD.encode(id)).map_err(|_| SessionError::Crypto)
+}
+
+/// The lines of `Cookie`.
+pub(super) fn cookie_lines(exchange: &Exchange) -> Vec<&[u8]> {
+    exchange.request.headers.get_all_known(Known::Cookie).collect()
 }
 
 /// Keeps sessions in the cookies of one name.
@@ -102,15 +130,19 @@ pub(super) struct Keeper {
     attributes: String,
     same_site: String,
     is_secure: Option<bool>,
+    /// Whether browsers accept the cookie with [`HOST_PREFIX`], if it is secure.
+    is_for_one_host: bool,
     timeouts: Timeouts,
     sealer: Sealer,
+    use_cookies: UseCookies,
 }
 
 impl Keeper {
     pub(super) fn new(config: &Config, session: &SessionConfig) -> Self {
         let name = session.cookie_name.clone().unwrap_or_else(|| default_name(config));
         let mut attributes = String::new();
-        if let Some(domain) = session.cookie_domain.as_deref().filter(|domain| !domain.is_empty()) {
+        let domain = session.cookie_domain.as_deref().filter(|domain| !domain.is_empty());
+        if let Some(domain) = domain {
             attributes.extend(["; Domain=", domain]);
         }
         attributes.extend(["; Path=", &*session.cookie_path]);
@@ -119,10 +151,12 @@ impl Keeper {
         }
         Self {
             sealer: Sealer::new(&session.secret, &purpose("session", config)),
+            use_cookies: UseCookies::new(&session.secret, &purpose("use", config)),
             name,
             attributes,
             same_site: session.cookie_same_site.clone(),
             is_secure: session.cookie_secure,
+            is_for_one_host: domain.is_none() && session.cookie_path == "/",
             timeouts: Timeouts {
                 idling: session.idling_timeout.into(),
                 rolling: session.rolling_timeout.into(),
@@ -131,41 +165,60 @@ impl Keeper {
         }
     }
 
-    /// The session of a request, if it has not ended.
-    pub(super) fn open(&self, exchange: &Exchange) -> Option<Session> {
-        let now = unix_time();
-        let lines = exchange.request.headers.get_all_known(Known::Cookie);
-        let lines: Vec<_> = lines.collect();
-        let mut opened = texts(lines.into_iter(), &self.name).filter_map(|text| {
-            let session: Session = serde_json::from_slice(&self.sealer.open(&text, b"")?).ok()?;
-            self.timeouts.left(&session.times(), now)?;
-            Some(session)
-        });
-        opened.next()
+    /// The name of the cookies. Where it fits, it has a prefix with which browsers accept no cookie from other hosts, such as
+    /// those of customers below the same domain.
+    pub(super) fn name(&self, exchange: &Exchange) -> Cow<'_, str> {
+        let has_prefix = self.name.get(..2).is_some_and(|begin| begin == "__");
+        match self.is_for_one_host && !has_prefix && self.is_secure(exchange) {
+            true => format!("{HOST_PREFIX}{}", self.name).into(),
+            false => (&*self.name).into(),
+        }
     }
 
-    /// The cookies that say that a session is used, if it is time that they do.
-    pub(super) fn touch(
+    /// The session of a request, if it has not ended. Other hosts may have set cookies of the name too, so all are tried.
+    pub(super) fn open(&self, exchange: &Exchange) -> Result<Option<Session>, SessionError> {
+        let (now, lines, name) = (unix_time(), cookie_lines(exchange), self.name(exchange));
+        let mut newest: Option<Session> = None;
+        let opened = texts(lines.iter().copied(), &name).filter_map(|text| self.opened(&text, &lines, &name));
+        for session in opened.filter(|session| self.timeouts.left(&session.times(), now).is_some()) {
+            match &newest {
+                Some(known) if known.subject != session.subject => return Err(SessionError::TwoUsers),
+                Some(known) if known.saved >= session.saved => {}
+                _ => newest = Some(session),
+            }
+        }
+        Ok(newest)
+    }
+
+    fn opened(&self, text: &[u8], lines: &[&[u8]], name: &str) -> Option<Session> {
+        let session: Session = serde_json::from_slice(&self.sealer.open(text, b"")?).ok()?;
+        Some(match self.use_cookies.read(lines, name, session.id.as_bytes()) {
+            Some(usage) => session.used_at(usage),
+            None => session,
+        })
+    }
+
+    /// The cookie that says that a session is used now, if it is time that one does.
+    pub(super) fn touch(&self, session: &Session, exchange: &Exchange) -> Result<Vec<String>, SessionError> {
+        let (now, times) = (unix_time(), session.times());
+        let is_rolling_due = self.timeouts.is_rolling_due(&times, now);
+        let is_due = is_rolling_due || self.timeouts.is_touch_due(&times, now);
+        if !is_due || self.timeouts.left(&times, now).is_none() {
+            return Ok(Vec::new());
+        }
+        let usage = Usage { saved: if is_rolling_due { now } else { session.saved }, used: now };
+        let attributes = self.attributes(exchange);
+        let set = self.use_cookies.write(&self.name(exchange), session.id.as_bytes(), usage, &attributes);
+        set.map_err(|_| SessionError::Crypto)
+    }
+
+    /// The cookies of a session that has begun or was renewed, under a new id, and what has the browser forget older ones.
+    pub(super) fn save(
         &self,
         session: &mut Session,
         exchange: &Exchange,
     ) -> Result<Vec<String>, SessionError> {
-        let now = unix_time();
-        let is_rolling_due = self.timeouts.is_rolling_due(&session.times(), now);
-        if !is_rolling_due && !self.timeouts.is_touch_due(&session.times(), now) {
-            return Ok(Vec::new());
-        }
-        session.used = now;
-        session.saved = if is_rolling_due { now } else { session.saved };
-        self.cookies(session, exchange)
-    }
-
-    /// The cookies of a session, and what has the browser forget older ones.
-    pub(super) fn cookies(
-        &self,
-        session: &Session,
-        exchange: &Exchange,
-    ) -> Result<Vec<String>, SessionError> {
+        session.id = random()?;
         // It consists of texts and numbers, which are always JSON.
         let bytes = serde_json::to_vec(session).unwrap_or_default();
         let text = self.sealer.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
@@ -176,15 +229,18 @@ impl Keeper {
                 text.len()
             );
         }
-        let mut cookies = set(&self.name, &text, &self.attributes(exchange)).ok_or(SessionError::TooLong)?;
+        let (name, attributes) = (self.name(exchange), self.attributes(exchange));
+        let mut cookies = set(&name, &text, &attributes).ok_or(SessionError::TooLong)?;
         cookies.extend(self.forget(exchange, cookies.len()));
         Ok(cookies)
     }
 
     /// What has the browser forget the cookies of a session behind the first ones.
     pub(super) fn forget(&self, exchange: &Exchange, after: usize) -> Vec<String> {
-        let lines: Vec<_> = exchange.request.headers.get_all_known(Known::Cookie).collect();
-        expire(lines.into_iter(), &self.name, &self.attributes(exchange), after)
+        let (lines, attributes) = (cookie_lines(exchange), self.attributes(exchange));
+        let expired = |name: &str, after| expire(lines.iter().copied(), name, &attributes, after);
+        let name = self.name(exchange);
+        [expired(&name, after), expired(&use_cookie(&name), 0)].concat()
     }
 
     fn attributes(&self, exchange: &Exchange) -> String {
@@ -201,9 +257,12 @@ impl Keeper {
         format!("{}; SameSite={same_site}{}; Max-Age={seconds}", self.attributes, self.secure(exchange))
     }
 
+    fn is_secure(&self, exchange: &Exchange) -> bool {
+        self.is_secure.unwrap_or_else(|| exchange.forwarded_scheme() == "https")
+    }
+
     fn secure(&self, exchange: &Exchange) -> &'static str {
-        let is_secure = self.is_secure.unwrap_or_else(|| exchange.forwarded_scheme() == "https");
-        if is_secure { "; Secure" } else { "" }
+        if self.is_secure(exchange) { "; Secure" } else { "" }
     }
 }
 
@@ -222,7 +281,11 @@ pub(super) fn purpose(of: &str, config: &Config) -> String {
 /// Removes the plugin's cookies from the request to the upstream, which could do nothing with them.
 pub(super) fn hide(exchange: &mut Exchange, name: &str) {
     let headers = &mut exchange.request.headers;
-    let is_own = |pair: &[u8]| pair.trim_ascii().strip_prefix(name.as_bytes()).is_some_and(is_own_suffix);
+    let is_own = |pair: &[u8]| {
+        let pair = pair.trim_ascii();
+        let pair = pair.strip_prefix(HOST_PREFIX.as_bytes()).unwrap_or(pair);
+        pair.strip_prefix(name.as_bytes()).is_some_and(is_own_suffix)
+    };
     let lines: Vec<&[u8]> = headers.get_all_known(Known::Cookie).collect();
     let pairs = || lines.iter().flat_map(|line| line.split(|byte| *byte == b';'));
     if !pairs().any(is_own) {
@@ -236,10 +299,14 @@ pub(super) fn hide(exchange: &mut Exchange, name: &str) {
     }
 }
 
-/// Whether this follows the name in one of the plugin's cookies: nothing or a number, or what a login's has.
+/// Whether this follows the name in one of the plugin's cookies: nothing or a number, or what those of uses and logins have.
 fn is_own_suffix(rest: &[u8]) -> bool {
     match rest {
         [b'=', ..] | [b'2'..=b'9', b'=', ..] => true,
+        rest if rest.starts_with(b"_used=") => true,
         rest => rest.strip_prefix(b"_login_").is_some_and(|rest| matches!(rest, [b'a'..=b'd', b'=', ..])),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What a session holds, and for how long it is valid.
 
+use super::usage::Usage;
 use serde::{Deserialize, Serialize};
 use weir_plugin::Uuid;
 
@@ -12,7 +13,7 @@ pub(crate) struct Session {
     pub(crate) created: u64,
     /// When it was saved.
     pub(crate) saved: u64,
-    /// When it was used; this is updated once a minute at most.
+    /// When it was used; this is updated once a minute at most, in a cookie of its own.
     pub(crate) used: u64,
     /// Who is logged in, by audience. Empty in a cookie where rows hold it.
     pub(crate) entries: Vec<Entry>,
@@ -67,6 +68,11 @@ impl Session {
     /// Whether any client has it.
     pub(crate) fn is_saved(&self) -> bool {
         self.saved > 0
+    }
+
+    /// The session with what its cookie of uses says.
+    pub(crate) fn used_at(self, usage: Usage) -> Self {
+        Self { saved: self.saved.max(usage.saved), used: self.used.max(usage.used), ..self }
     }
 
     pub(crate) fn entry(&self, audience: &str) -> Option<&Entry> {

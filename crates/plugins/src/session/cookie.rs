@@ -1,5 +1,6 @@
 //! Cookies that hold one text: those of a request, and `Set-Cookie` for them. A text that is too long for one cookie is in several,
-//! `name`, `name2` and so on. Its first character says in how many.
+//! `name`, `name2` and so on. The first character says in how many. The others begin as the text does, so that they are not taken
+//! for those of another text.
 
 use std::borrow::Cow;
 
@@ -9,8 +10,12 @@ const MAX_COOKIE_LEN: usize = 4096;
 /// The most cookies of one text.
 const MAX_COOKIES: usize = 9;
 
-/// How many cookies of one name are read. A browser sends several where they are for different paths or domains.
-const MAX_SAME_NAME: usize = 4;
+/// How many cookies of one name are read. A browser sends several where they are for different paths or domains; other hosts of the
+/// domain can set those before ours, but not so many that a line has room for.
+const MAX_SAME_NAME: usize = 128;
+
+/// How much of the text further cookies begin with: it is random, because texts begin with their salt.
+const MARK_LEN: usize = 8;
 
 /// The texts that these lines of `Cookie` have under a name.
 pub(crate) fn texts<'l>(
@@ -39,8 +44,11 @@ fn joined<'l>(
         b'1' => Some(begin.into()),
         b'2'..=b'9' => {
             let mut text = begin.to_vec();
+            let mark = begin.get(..MARK_LEN)?;
             for number in 2..=count - b'0' {
-                text.extend_from_slice(values(lines.clone(), numbered(name, number).as_bytes()).next()?);
+                let name = numbered(name, number);
+                let mut parts = values(lines.clone(), name.as_bytes());
+                text.extend_from_slice(parts.find_map(|part| part.strip_prefix(mark))?);
             }
             Some(text.into())
         }
@@ -55,13 +63,13 @@ fn numbered(name: &str, number: u8) -> String {
 /// The values of `Set-Cookie` for a text, each with these attributes; none if it is too long.
 pub(crate) fn set(name: &str, text: &str, attributes: &str) -> Option<Vec<String>> {
     // A name is followed by a digit and `=`, and the first value begins with the number of cookies.
-    let room = MAX_COOKIE_LEN.checked_sub(name.len() + 2).filter(|room| *room > 0)?;
+    let room = MAX_COOKIE_LEN.checked_sub(name.len() + 2 + MARK_LEN).filter(|room| *room > MARK_LEN)?;
     let parts: Vec<&[u8]> = text.as_bytes().chunks(room).collect();
     let count =
         u8::try_from(parts.len()).ok().filter(|count| (1..=MAX_COOKIES).contains(&usize::from(*count)))?;
     let cookie = |(number, part): (u8, &&[u8])| {
-        let count = if number == 1 { count.to_string() } else { String::new() };
-        format!("{}={count}{}{attributes}", numbered(name, number), String::from_utf8_lossy(part))
+        let begin = if number == 1 { count.to_string() } else { text.chars().take(MARK_LEN).collect() };
+        format!("{}={begin}{}{attributes}", numbered(name, number), String::from_utf8_lossy(part))
     };
     Some((1..).zip(&parts).map(cookie).collect())
 }
@@ -101,10 +109,12 @@ mod tests {
             (&["s=1"], &[""]),
             (&["s = 1one ;t=1x"], &["one"]),
             (&["xs=1no; s2=1no; S=1no; s; =1"], &[]),
-            (&["s=; s=0x; s=ax; s=1one", "s=1=two="], &["one"]),
-            (&["s=2one", "s3=no; s2=two; s2=no"], &["onetwo"]),
-            (&["s=3one; s2=two"], &[]),
-            (&["s=1a", "s=1b; s=1c;s=1d;s=1e"], &["a", "b", "c", "d"]),
+            (&["s=; s=0x; s=ax; s=1one", "s=1=two="], &["one", "=two="]),
+            (&["s=2first-of-text", "s3=first-ofno; s2=no; s2=first-of-two; s2=no"], &["first-of-text-two"]),
+            (&["s=3first-of-text; s2=first-of-two"], &[]),
+            (&["s=2first; s2=first"], &[]),
+            (&["s=2another-text; s2=no; s=2first-of-text; s2=first-of"], &["first-of-text"]),
+            (&["s=1a", "s=1b; s=1c;s=1d;s=1e"], &["a", "b", "c", "d", "e"]),
         ] {
             assert_eq!(read(lines, "s"), expected, "{lines:?}");
         }
@@ -112,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_text_that_no_cookies_hold_is_not_set() {
-        let most = "x".repeat(MAX_COOKIES * (MAX_COOKIE_LEN - 3));
+        let most = "x".repeat(MAX_COOKIES * (MAX_COOKIE_LEN - 3 - MARK_LEN));
         assert_eq!(set("s", &most, "").map(|cookies| cookies.len()), Some(MAX_COOKIES));
         assert_eq!(set("s", &(most + "x"), ""), None);
         assert_eq!((set("s", "", ""), set(&"n".repeat(5000), "x", "")), (None, None));

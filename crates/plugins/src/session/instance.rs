@@ -91,7 +91,7 @@ impl Instance {
         self.finish(exchange, sessions, changes, response)
     }
 
-    /// Gives the session a new id when that is due, or has the cookie say that it was used.
+    /// Saves a session that begins, and gives one in rows a new id when that is due.
     pub(super) fn refresh(
         &self,
         sessions: &mut Sessions,
@@ -105,17 +105,19 @@ impl Instance {
             self.session.save(session, entries.clone(), incoming, changes)?;
             return self.remember(&mut sessions.remembered, entries, incoming, changes);
         }
-        if session.history.successor.is_some() {
-            return Ok(());
-        }
-        if timeouts.is_rolling_due(session, incoming.now) {
+        let is_replaced = session.history.successor.is_some();
+        if self.store.is_some() && !is_replaced && timeouts.is_rolling_due(session, incoming.now) {
             let entries = session.entries.clone();
             return self.session.save(session, entries, incoming, changes);
         }
-        if timeouts.is_touch_due(session, incoming.now) {
-            self.session.touch(session, incoming, changes)?;
-        }
         Ok(())
+    }
+
+    /// The cookie that says that the session is used, if it is time that one does.
+    pub(super) fn touch(&self, sessions: &mut Sessions, now: u64) -> Result<Vec<String>, KeepError> {
+        let session = sessions.session.as_mut().filter(|session| session.history.successor.is_none());
+        let session = session.filter(|session| session.entry(&self.config.audience).is_some());
+        session.map_or(Ok(Vec::new()), |session| self.session.touch(session, now))
     }
 
     /// Has the browser be remembered, where that is configured.
@@ -208,6 +210,11 @@ impl Instance {
     pub(super) fn response(&self, exchange: &mut Exchange) {
         let mut sessions = exchange.extensions.remove::<Sessions>().unwrap_or_default();
         report(self.start(exchange, &mut sessions));
+        // The response may be late, so what the request has found is not what the browser has by now.
+        match self.touch(&mut sessions, unix_time()) {
+            Ok(cookies) => sessions.cookies.extend(cookies),
+            Err(error) => report(Err(error)),
+        }
         for cookie in &sessions.cookies {
             exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
         }

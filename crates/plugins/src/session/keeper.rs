@@ -5,6 +5,7 @@ use super::content::{Entry, History, Session, Timeouts};
 use super::cookie::{expire, set, texts};
 use super::seal::{Sealer, random_id};
 use super::store::{RowChange, Store, row_id};
+use super::usage::{Usage, UseCookies, use_cookie};
 use aws_lc_rs::error::Unspecified;
 use std::fmt;
 use std::sync::Arc;
@@ -78,6 +79,7 @@ pub(super) struct Keeper {
     /// For how many seconds the row of a session that has a new id is kept.
     pub(super) stale_ttl: u64,
     pub(super) sealer: Sealer,
+    pub(super) use_cookies: UseCookies,
     /// Where the entries are, if not in the cookie.
     pub(super) store: Option<Arc<Store>>,
 }
@@ -86,7 +88,13 @@ impl Keeper {
     /// The session of a request, if it has not ended. Its entries may have to be read from the store.
     pub(super) fn open(&self, incoming: &Incoming<'_>) -> Option<Session> {
         let texts = texts(incoming.lines.iter().copied(), &self.name);
-        let opened = texts.filter_map(|text| Session::decode(&self.sealer.open(&text, b"")?));
+        let opened = texts.filter_map(|text| {
+            let session = Session::decode(&self.sealer.open(&text, b"")?)?;
+            Some(match self.use_cookies.read(&incoming.lines, &self.name, &session.id) {
+                Some(usage) => session.used_at(usage),
+                None => session,
+            })
+        });
         let mut valid = opened.filter(|session| self.timeouts.left(session, incoming.now).is_some());
         valid.next()
     }
@@ -116,15 +124,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has the cookie say that the session is used now.
-    pub(super) fn touch(
-        &self,
-        session: &mut Session,
-        incoming: &Incoming<'_>,
-        changes: &mut Changes,
-    ) -> Result<(), KeepError> {
-        session.used = incoming.now;
-        self.write(session, incoming, changes)
+    /// The cookie that says that the session is used now, if it is time that one does. Where rows hold sessions, their end is
+    /// theirs to say.
+    pub(super) fn touch(&self, session: &mut Session, now: u64) -> Result<Vec<String>, KeepError> {
+        let is_rolling_due = self.store.is_none() && self.timeouts.is_rolling_due(session, now);
+        let is_due = is_rolling_due || self.timeouts.is_touch_due(session, now);
+        if !is_due || self.timeouts.left(session, now).is_none() {
+            return Ok(Vec::new());
+        }
+        session.used = now;
+        session.saved = if is_rolling_due { now } else { session.saved };
+        let usage = Usage { saved: session.saved, used: now };
+        Ok(self.use_cookies.write(&self.name, &session.id, usage, &self.attributes)?)
     }
 
     fn write(
@@ -155,7 +166,9 @@ impl Keeper {
 
     /// What has the browser forget the cookies of a session behind the first ones.
     fn expired(&self, incoming: &Incoming<'_>, after: usize) -> Vec<String> {
-        expire(incoming.lines.iter().copied(), &self.name, &self.attributes, after)
+        let expired =
+            |name: &str, after| expire(incoming.lines.iter().copied(), name, &self.attributes, after);
+        [expired(&self.name, after), expired(&use_cookie(&self.name), 0)].concat()
     }
 
     /// Until when a browser keeps the cookie.

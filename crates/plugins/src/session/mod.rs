@@ -44,9 +44,12 @@
 //!
 //! | a session ends | |
 //! |---|---|
-//! | `idling_timeout` seconds after the last request | The cookie says when it was used, to a minute |
-//! | `rolling_timeout` seconds after it was saved | A request in the last quarter of that time saves it again, under a new id |
+//! | `idling_timeout` seconds after the last request | The cookie `session_used` says when it was used, to a minute |
+//! | `rolling_timeout` seconds after it was saved | A request in the last quarter of that time has the time begin again: by the cookie `session_used`, and with `storage: kong` under a new id |
 //! | `absolute_timeout` seconds after it began | |
+//!
+//! The cookie `session_used` is bound to one session. With `storage: cookie`, requests that use a session set no other cookie, so that a late
+//! response neither brings a session back after a logout, nor an older one after another login.
 //!
 //! With 0 there is no such timeout. When the browser is closed, it forgets the cookie. With `remember` it also gets the cookie `remember`, which
 //! it keeps: from that, a new session begins for a browser without one, until `remember_rolling_timeout` seconds after the last time, or
@@ -109,6 +112,7 @@ pub(crate) mod seal;
 mod store;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usage;
 
 use content::Timeouts;
 use instance::Instance;
@@ -117,6 +121,7 @@ use properties::Property;
 use seal::Sealer;
 use std::sync::Arc;
 use store::{Metadata, Store};
+use usage::UseCookies;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Flow, Handover, Hooks, Json, Phases, Plugin,
     ROWS_HANDOVER, Record, Secret, WantsBody, is_reference,
@@ -283,6 +288,7 @@ impl Config {
             is_persistent: false,
             stale_ttl: seconds(self.stale_ttl),
             sealer: Sealer::new(&self.secret, &format!("{role} cookie {name}")),
+            use_cookies: UseCookies::new(&self.secret, &format!("{role} use cookie {name}")),
             store: store.cloned(),
         }
     }

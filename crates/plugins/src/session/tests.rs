@@ -8,6 +8,7 @@ use super::*;
 use crate::PLUGINS;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use weir_plugin::testing::{Gateway, Outcome, entity, id};
 use weir_plugin::{Credential, ErrorTemplates, Uuid};
 
@@ -256,9 +257,17 @@ fn instance(more: &Value) -> Arc<Instance> {
 fn valid_until(more: &Value, interval: u64) -> u64 {
     let instance = instance(more);
     let begin = 1_800_000_000;
-    let (mut cookie, mut session) = (String::new(), Session::new(begin, Vec::new()));
+    let entry = Entry {
+        audience: "default".to_owned(),
+        subject: "alice".to_owned(),
+        consumer: id(0xb),
+        credential: id(0xa).to_string(),
+        groups: None,
+    };
+    let (mut kept, mut session) = (BTreeMap::new(), Session::new(begin, vec![entry]));
     for now in (begin..begin + 200_000).step_by(interval as usize) {
-        let lines = [cookie.as_bytes()];
+        let line = kept.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
+        let lines = [line.as_bytes()];
         let incoming = Incoming { now, lines: lines.to_vec() };
         if now > begin {
             match instance.session.open(&incoming) {
@@ -269,9 +278,11 @@ fn valid_until(more: &Value, interval: u64) -> u64 {
         let mut sessions = instance::Sessions { session: Some(session.clone()), ..Default::default() };
         let mut changes = Changes::default();
         instance.refresh(&mut sessions, &incoming, &mut changes).unwrap();
+        let touched = instance.touch(&mut sessions, now).unwrap();
         session = sessions.session.unwrap();
-        if let Some(set) = changes.cookies.first() {
-            cookie = set.split(';').next().unwrap().to_owned();
+        for set in changes.cookies.iter().chain(&touched) {
+            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
+            kept.insert(name.to_owned(), value.to_owned());
         }
     }
     200_000
@@ -289,6 +300,45 @@ fn each_timeout_ends_a_session() {
     assert_eq!(valid_until(&json!({ "idling_timeout": 0 }), 2700), 2700);
     assert_eq!(valid_until(&json!({ "idling_timeout": 10 }), 4), 86_400);
     assert_eq!(valid_until(&json!({ "idling_timeout": 0.5 }), 2), 0);
+}
+
+#[test]
+fn the_use_of_a_session_changes_no_cookie_but_its_own() {
+    let more = json!({ "idling_timeout": 900 });
+    let setup = Setup::new(&more);
+    let instance = instance(&more);
+    let login = setup.log_in();
+    let lines = vec![login.as_bytes()];
+    let now = weir_plugin::unix_time();
+    for later in [100, 800, 3000] {
+        // The last is in the last quarter of the rolling timeout.
+        let mut session = instance.session.open(&Incoming { now, lines: lines.clone() }).unwrap();
+        session.used = now + later - 100;
+        let mut sessions = instance::Sessions { session: Some(session), ..Default::default() };
+        let (incoming, mut changes) =
+            (Incoming { now: now + later, lines: lines.clone() }, Changes::default());
+        instance.refresh(&mut sessions, &incoming, &mut changes).unwrap();
+        assert_eq!(changes.cookies, [""; 0]);
+        let touched = instance.touch(&mut sessions, now + later).unwrap();
+        assert!(touched.len() == 1 && touched[0].starts_with("session_used=1"), "{touched:?}");
+        // It belongs to this login, and not to the next.
+        let used = touched[0].split(';').next().unwrap();
+        let next = setup.log_in();
+        let opened = |login: &str| {
+            let line = format!("{login}; {used}");
+            instance.session.open(&Incoming { now: now + later, lines: vec![line.as_bytes()] })
+        };
+        assert_eq!(opened(&login).map(|session| session.used), Some(now + later));
+        assert!(opened(&next).is_none_or(|session| session.used < now + later));
+    }
+}
+
+#[test]
+fn a_late_response_says_nothing_of_a_session_that_has_ended() {
+    let instance = instance(&json!({}));
+    let mut session = Session { saved: 1000, used: 1000, ..Session::new(1000, Vec::new()) };
+    assert!(instance.session.touch(&mut session.clone(), 1900).unwrap().len() == 1);
+    assert_eq!(instance.session.touch(&mut session, 1901), Ok(Vec::new()));
 }
 
 #[test]
