@@ -113,6 +113,7 @@ mod streams_tls;
 mod strictness;
 mod supabase;
 mod tls;
+mod trailers;
 mod unix_sockets;
 mod upgrade;
 mod upstream_tls;

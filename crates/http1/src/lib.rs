@@ -57,3 +57,4 @@ pub use parse_error::ParseError;
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use syntax::is_token;
+pub use trailers::is_same_header;

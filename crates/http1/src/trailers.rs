@@ -12,6 +12,37 @@ pub(crate) const MAX_TRAILER_FIELDS: usize = 100;
 /// The most bytes of a response's trailer section that are read.
 pub(crate) const MAX_RESPONSE_TRAILER_BYTES: usize = 64 * 1024;
 
+/// Fields that are no [`Known`] ones and must not stand in trailers either, because they say how a message is routed, handled, or
+/// to be understood, or who sends it (RFC 9110, 6.5.1).
+const FORBIDDEN: [&str; 26] = [
+    "age",
+    "alt-svc",
+    "clear-site-data",
+    "content-disposition",
+    "content-language",
+    "content-location",
+    "content-range",
+    "expires",
+    "http2-settings",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "max-forwards",
+    "pragma",
+    "proxy-authenticate",
+    "retry-after",
+    "strict-transport-security",
+    "vary",
+    "warning",
+    "www-authenticate",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+];
+
 impl Headers {
     /// Whether the sender takes trailers: TE says `trailers`.
     pub fn accept_trailers(&self) -> bool {
@@ -25,8 +56,8 @@ impl Headers {
         (!forwarded.is_empty()).then(|| forwarded.join(&b", "[..]))
     }
 
-    /// The fields of a trailer section that are forwarded. Those of [`Known`] are dropped, also where underscores stand for
-    /// their hyphens, because trailers must not change routing, identity or the connection. Framing fields and Host are
+    /// The fields of a trailer section that are forwarded. Those of [`Known`] and [`FORBIDDEN`] are dropped, also where underscores
+    /// stand for their hyphens, because trailers must not change routing, identity or the connection. Framing fields and Host are
     /// an error, because the trailers of a request may come from an attacker.
     pub fn of_trailers<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self, ParseError> {
         let mut trailers = Self::new();
@@ -66,5 +97,12 @@ impl Headers {
 }
 
 fn is_forwarded(name: &[u8]) -> bool {
-    Known::of(name) == Known::Other && Known::of_alias(name) == Known::Other
+    let is_forbidden = || FORBIDDEN.iter().any(|forbidden| is_same_header(name, forbidden.as_bytes()));
+    Known::of(name) == Known::Other && Known::of_alias(name) == Known::Other && !is_forbidden()
+}
+
+/// Whether applications may take two names for the same: in any case, and with `_` for `-`.
+pub fn is_same_header(one: &[u8], other: &[u8]) -> bool {
+    let fold = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.iter().map(fold).eq(other.iter().map(fold))
 }

@@ -18,7 +18,7 @@ pub use super::views::{Configuration, Entities, GroupIndex, TrustedIps};
 pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
 pub(crate) use state::write_path;
 pub use state::{
-    ExchangeState, Heads, NormalPath, SessionState, are_trailers_taken, begin, show_trailers,
-    upstream_answers, write_target,
+    ExchangeState, Heads, NormalPath, SessionState, are_trailers_taken, begin, is_said_by_head,
+    show_trailers, upstream_answers, write_target,
 };
 pub use workers::{PluginInstances, WorkerPlugins};

@@ -111,7 +111,7 @@ pub use shared_dict::{
 pub use vaults::{FileVault, HcvVault, SecretError, TokenFiles, Vault, Vaults};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
-    FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
+    FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version, is_same_header,
 };
 pub use weir_model::Streams;
 pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
@@ -217,6 +217,12 @@ pub trait Hooks: Any + Send + Sync {
     /// priority have let the request pass.
     fn wants_body(&self) -> WantsBody {
         WantsBody::No
+    }
+    /// Whether a header of the request is the plugin's alone to set or to remove, whether the request has it or not. A trailer of
+    /// this name reaches no upstream, because applications may take trailers for headers. The name is as the client has
+    /// written it: compare it with [`is_same_header`].
+    fn owns_request_header(&self, _name: &[u8]) -> bool {
+        false
     }
     /// Whether clients are to be asked for a certificate in their TLS handshake.
     fn wants_client_certificate(&self) -> bool {

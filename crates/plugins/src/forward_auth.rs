@@ -44,7 +44,7 @@
 //!
 //! The plugin runs after the authentication plugins, so the service also gets the headers that identify the consumer.
 
-use crate::shared::forged_headers::remove;
+use crate::shared::forged_headers::{are, remove};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,6 +129,10 @@ impl Plugin for ForwardAuth {
 impl Hooks for ForwardAuth {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        are(&self.0.config.upstream_headers, name)
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

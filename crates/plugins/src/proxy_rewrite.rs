@@ -27,7 +27,9 @@
 use crate::shared::header_operations::HeaderOperations;
 use crate::shared::regex_uri::{self, RegexUri};
 use crate::shared::variables::Template;
-use weir_plugin::{BuildContext, Exchange, FieldError, Flow, HeadersOf, Hooks, Json, Phases, Plugin, Record};
+use weir_plugin::{
+    BuildContext, Exchange, FieldError, Flow, HeadersOf, Hooks, Json, Phases, Plugin, Record, is_same_header,
+};
 
 /// What is changed.
 #[derive(Debug, Clone, Record)]
@@ -100,6 +102,10 @@ impl Plugin for ProxyRewrite {
 impl Hooks for ProxyRewrite {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.headers.names().any(|own| is_same_header(own.as_bytes(), name))
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
-use weir_http1::{Headers, RequestHead, ResponseHead};
+use weir_http1::{Headers, RequestHead, ResponseHead, is_same_header};
 use weir_model::entity::PathHandling;
 use weir_model::{Uuid, entity};
 use weir_router::{Captures, push_encoded, upstream_path, upstream_path_v1};
@@ -348,6 +348,13 @@ pub(crate) fn write_path(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bo
 /// Has the filters of a response's body see the trailers behind it.
 pub fn show_trailers(exchange: &mut Exchange, trailers: &Headers) {
     exchange.engine.extras().trailers = Some(trailers.clone());
+}
+
+/// Whether a trailer of this name would say what a header of the request says, or one that a plugin has removed.
+pub fn is_said_by_head(exchange: &Exchange, name: &[u8]) -> bool {
+    let cleared = exchange.engine.extras.iter().flat_map(|extras| &extras.cleared);
+    exchange.request.headers.iter().any(|field| is_same_header(field.name, name))
+        || cleared.into_iter().any(|cleared| is_same_header(cleared.as_bytes(), name))
 }
 
 /// Whether a filter has taken the trailers, so that the client gets none.

@@ -81,6 +81,8 @@ pub(crate) struct Extras {
     /// The service's response headers, if they are to be kept, once they have come.
     pub(crate) service_headers: Option<Option<Headers>>,
     pub(crate) error: Option<&'static str>,
+    /// The request headers that plugins have removed by [`Exchange::clear_header`], where trailers may follow.
+    pub(crate) cleared: Vec<Box<str>>,
     /// The trailers of the upstream's response, once they have come, and whether a filter takes them.
     pub(crate) trailers: Option<Headers>,
     pub(crate) takes_trailers: bool,

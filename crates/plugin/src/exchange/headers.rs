@@ -2,7 +2,7 @@
 
 use super::Exchange;
 use std::fmt;
-use weir_http1::{Headers, is_token};
+use weir_http1::{Framing, Headers, is_token};
 
 /// Why a header cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,10 @@ impl Exchange {
     pub fn clear_header(&mut self, of: HeadersOf, name: &str) -> Result<(), HeaderError> {
         check(name, b"")?;
         self.headers_of(of).remove(name);
+        if of == HeadersOf::Request && self.request.framing == Framing::Chunked {
+            // A trailer must not bring it back.
+            self.engine.extras().cleared.push(name.into());
+        }
         Ok(())
     }
 

@@ -165,6 +165,11 @@ impl Hooks for AiProxy {
         Phases::ACCESS | Phases::RESPONSE | Phases::RESPONSE_BODY | Phases::LOG
     }
 
+    /// The provider gets none of the client's trailers.
+    fn owns_request_header(&self, _: &[u8]) -> bool {
+        true
+    }
+
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
     }

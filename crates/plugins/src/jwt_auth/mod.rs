@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::{
     BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, Flow, Hooks,
-    LocalResponse, Phases, Plugin, Record, Uuid,
+    LocalResponse, Phases, Plugin, Record, Uuid, is_same_header,
 };
 
 /// Where tokens are found.
@@ -140,6 +140,10 @@ impl Plugin for JwtAuth {
 impl Hooks for JwtAuth {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.config.hide_credentials && is_same_header(self.config.header.as_bytes(), name)
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -49,6 +49,7 @@ use weir_plugin::form;
 use weir_plugin::{
     BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
     Fingerprinter, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record, Uuid, WantsBody,
+    is_same_header,
 };
 
 /// Where keys are found, and what happens to requests without one.
@@ -176,6 +177,13 @@ fn now() -> u64 {
 impl Hooks for KeyAuth {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        let mut names = self.names.iter().flat_map(KeyName::headers);
+        self.config.hide_credentials
+            && self.config.key_in_header
+            && names.any(|own| is_same_header(own.as_bytes(), name))
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -7,6 +7,8 @@ use super::tokens::{MAX_LEN, Token, find_token};
 use std::sync::Arc;
 use weir_plugin::{Credential, Exchange, Flow, Resume, RowKey, Uuid};
 
+/// The headers that only the plugin sets.
+pub(super) const HEADERS: [&str; 2] = [SCOPE, USER];
 const SCOPE: &str = "X-Authenticated-Scope";
 const USER: &str = "X-Authenticated-UserId";
 
@@ -109,7 +111,7 @@ impl Instance {
 
     fn refuse(&self, exchange: &mut Exchange, refusal: &Refusal) -> Flow {
         // The upstream must not take what the client says for what a token says.
-        for name in [SCOPE, USER] {
+        for name in HEADERS {
             exchange.request.headers.remove(name);
         }
         self.fallback.unauthenticated(exchange, || refusal.of_bearer(401, self.config.realm.as_deref()))

@@ -93,6 +93,7 @@ mod tests;
 mod tokens;
 
 use crate::shared::authentication::Fallback;
+use crate::shared::forged_headers;
 use crate::shared::row_cache::RowCache;
 use clients::Clients;
 use credential::OAuth2Credential;
@@ -246,6 +247,12 @@ impl Plugin for OAuth2 {
 impl Hooks for OAuth2 {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        let config = &self.0.config;
+        let is_hidden = config.hide_credentials && forged_headers::are(&[&config.auth_header_name], name);
+        is_hidden || forged_headers::are(&bearer::HEADERS, name)
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

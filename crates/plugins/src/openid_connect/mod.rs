@@ -241,6 +241,10 @@ impl Hooks for OpenIdConnect {
         Phases::ACCESS | Phases::RESPONSE.only_if(self.0.cookies.is_some())
     }
 
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        forged_headers::are(&upstream::HEADERS, name)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         self.0.access(exchange)
     }

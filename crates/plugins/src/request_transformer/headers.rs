@@ -47,6 +47,13 @@ impl HeaderOperations {
         names.any(|name| Known::of(name.as_bytes()) == Known::ContentType)
     }
 
+    /// The headers that it changes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let set = [&self.replace, &self.add, &self.append].into_iter().flatten().map(|entry| &*entry.name);
+        let renamed = self.rename.iter().flat_map(|(old, new)| [&**old, &**new]);
+        self.remove.iter().map(|name| &**name).chain(renamed).chain(set)
+    }
+
     pub(super) fn apply(&self, exchange: &mut Exchange, values: &Rendered) {
         let headers = &mut exchange.request.headers;
         for name in &self.remove {

@@ -74,7 +74,7 @@ use operations::{Operations, Value, Values, apply};
 use weir_plugin::form;
 use weir_plugin::{
     BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Phases, Plugin, Record,
-    WantsBody,
+    WantsBody, is_same_header,
 };
 
 /// What is changed.
@@ -225,6 +225,10 @@ impl Plugin for RequestTransformer {
 impl Hooks for RequestTransformer {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.headers.names().any(|own| is_same_header(own.as_bytes(), name))
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -124,7 +124,7 @@ use store::{Metadata, Store};
 use usage::UseCookies;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Flow, Handover, Hooks, Json, Phases, Plugin,
-    ROWS_HANDOVER, Record, Secret, WantsBody, is_reference,
+    ROWS_HANDOVER, Record, Secret, WantsBody, is_reference, is_same_header,
 };
 
 /// The cookie, how long sessions last, and how clients log out.
@@ -353,6 +353,10 @@ impl Plugin for SessionPlugin {
 impl Hooks for SessionPlugin {
     fn phases(&self) -> Phases {
         Phases::ACCESS | Phases::RESPONSE
+    }
+
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.0.request_headers.iter().any(|property| is_same_header(property.header.as_bytes(), name))
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -36,6 +36,12 @@ impl HeaderOperations {
         })
     }
 
+    /// The headers that it changes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let set = self.add.iter().chain(&self.set).map(|(name, _)| &**name);
+        set.chain(self.remove.iter().map(|name| &**name))
+    }
+
     /// Changes the headers; `groups` is what a regex has matched.
     pub(crate) fn apply(&self, exchange: &mut Exchange, of: HeadersOf, groups: &[String]) {
         // A value that a header cannot have is left out: it comes from the request. So is a header that frames the message

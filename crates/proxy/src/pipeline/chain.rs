@@ -3,7 +3,8 @@
 use crate::exchange::Exchange;
 use crate::observe::costs::{self, Phase};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
-use weir_plugin::engine::{GroupIndex, ReplaceLater};
+use weir_http1::Headers;
+use weir_plugin::engine::{GroupIndex, ReplaceLater, is_said_by_head};
 use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks, Phases};
 
 impl Step {
@@ -134,6 +135,22 @@ impl Chain {
             }
         }
         (body, None)
+    }
+
+    /// The trailers of a request that the upstream gets: not those that would speak for a header, of the request itself or of a
+    /// plugin.
+    pub(crate) fn passing_trailers(&self, exchange: &Exchange, trailers: &Headers) -> Headers {
+        let is_owned = |name: &[u8]| {
+            let mut instances = self.steps.iter().filter_map(|step| step.configured(exchange));
+            instances.any(|instance| instance.hooks.owns_request_header(name))
+        };
+        let mut passing = Headers::new();
+        for field in trailers.iter().filter(|field| !is_said_by_head(exchange, field.name)) {
+            if !is_owned(field.name) {
+                passing.append(field.name, field.value);
+            }
+        }
+        passing
     }
 
     /// Runs the log hooks.

@@ -299,6 +299,7 @@ impl<'a> UpstreamCall<'a> {
             client,
             upstream,
             exchange,
+            chain: &self.route.chain,
             timeouts,
             limits: &self.worker.options.limits,
             max_body: self.worker.options.client_max_body_size,

@@ -7,6 +7,7 @@ mod upload;
 use crate::client::{Client, Timeouts};
 use crate::error::{RelayError, RequestError};
 use crate::exchange::Exchange;
+use crate::snapshot::chain::Chain;
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -25,6 +26,8 @@ pub(crate) struct Relay<'a, C, U> {
     pub(crate) client: &'a mut C,
     pub(crate) upstream: &'a mut U,
     pub(crate) exchange: &'a mut Exchange,
+    /// The plugins of the route.
+    pub(crate) chain: &'a Chain,
     pub(crate) timeouts: &'a Timeouts,
     pub(crate) limits: &'a Limits,
     /// The most bytes of request body; 0 is any.

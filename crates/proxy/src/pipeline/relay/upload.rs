@@ -171,7 +171,9 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         let upstream = &mut *self.upstream;
         if !self.upload.ended {
             self.upload.ended = true;
-            upstream.end_body(self.client.trailers()).map_err(UpstreamError::Closed)?;
+            let trailers = self.client.trailers().map(|it| self.chain.passing_trailers(self.exchange, it));
+            let trailers = trailers.as_ref().filter(|trailers| !trailers.is_empty());
+            upstream.end_body(trailers).map_err(UpstreamError::Closed)?;
         }
         match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),

@@ -280,6 +280,7 @@ fn relay<'a, C, U>(
         client,
         upstream,
         exchange,
+        chain: &call.route.chain,
         timeouts: &call.timeouts,
         limits: &options.limits,
         max_body: options.client_max_body_size,
