@@ -19,15 +19,15 @@
 //!
 //! Tokens are counted as the provider counts them. Where it does not, those of prompts are estimated by their words, and those of
 //! streams by their text. OpenAI and others that speak its API are asked to count the tokens of streams; the client gets no
-//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come. With
-//! `route_type: preserve`, streams are not counted; nor are requests whose client leaves before the response has begun.
+//! event about it that it has not asked for. A stream that breaks off is counted as far as it has come, and of a request whose client
+//! leaves before the response has begun, its prompts. With `route_type: preserve`, streams are not counted.
 //!
 //! ## What tokens are counted by
 //!
 //! | fields | |
 //! |---|---|
 //! | `limit`, `time_window` | for all instances of models together that have no limit of their own |
-//! | `instances` | for an instance of ai-proxy-multi, by its name. That of ai-proxy has the name `ai-proxy-PROVIDER`, such as `ai-proxy-openai` |
+//! | `instances` | for an instance of ai-proxy-multi, by its name. That of ai-proxy has the name `ai-proxy-PROVIDER`, such as `ai-proxy-openai`. `weir check` warns of a name that no instance has whose requests the limit could meet |
 //! | `rules` | for requests with the same value of `key`, a text with [variables](../coming-from-apisix.md#variables) such as `$consumer_name`, `$http_x_team`, `$service_id` and `$request_llm_model`, the model that the request's body names. A request without a value is not counted. All rules count. A client chooses headers and `$request_llm_model`, and with them its window: put a rule by `$consumer_name` or `$remote_addr` beside these |
 //!
 //! Counts belong to the scope of the plugin, survive reloads, and start again when a limit or its window changes.
@@ -43,7 +43,8 @@
 //! | `X-AI-RateLimit-Reset-INSTANCE` | seconds until the window is over |
 //!
 //! Rules have `X-AI-PREFIX-RateLimit-Limit`, `-Remaining` and `-Reset` instead, with `header_prefix` or else the number of the rule.
-//! `show_limit_quota_header: false` leaves them out. A refused request is answered with `rejected_code` (503) and, if there is
+//! `show_limit_quota_header: false` leaves them out. Where a rule is used up, the request is refused before its body is read, unless a key has
+//! `$request_llm_model`. A refused request is answered with `rejected_code` (503) and, if there is
 //! a `rejected_msg`, the body `{"error_msg":"…"}`.
 //!
 //! ## Policies
@@ -51,6 +52,8 @@
 //! With `policy: redis` and `redis-cluster` nodes count together, as those of [limit-count](limit-count.md#policies) do. A request waits
 //! for one reply of the server before it is sent to the model, and for none behind it. Keys begin with `ai-rate-limiting:`. While Redis is unavailable,
 //! requests are answered 500 and `{"error_msg":"failed to limit count"}`; with `allow_degradation` this node counts by itself.
+
+mod warnings;
 
 use crate::limits::{Counts, scope};
 use crate::llm::{
@@ -63,8 +66,8 @@ use crate::shared::request_key::Key;
 use crate::shared::variables::RequestModel;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Phases, Plugin, Record, Resume, WantsBody, entity,
+    BuildContext, Document, EntityWarning, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks,
+    Json, LocalResponse, Phases, Plugin, Record, Resume, WantsBody, entity,
 };
 
 /// The limits, and what clients see of them.
@@ -187,6 +190,10 @@ impl Plugin for AiRateLimiting {
         Counts::ignored_fields(config)
     }
 
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        warnings::unknown_instances(document)
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let table = build.retained.get::<Table<Window>>();
         let scopes = (&table.key, build.entity);
@@ -287,8 +294,11 @@ fn limited(
     standings: Vec<Standing>,
     counts_here: bool,
 ) -> Flow {
-    exchange.extensions.insert(TokenLimits::new(limiter.clone(), standings, counts_here));
-    Flow::Continue
+    let limits = TokenLimits::new(limiter.clone(), standings, counts_here);
+    // Before the body is read, which the plugins that send it to a model want.
+    let refusal = limits.refuse_all();
+    exchange.extensions.insert(limits);
+    refusal.map_or(Flow::Continue, Flow::Respond)
 }
 
 /// What happens to a request while the store is unavailable.

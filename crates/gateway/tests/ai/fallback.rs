@@ -184,8 +184,8 @@ fn the_next_instance_gets_what_later_plugins_have_made_of_the_headers() {
             peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
         }
     });
-    let lua =
-        "kong.service.request.clear_header('x-internal') kong.service.request.set_header('x-later', '1')";
+    let lua = "local request = kong.service.request request.clear_header('x-internal') request.clear_header('anthropic-version') \
+               request.set_header('x-later', '1')";
     let document = json!({
         "_format_version": "3.0",
         "services": [{ "name": "models", "url": "http://127.0.0.1:1", "routes": [{ "name": "r", "paths": ["/"], "plugins": [
@@ -197,12 +197,13 @@ fn the_next_instance_gets_what_later_plugins_have_made_of_the_headers() {
     let body = r#"{"messages":[{"role":"user","content":"Hi"}]}"#;
     let length = body.len();
     let sent = gateway.connect().send(format!(
-        "POST / HTTP/1.1\r\nHost: a.test\r\nX-Internal: hush\r\nCookie: a=b\r\nContent-Length: {length}\r\n\r\n{body}"
+        "POST / HTTP/1.1\r\nHost: a.test\r\nX-Internal: hush\r\nAnthropic-Version: hush\r\nCookie: a=b\r\nContent-Length: {length}\r\n\r\n{body}"
     )).response();
     let request = seen.recv().unwrap();
     assert_eq!(sent.status, 200);
-    let headers = ["x-internal", "x-later", "cookie", "authorization"].map(|name| request.header(name));
-    assert_eq!(headers, [None, Some("1"), None, Some("Bearer second")]);
+    let headers = ["x-internal", "anthropic-version", "x-later", "cookie", "authorization"];
+    let headers = headers.map(|name| request.header(name));
+    assert_eq!(headers, [None, None, Some("1"), None, Some("Bearer second")]);
 }
 
 #[test]
@@ -251,4 +252,53 @@ fn the_time_to_the_first_token_is_measured() {
         let line = format!("{name}{{{labels}}} 1\n");
         eventually("the stream is counted", || gateway.status("/metrics").text().contains(&line));
     }
+}
+
+/// An instance that fails for a poisoned request alone, and how often it was asked.
+fn poisonable() -> (Upstream, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            count.fetch_add(1, SeqCst);
+            if String::from_utf8_lossy(&request.body).contains("poison") {
+                peer.send("HTTP/1.1 500 Oh\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n");
+                continue;
+            }
+            let body = r#"{"choices":[{"message":{"content":"good"}}]}"#;
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        }
+    });
+    (upstream, asked)
+}
+
+#[test]
+fn no_client_takes_instances_from_others() {
+    let instances = [poisonable(), poisonable(), poisonable()];
+    let asked = || instances.each_ref().map(|(_, asked)| asked.load(SeqCst));
+    let of = |at: usize, priority| instance("i", instances[at].0.address, priority, ("X-Api-Key", KEY));
+    let mut each = [of(0, 2), of(1, 1), of(2, 0)];
+    (0..3).for_each(|at| each[at]["name"] = format!("i{at}").into());
+    let config = json!({ "fallback_strategy": ["http_5xx"], "max_retries": 1, "instances": each });
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "name": "models", "url": "http://127.0.0.1:1", "routes": [{ "name": "r", "paths": ["/"] }] }],
+        "consumers": [
+            { "username": "mallory", "keyauth_credentials": [{ "key": "mallory" }] },
+            { "username": "alice", "keyauth_credentials": [{ "key": "alice" }] },
+        ],
+        "plugins": [{ "name": "key-auth" }, { "name": "ai-proxy-multi", "config": config }],
+    });
+    let gateway = Gateway::start(&document.to_string());
+    let ask = |key: &str, text: &str| {
+        let body = json!({ "messages": [{ "role": "user", "content": text }] }).to_string();
+        let length = body.len();
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a.test\r\napikey: {key}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        gateway.connect().send(request).response().status
+    };
+    assert_eq!((ask("mallory", "poison"), asked()), (500, [1, 1, 0]));
+    assert_eq!((ask("alice", "Hi"), asked()), (200, [2, 1, 0]), "the first is well for others");
+    assert_eq!((ask("mallory", "Hi"), asked()), (200, [2, 1, 1]), "and left out for who made it fail");
 }

@@ -1,8 +1,9 @@
 //! ai-rate-limiting: nodes that count together in Redis, and streams that break off.
 
 use super::{ask, chunk};
-use crate::harness::{Gateway, Message, RedisServer, Upstream, eventually};
+use crate::harness::{Gateway, Message, PATIENCE, RedisServer, Upstream, eventually};
 use serde_json::{Value as Json, json};
+use std::sync::mpsc;
 
 /// A model whose whole responses use four tokens and as many as said, and whose streams break off behind twelve bytes.
 fn model(completion: u64) -> Upstream {
@@ -80,4 +81,38 @@ fn a_stream_is_counted_as_far_as_it_has_come() {
     assert!(chunk(&mut client).contains("twelve bytes"));
     drop(client);
     eventually("three tokens are counted", || ask(&gateway, false).response().status == 429);
+}
+
+#[test]
+fn the_prompt_of_a_client_that_leaves_before_the_response_is_counted() {
+    let (asked, is_asked) = mpsc::channel();
+    // It does not answer the first request, and no other counts.
+    let model = Upstream::start(move |mut peer, number| {
+        if peer.request().is_some() && number == 0 {
+            asked.send(()).unwrap();
+            peer.is_closed();
+        } else {
+            peer.send("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").is_closed();
+        }
+    });
+    let limits = json!({ "limit": 3, "time_window": 86_400, "rejected_code": 429 });
+    let gateway = gateway(&model, &limits);
+    let client = ask(&gateway, false);
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    drop(client);
+    eventually("its three words are counted", || ask(&gateway, false).response().status == 429);
+}
+
+#[test]
+fn a_consumer_over_a_limit_is_refused_before_the_body_is_read() {
+    let model = model(3);
+    let rules =
+        json!([{ "key": "$remote_addr", "count": 5, "time_window": 86_400, "header_prefix": "Mine" }]);
+    let gateway = gateway(&model, &json!({ "rules": rules, "rejected_code": 429 }));
+    assert_eq!(ask(&gateway, false).response().header("x-ai-mine-ratelimit-remaining"), Some("0"));
+    let mut client = gateway.connect();
+    let refused =
+        client.send("POST /chat HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\n").response();
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert_eq!(refused.header("x-ai-mine-ratelimit-remaining"), Some("0"));
 }

@@ -13,6 +13,8 @@ pub(super) struct Attempts {
     pool: Arc<Pool>,
     choice: Choice,
     tried: Vec<usize>,
+    /// Those that have failed, and for how long each asks to be left out.
+    failed: Vec<(usize, Option<Duration>)>,
     /// When the last attempt began.
     since: Instant,
     original: Original,
@@ -21,6 +23,8 @@ pub(super) struct Attempts {
 /// The request as it was before the first attempt, as far as attempts change it.
 struct Original {
     headers: Vec<(&'static str, Vec<u8>)>,
+    /// Which of them the last attempt began with: one that is missing behind it was removed by a later plugin.
+    sent: Vec<&'static str>,
     query: String,
     body: Vec<u8>,
 }
@@ -31,14 +35,23 @@ impl Original {
         let values = |name: &'static str| headers.get_all(name).map(move |value| (name, value.to_vec()));
         Self {
             headers: Provider::CHANGED_HEADERS.into_iter().flat_map(values).collect(),
+            sent: Vec::new(),
             query: exchange.query().unwrap_or_default().to_owned(),
             body: exchange.body().unwrap_or_default().to_vec(),
         }
     }
 
-    /// Restores the request. Its body is the next instance's.
-    fn restore(&self, exchange: &mut Exchange) {
+    /// An attempt has begun.
+    fn begun(&mut self, exchange: &Exchange) {
+        let is_there = |name: &&str| exchange.request.headers.get(name).is_some();
+        self.sent = Provider::CHANGED_HEADERS.into_iter().filter(is_there).collect();
+    }
+
+    /// Restores the request, but for headers that later plugins have removed. Its body is the next instance's.
+    fn restore(&mut self, exchange: &mut Exchange) {
         let headers = &mut exchange.request.headers;
+        let sent = &self.sent;
+        self.headers.retain(|(name, _)| !sent.contains(name) || headers.get(name).is_some());
         for name in Provider::CHANGED_HEADERS {
             headers.remove(name);
         }
@@ -70,9 +83,10 @@ impl Attempts {
         let original = pool.may_fall_back().then(|| Original::of(exchange));
         let request = exchange.body().filter(|_| pool.reporting.payloads).map(<[u8]>::to_vec);
         send(pool, instance, exchange, prompts, request)?;
-        if let Some(original) = original {
-            let (pool, tried, since) = (pool.clone(), vec![index], Instant::now());
-            let mut attempts = Self { pool, choice, tried, since, original };
+        if let Some(mut original) = original {
+            original.begun(exchange);
+            let (pool, tried, failed, since) = (pool.clone(), vec![index], Vec::new(), Instant::now());
+            let mut attempts = Self { pool, choice, tried, failed, since, original };
             exchange.fall_back(move |exchange, outcome| attempts.go_on(exchange, outcome));
         }
         Ok(Flow::Continue)
@@ -82,12 +96,15 @@ impl Attempts {
     fn go_on(&mut self, exchange: &mut Exchange, outcome: UpstreamOutcome) -> bool {
         let status = (outcome == UpstreamOutcome::Answered).then_some(exchange.response.status);
         let now = Instant::now();
-        let Some(last) = self.tried.last().map(|index| &self.pool.instances[*index]) else { return false };
+        let Some(index) = self.tried.last().copied() else { return false };
+        let (health, caller) = (&self.pool.instances[index].health, self.choice.caller);
         if !self.pool.strategy.falls_back(status) {
-            last.health.succeeded();
+            self.answered(status, index, now);
             return false;
         }
-        last.health.failed(now, retry_after(exchange).filter(|_| status.is_some()));
+        let retry_after = retry_after(exchange).filter(|_| status.is_some());
+        health.failed_for(caller, now, retry_after);
+        self.failed.push((index, retry_after));
         let is_late = self.pool.within.is_some_and(|within| now.duration_since(self.since) > within);
         if is_late || self.tried.len() > self.pool.max_retries {
             return false;
@@ -98,9 +115,21 @@ impl Attempts {
         self.lead(exchange, next)
     }
 
+    /// An instance has answered: those before it have failed for a request that can be answered.
+    fn answered(&mut self, status: Option<u16>, index: usize, now: Instant) {
+        let Some(status) = status else { return };
+        self.pool.instances[index].health.succeeded(self.choice.caller);
+        if (200..300).contains(&status) {
+            for (failed, retry_after) in self.failed.drain(..) {
+                self.pool.instances[failed].health.failed(now, retry_after);
+            }
+        }
+    }
+
     /// Leads the request to this instance; whether it could.
-    fn lead(&self, exchange: &mut Exchange, next: usize) -> bool {
-        let instance = &self.pool.instances[next];
+    fn lead(&mut self, exchange: &mut Exchange, next: usize) -> bool {
+        let pool = self.pool.clone();
+        let instance = &pool.instances[next];
         let Some(prompts) = self.original.prompts() else { return false };
         let is_refused = exchange
             .extensions
@@ -110,9 +139,12 @@ impl Attempts {
             return false;
         }
         self.original.restore(exchange);
-        let request = self.pool.reporting.payloads.then(|| self.original.body.clone());
-        match send(&self.pool, instance, exchange, prompts, request) {
-            Ok(()) => true,
+        let request = pool.reporting.payloads.then(|| self.original.body.clone());
+        match send(&pool, instance, exchange, prompts, request) {
+            Ok(()) => {
+                self.original.begun(exchange);
+                true
+            }
             Err(error) => {
                 tracing::warn!(
                     request_id = exchange.id(),

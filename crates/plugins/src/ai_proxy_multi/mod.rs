@@ -54,7 +54,9 @@
 //! in the end is the last response. It says which instances failed before in `tries` of the log.
 //!
 //! An instance that has failed so is not asked for a second, and for twice as long each time that it fails again, up to
-//! 30 seconds, or as long as its `Retry-After` says, up to a minute. If no other is left, it is asked all the same.
+//! 30 seconds, or as long as its `Retry-After` says, up to a minute. If no other is left, it is asked all the same. That holds for all callers once
+//! another instance has answered the same request with 2xx, and before for the consumer or the client's address alone, so that no caller
+//! takes instances from others with requests that make them fail.
 //!
 //! ## Providers
 //!

@@ -24,9 +24,17 @@ pub(super) struct Pool {
     turn: AtomicU64,
 }
 
+/// What an instance is chosen by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    by: By,
+    /// Who asks: failures concern the caller alone at first.
+    pub(super) caller: u64,
+}
+
 /// What chooses among the instances of a priority.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Choice {
+enum By {
     /// Whose turn it is.
     Turn(u64),
     /// A hash of something in the request.
@@ -63,11 +71,13 @@ impl Pool {
 
     /// What chooses the instance of a request.
     pub(super) fn choice(&self, exchange: &Exchange) -> Choice {
-        let Some(key) = &self.key else { return Choice::Turn(self.turn.fetch_add(1, Relaxed)) };
-        let value = key.value(exchange);
-        Choice::Hash(
-            value.map_or_else(|| hash(exchange.client_ip.to_string().as_bytes()), |value| hash(&value)),
-        )
+        let of_address = || hash(exchange.client_ip.to_string().as_bytes());
+        let consumer = exchange.consumer().map(|consumer| hash(consumer.entity.id.as_bytes()));
+        let by = match &self.key {
+            None => By::Turn(self.turn.fetch_add(1, Relaxed)),
+            Some(key) => By::Hash(key.value(exchange).map_or_else(of_address, |value| hash(&value))),
+        };
+        Choice { by, caller: consumer.unwrap_or_else(of_address) }
     }
 
     /// The instance to ask, but for those that were tried.
@@ -91,16 +101,19 @@ impl Pool {
     /// One of these instances: those that are well come first, and of them those of the highest priority.
     fn choose(&self, left: &[usize], choice: Choice) -> Option<usize> {
         let now = Instant::now();
-        let mut well: Vec<usize> =
-            left.iter().copied().filter(|index| self.instances[*index].health.is_well(now)).collect();
+        let mut well: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|index| self.instances[*index].health.is_well(choice.caller, now))
+            .collect();
         if well.is_empty() {
             well = left.to_vec();
         }
         let highest = well.iter().map(|index| self.instances[*index].priority).max()?;
         well.retain(|index| self.instances[*index].priority == highest);
-        match choice {
-            Choice::Turn(turn) => self.of_turn(&well, turn),
-            Choice::Hash(hash) => self.of_hash(&well, hash),
+        match choice.by {
+            By::Turn(turn) => self.of_turn(&well, turn),
+            By::Hash(hash) => self.of_hash(&well, hash),
         }
     }
 

@@ -7,6 +7,9 @@ use crate::shared::Uncacheable;
 use tokio::time::Instant;
 use weir_plugin::{BodyFilter, Exchange, Json, Known, Source, Uuid};
 
+/// The status of requests whose client has left.
+const CLIENT_GONE: u16 = 499;
+
 /// What is reported of requests and their responses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reporting {
@@ -175,7 +178,7 @@ impl InFlight {
 
     /// Has the tokens counted by what limits them, once.
     fn count_tokens(&mut self, exchange: &mut Exchange) {
-        if !self.has_answered || std::mem::replace(&mut self.is_counted, true) {
+        if !self.has_answered && !has_client_left(exchange) || std::mem::replace(&mut self.is_counted, true) {
             return;
         }
         if let Some(limits) = exchange.extensions.get_mut::<TokenLimits>() {
@@ -209,6 +212,13 @@ impl InFlight {
             call.record(exchange, name, plugin);
         }
     }
+}
+
+/// Whether the client has left before the response, while the model was at work: it has got the prompts all the same.
+fn has_client_left(exchange: &Exchange) -> bool {
+    exchange.response.status == CLIENT_GONE
+        && exchange.service_status() != Some(CLIENT_GONE)
+        && exchange.upstream_address().is_some()
 }
 
 /// Reads a stream as it passes, and converts one that is not in the form that the client wants.

@@ -60,12 +60,23 @@ impl Prompts {
         )))
     }
 
+    /// How many words prompts in Gemini's own form have.
+    fn words_of_parts(&self) -> usize {
+        let contents = self.0.get("contents").and_then(Json::as_array).into_iter().flatten();
+        let system =
+            ["systemInstruction", "system_instruction"].into_iter().filter_map(|name| self.0.get(name));
+        contents.chain(system).map(|content| words(content.get("parts"))).sum()
+    }
+
     /// How many tokens the prompts have, if a word has so many: what providers that count none are taken to have got.
     pub(crate) fn estimated_tokens(&self, tokens_per_word: f64) -> u64 {
+        let of = |member: &str| words(self.0.get(member));
         let words: usize = match self.messages() {
             Some(messages) => messages.iter().map(|message| words(message.get("content"))).sum(),
-            None => words(self.0.get("prompt")),
+            None => of("prompt"),
         };
+        // Bedrock's own form has system prompts beside the messages, Gemini's has contents with parts.
+        let words = words + of("system") + self.words_of_parts();
         (words as f64 * tokens_per_word).round() as u64
     }
 }

@@ -18,6 +18,27 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 #[test]
+fn prompts_in_each_form_are_estimated() {
+    for (prompts, words) in [
+        (json!({ "prompt": "say something nice" }), 3),
+        (json!({ "messages": [{ "role": "user", "content": "say something nice" }] }), 3),
+        (
+            json!({ "messages": [{ "content": [{ "text": "say something" }] }], "system": [{ "text": "be nice" }] }),
+            4,
+        ),
+        (json!({ "contents": [{ "parts": [{ "text": "say something" }, { "text": "nice" }] }] }), 3),
+        (
+            json!({ "contents": [{ "parts": [{ "text": "say" }] }], "systemInstruction": { "parts": [{ "text": "be nice" }] } }),
+            3,
+        ),
+        (json!({ "contents": "say", "system": 1 }), 0),
+    ] {
+        let prompts: Prompts = Prompts(prompts.as_object().unwrap().clone());
+        assert_eq!(prompts.estimated_tokens(1.0), words, "{:?}", prompts.0);
+    }
+}
+
+#[test]
 fn each_provider_is_asked_and_answers_in_its_form() {
     for (file, text) in FILES {
         let cases: Vec<Json> = serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));

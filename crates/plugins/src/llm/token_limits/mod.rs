@@ -134,6 +134,15 @@ impl TokenLimits {
         (!self.admit(instance)).then(|| self.limiter.rejected.clone())
     }
 
+    /// What is sent instead of the request to any instance, if a limit is used up that concerns all of them.
+    pub(crate) fn refuse_all(&self) -> Option<LocalResponse> {
+        let concerns_all = |standing: &Standing| {
+            matches!(self.limiter.limits[standing.limit].concerns, Concerns::Requests { .. })
+        };
+        let is_used_up = |standing: &Standing| concerns_all(standing) && !standing.usage.admitted;
+        self.standings.iter().any(is_used_up).then(|| self.limiter.rejected.clone())
+    }
+
     /// Counts the tokens that the instance has used.
     pub(crate) fn count(&mut self, usage: &Usage) {
         let tokens = self.limiter.kind.of(usage);
@@ -158,11 +167,14 @@ impl TokenLimits {
 
     /// Shows the client how the limits stand.
     pub(crate) fn write_headers(&self, headers: &mut Headers) {
-        if !self.limiter.shows_headers || self.instance.is_empty() {
+        if !self.limiter.shows_headers {
             return;
         }
         for standing in self.of(&self.instance) {
             let limit = &self.limiter.limits[standing.limit];
+            if self.instance.is_empty() && !matches!(limit.concerns, Concerns::Requests { .. }) {
+                continue;
+            }
             let name = |what: &str| match &limit.concerns {
                 Concerns::Requests { header_prefix, .. } => format!("X-AI-{header_prefix}-RateLimit-{what}"),
                 _ => format!("X-AI-RateLimit-{what}-{}", in_header_name(&self.instance)),
