@@ -56,8 +56,8 @@ impl Headers {
         (!forwarded.is_empty()).then(|| forwarded.join(&b", "[..]))
     }
 
-    /// The fields of a trailer section that are forwarded. Those of [`Known`] and [`FORBIDDEN`] are dropped, also where underscores
-    /// stand for their hyphens, because trailers must not change routing, identity or the connection. Framing fields and Host are
+    /// The fields of a trailer section that are forwarded. Those of [`Known`] and those that RFC 9110 forbids are dropped, also where
+    /// underscores stand for their hyphens, because trailers must not change routing, identity or the connection. Framing fields and Host are
     /// an error, because the trailers of a request may come from an attacker.
     pub fn of_trailers<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self, ParseError> {
         let mut trailers = Self::new();

@@ -95,7 +95,8 @@ impl Handshake {
         self.answer.requests_certificate = true;
     }
 
-    /// Presents this certificate in the place of the configured one. Not over QUIC.
+    /// Presents this certificate in the place of the configured one. Over QUIC the next handshake for the name presents it, if
+    /// the configuration has none for it, because the hook runs when the handshake is over.
     pub fn set_certificate(&mut self, certificate: &CertificateKey) {
         self.answer.certificate = Some(certificate.clone());
     }

@@ -70,7 +70,13 @@ impl HttpClient {
 
     /// The same, connecting through forward proxies where there are any.
     pub fn through(proxies: impl Into<HttpProxies>, dialer: Dialer, idle: Duration) -> Self {
-        Self::connecting(Connector { dialer, proxies: Arc::new(proxies.into()) }, idle)
+        Self::connecting(Connector { proxies: Arc::new(proxies.into()), ..Connector::new(dialer) }, idle)
+    }
+
+    /// The same, connecting to this host and port whatever host a URL has, for servers that have a certificate for another name.
+    pub fn reaching(dialer: Dialer, host: &str, port: u16) -> Self {
+        let connector = Connector { at: Some((host.into(), port)), ..Connector::new(dialer) };
+        Self::connecting(connector, IDLE)
     }
 
     fn connecting(connector: Connector, idle: Duration) -> Self {
@@ -125,12 +131,14 @@ pub fn host_and_port(url: &Uri) -> &str {
 pub(crate) struct Connector {
     dialer: Dialer,
     proxies: Arc<HttpProxies>,
+    /// Where the server is, if not where the URL says.
+    at: Option<(Arc<str>, u16)>,
 }
 
 impl Connector {
     /// One without a proxy.
     pub(crate) fn new(dialer: Dialer) -> Self {
-        Self { dialer, proxies: Arc::default() }
+        Self { dialer, proxies: Arc::default(), at: None }
     }
 }
 
@@ -148,7 +156,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(Connector { dialer, proxies }: Connector, uri: Uri) -> io::Result<TokioIo<Stream>> {
+async fn connect(Connector { dialer, proxies, at }: Connector, uri: Uri) -> io::Result<TokioIo<Stream>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let is_tls = uri.scheme_str() == Some("https");
     let host = uri.host().ok_or_else(|| invalid("the URL has no host"))?;
@@ -157,7 +165,7 @@ async fn connect(Connector { dialer, proxies }: Connector, uri: Uri) -> io::Resu
     let proxy = if is_tls { &proxies.https } else { &proxies.http };
     let (to, through) = match proxy {
         Some(proxy) => ((&*proxy.host, proxy.port), true),
-        None => ((host, port), false),
+        None => (at.as_ref().map_or((host, port), |(host, port)| (&**host, *port)), false),
     };
     let mut tcp = dialer.tcp(to.0, to.1).await?;
     if !is_tls {

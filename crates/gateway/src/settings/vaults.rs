@@ -15,7 +15,8 @@ pub(crate) fn configure(vaults: &Vaults, settings: &Settings) {
     vaults.add("file", Arc::new(FileVault::new(settings.vault_file_directory.clone())));
     let named = [&settings.vault_hcv_kube_api_token_file, &settings.vault_hcv_approle_secret_id_file];
     let named = named.into_iter().flatten().map(PathBuf::from).collect();
-    let files = TokenFiles { directory: settings.vault_file_directory.clone(), named };
+    let files = Arc::new(TokenFiles { directory: settings.vault_file_directory.clone(), named });
+    vaults.set_token_files(files.clone());
     vaults.add("hcv", Arc::new(HcvVault::new(verifying(settings), files)));
     vaults.retain(|name| settings.vaults.contains(name));
     let text = |name: &str, value: &Option<String>| value.clone().map(|value| (name.to_owned(), value));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod failures;
+mod hashicorp;
 mod storages;
 
 use crate::harness::{Builder, Gateway, Identity, Pebble, PebblePlan, curl, document, eventually, handshake};

@@ -1,6 +1,7 @@
 //! Where accounts and certificates are kept: nodes that share them, and a process that replaces another.
 use super::{declared, is_discreet, is_of_ca, order, plugin, presented};
 use crate::harness::{Gateway, Identity, PebblePlan, PostgresServer, RedisServer, closed_port, eventually};
+use crate::http3::client::Client;
 use crate::upgrade::Node;
 use serde_json::{Value, json};
 
@@ -78,6 +79,30 @@ fn what_kong_has_stored_is_presented() {
     let expected = "kong_acme:cert_key:x.b.test holds no certificate and key: delete it";
     assert!(refused.status == 500 && message.ends_with(expected), "{message}");
     is_discreet(&gateway);
+}
+
+#[test]
+fn certificates_are_presented_over_http3_too() {
+    let server = RedisServer::start();
+    let redis = json!({ "host": "127.0.0.1", "port": server.port });
+    let more = json!({ "storage": "redis", "storage_config": { "redis": redis } });
+    let (authority, own) = (Identity::new("localhost"), Identity::new("own.test"));
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+    let stored = json!({ "key": read(own.key()), "cert": read(own.cert()) }).to_string();
+    for name in ["a.test", "x.b.test"] {
+        server.ask(&["set", &format!("kong_acme:cert_key:{name}"), &stored]);
+    }
+    let builder = declared("http://127.0.0.1:1/", &authority.cert().display().to_string(), &more);
+    let gateway = builder.set("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic").start();
+    let over_quic = |name: &str| {
+        let (_client, begun) = Client::with(gateway.proxy_quic(), &json!({ "sni": name }));
+        begun["connected"].as_str().unwrap().contains("own.test")
+    };
+    assert!(presented(gateway.proxy_ssl(), "a.test").contains("CN=own.test"));
+    assert!(over_quic("a.test"), "it was presented over TCP");
+    assert!(!over_quic("x.b.test"), "a first handshake cannot wait for it");
+    eventually("a later one presents it", || over_quic("x.b.test"));
+    assert!(!over_quic("c.test"));
 }
 
 #[test]

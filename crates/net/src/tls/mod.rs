@@ -16,6 +16,7 @@ mod error;
 mod ocsp;
 mod pem;
 mod presented;
+mod remembered;
 mod responder;
 mod revocation;
 mod server;

@@ -1,6 +1,7 @@
 //! TLS towards clients: the configuration that a set of listeners shares.
 
 use super::client::AcceptAny;
+use super::remembered::Remembered;
 use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, HTTP3, Problem, Subject, TlsError};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
@@ -91,6 +92,7 @@ pub struct ServerTls {
     asking_http2: Arc<ServerConfig>,
     refusing: Arc<ServerConfig>,
     current: Arc<Current>,
+    remembered: Arc<Remembered>,
 }
 
 impl ServerTls {
@@ -106,7 +108,7 @@ impl ServerTls {
         };
         let ((config, http2), (asking, asking_http2)) = (made(false)?, made(true)?);
         let refusing = Arc::new(unresumable(&config, Arc::new(Presented(None))));
-        Ok(Self { config, http2, asking, asking_http2, refusing, current })
+        Ok(Self { config, http2, asking, asking_http2, refusing, current, remembered: Arc::default() })
     }
 
     /// The same, but asking the client for a certificate. Tickets of one are no use with the other: a session that began
@@ -147,12 +149,21 @@ impl ServerTls {
         let mut config = config(&options, self.current.clone(), false)
             .map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
         config.alpn_protocols = vec![HTTP3.to_vec()];
+        let (current, remembered) = (self.current.clone(), self.remembered.clone());
+        config.cert_resolver = Arc::new(OverQuic { current, remembered });
         Ok(config)
     }
 
     /// Replaces the certificates; later handshakes use the new ones.
     pub fn replace(&self, certificates: impl Into<Arc<Certificates>>) {
         self.current.0.store(certificates.into());
+        // Another configuration may have other plugins.
+        self.remembered.forget_all();
+    }
+
+    /// Has later handshakes over QUIC present what plugins have decided on for a name: a certificate, or the configured one.
+    pub fn remember(&self, name: &str, certificate: Option<&Arc<CertifiedKey>>) {
+        self.remembered.note(name, certificate);
     }
 
     /// The active certificates.
@@ -232,6 +243,20 @@ struct Current(ArcSwap<Certificates>);
 impl ResolvesServerCert for Current {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load().find(hello.server_name(), hello.signature_schemes()))
+    }
+}
+
+/// The configured certificates and, for names without one, those that plugins have presented.
+#[derive(Debug)]
+struct OverQuic {
+    current: Arc<Current>,
+    remembered: Arc<Remembered>,
+}
+
+impl ResolvesServerCert for OverQuic {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().filter(|name| !self.current.0.load().has(name));
+        name.and_then(|name| self.remembered.find(name)).or_else(|| self.current.resolve(hello))
     }
 }
 

@@ -27,7 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 pub struct HcvVault {
     /// What servers are verified with, or why they cannot be.
     tls: Result<Arc<ClientConfig>, String>,
-    files: TokenFiles,
+    files: Arc<TokenFiles>,
     servers: Mutex<HashMap<String, Server>>,
 }
 
@@ -58,13 +58,13 @@ type Failure = Cow<'static, str>;
 
 impl Default for HcvVault {
     fn default() -> Self {
-        Self::new(Err("no certificate authorities are known".to_owned()), TokenFiles::default())
+        Self::new(Err("no certificate authorities are known".to_owned()), Arc::default())
     }
 }
 
 impl HcvVault {
     /// With this TLS configuration for servers, and these files.
-    pub fn new(tls: Result<Arc<ClientConfig>, String>, files: TokenFiles) -> Self {
+    pub fn new(tls: Result<Arc<ClientConfig>, String>, files: Arc<TokenFiles>) -> Self {
         Self { tls, files, servers: Mutex::default() }
     }
 

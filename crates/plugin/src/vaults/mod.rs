@@ -67,6 +67,7 @@ pub struct Vaults {
     kinds: Mutex<HashMap<String, Kind>>,
     cache: Cache,
     resolved: document::ResolvedEntities,
+    token_files: Mutex<Arc<TokenFiles>>,
 }
 
 /// A kind of vault.
@@ -92,7 +93,12 @@ impl Default for Vaults {
             ("file", Arc::new(FileVault::default())),
             ("hcv", Arc::new(HcvVault::default())),
         ];
-        let vaults = Self { kinds: Mutex::default(), cache: Cache::default(), resolved: Default::default() };
+        let vaults = Self {
+            kinds: Mutex::default(),
+            cache: Cache::default(),
+            resolved: Default::default(),
+            token_files: Mutex::default(),
+        };
         kinds.into_iter().for_each(|(name, vault)| vaults.add(name, vault));
         vaults
     }
@@ -103,6 +109,17 @@ impl Vaults {
     pub fn add(&self, name: &str, vault: Arc<dyn Vault>) {
         let kind = Kind { vault, options: defaults(name) };
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), kind);
+    }
+
+    /// Sets which files may prove to servers who the node is.
+    pub fn set_token_files(&self, files: Arc<TokenFiles>) {
+        *self.token_files.lock().unwrap_or_else(PoisonError::into_inner) = files;
+    }
+
+    /// The text of a file that proves to a server who the node is. `field` names the file in messages.
+    pub fn token_file(&self, file: &str, field: &str) -> Result<String, Cow<'static, str>> {
+        let files = self.token_files.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        files.read(file, field)
     }
 
     /// Configures a vault for references to its name.

@@ -129,20 +129,20 @@ pub(crate) struct ExtraOptions {
     pub scan_count: u32,
 }
 
-/// Consul and Vault, HashiCorp's servers, which are not supported.
+/// How to reach Consul or Vault, HashiCorp's servers.
 #[derive(Debug, Clone, Record)]
 pub(crate) struct HashiCorp {
     /// Whether to connect over TLS.
     #[field(nullable, default = false)]
     pub https: bool,
-    /// The host name or address.
+    /// The host name or address; 127.0.0.1 if unset.
     #[field(matches = host)]
     pub host: Option<String>,
-    /// The port.
+    /// The port; 8500 for Consul and 8200 for Vault if unset.
     pub port: Option<u16>,
-    /// What all keys begin with.
+    /// What all keys begin with; for Vault the path where the secrets engine is mounted, and perhaps a folder there. `acme` if unset.
     pub kv_path: Option<String>,
-    /// The timeout, in milliseconds.
+    /// The timeout, in milliseconds; 2000 if unset.
     pub timeout: Option<f64>,
     /// The token.
     #[field(referenceable)]
@@ -156,16 +156,16 @@ pub(crate) struct HashiCorpVault {
     /// Whether to verify the server's certificate.
     #[field(nullable, default = true)]
     pub tls_verify: bool,
-    /// The SNI.
+    /// The name that its certificate must have, if not the host.
     pub tls_server_name: Option<String>,
     /// How to log in.
     #[field(nullable, default = "token", one_of = ["token", "kubernetes"])]
     pub auth_method: String,
-    /// Where to log in.
+    /// The path where the auth method is mounted; `kubernetes` if unset.
     pub auth_path: Option<String>,
     /// The role to log in with.
     pub auth_role: Option<String>,
-    /// The file of the token of a Kubernetes service account.
+    /// The file of the token of a Kubernetes service account, below `vault_file_directory`; if unset, where Kubernetes puts it.
     pub jwt_path: Option<String>,
 }
 
@@ -197,13 +197,11 @@ fn violations(config: &Config) -> Vec<FieldError> {
             }),
         );
     }
-    if matches!(&*config.storage, "consul" | "vault") {
-        let message = format!(
-            "{} is not supported: set `storage: redis` and `storage_config.redis.host`, or `storage: kong` on nodes with \
-             a database",
-            config.storage
-        );
-        found.push(FieldError::new("storage", message));
+    let vault = &config.storage_config.vault;
+    if config.storage == "vault" && vault.auth_method == "kubernetes" && vault.auth_role.is_none() {
+        let message =
+            "required with `auth_method: kubernetes`: set it to the role of Vault that the node logs in with";
+        found.push(FieldError::new("storage_config.vault.auth_role", message));
     }
     found
 }

@@ -31,15 +31,20 @@
 //! ## Where certificates are kept
 //!
 //! A node with a database writes each certificate as entities, `certificates` and `snis`, with the tag `managed-by-acme`; a renewed one
-//! replaces its predecessor. A node without a database keeps certificates with their keys in the storage, and presents them from there; over HTTP/3 it presents the
-//! default certificate. The storage has account, challenges and locks too:
+//! replaces its predecessor. A node without a database keeps certificates with their keys in the storage, and presents them from there. Over HTTP/3 it presents those that it has presented over TCP, or that a
+//! handshake over QUIC has asked for before: a first one over QUIC gets the default certificate. The storage has account, challenges and locks too:
 //!
 //! | `storage` | where | for |
 //! |---|---|---|
 //! | `shm` | in the memory of the node | one node. Certificates are lost when it restarts, `weir upgrade` keeps them |
 //! | `kong` | in the node's database, in the table of rows | nodes with a database; without one it is like `shm` |
 //! | `redis` | in Redis or Valkey, under Kong's keys | all others, such as data planes |
-//! | `consul`, `vault` | | they are refused |
+//! | `consul` | in Consul, below `kv_path`, under Kong's keys with `-` for `/`. When a lock ends is in the entry's flags | the same |
+//! | `vault` | in HashiCorp Vault or OpenBao: a secrets engine KV of version 2 | the same |
+//!
+//! The token for Consul needs `key_prefix "acme" { policy = "write" }` with `kv_path: acme`, that for Vault `create`, `read`, `update`, `delete` and `list` on `data` and `metadata` of
+//! the engine. With `auth_method: kubernetes` the node logs in with the token of its service account, and again where Vault no longer
+//! takes the token that it has got.
 //!
 //! A program that can read the storage can read the keys of the account and of certificates.
 //!
@@ -52,7 +57,7 @@
 //! ## Renewal
 //!
 //! Once a day, and when a configuration with the plugin becomes active, a node renews what ends within `renew_threshold_days`. A renewed certificate keeps its key, unless `cert_type` has
-//! changed. Other nodes notice a renewed certificate in Redis within an hour.
+//! changed. Other nodes notice a renewed certificate in the storage within an hour.
 //!
 //! ## Admin API
 //!
@@ -63,7 +68,7 @@
 //! | `GET /acme/certificates` | lists certificates; with `invalid_only=true` those that are not valid now |
 //! | `GET /acme/certificates/HOST` | one of them |
 //!
-//! A control plane serves no requests, so it cannot order: data planes do, with `storage: redis`.
+//! A control plane serves no requests, so it cannot order: data planes do, with `storage: redis`, `consul` or `vault`.
 //!
 //! ## Responses
 //!

@@ -16,6 +16,7 @@ use std::task::Poll;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use weir_net::socket::Socket;
+use weir_net::tls::CertifiedKey;
 use weir_plugin::{Admission, Handshake, HandshakeFlow};
 
 /// Who shakes hands with whom.
@@ -70,8 +71,20 @@ pub(crate) async fn admit(worker: &Worker, sni: Option<&str>, ends: Ends) -> Adm
     handshake.client = ends.client;
     handshake.has_certificate = has_certificate(worker, &handshake);
     match Box::pin(answer(snapshot, handshake)).await {
-        Some(_) => Admission::Admit,
+        Some(handshake) => {
+            let (sni, answer) = (handshake.sni.clone(), handshake.into_answer());
+            let certificate = answer.certificate.map(|certificate| certificate.key());
+            remember(worker, sni.as_deref(), certificate.as_ref());
+            Admission::Admit
+        }
         None => Admission::Refuse,
+    }
+}
+
+/// Has the next handshake over QUIC present the same certificate.
+fn remember(worker: &Worker, sni: Option<&str>, certificate: Option<&Arc<CertifiedKey>>) {
+    if let Some(name) = sni {
+        worker.node.tls.remember(name, certificate);
     }
 }
 
@@ -89,7 +102,7 @@ fn begun_by(hello: &ClientHello<'_>, ends: Ends) -> Handshake {
 /// The configuration that plugins have decided on, and whether it asks the client for a certificate.
 fn decided(worker: &Worker, http2: bool, asked: bool, handshake: Handshake) -> (Arc<ServerConfig>, bool) {
     let tls = &worker.node.tls;
-    let answer = handshake.into_answer();
+    let (sni, answer) = (handshake.sni.clone(), handshake.into_answer());
     let asked = asked || answer.requests_certificate;
     let config = match (asked, http2) {
         (true, _) => tls.asking(http2),
@@ -97,6 +110,7 @@ fn decided(worker: &Worker, http2: bool, asked: bool, handshake: Handshake) -> (
         (false, false) => &tls.config,
     };
     let certificate = answer.certificate.map(|certificate| certificate.key());
+    remember(worker, sni.as_deref(), certificate.as_ref());
     match (certificate, answer.alpn) {
         (None, None) if !answer.disables_resumption => (config.clone(), asked),
         (certificate, alpn) => (tls.presenting(config, certificate, alpn), asked),

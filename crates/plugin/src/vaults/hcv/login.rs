@@ -14,8 +14,11 @@ use weir_model::schema::Json;
 /// The largest file with a token.
 const MAX_TOKEN_LEN: u64 = 8 * 1024;
 
-/// Where Kubernetes puts the token of a service account.
-const KUBERNETES_FILE: &str = "/run/secrets/kubernetes.io/serviceaccount/token";
+/// Where Kubernetes puts the token of a service account, by both names of the folder.
+const KUBERNETES_FILES: [&str; 2] = [
+    "/run/secrets/kubernetes.io/serviceaccount/token",
+    "/var/run/secrets/kubernetes.io/serviceaccount/token",
+];
 
 /// Where the node logs in, and as whom.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -101,15 +104,20 @@ impl Client<'_> {
 }
 
 impl TokenFiles {
-    /// The text of the file that a field of the configuration names.
-    fn read(&self, file: &str, field: &str) -> Result<String, Failure> {
+    /// The text of the file that a field of a configuration names.
+    pub(crate) fn read(&self, file: &str, field: &str) -> Result<String, Failure> {
         let path = Path::new(file);
         let failed = |error| unreadable(path, &error, &format!("put it there, or set {field}"));
         let found = path.canonicalize().map_err(failed)?;
         if !self.allow(path, &found) {
             let folder = self.directory.display();
             return Err(format!(
-                "{file}: put it below {folder} (vault_file_directory), or name it in the setting vault_hcv_{field}"
+                "{file}: put it below {folder} (vault_file_directory){}",
+                if field.contains('.') {
+                    String::new()
+                } else {
+                    format!(", or name it in the setting vault_hcv_{field}")
+                }
             )
             .into());
         }
@@ -128,8 +136,8 @@ impl TokenFiles {
 
     /// Whether this may be sent to a server, which is in truth that file.
     fn allow(&self, path: &Path, found: &Path) -> bool {
-        let is_named =
-            self.named.iter().map(PathBuf::as_path).chain([Path::new(KUBERNETES_FILE)]).any(|it| it == path);
+        let named = self.named.iter().map(PathBuf::as_path).chain(KUBERNETES_FILES.map(Path::new));
+        let is_named = named.into_iter().any(|named| named == path);
         is_named || self.directory.canonicalize().is_ok_and(|folder| found.starts_with(folder))
     }
 }

@@ -1,15 +1,20 @@
 //! Where the plugin keeps what nodes share: texts by key, with Kong's keys, so that nodes of both can share them.
 
+mod consul;
 mod redis;
 mod rows;
+mod server;
+mod vault;
 
 pub(super) use rows::MEMORY_HANDOVER;
 
 use super::config::Config;
 use super::error::AcmeError;
+use consul::ConsulStorage;
 use redis::RedisStorage;
 use rows::RowStorage;
 use std::time::Duration;
+use vault::VaultStorage;
 use weir_plugin::BuildContext;
 
 /// The hosts that are renewed.
@@ -26,12 +31,16 @@ pub(super) const RESERVED: [&str; 3] = [RENEWALS, LAST_RENEWALS, CERTIFICATES];
 pub(super) enum Storage {
     Rows(RowStorage),
     Redis(Box<RedisStorage>),
+    Consul(Box<ConsulStorage>),
+    Vault(Box<VaultStorage>),
 }
 
 impl Storage {
     pub(super) fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(match &*config.storage {
             "redis" => Self::Redis(Box::new(RedisStorage::new(&config.storage_config.redis, build)?)),
+            "consul" => Self::Consul(Box::new(ConsulStorage::new(&config.storage_config.consul, build)?)),
+            "vault" => Self::Vault(Box::new(VaultStorage::new(&config.storage_config.vault, build)?)),
             "kong" => Self::Rows(RowStorage::Database(build.rows())),
             _ => Self::Rows(RowStorage::Memory(build.retained.get())),
         })
@@ -42,6 +51,8 @@ impl Storage {
         match self {
             Self::Rows(rows) => rows.get(key).await,
             Self::Redis(redis) => redis.get(key).await,
+            Self::Consul(consul) => consul.get(key).await,
+            Self::Vault(vault) => vault.get(key).await,
         }
     }
 
@@ -50,6 +61,8 @@ impl Storage {
         match self {
             Self::Rows(rows) => rows.set(key, value, ttl).await,
             Self::Redis(redis) => redis.set(key, value, ttl).await,
+            Self::Consul(consul) => consul.set(key, value, ttl).await,
+            Self::Vault(vault) => vault.set(key, value, ttl).await,
         }
     }
 
@@ -58,6 +71,8 @@ impl Storage {
         match self {
             Self::Rows(rows) => rows.add(key, value, ttl).await,
             Self::Redis(redis) => redis.add(key, value, ttl).await,
+            Self::Consul(consul) => consul.add(key, value, ttl).await,
+            Self::Vault(vault) => vault.add(key, value, ttl).await,
         }
     }
 
@@ -65,6 +80,8 @@ impl Storage {
         match self {
             Self::Rows(rows) => rows.delete(key).await,
             Self::Redis(redis) => redis.delete(key).await,
+            Self::Consul(consul) => consul.delete(key).await,
+            Self::Vault(vault) => vault.delete(key).await,
         }
     }
 
@@ -73,6 +90,8 @@ impl Storage {
         match self {
             Self::Rows(rows) => rows.list(prefix).await,
             Self::Redis(redis) => redis.list(prefix).await,
+            Self::Consul(consul) => consul.list(prefix).await,
+            Self::Vault(vault) => vault.list(prefix).await,
         }
     }
 }
