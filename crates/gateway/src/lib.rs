@@ -21,6 +21,7 @@ mod data_plane;
 mod depth;
 mod dns_status;
 mod handover;
+mod json_body;
 mod listener;
 mod logger;
 mod low_priority;

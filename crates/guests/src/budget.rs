@@ -6,6 +6,7 @@
 
 use crate::memory::Memory;
 use crate::steps::{Steps, coarse_time, thread_time};
+use mlua::debug::Debug;
 use mlua::{HookTriggers, Lua, VmState};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -119,10 +120,10 @@ impl Budget {
             return Ok(());
         }
         let budget = self.clone();
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, running| {
             budget.memory.make_room(lua);
             budget.watch(lua)?;
-            if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error()) }
+            if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error_at(running)) }
         })
     }
 
@@ -131,12 +132,22 @@ impl Budget {
         self.memory.make_room(lua);
     }
 
+    /// What ends the call, with the line that runs, as errors of Lua have it.
+    fn error_at(&self, running: &Debug<'_>) -> mlua::Error {
+        match (running.source().short_src, running.current_line()) {
+            (Some(chunk), Some(line)) => mlua::Error::runtime(format!("{chunk}:{line}: {}", self.message())),
+            _ => self.error(),
+        }
+    }
+
     /// What ends the call.
     pub(crate) fn error(&self) -> mlua::Error {
-        mlua::Error::runtime(format!(
-            "the calls for this request took more than {} ms of CPU time (lua_timeout)",
-            self.limit.as_millis()
-        ))
+        mlua::Error::runtime(self.message())
+    }
+
+    fn message(&self) -> String {
+        let limit = self.limit.as_millis();
+        format!("the calls for this request took more than {limit} ms of CPU time (lua_timeout)")
     }
 
     fn has_time(&self) -> bool {

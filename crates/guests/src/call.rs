@@ -92,7 +92,7 @@ impl Guest {
             Ok(Some((call, thread))) => call.begin(exchange, thread),
             Ok(None) => Flow::Continue,
             Err(error) => {
-                self.origin().log_failure(phase, &error);
+                self.origin().log_failure_in(exchange, phase, &error);
                 failed()
             }
         }
@@ -110,7 +110,7 @@ impl Guest {
             ended(&vm, ran, (exchange, script.guest_number))
         });
         if let Err(error) = ran {
-            self.origin().log_failure(phase, &error);
+            self.origin().log_failure_in(exchange, phase, &error);
         }
     }
 
@@ -131,7 +131,7 @@ impl Guest {
             ended(&vm, made, (exchange, script.guest_number)).map(Some)
         });
         made.unwrap_or_else(|error| {
-            self.origin().log_failure(phase, &error);
+            self.origin().log_failure_in(exchange, phase, &error);
             None
         })
     }
@@ -196,7 +196,7 @@ impl Call {
             return Flow::Continue;
         }
         if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
-            self.script.origin.log_failure(self.phase, &error);
+            self.script.origin.log_failure_in(exchange, self.phase, &error);
             return failed();
         }
         if self.strands.have_ended() {

@@ -22,7 +22,19 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Logs that its code has failed.
+    /// Logs that its code has failed for a request, which the client may know by its id.
+    pub(crate) fn log_failure_in(&self, exchange: &Exchange, phase: Phase, error: &mlua::Error) {
+        let message = source::cut(source::message(error));
+        tracing::error!(
+            plugin = &*self.plugin,
+            id = &*self.id,
+            phase = phase.name(),
+            request_id = exchange.id(),
+            "Lua failed: {message}"
+        );
+    }
+
+    /// The same of code that runs for no request.
     pub(crate) fn log_failure(&self, phase: Phase, error: &mlua::Error) {
         let message = source::cut(source::message(error));
         tracing::error!(

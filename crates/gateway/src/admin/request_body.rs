@@ -1,6 +1,7 @@
 //! Bodies of requests: JSON, and the two kinds of forms.
 use super::form;
 use super::response::ApiError;
+use crate::json_body;
 use axum::body::{Body as HttpBody, Bytes};
 use multer::Multipart;
 use weir_model::schema::{Json, JsonMap};
@@ -43,7 +44,7 @@ impl Body {
 }
 
 fn json(bytes: &[u8]) -> Result<Body, ApiError> {
-    match serde_json::from_slice(bytes) {
+    match json_body::read(bytes) {
         Ok(Json::Object(members)) => Ok(Body { members, untyped: false }),
         Ok(_) => Err(ApiError::Malformed("Cannot parse JSON body: expected an object".to_owned())),
         Err(_) => Err(ApiError::Malformed("Cannot parse JSON body".to_owned())),

@@ -2,6 +2,7 @@
 use super::api::ADMIN;
 use super::response::ApiResponse;
 use crate::apisix::object::{Key, Kind};
+use crate::json_body;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value as Json;
@@ -34,7 +35,7 @@ pub(super) fn body(request: &Request<Bytes>) -> Result<Option<Json>, ApiResponse
     if request.body().trim_ascii().is_empty() {
         return Ok(None);
     }
-    let read = serde_json::from_slice(request.body());
+    let read = json_body::read(request.body());
     read.map(Some).map_err(|error| ApiResponse::bad(format!("invalid request body: {error}")))
 }
 

@@ -28,7 +28,8 @@ impl Remembered {
             return;
         };
         if names.len() >= MAX_NAMES && !names.contains_key(name) {
-            names.clear();
+            let any = names.keys().next().cloned();
+            any.and_then(|any| names.remove(&any));
         }
         names.insert(name.into(), certificate.clone());
     }

@@ -59,11 +59,18 @@ impl Exchange {
     pub fn clear_header(&mut self, of: HeadersOf, name: &str) -> Result<(), HeaderError> {
         check(name, b"")?;
         self.headers_of(of).remove(name);
-        if of == HeadersOf::Request && self.request.framing == Framing::Chunked {
-            // A trailer must not bring it back.
-            self.engine.extras().cleared.push(name.into());
+        if of == HeadersOf::Request && self.request.framing != Framing::None {
+            self.keep_cleared(name);
         }
         Ok(())
+    }
+
+    /// A trailer must not bring a removed header back. Bodies of HTTP/2 and HTTP/3 with a length have trailers too.
+    fn keep_cleared(&mut self, name: &str) {
+        let cleared = &mut self.engine.extras().cleared;
+        if !cleared.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            cleared.push(name.into());
+        }
     }
 
     fn headers_of(&mut self, of: HeadersOf) -> &mut Headers {

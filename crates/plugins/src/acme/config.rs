@@ -8,6 +8,9 @@ use weir_plugin::{FieldError, FieldWarning, Json, Record, Secret};
 const LETS_ENCRYPT: [&str; 2] =
     ["https://acme-v02.api.letsencrypt.org", "https://acme-staging-v02.api.letsencrypt.org"];
 
+/// The longest timeout of Consul and Vault, in milliseconds, as Kong has it elsewhere.
+const MAX_TIMEOUT: f64 = 2_147_483_646.0;
+
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(crate) struct Config {
@@ -197,7 +200,14 @@ fn violations(config: &Config) -> Vec<FieldError> {
             }),
         );
     }
-    let vault = &config.storage_config.vault;
+    let (consul, vault) = (&config.storage_config.consul, &config.storage_config.vault);
+    for (name, server) in [("consul", consul), ("vault", &vault.server)] {
+        let is_wrong = |timeout: &f64| !(1.0..=MAX_TIMEOUT).contains(timeout);
+        if config.storage == name && server.timeout.is_some_and(|timeout| is_wrong(&timeout)) {
+            let message = format!("write milliseconds from 1 to {MAX_TIMEOUT}");
+            found.push(FieldError::new(format!("storage_config.{name}.timeout"), message));
+        }
+    }
     if config.storage == "vault" && vault.auth_method == "kubernetes" && vault.auth_role.is_none() {
         let message =
             "required with `auth_method: kubernetes`: set it to the role of Vault that the node logs in with";
@@ -220,6 +230,12 @@ pub(super) fn warnings(config: &Json) -> Vec<FieldWarning> {
     if names_nothing && config["allow_any_domain"] != true {
         let message = "no name may get a certificate: list them here, or set allow_any_domain: true";
         found.push(FieldWarning::new("domains", message));
+    }
+    let vault = &config["storage_config"]["vault"];
+    let has_token = vault["auth_method"] == "kubernetes" || vault["token"].is_string();
+    if config["storage"] == "vault" && !has_token {
+        let message = "Vault refuses requests without a token: set it, or auth_method: kubernetes";
+        found.push(FieldWarning::new("storage_config.vault.token", message));
     }
     found
 }

@@ -51,7 +51,8 @@
 //!
 //! With `route_type: preserve` any JSON passes as it is, and so does the response: the clients of a provider's own library get a key of the
 //! gateway's, limits and logs, for embeddings and others as well. `upstream_url` is the server alone then, because the path is the request's. Bodies are longer than
-//! those of chats: set `max_request_body_size`.
+//! those of chats: set `max_request_body_size`. Clients can call whatever the key allows, such as files and batches too: give the
+//! route the `paths` and `methods` that they may use.
 //!
 //! ```yaml
 //! plugins:

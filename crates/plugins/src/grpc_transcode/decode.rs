@@ -2,6 +2,7 @@
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage, Syntax, Value};
 use serde_json::{Map, Number, Value as Json};
+use std::borrow::Cow;
 
 /// How messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,24 +53,87 @@ impl JsonOptions {
     }
 }
 
+/// About how many bytes a message may take as JSON: one that has little in it may have many messages whose fields have defaults.
+const MAX_JSON: usize = 64 << 20;
+
+/// What a member takes beside its texts.
+const MEMBER: usize = 100;
+
 /// A message as an object.
-pub(super) fn object(message: &DynamicMessage, options: JsonOptions) -> Json {
-    let descriptor = message.descriptor();
-    let is_proto3 = descriptor.parent_file().syntax() == Syntax::Proto3;
-    let has_defaults = match options.defaults {
-        Defaults::None => false,
-        Defaults::All => true,
-        Defaults::Proto3 => is_proto3,
-    };
-    let mut members = Map::new();
-    for field in descriptor.fields() {
-        let is_shown = message.has_field(&field) || has_defaults && has_default(&field, is_proto3);
-        if is_shown {
-            let value = of_value(&message.get_field(&field), &field.kind(), options);
-            members.insert(field.name().to_owned(), value);
-        }
+pub(super) fn object(message: &DynamicMessage, options: JsonOptions) -> Result<Json, String> {
+    Writer { options, left: MAX_JSON }.object(message)
+}
+
+/// Makes JSON of messages, as long as it does not become too long.
+struct Writer {
+    options: JsonOptions,
+    left: usize,
+}
+
+impl Writer {
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| format!("the message is longer than {MAX_JSON} bytes as JSON"))?;
+        Ok(())
     }
-    Json::Object(members)
+
+    fn object(&mut self, message: &DynamicMessage) -> Result<Json, String> {
+        let descriptor = message.descriptor();
+        let is_proto3 = descriptor.parent_file().syntax() == Syntax::Proto3;
+        let has_defaults = match self.options.defaults {
+            Defaults::None => false,
+            Defaults::All => true,
+            Defaults::Proto3 => is_proto3,
+        };
+        let mut members = Map::new();
+        for field in descriptor.fields() {
+            let is_shown = message.has_field(&field) || has_defaults && has_default(&field, is_proto3);
+            if is_shown {
+                self.take(field.name().len())?;
+                let value = self.value(&message.get_field(&field), &field.kind())?;
+                members.insert(field.name().to_owned(), value);
+            }
+        }
+        Ok(Json::Object(members))
+    }
+
+    fn value(&mut self, value: &Value, kind: &Kind) -> Result<Json, String> {
+        self.take(MEMBER)?;
+        let options = self.options;
+        Ok(match value {
+            Value::Bool(value) => Json::Bool(*value),
+            Value::I32(number) => Json::from(*number),
+            Value::U32(number) => Json::from(*number),
+            Value::I64(number) => integer(i128::from(*number), Json::from(*number), options.integers),
+            Value::U64(number) => integer(i128::from(*number), Json::from(*number), options.integers),
+            // Through its text, because the digits of the nearest double would be others.
+            Value::F32(number) => number.to_string().parse().map_or(Json::Null, double),
+            Value::F64(number) => double(*number),
+            Value::String(text) => self.text(text.as_str().into())?,
+            Value::Bytes(bytes) => self.text(String::from_utf8_lossy(bytes))?,
+            Value::EnumNumber(number) => {
+                let named = kind.as_enum().and_then(|names| names.get_value(*number));
+                let name = named.filter(|_| !options.has_enum_numbers).map(|value| value.name().to_owned());
+                name.map_or_else(|| Json::from(*number), Json::from)
+            }
+            Value::Message(message) => self.object(message)?,
+            Value::List(items) => {
+                let items = items.iter().map(|item| self.value(item, kind));
+                items.collect::<Result<Vec<_>, _>>()?.into()
+            }
+            Value::Map(items) => {
+                let entry = kind.as_message().map(|entry| entry.map_entry_value_field().kind());
+                let kind = entry.as_ref().unwrap_or(kind);
+                let items = items.iter().map(|(key, item)| Ok((text(key), self.value(item, kind)?)));
+                Json::Object(items.collect::<Result<_, String>>()?)
+            }
+        })
+    }
+
+    fn text(&mut self, text: Cow<'_, str>) -> Result<Json, String> {
+        self.take(text.len())?;
+        Ok(text.into())
+    }
 }
 
 /// Whether a field without a value is written with its default.
@@ -79,33 +143,6 @@ fn has_default(field: &FieldDescriptor, is_proto3: bool) -> bool {
     }
     let is_single = field.containing_oneof().is_none() && field.kind().as_message().is_none();
     is_single && (is_proto3 || field.field_descriptor_proto().default_value.is_some())
-}
-
-fn of_value(value: &Value, kind: &Kind, options: JsonOptions) -> Json {
-    match value {
-        Value::Bool(value) => Json::Bool(*value),
-        Value::I32(number) => Json::from(*number),
-        Value::U32(number) => Json::from(*number),
-        Value::I64(number) => integer(i128::from(*number), Json::from(*number), options.integers),
-        Value::U64(number) => integer(i128::from(*number), Json::from(*number), options.integers),
-        // Through its text, because the digits of the nearest double would be others.
-        Value::F32(number) => number.to_string().parse().map_or(Json::Null, double),
-        Value::F64(number) => double(*number),
-        Value::String(text) => Json::from(text.as_str()),
-        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into(),
-        Value::EnumNumber(number) => {
-            let named = kind.as_enum().and_then(|names| names.get_value(*number));
-            let name = named.filter(|_| !options.has_enum_numbers).map(|value| value.name().to_owned());
-            name.map_or_else(|| Json::from(*number), Json::from)
-        }
-        Value::Message(message) => object(message, options),
-        Value::List(items) => items.iter().map(|item| of_value(item, kind, options)).collect(),
-        Value::Map(items) => {
-            let entry = kind.as_message().map(|entry| entry.map_entry_value_field().kind());
-            let kind = entry.as_ref().unwrap_or(kind);
-            items.iter().map(|(key, item)| (text(key), of_value(item, kind, options))).collect()
-        }
-    }
 }
 
 /// A number of 64 bits: `"#-5000000000"` where it is a text.
@@ -151,6 +188,7 @@ mod tests {
         let descriptor = proto::compile(proto).unwrap().get_message_by_name("M").unwrap();
         let message = encode::message(&descriptor, members.as_object().unwrap()).unwrap();
         object(&message, JsonOptions::of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()))
+            .unwrap()
     }
 
     #[test]

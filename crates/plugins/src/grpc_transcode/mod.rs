@@ -262,7 +262,7 @@ impl Translator for Arc<Transcoder> {
     fn translate(&self, message: &[u8]) -> Result<Vec<u8>, String> {
         let message = DynamicMessage::decode(self.method.output(), message);
         let message = message.map_err(|error| error.to_string())?;
-        Ok(decode::object(&message, self.options).to_string().into_bytes())
+        Ok(decode::object(&message, self.options)?.to_string().into_bytes())
     }
 }
 

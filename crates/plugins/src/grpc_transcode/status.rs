@@ -32,7 +32,7 @@ pub(super) fn json(
     let descriptor = POOL.as_ref()?.get_message_by_name("Status").ok_or("no status")?;
     let status = DynamicMessage::decode(descriptor, &*bytes);
     let status = status.map_err(|error| format!("grpc-status-details-bin cannot be decoded: {error}"))?;
-    let mut written = object(&status, options);
+    let mut written = object(&status, options)?;
     if let Some(detail) = detail {
         written["details"] = decoded(&status, detail, options)?;
     }
@@ -53,7 +53,7 @@ fn one(written: &DynamicMessage, detail: &MessageDescriptor, options: JsonOption
     let value = written.get_field_by_name("value");
     let bytes = value.as_deref().and_then(Value::as_bytes).cloned().unwrap_or_default();
     match DynamicMessage::decode(detail.clone(), bytes) {
-        Ok(message) => Ok(object(&message, options)),
+        Ok(message) => object(&message, options),
         Err(error) => {
             let name = detail.full_name();
             Err(format!("a detail in grpc-status-details-bin is no {name}: {error}"))

@@ -16,8 +16,7 @@ use std::task::Poll;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use weir_net::socket::Socket;
-use weir_net::tls::CertifiedKey;
-use weir_plugin::{Admission, Handshake, HandshakeFlow};
+use weir_plugin::{Admission, Handshake, HandshakeAnswer, HandshakeFlow};
 
 /// Who shakes hands with whom.
 #[derive(Clone, Copy)]
@@ -72,19 +71,21 @@ pub(crate) async fn admit(worker: &Worker, sni: Option<&str>, ends: Ends) -> Adm
     handshake.has_certificate = has_certificate(worker, &handshake);
     match Box::pin(answer(snapshot, handshake)).await {
         Some(handshake) => {
-            let (sni, answer) = (handshake.sni.clone(), handshake.into_answer());
-            let certificate = answer.certificate.map(|certificate| certificate.key());
-            remember(worker, sni.as_deref(), certificate.as_ref());
+            let sni = handshake.sni.clone();
+            remember(worker, sni.as_deref(), &handshake.into_answer());
             Admission::Admit
         }
         None => Admission::Refuse,
     }
 }
 
-/// Has the next handshake over QUIC present the same certificate.
-fn remember(worker: &Worker, sni: Option<&str>, certificate: Option<&Arc<CertifiedKey>>) {
-    if let Some(name) = sni {
-        worker.node.tls.remember(name, certificate);
+/// Has the next handshake over QUIC present the same certificate, unless it is for this handshake alone, as is one that proves to a
+/// CA by its own protocol who owns the name.
+fn remember(worker: &Worker, sni: Option<&str>, answer: &HandshakeAnswer) {
+    let is_for_all = answer.alpn.is_none() && !answer.disables_resumption;
+    if let Some(name) = sni.filter(|_| is_for_all) {
+        let certificate = answer.certificate.as_ref().map(|certificate| certificate.clone().key());
+        worker.node.tls.remember(name, certificate.as_ref());
     }
 }
 
@@ -109,8 +110,8 @@ fn decided(worker: &Worker, http2: bool, asked: bool, handshake: Handshake) -> (
         (false, true) => &tls.http2,
         (false, false) => &tls.config,
     };
+    remember(worker, sni.as_deref(), &answer);
     let certificate = answer.certificate.map(|certificate| certificate.key());
-    remember(worker, sni.as_deref(), certificate.as_ref());
     match (certificate, answer.alpn) {
         (None, None) if !answer.disables_resumption => (config.clone(), asked),
         (certificate, alpn) => (tls.presenting(config, certificate, alpn), asked),

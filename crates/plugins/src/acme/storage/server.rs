@@ -3,6 +3,7 @@
 use super::super::config::HashiCorp;
 use super::super::error::AcmeError;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use weir_plugin::{Bytes, HttpClient};
 
@@ -96,17 +97,13 @@ pub(super) fn key_in_path(key: &str) -> String {
     escaped(&key.replace('/', "-"))
 }
 
+/// What a path has as it is.
+const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b':').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// A path with what no path may have escaped.
 pub(super) fn escaped(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'/' | b':' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte.into()),
-            _ if byte.is_ascii_alphanumeric() => escaped.push(byte.into()),
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+    utf8_percent_encode(path, PATH).to_string()
 }
 
 #[cfg(test)]

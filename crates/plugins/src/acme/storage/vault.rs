@@ -161,21 +161,31 @@ impl VaultStorage {
             }
             Access::Kubernetes { login, token } => (login, token),
         };
-        let mut known = known.lock().await;
-        let was_known = known.is_some();
-        for may_be_old in [was_known, false] {
-            let token = match known.take() {
-                Some(token) => token,
-                None => self.log_in(login).await?,
-            };
-            let proof = Some((TOKEN, token.expose()));
-            let response = self.server.ask(method.clone(), path, proof, body.clone()).await?;
-            if !may_be_old || response.status() != StatusCode::FORBIDDEN {
-                *known = Some(token);
-                return Ok(response);
-            }
+        let token = self.token(login, known, None).await?;
+        let response =
+            self.server.ask(method.clone(), path, Some((TOKEN, token.expose())), body.clone()).await?;
+        if response.status() != StatusCode::FORBIDDEN {
+            return Ok(response);
         }
-        Err(self.server.malformed())
+        let token = self.token(login, known, Some(&token)).await?;
+        self.server.ask(method.clone(), path, Some((TOKEN, token.expose())), body).await
+    }
+
+    /// The token of the last login, unless the server has refused it: then that of a new one. Others wait for a login alone.
+    async fn token(
+        &self,
+        login: &Login,
+        known: &Mutex<Option<Secret>>,
+        refused: Option<&Secret>,
+    ) -> Result<Secret, AcmeError> {
+        let mut known = known.lock().await;
+        let is_refused = |token: &Secret| refused.is_some_and(|refused| refused.expose() == token.expose());
+        if let Some(token) = known.as_ref().filter(|token| !is_refused(token)) {
+            return Ok(token.clone());
+        }
+        let token = self.log_in(login).await?;
+        *known = Some(token.clone());
+        Ok(token)
     }
 
     async fn log_in(&self, login: &Login) -> Result<Secret, AcmeError> {

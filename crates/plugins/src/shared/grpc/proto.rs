@@ -113,7 +113,8 @@ fn is_too_deep(text: &str) -> bool {
     while let [first, behind @ ..] = rest {
         rest = match (first, behind) {
             (b'"' | b'\'', _) => behind_string(*first, behind),
-            (b'/', [b'/', ..]) => behind_any_of(behind, b"\n"),
+            // `#` begins a comment in the values of options, and is an error elsewhere.
+            (b'#', _) | (b'/', [b'/', ..]) => behind_any_of(behind, b"\n"),
             (b'/', [b'*', comment @ ..]) => behind_any_of(comment, b"*/"),
             _ => behind,
         };
@@ -208,5 +209,10 @@ mod tests {
             "// {brackets}\n/* {brackets} */\n{GREETER}message B {{ reserved \"a\\\"{brackets}\"; }}"
         );
         assert!(!is_too_deep(&quiet));
+        // Values of options may have comments of another kind, behind which nothing hides.
+        let hidden = "{".repeat(200);
+        for start in ["# /*", "# \"\\", "# '"] {
+            assert!(is_too_deep(&format!("option (a) = {{ {start}\n{hidden}")), "{start}");
+        }
     }
 }
