@@ -233,7 +233,9 @@ fn a_request_with_sessions_of_two_users_is_refused() {
     let bob = logged_in(&provider, &gateway);
     let both = alice.line() + &bob.line();
     let refused = gateway.get_with("/", &both);
-    assert_eq!((refused.status, refused.head.all("set-cookie")), (400, vec![]), "{}", refused.text());
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let forgotten = refused.head.all("set-cookie");
+    assert!(forgotten.len() == 1 && forgotten[0].ends_with("; Max-Age=0"), "{forgotten:?}");
     assert_eq!(gateway.get_with("/", &(alice.line() + &alice.line())).status, 200);
 }
 
@@ -291,4 +293,76 @@ fn over_https_the_cookies_are_secure() {
     let asked = location(&sent);
     let asked = pairs(asked.split_once('?').unwrap().1);
     assert_eq!(asked["redirect_uri"], "https://shop.test:8443/page/.apisix/redirect");
+}
+
+const HTTPS: &str = "X-Forwarded-Proto: https\r\n";
+
+/// A gateway that believes in [`HTTPS`]; its `redirect_uri` is `https://…`.
+fn behind_tls(provider: &Provider) -> (Gateway, Upstream) {
+    let upstream = Upstream::echoing();
+    let config = config(provider, &json!({ "redirect_uri": "https://localhost/callback" }));
+    let gateway = builder(&upstream, &config).set("trusted_ips", "127.0.0.1/32").start();
+    (gateway, upstream)
+}
+
+#[test]
+fn a_login_from_a_page_without_tls_ends_over_https() {
+    let provider = Provider::start();
+    let (gateway, _upstream) = behind_tls(&provider);
+    let mut browser = Browser::default();
+    let back = provider.agree(&location(&browser.get(&gateway, "/page?a=b")));
+    assert!(browser.cookies.keys().all(|name| name.starts_with("oidc_")), "{:?}", browser.cookies);
+    let response = browser.get_with(&gateway, path_of(&back), HTTPS);
+    assert_eq!(location(&response), "/page?a=b");
+    assert!(browser.cookies.len() == 1 && browser.session()[0].starts_with("__Host-oidc_"));
+    let page = browser.get_with(&gateway, "/", HTTPS);
+    assert_eq!((page.status, echoed(&page, "Cookie")), (200, None));
+}
+
+#[test]
+fn cookies_without_the_prefix_give_way_to_those_with_it() {
+    let provider = Provider::start();
+    let (gateway, _upstream) = behind_tls(&provider);
+    let mut browser = Browser::default();
+    let sent = browser.get_with(&gateway, "/", HTTPS);
+    let name = browser.cookies.keys().next().unwrap().clone();
+    let name = name.strip_prefix("__Host-").and_then(|name| name.strip_suffix("_login_a")).unwrap();
+    // A former version has set them, and the session has ended.
+    let former = |browser: &mut Browser| {
+        for part in ["", "2", "_used", "_login_a"] {
+            browser.cookies.insert(format!("{name}{part}"), format!("2{}", "x".repeat(1200)));
+        }
+    };
+    former(&mut browser);
+    let again = browser.get_with(&gateway, "/", HTTPS);
+    let left: Vec<_> = browser.cookies.keys().filter(|name| !name.starts_with("__Host-")).collect();
+    assert_eq!(left, [&format!("{name}_login_a")]);
+    for sent in [sent, again] {
+        former(&mut browser);
+        let back = provider.agree(&location(&sent));
+        assert_eq!(location(&browser.get_with(&gateway, path_of(&back), HTTPS)), "/");
+    }
+    former(&mut browser);
+    browser.get_with(&gateway, "/logout", HTTPS);
+    assert!(browser.session().is_empty(), "{:?}", browser.cookies);
+}
+
+#[test]
+fn after_sessions_of_two_users_the_next_request_works() {
+    let provider = Provider::start();
+    let upstream = Upstream::echoing();
+    let session = json!({ "secret": SESSION_SECRET, "cookie_path": "/shop" });
+    let shop = config(&provider, &json!({ "session": session }));
+    let shop = builder(&upstream, &shop).start();
+    let alice = logged_in(&provider, &gateway(&provider, &json!({})).0);
+    provider.state().claims = json!({ "sub": "u-2" });
+    let bob = logged_in(&provider, &shop);
+    let refused = shop.get_with("/logout", &(alice.line() + &bob.line()));
+    let mut paths: Vec<_> = refused.head.all("set-cookie");
+    paths.sort_unstable();
+    let name = bob.session()[0];
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(paths[0].starts_with(&format!("{name}=; Path=/; ")), "{paths:?}");
+    assert!(paths[1].starts_with(&format!("{name}=; Path=/shop; ")), "{paths:?}");
+    assert_eq!((paths.len(), paths.iter().all(|set| set.ends_with("; Max-Age=0"))), (2, true));
 }

@@ -47,7 +47,8 @@ fn is_read_again(bytes: &[u8]) {
     if let Some(set) = cookie::set("session", &text, "; Path=/") {
         let pairs: Vec<_> = set.iter().map(|cookie| cookie.split(';').next().unwrap_or_default()).collect();
         let line = pairs.join("; ");
-        let read: Vec<_> = cookie::texts([line.as_bytes()].into_iter(), "session").collect();
+        let jar = cookie::Jar::of([line.as_bytes()].into_iter(), "session");
+        let read: Vec<_> = jar.texts("session").collect();
         assert_eq!(read, [text.as_bytes()]);
     }
 }
@@ -55,7 +56,7 @@ fn is_read_again(bytes: &[u8]) {
 fuzz_target!(|bytes: &[u8]| {
     logs_nobody_in(bytes);
     is_read_again(bytes);
-    for text in cookie::texts([bytes].into_iter(), "s") {
+    for text in cookie::Jar::of([bytes].into_iter(), "s").texts("s") {
         let _ = content::Session::decode(&text);
     }
 });

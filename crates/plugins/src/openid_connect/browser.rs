@@ -1,7 +1,7 @@
 //! Requests of browsers: with a session, or without one.
 
 use super::error::ProviderError;
-use super::login::{BeginError, is_callback};
+use super::login::{BeginError, is_callback, set_cookies};
 use super::logout::is_from_another_site;
 use super::metadata::Metadata;
 use super::renewal::Outcome;
@@ -25,8 +25,9 @@ impl Instance {
         let session = match cookies.keeper.open(exchange) {
             Ok(session) => session,
             Err(_) => {
-                let message = "The request has sessions of two users; delete the cookies of this site";
-                return Flow::Respond(LocalResponse::error(400, message).header("Cache-Control", "no-store"));
+                let message = "The request has sessions of two users; open the page again, or else delete the cookies of this site";
+                let answer = LocalResponse::error(400, message).header("Cache-Control", "no-store");
+                return Flow::Respond(set_cookies(answer, &cookies.keeper.forget_all(exchange)));
             }
         };
         if exchange.path() == self.config.logout_path {

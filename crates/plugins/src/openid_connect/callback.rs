@@ -1,7 +1,7 @@
 //! The browser comes back from the provider: its code becomes tokens, and these a session.
 
 use super::error::{ProviderError, TokenError, error_code};
-use super::login::{Login, Logins, redirect};
+use super::login::{Login, Logins, redirect, set_cookies};
 use super::metadata::Metadata;
 use super::session::Session;
 use super::verify::{Claims, Expected, check_id_token};
@@ -139,10 +139,7 @@ impl Instance {
         let forgotten = Logins::forget(exchange, &cookies.keeper, login);
         let answer = match session {
             Ok(mut session) => match cookies.keeper.save(&mut session, exchange) {
-                Ok(set) => {
-                    let answer = redirect(&login.target);
-                    set.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie))
-                }
+                Ok(set) => set_cookies(redirect(&login.target), &set),
                 Err(error) => self.fail(exchange, &error),
             },
             Err(error) => error.answer(exchange.id()),

@@ -5,8 +5,8 @@ use super::client::{endpoint, form};
 use super::config::Config;
 use super::error::ProviderError;
 use super::metadata::Metadata;
-use super::session::{Keeper, SessionError, cookie_lines, purpose, random};
-use crate::session::cookie::{set, texts};
+use super::session::{Keeper, SessionError, purpose, random};
+use crate::session::cookie::set;
 use crate::session::seal::Sealer;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -42,6 +42,9 @@ pub(super) struct Login {
     begun: u64,
     /// Which cookie holds it.
     slot: usize,
+    /// Whether the cookie's name has the prefix; it counts under no other name.
+    #[serde(default)]
+    has_prefix: bool,
 }
 
 /// Keeps logins that have begun, in cookies beside those of the session.
@@ -57,14 +60,18 @@ impl Logins {
         Self(Sealer::new(secret, &purpose("login", config)))
     }
 
-    /// The logins of a request. Other hosts may have set cookies of a slot too.
+    /// The logins of a request. Other hosts may have set cookies of a slot too. Over HTTPS those without the prefix count as well,
+    /// because a login begins over HTTP where the page is there, and ends over HTTPS where `redirect_uri` is.
     fn all(&self, exchange: &Exchange, keeper: &Keeper) -> Vec<Login> {
-        let (lines, name) = (cookie_lines(exchange), keeper.name(exchange));
-        let of_slot = |slot| {
-            let texts: Vec<_> = texts(lines.iter().copied(), &cookie(&name, slot)).collect();
-            texts.into_iter().filter_map(|text| serde_json::from_slice(&self.0.open(&text, b"")?).ok())
+        let jar = keeper.jar(exchange);
+        let of_slot = |has_prefix: bool, slot| {
+            let texts = jar.texts(&cookie(&keeper.name(has_prefix), slot));
+            let logins = texts.filter_map(|text| serde_json::from_slice(&self.0.open(&text, b"")?).ok());
+            logins.filter(move |login: &Login| login.has_prefix == has_prefix)
         };
-        (0..SLOTS.len()).flat_map(of_slot).collect()
+        let slots = |has_prefix| (0..SLOTS.len()).flat_map(move |slot| of_slot(has_prefix, slot));
+        let with_prefix = keeper.has_prefix(exchange).then(|| slots(true));
+        with_prefix.into_iter().flatten().chain(slots(false)).collect()
     }
 
     /// The login that has this state, if the browser has begun it, and lately.
@@ -79,7 +86,8 @@ impl Logins {
 
     /// What has the browser forget a login.
     pub(super) fn forget(exchange: &Exchange, keeper: &Keeper, login: &Login) -> String {
-        format!("{}={}", cookie(&keeper.name(exchange), login.slot), keeper.login_attributes(exchange, 0))
+        let name = cookie(&keeper.name(login.has_prefix), login.slot);
+        format!("{name}={}", keeper.login_attributes(exchange, 0))
     }
 
     /// A slot without a login, or the oldest.
@@ -109,15 +117,32 @@ impl Logins {
             redirect_uri: redirect_uri(config, exchange),
             begun: unix_time(),
             slot: self.slot(exchange, keeper),
+            has_prefix: keeper.has_prefix(exchange),
         };
+        let cookies = self.cookies(&login, exchange, keeper)?;
+        Ok(set_cookies(redirect(&with_query(endpoint, &parameters(config, &login))), &cookies))
+    }
+
+    /// The cookies of a login that begins. Without the prefix the browser forgets the login that this one replaces, and the session,
+    /// which has ended: the callback needs the room.
+    fn cookies(
+        &self,
+        login: &Login,
+        exchange: &Exchange,
+        keeper: &Keeper,
+    ) -> Result<Vec<String>, SessionError> {
         // It consists of texts and numbers, which are always JSON.
-        let bytes = serde_json::to_vec(&login).unwrap_or_default();
+        let bytes = serde_json::to_vec(login).unwrap_or_default();
         let text = self.0.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
         let attributes = keeper.login_attributes(exchange, MAX_LOGIN);
-        let name = cookie(&keeper.name(exchange), login.slot);
-        let cookies = set(&name, &text, &attributes).ok_or(SessionError::TooLong)?;
-        let answer = redirect(&with_query(endpoint, &parameters(config, &login)));
-        Ok(cookies.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie)))
+        let name = cookie(&keeper.name(login.has_prefix), login.slot);
+        let mut cookies = set(&name, &text, &attributes).ok_or(SessionError::TooLong)?;
+        if login.has_prefix {
+            let replaced = cookie(&keeper.name(false), login.slot);
+            cookies.extend(keeper.jar(exchange).expire(&replaced, &keeper.attributes(exchange), 0));
+            cookies.extend(keeper.forget_without_prefix(exchange));
+        }
+        Ok(cookies)
     }
 }
 
@@ -168,6 +193,11 @@ pub(super) fn with_query(url: &str, query: &str) -> String {
 /// Sends the browser elsewhere, and lets no cache keep that.
 pub(super) fn redirect(location: &str) -> LocalResponse {
     LocalResponse::raw(302, None, "").header("Location", location).header("Cache-Control", "no-store")
+}
+
+/// A response with cookies.
+pub(super) fn set_cookies(answer: LocalResponse, cookies: &[String]) -> LocalResponse {
+    cookies.iter().fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie))
 }
 
 /// Where the browser comes back to: path and query on this host alone, whatever the request's target looks like.

@@ -2,7 +2,7 @@
 
 use super::Instance;
 use super::client::form;
-use super::login::{here, redirect, with_query};
+use super::login::{here, redirect, set_cookies, with_query};
 use super::metadata::Metadata;
 use super::session::Session;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ impl Instance {
 
     /// A response that has the browser forget the session.
     fn forgotten(&self, exchange: &Exchange, answer: LocalResponse) -> LocalResponse {
-        let cookies = self.cookies.iter().flat_map(|cookies| cookies.keeper.forget(exchange, 0));
-        cookies.fold(answer, |answer, cookie| answer.header("Set-Cookie", cookie))
+        let cookies = self.cookies.as_ref().map(|cookies| cookies.keeper.forget(exchange, 0));
+        set_cookies(answer, &cookies.unwrap_or_default())
     }
 
     /// The response to a logout: to the provider, else to where the configuration says.

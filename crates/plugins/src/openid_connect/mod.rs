@@ -41,8 +41,10 @@
 //! all that other requests set, so that a late response neither brings a session back after a logout, nor an older one after a renewal. Two nodes may renew one session at the same time, which providers that accept a refresh token once refuse.
 //!
 //! Other hosts of the domain can set cookies of the same name, such as those of their own sessions. Over HTTPS browsers refuse that, because the names
-//! begin with `__Host-`: where the cookies are secure, `cookie_path` is `/` and there is no `cookie_domain`. Without the prefix, cookies that this
-//! secret has not made are ignored, and a request with sessions of two users is refused with 400.
+//! begin with `__Host-`: where the cookies are secure, `cookie_path` is `/` and there is no `cookie_domain`. A session that began over HTTP counts over HTTPS
+//! as long as there is no other, and a login may begin over HTTP if `redirect_uri` is `https://…`: another host can set the cookies of these, so redirect HTTP to HTTPS
+//! (`https_redirect_status_code` of the route). Where the prefix is not used, cookies that this secret has not made are ignored, and a request with sessions of two users is
+//! refused with 400, which has the browser forget them. At most 16 cookies of one name are read.
 //!
 //! A request to `logout_path` has the browser forget the session, and sends it to the provider's `end_session_endpoint`, from where it comes
 //! back to `post_logout_redirect_uri`. So that no other site can log users out, such a request is refused with 403 if the browser says in
@@ -124,7 +126,7 @@
 //! | 302 | | to the provider, back to the page, or after a logout |
 //! | 200 | `Logged out` | after a logout, if there is no page to go to |
 //! | 400 | `No login has begun in this browser, or it took too long; open the page again` | the callback's state is not that of a login |
-//! | 400 | `The request has sessions of two users; delete the cookies of this site` | another host has set a cookie |
+//! | 400 | `The request has sessions of two users; open the page again, or else delete the cookies of this site` | another host has set a cookie, or the browser has one from before `cookie_path` or `cookie_domain` was changed |
 //! | 403 | `The logout comes from another site; open it from a page of this one` | |
 //! | 401 | `Unauthorized` | there is no session |
 //! | 401 | `No bearer token found in request.` | there is no token |

@@ -3,7 +3,7 @@
 use super::client::TokenResponse;
 use super::config::{Config, SessionConfig};
 use crate::session::content::{Session as Times, Timeouts};
-use crate::session::cookie::{expire, set, texts};
+use crate::session::cookie::{HOST_PREFIX, Jar, set};
 use crate::session::seal::{Sealer, random_id};
 use crate::session::usage::{Usage, UseCookies, use_cookie};
 use base64::Engine;
@@ -21,6 +21,9 @@ pub(super) struct Session {
     /// Random, and new at each renewal.
     #[serde(rename = "i", default)]
     id: String,
+    /// Whether its cookie has [`HOST_PREFIX`]. It counts under no other name, which other hosts could set.
+    #[serde(rename = "h", default)]
+    has_prefix: bool,
     /// When it began, was renewed, and was used, in seconds since 1970.
     #[serde(rename = "c")]
     created: u64,
@@ -111,17 +114,9 @@ impl Session {
     }
 }
 
-/// What the name of a cookie begins with that browsers accept from its own host alone (RFC 6265bis, 4.1.3.2).
-const HOST_PREFIX: &str = "__Host-";
-
 /// A random text.
 pub(super) fn random() -> Result<String, SessionError> {
     random_id().map(|id| URL_SAFE_NO_PAD.encode(id)).map_err(|_| SessionError::Crypto)
-}
-
-/// The lines of `Cookie`.
-pub(super) fn cookie_lines(exchange: &Exchange) -> Vec<&[u8]> {
-    exchange.request.headers.get_all_known(Known::Cookie).collect()
 }
 
 /// Keeps sessions in the cookies of one name.
@@ -131,6 +126,7 @@ pub(super) struct Keeper {
     same_site: String,
     is_secure: Option<bool>,
     /// Whether browsers accept the cookie with [`HOST_PREFIX`], if it is secure.
+    fits_prefix: bool,
     is_for_one_host: bool,
     timeouts: Timeouts,
     sealer: Sealer,
@@ -149,14 +145,16 @@ impl Keeper {
         if session.cookie_http_only {
             attributes.push_str("; HttpOnly");
         }
+        let is_for_one_host = domain.is_none() && session.cookie_path == "/";
         Self {
             sealer: Sealer::new(&session.secret, &purpose("session", config)),
             use_cookies: UseCookies::new(&session.secret, &purpose("use", config)),
+            fits_prefix: is_for_one_host && !name.starts_with("__"),
+            is_for_one_host,
             name,
             attributes,
             same_site: session.cookie_same_site.clone(),
             is_secure: session.cookie_secure,
-            is_for_one_host: domain.is_none() && session.cookie_path == "/",
             timeouts: Timeouts {
                 idling: session.idling_timeout.into(),
                 rolling: session.rolling_timeout.into(),
@@ -165,21 +163,39 @@ impl Keeper {
         }
     }
 
-    /// The name of the cookies. Where it fits, it has a prefix with which browsers accept no cookie from other hosts, such as
-    /// those of customers below the same domain.
-    pub(super) fn name(&self, exchange: &Exchange) -> Cow<'_, str> {
-        let has_prefix = self.name.get(..2).is_some_and(|begin| begin == "__");
-        match self.is_for_one_host && !has_prefix && self.is_secure(exchange) {
-            true => format!("{HOST_PREFIX}{}", self.name).into(),
-            false => (&*self.name).into(),
-        }
+    /// Whether the cookies that this request gets have a prefix with which browsers accept none from other hosts, such as those of
+    /// customers below the same domain.
+    pub(super) fn has_prefix(&self, exchange: &Exchange) -> bool {
+        self.fits_prefix && self.is_secure(exchange)
     }
 
-    /// The session of a request, if it has not ended. Other hosts may have set cookies of the name too, so all are tried.
+    /// The name of the cookies, with the prefix or without.
+    pub(super) fn name(&self, has_prefix: bool) -> Cow<'_, str> {
+        if has_prefix { format!("{HOST_PREFIX}{}", self.name).into() } else { (&*self.name).into() }
+    }
+
+    /// The cookies of a request that are the plugin's.
+    pub(super) fn jar<'e>(&self, exchange: &'e Exchange) -> Jar<'e> {
+        Jar::of(exchange.request.headers.get_all_known(Known::Cookie), &self.name)
+    }
+
+    /// The session of a request, if it has not ended. Over HTTPS one without the prefix counts if there is no other: it began
+    /// over HTTP, or before there was a prefix.
     pub(super) fn open(&self, exchange: &Exchange) -> Result<Option<Session>, SessionError> {
-        let (now, lines, name) = (unix_time(), cookie_lines(exchange), self.name(exchange));
+        let jar = self.jar(exchange);
+        if !self.has_prefix(exchange) {
+            return self.newest(&jar, false);
+        }
+        let session = self.newest(&jar, true)?;
+        // Other hosts may have set the cookies without the prefix, and must not keep the user from a login.
+        Ok(session.or_else(|| self.newest(&jar, false).ok().flatten()))
+    }
+
+    /// The newest session under a name. Other hosts may have set cookies of the name too, so all are tried.
+    fn newest(&self, jar: &Jar<'_>, has_prefix: bool) -> Result<Option<Session>, SessionError> {
+        let (now, name) = (unix_time(), self.name(has_prefix));
         let mut newest: Option<Session> = None;
-        let opened = texts(lines.iter().copied(), &name).filter_map(|text| self.opened(&text, &lines, &name));
+        let opened = jar.texts(&name).filter_map(|text| self.opened(&text, jar, has_prefix));
         for session in opened.filter(|session| self.timeouts.left(&session.times(), now).is_some()) {
             match &newest {
                 Some(known) if known.subject != session.subject => return Err(SessionError::TwoUsers),
@@ -190,9 +206,10 @@ impl Keeper {
         Ok(newest)
     }
 
-    fn opened(&self, text: &[u8], lines: &[&[u8]], name: &str) -> Option<Session> {
+    fn opened(&self, text: &[u8], jar: &Jar<'_>, has_prefix: bool) -> Option<Session> {
         let session: Session = serde_json::from_slice(&self.sealer.open(text, b"")?).ok()?;
-        Some(match self.use_cookies.read(lines, name, session.id.as_bytes()) {
+        let session = (session.has_prefix == has_prefix).then_some(session)?;
+        Some(match self.use_cookies.read(jar, &self.name(has_prefix), session.id.as_bytes()) {
             Some(usage) => session.used_at(usage),
             None => session,
         })
@@ -208,7 +225,8 @@ impl Keeper {
         }
         let usage = Usage { saved: if is_rolling_due { now } else { session.saved }, used: now };
         let attributes = self.attributes(exchange);
-        let set = self.use_cookies.write(&self.name(exchange), session.id.as_bytes(), usage, &attributes);
+        let name = self.name(session.has_prefix);
+        let set = self.use_cookies.write(&name, session.id.as_bytes(), usage, &attributes);
         set.map_err(|_| SessionError::Crypto)
     }
 
@@ -219,6 +237,7 @@ impl Keeper {
         exchange: &Exchange,
     ) -> Result<Vec<String>, SessionError> {
         session.id = random()?;
+        session.has_prefix = self.has_prefix(exchange);
         // It consists of texts and numbers, which are always JSON.
         let bytes = serde_json::to_vec(session).unwrap_or_default();
         let text = self.sealer.seal(&bytes, b"").map_err(|_| SessionError::Crypto)?;
@@ -229,21 +248,39 @@ impl Keeper {
                 text.len()
             );
         }
-        let (name, attributes) = (self.name(exchange), self.attributes(exchange));
+        let (name, attributes) = (self.name(session.has_prefix), self.attributes(exchange));
         let mut cookies = set(&name, &text, &attributes).ok_or(SessionError::TooLong)?;
         cookies.extend(self.forget(exchange, cookies.len()));
         Ok(cookies)
     }
 
-    /// What has the browser forget the cookies of a session behind the first ones.
+    /// What has the browser forget the cookies of a session behind the first ones, and those without the prefix where there is one:
+    /// with both, a line may be longer than the gateway accepts.
     pub(super) fn forget(&self, exchange: &Exchange, after: usize) -> Vec<String> {
-        let (lines, attributes) = (cookie_lines(exchange), self.attributes(exchange));
-        let expired = |name: &str, after| expire(lines.iter().copied(), name, &attributes, after);
-        let name = self.name(exchange);
-        [expired(&name, after), expired(&use_cookie(&name), 0)].concat()
+        let (name, attributes) = (self.name(self.has_prefix(exchange)), self.attributes(exchange));
+        let forgotten = expired(&self.jar(exchange), &name, &attributes, after);
+        forgotten.into_iter().chain(self.forget_without_prefix(exchange)).collect()
     }
 
-    fn attributes(&self, exchange: &Exchange) -> String {
+    /// What has the browser forget the session's cookies without the prefix, where there is one.
+    pub(super) fn forget_without_prefix(&self, exchange: &Exchange) -> Vec<String> {
+        match self.has_prefix(exchange) {
+            true => expired(&self.jar(exchange), &self.name, &self.attributes(exchange), 0),
+            false => Vec::new(),
+        }
+    }
+
+    /// What has the browser forget all sessions, also one from before the configuration had a domain or another path.
+    pub(super) fn forget_all(&self, exchange: &Exchange) -> Vec<String> {
+        let mut forgotten = self.forget(exchange, 0);
+        if !self.is_for_one_host {
+            let attributes = format!("; Path=/{}", self.secure(exchange));
+            forgotten.extend(expired(&self.jar(exchange), &self.name, &attributes, 0));
+        }
+        forgotten
+    }
+
+    pub(super) fn attributes(&self, exchange: &Exchange) -> String {
         let same_site = match &*self.same_site {
             "Default" => String::new(),
             same_site => format!("; SameSite={same_site}"),
@@ -266,6 +303,11 @@ impl Keeper {
     }
 }
 
+/// What has the browser forget the cookies of a session behind the first ones, and when it was used.
+fn expired(jar: &Jar<'_>, name: &str, attributes: &str, after: usize) -> Vec<String> {
+    [jar.expire(name, attributes, after), jar.expire(&use_cookie(name), attributes, 0)].concat()
+}
+
 /// A name for the cookies of one client, so that those of several on one host do not replace each other.
 fn default_name(config: &Config) -> String {
     let hash = Sha256::digest(purpose("name", config));
@@ -281,10 +323,10 @@ pub(super) fn purpose(of: &str, config: &Config) -> String {
 /// Removes the plugin's cookies from the request to the upstream, which could do nothing with them.
 pub(super) fn hide(exchange: &mut Exchange, name: &str) {
     let headers = &mut exchange.request.headers;
+    let has_name = |pair: &[u8]| pair.strip_prefix(name.as_bytes()).is_some_and(is_own_suffix);
     let is_own = |pair: &[u8]| {
         let pair = pair.trim_ascii();
-        let pair = pair.strip_prefix(HOST_PREFIX.as_bytes()).unwrap_or(pair);
-        pair.strip_prefix(name.as_bytes()).is_some_and(is_own_suffix)
+        has_name(pair) || pair.strip_prefix(HOST_PREFIX.as_bytes()).is_some_and(has_name)
     };
     let lines: Vec<&[u8]> = headers.get_all_known(Known::Cookie).collect();
     let pairs = || lines.iter().flat_map(|line| line.split(|byte| *byte == b';'));

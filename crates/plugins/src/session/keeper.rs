@@ -2,7 +2,7 @@
 //! browser remembers it longer.
 
 use super::content::{Entry, History, Session, Timeouts};
-use super::cookie::{expire, set, texts};
+use super::cookie::{Jar, set};
 use super::seal::{Sealer, random_id};
 use super::store::{RowChange, Store, row_id};
 use super::usage::{Usage, UseCookies, use_cookie};
@@ -87,10 +87,10 @@ pub(super) struct Keeper {
 impl Keeper {
     /// The session of a request, if it has not ended. Its entries may have to be read from the store.
     pub(super) fn open(&self, incoming: &Incoming<'_>) -> Option<Session> {
-        let texts = texts(incoming.lines.iter().copied(), &self.name);
-        let opened = texts.filter_map(|text| {
+        let jar = self.jar(incoming);
+        let opened = jar.texts(&self.name).filter_map(|text| {
             let session = Session::decode(&self.sealer.open(&text, b"")?)?;
-            Some(match self.use_cookies.read(&incoming.lines, &self.name, &session.id) {
+            Some(match self.use_cookies.read(&jar, &self.name, &session.id) {
                 Some(usage) => session.used_at(usage),
                 None => session,
             })
@@ -166,9 +166,13 @@ impl Keeper {
 
     /// What has the browser forget the cookies of a session behind the first ones.
     fn expired(&self, incoming: &Incoming<'_>, after: usize) -> Vec<String> {
-        let expired =
-            |name: &str, after| expire(incoming.lines.iter().copied(), name, &self.attributes, after);
+        let jar = self.jar(incoming);
+        let expired = |name: &str, after| jar.expire(name, &self.attributes, after);
         [expired(&self.name, after), expired(&use_cookie(&self.name), 0)].concat()
+    }
+
+    fn jar<'e>(&self, incoming: &Incoming<'e>) -> Jar<'e> {
+        Jar::of(incoming.lines.iter().copied(), &self.name)
     }
 
     /// Until when a browser keeps the cookie.

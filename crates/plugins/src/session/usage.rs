@@ -1,7 +1,7 @@
 //! When a session was used, in a cookie of its own that is bound to the session's id: a response that says it late changes nothing
 //! else, such as a session that was renewed meanwhile, or has ended.
 
-use super::cookie::{set, texts};
+use super::cookie::{Jar, set};
 use super::seal::Sealer;
 use aws_lc_rs::error::Unspecified;
 use weir_plugin::Secret;
@@ -29,9 +29,8 @@ impl UseCookies {
     }
 
     /// What the cookies beside `name` say of the session with this id: the latest, if several do.
-    pub(crate) fn read(&self, lines: &[&[u8]], name: &str, id: &[u8]) -> Option<Usage> {
-        let name = use_cookie(name);
-        let opened = texts(lines.iter().copied(), &name).filter_map(|text| self.0.open(&text, id));
+    pub(crate) fn read(&self, jar: &Jar<'_>, name: &str, id: &[u8]) -> Option<Usage> {
+        let opened = jar.texts(&use_cookie(name)).filter_map(|text| self.0.open(&text, id));
         opened.filter_map(|bytes| Usage::decode(&bytes)).max_by_key(|usage| usage.used)
     }
 
@@ -71,10 +70,11 @@ mod tests {
             set[0].split(';').next().unwrap().to_owned()
         };
         let line = format!("{}; s_used=1rubbish; {}; {}", write(b"a", 5), write(b"a", 7), write(b"b", 9));
-        let read = |id: &[u8]| cookies.read(&[line.as_bytes()], "s", id);
+        let jar = Jar::of([line.as_bytes()].into_iter(), "s");
+        let read = |id: &[u8]| cookies.read(&jar, "s", id);
         assert_eq!(read(b"a"), Some(Usage { saved: 1, used: 7 }));
         assert_eq!(read(b"b"), Some(Usage { saved: 1, used: 9 }));
         assert_eq!(read(b"c"), None);
-        assert_eq!(cookies.read(&[line.as_bytes()], "t", b"a"), None);
+        assert_eq!(cookies.read(&jar, "t", b"a"), None);
     }
 }

@@ -63,6 +63,7 @@ fn browsers_refuse_secure_cookies_from_other_hosts() {
         (json!({ "cookie_name": "s", "cookie_secure": true, "cookie_path": "/shop" }), "s"),
         (json!({ "cookie_name": "s", "cookie_secure": true, "cookie_domain": "a.test" }), "s"),
         (json!({ "cookie_name": "__Secure-s", "cookie_secure": true }), "__Secure-s"),
+        (json!({ "cookie_name": "__Host-s", "cookie_secure": true }), "__Host-s"),
     ] {
         let keeper = keeper_of(&session);
         let set = keeper.save(&mut Session::new("u-1".to_owned()), &gateway.exchange("GET /")).unwrap();
@@ -73,6 +74,57 @@ fn browsers_refuse_secure_cookies_from_other_hosts() {
         hide(&mut exchange, &keeper.name);
         assert_eq!(exchange.request.headers.get("Cookie"), None);
     }
+}
+
+#[test]
+fn a_session_without_the_prefix_counts_until_there_is_another() {
+    let gateway = Gateway::new(PLUGINS);
+    let plain = keeper_of(&json!({ "cookie_name": "s" }));
+    let secure = keeper_of(&json!({ "cookie_name": "s", "cookie_secure": true }));
+    let of = |keeper: &Keeper, user: &str| {
+        pairs(&keeper.save(&mut Session::new(user.to_owned()), &gateway.exchange("GET /")).unwrap())
+    };
+    let open = |keeper: &Keeper, cookies: &str| {
+        let session = keeper.open(&gateway.exchange(&format!("GET /\nCookie: {cookies}")))?;
+        Ok(session.map(|session| session.subject))
+    };
+    let (alice, bob, carol) = (of(&plain, "alice"), of(&plain, "bob"), of(&secure, "carol"));
+    for (cookies, user) in [
+        (alice.clone(), Some("alice")),
+        (format!("{alice}; {carol}"), Some("carol")),
+        (format!("{carol}; {bob}; {alice}"), Some("carol")),
+        (format!("{alice}; {bob}"), None),
+        // Another host gives the user its own session.
+        (carol.replace("__Host-", ""), None),
+    ] {
+        assert_eq!(open(&secure, &cookies), Ok(user.map(str::to_owned)), "{cookies}");
+    }
+    assert_eq!(open(&plain, &format!("{alice}; {bob}")), Err(SessionError::TwoUsers));
+    assert_eq!(open(&plain, &carol), Ok(None));
+}
+
+/// The names of the cookies that the browser forgets.
+fn forgotten(set: &[String]) -> Vec<&str> {
+    let forgotten = set.iter().filter(|set| set.ends_with("; Max-Age=0"));
+    forgotten.map(|set| set.split('=').next().unwrap()).collect()
+}
+
+#[test]
+fn the_browser_forgets_cookies_without_the_prefix() {
+    let gateway = Gateway::new(PLUGINS);
+    let cookies = "a=b; s=3x; s2=x; s3=x; s_used=1x; s4x=1";
+    let exchange = gateway.exchange(&format!("GET /\nCookie: {cookies}"));
+    for (secure, saved) in [(true, &["s", "s2", "s3", "s_used"][..]), (false, &["s2", "s3", "s_used"])] {
+        let keeper = keeper_of(&json!({ "cookie_name": "s", "cookie_secure": secure }));
+        let set = keeper.save(&mut Session::new("u-1".to_owned()), &exchange).unwrap();
+        assert_eq!(forgotten(&set), saved);
+        assert!(set.iter().all(|set| set.contains("; Path=/;") && set.contains("; Secure") == secure));
+        assert_eq!(forgotten(&keeper.forget(&exchange, 0)), ["s", "s2", "s3", "s_used"]);
+    }
+    let keeper = keeper_of(&json!({ "cookie_name": "s", "cookie_secure": true, "cookie_path": "/shop" }));
+    let set = keeper.forget_all(&exchange);
+    assert_eq!(forgotten(&set), ["s", "s2", "s3", "s_used", "s", "s2", "s3", "s_used"]);
+    assert!(set[0].starts_with("s=; Path=/shop; ") && set[4].starts_with("s=; Path=/; Secure; "), "{set:?}");
 }
 
 #[test]
@@ -88,7 +140,7 @@ fn a_cookie_from_elsewhere_does_not_hide_a_session() {
         let session = keeper.open(&gateway.exchange(&format!("GET /\nCookie: {cookies}")))?;
         Ok(session.map(|session| (session.subject, session.access_token.unwrap_or_default().len())))
     };
-    let tossed = "s=1rubbish; s2=rubbish; s3=rubbish; ".repeat(30);
+    let tossed = "s=1rubbish; s2=rubbish; s3=rubbish; ".repeat(14);
     let (short, long) = (of("u-1", 10, 20), of("u-1", 8000, 10));
     for (cookies, expected) in [
         (format!("{tossed}{short}"), Some(10)),
