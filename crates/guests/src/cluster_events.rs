@@ -4,7 +4,6 @@
 mod log;
 
 use crate::dicts::Dicts;
-use crate::pdk::cache;
 use crate::settings::LuaSettings;
 use log::{Event, Log};
 use std::sync::Arc;
@@ -13,9 +12,14 @@ use std::time::Duration;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 use weir_plugin::{Background, Retained, Rows};
 
+/// What the keys of plugins in `kong.cache` begin with.
+pub(crate) const OF_PLUGINS: &str = "kong:";
+/// What those of code in a sandbox begin with, which does not see what plugins keep.
+pub(crate) const OF_SANDBOX: &str = "sandbox:";
+
 /// The channels of keys that caches have invalidated, and what the keys begin with in the dictionaries.
 pub(crate) const INVALIDATIONS: [(&str, &str); 2] =
-    [("invalidations", cache::OF_PLUGINS), ("sandbox:invalidations", cache::OF_SANDBOX)];
+    [("invalidations", OF_PLUGINS), ("sandbox:invalidations", OF_SANDBOX)];
 
 /// The dictionaries of `kong.cache`.
 const CACHE: [&str; 2] = ["kong_db_cache", "kong_db_cache_miss"];

@@ -23,6 +23,7 @@ mod service_response;
 mod tracing;
 mod vault;
 
+use crate::cluster_events::OF_PLUGINS;
 use crate::host::Host;
 use crate::modules;
 use crate::namespace::{Namespace, read_only};
@@ -82,7 +83,7 @@ fn of_nodes(members: &mut LazyMembers, node: &Node) {
     members.add("db", move |make| db::table(make, &database));
     let record = *node.record;
     members.add("log", move |make| log::table(make, record));
-    members.add("cache", |make| cache::table(make.lua, cache::OF_PLUGINS));
+    members.add("cache", |make| cache::table(make.lua, OF_PLUGINS));
     let configuration = node.configuration.clone();
     members.add("configuration", move |make| configuration::table(make, &configuration));
     let vaults = node.vaults.clone();

@@ -1,5 +1,6 @@
 //! The globals of code that stands in a configuration.
 
+use crate::cluster_events::OF_SANDBOX;
 use crate::dicts;
 use crate::machine::compile;
 use crate::modules;
@@ -63,7 +64,7 @@ fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
     let load =
         lua.create_function(|lua, (name, env): (String, Table)| modules::load_over(lua, &name, &env))?;
     let hidden = lua.create_sequence_from(dicts::HIDDEN)?;
-    let cache = lua.create_function(|lua, ()| pdk::cache::table(lua, pdk::cache::OF_SANDBOX))?;
+    let cache = lua.create_function(|lua, ()| pdk::cache::table(lua, OF_SANDBOX))?;
     chunk.call((globals, kong, ngx, requires, environment, load, hidden, cache))
 }
 

@@ -1,16 +1,11 @@
 //! `kong.cache`: what plugins keep for all workers of the node.
 
 use super::cluster_events::STEPS_PER_EVENT;
-use crate::cluster_events::{ClusterEvents, INVALIDATIONS};
+use crate::cluster_events::{ClusterEvents, INVALIDATIONS, OF_SANDBOX};
 use crate::steps::Steps;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaString, Table};
 use std::time::Duration;
-
-/// What the keys of plugins begin with.
-pub(crate) const OF_PLUGINS: &str = "kong:";
-/// What those of code in a sandbox begin with, which does not see what plugins keep.
-pub(crate) const OF_SANDBOX: &str = "sandbox:";
 
 /// Makes a cache whose keys begin so.
 pub(crate) fn table(lua: &Lua, name: &'static str) -> mlua::Result<Table> {

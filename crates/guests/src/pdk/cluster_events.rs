@@ -66,7 +66,7 @@ fn broadcast(
     }
 }
 
-/// A delay; none for what is none.
+/// A delay, if it is a number of seconds.
 fn seconds(delay: &Value) -> Option<Duration> {
     let seconds = match delay {
         Value::Nil => 0.0,
