@@ -16,11 +16,10 @@ use weir_guests::{LuaSettings, NodeConfiguration, PluginFiles, UntrustedLua};
 use weir_net::resolve::{Lookup, ResolverOptions};
 use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
-use weir_proxy::costs::{ServerTiming, ServerTimingMode};
 use weir_proxy::{
     AccessLogs, AddedHeaders, AltSvc, ErrorTemplates, ErrorType, Http2Options, Http2UpstreamOptions,
     Http3Options, InternalEndpoints, KeepAlive, Limits, MAX_PIPES, Options, PortMaps, RealIp, RequestDebug,
-    Traffic,
+    ServerTiming, ServerTimingMode, Traffic,
 };
 
 /// Plugins can read bodies of this length whatever `client_body_buffer_size` is, because its default is Kong's 8k.

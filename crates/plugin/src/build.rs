@@ -2,10 +2,10 @@
 
 use super::background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Sender};
 use super::dns::DnsResolver;
-use super::exchange::ConsumerIndex;
 use super::retained::{NodeId, Retained};
 use super::rows::Rows;
 use super::vaults::{SecretError, Vaults};
+use super::views::ConsumerIndex;
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};

@@ -1,23 +1,29 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
+pub(super) mod body_filter;
 mod client;
+pub(super) mod connection;
 pub(super) mod extras;
 pub(super) mod fallback;
 mod forwarded;
+pub mod grpc_status;
 mod headers;
+pub(super) mod local_response;
 mod log_fields;
 mod log_view;
 mod query;
 pub(super) mod secrets;
 mod service_override;
 mod service_response;
+pub(super) mod state;
 pub(super) mod upstream_replacement;
 mod vacant;
 
 use super::body_memory::BufferedBody;
-use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
 use super::extensions::Extensions;
-use super::views::{Consumer, Route};
+use super::views::{Consumer, ConsumerIndex, Route};
+use connection::{CERTIFICATE, IDENTITY};
+use state::{ExchangeState, NormalPath};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use tokio::time::Instant;
@@ -26,17 +32,15 @@ use weir_model::Uuid;
 use weir_model::entity::Service;
 use weir_net::tls::ClientCertificate;
 
+pub use body_filter::{BodyFilter, ResumeBody, WaitForBody};
 pub use extras::{FailedTry, Observer};
 pub use headers::{HeaderError, HeadersOf};
+pub use local_response::LocalResponse;
 pub use log_fields::{LogField, LogFieldMode};
-pub use log_view::{Latencies, WORKSPACE};
+pub use log_view::Latencies;
 pub use service_override::{ServiceOverride, ServiceTarget, TargetError};
 pub use service_response::ResponseSource;
 pub use upstream_replacement::UpstreamOutcome;
-
-/// Where a consumer stands in the snapshot's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ConsumerIndex(pub u32);
 
 /// What proved a consumer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

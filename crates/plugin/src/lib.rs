@@ -13,7 +13,6 @@
 mod admin;
 mod authority;
 mod background;
-mod body_filter;
 mod body_memory;
 mod build;
 mod cost;
@@ -34,7 +33,6 @@ mod http_client;
 mod http_proxy;
 mod instrumentations;
 pub mod json_text;
-mod local_response;
 mod metrics;
 mod node_log;
 mod node_statistics;
@@ -67,7 +65,6 @@ use std::sync::Arc;
 pub use admin::{AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, PendingResponse};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
-pub use body_filter::{BodyFilter, ResumeBody, WaitForBody};
 pub use body_memory::{BodyMemoryExhausted, BodyMemoryUsage, BufferedBody};
 pub use build::BuildContext;
 pub use bytes::Bytes;
@@ -80,9 +77,9 @@ pub use entity_access::{
 };
 pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
-    ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
-    LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
-    UpstreamOutcome, WORKSPACE,
+    BodyFilter, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LocalResponse, LogField,
+    LogFieldMode, Observer, ResponseSource, ResumeBody, ServiceOverride, ServiceTarget, Source, TargetError,
+    Timing, UpstreamOutcome, WaitForBody,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{
@@ -94,7 +91,6 @@ pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, H
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use http_proxy::{HttpProxies, HttpProxy};
 pub use instrumentations::{Instrumentations, TracedStep, Tracing};
-pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use node_statistics::{NodeStatistics, ServedTotals};
@@ -109,7 +105,7 @@ pub use shared_dict::{
     DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
 };
 pub use vaults::{FileVault, HcvVault, SecretError, TokenFiles, Vault, Vaults};
-pub use views::{Consumer, Route, Service};
+pub use views::{Consumer, ConsumerIndex, Route, Service, WORKSPACE};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version, is_same_header,
 };

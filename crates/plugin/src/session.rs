@@ -1,9 +1,9 @@
 //! One session: a connection of a stream listener, or what one client sends as datagrams.
 
-use super::engine::SessionState;
 use super::exchange::{FailedTry, Source};
 use super::views::{Route, Service};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -89,6 +89,30 @@ impl Session {
     /// The service that the route leads to.
     pub fn service(&self) -> Option<&Service> {
         self.route()?.service.as_deref()
+    }
+}
+
+/// What the engine knows and changes of a session.
+pub struct SessionState {
+    /// The route that it took.
+    pub route: Option<Arc<Route>>,
+    /// The attempts to reach the upstream that failed.
+    pub failed_tries: Vec<FailedTry>,
+    /// The address that was reached, when it was asked, and when it was connected to.
+    pub upstream: Option<(SocketAddr, Instant, Instant)>,
+    started: (Instant, SystemTime),
+    duration: Option<Duration>,
+}
+
+impl SessionState {
+    fn new() -> Self {
+        let started = (Instant::now(), SystemTime::now());
+        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
+    }
+
+    /// It has come to its end.
+    pub fn finish(&mut self) {
+        self.duration = Some(self.started.0.elapsed());
     }
 }
 

@@ -1,13 +1,15 @@
 //! What plugins see of the configuration: routes, services, consumers.
 
 use super::body_memory::WorkerBodyMemory;
-use super::exchange::{ConsumerIndex, WORKSPACE};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use weir_model::Uuid;
 use weir_model::entity;
 use weir_model::schema::{Json, Record};
+
+/// Every entity is in the one workspace, which has this id where Kong has no database.
+pub const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
 
 /// What exchanges of one worker see of the snapshot that they began with.
 pub struct Configuration {
@@ -67,6 +69,10 @@ impl Configuration {
         self.consumers.get(index as usize)
     }
 }
+
+/// Where a consumer stands in the snapshot's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConsumerIndex(pub u32);
 
 /// Where a consumer group stands in the snapshot: in the order of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

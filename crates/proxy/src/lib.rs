@@ -3,16 +3,19 @@
 //! ```text
 //! runtime ─► listen
 //!    ├─────► downstream ─► pipeline ─► tunnel
-//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot ─► recording
+//!    └─────► stream ─► listen                      all of them ─► worker ─► observe ─► exchange ─► snapshot, costs ─► recording, activity
 //! ```
 //! [`Proxy`] starts the threads and publishes snapshots. A connection arrives in `listen`; `downstream` reads its
 //! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
 //! protocol to `tunnel`; `stream` passes connections on as they are. `worker` is what all of them find on their thread.
-//! `observe` reports what happened, [`explain`] what would happen. No module uses one to its left.
+//! `observe` reports what happened, [`costs`] keeps what plugins took, [`explain`] says what would happen. No module uses
+//! one to its left.
 
+pub mod costs;
 pub mod explain;
 pub mod listen;
 
+mod activity;
 mod client;
 #[cfg(test)]
 mod contract_tests;
@@ -36,13 +39,14 @@ mod testing;
 mod tunnel;
 mod worker;
 
+pub use activity::RunningHook;
 pub use downstream::http3::QuicIdentity;
 pub use downstream::proxy_protocol;
 pub use limits::MemoryLimit;
 pub use listen::{Address, Listen, Network, Traffic};
-pub use observe::activity::RunningHook;
+pub use observe::access_log;
 pub use observe::request_debug::RequestDebug;
-pub use observe::{access_log, costs};
+pub use observe::server_timing::{ServerTiming, ServerTimingMode};
 pub use recording::Recording;
 pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, DrainTimeouts, Inheritance, Listening, Proxy, StartError, Totals};

@@ -1,7 +1,7 @@
 //! Who sent the request: ports, protocol, and the consumer as other than header-setting plugins name it.
 
-use super::{ConsumerIndex, Exchange};
-use crate::views::Consumer;
+use super::Exchange;
+use crate::views::{Consumer, ConsumerIndex};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use weir_http1::Known;

@@ -1,13 +1,14 @@
 //! What few exchanges have, since plugins ask for it: boxed, so that the others have no room for it.
 
-use super::{ConsumerIndex, Exchange, ServiceOverride};
-use crate::body_filter::{BodyChanges, BodyFilter, WaitForBody};
+use super::body_filter::{BodyChanges, BodyFilter, WaitForBody};
+use super::fallback::FallBack;
+use super::secrets::UpstreamSecrets;
+use super::state::NormalPath;
+use super::upstream_replacement::{Prepare, Replace};
+use super::{Exchange, LocalResponse, ServiceOverride};
 use crate::body_memory::BufferedBody;
-use crate::engine::NormalPath;
-use crate::exchange::fallback::FallBack;
-use crate::exchange::secrets::UpstreamSecrets;
-use crate::exchange::upstream_replacement::{Prepare, Replace};
-use crate::{Instrumentations, LocalResponse, TracedStep};
+use crate::instrumentations::{Instrumentations, TracedStep};
+use crate::views::ConsumerIndex;
 use std::net::SocketAddr;
 use tokio::time::Instant;
 use weir_http1::{Framing, Headers};

@@ -1,7 +1,7 @@
 //! Host, port, path and scheme of a request, as the client sent them and as a trusted proxy says that its client did.
 
 use super::Exchange;
-use crate::without_port;
+use crate::authority::without_port;
 use std::borrow::Cow;
 use weir_http1::Known;
 

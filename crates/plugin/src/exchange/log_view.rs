@@ -1,15 +1,12 @@
 //! What log plugins read of an exchange.
 
+use super::state::{write_path, write_target};
 use super::{Exchange, Source};
-use crate::engine::{write_path, write_target};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use weir_router::push_encoded;
-
-/// Every entity is in the one workspace, which has this id where Kong has no database.
-pub const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
 
 /// Where an exchange's time went, as Kong divides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Responses that a plugin sends in the place of the upstream's, and requests that the upstream gets although the client
 //! has its response already: what a cache needs to validate what it has stored.
 
-use super::Exchange;
-use crate::LocalResponse;
+use super::state::NormalPath;
+use super::{Exchange, LocalResponse};
 
 /// What became of a request at the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn take_background(exchange: &mut Exchange) -> Option<impl FnOnce(&mut Excha
 /// who calls, by which a target may be chosen.
 pub fn ask_the_same(of: &mut Exchange, copy: &mut Exchange) {
     let (of, copy) = (&mut of.engine, &mut copy.engine);
-    copy.path = std::mem::replace(&mut of.path, crate::engine::NormalPath::AsSent);
+    copy.path = std::mem::replace(&mut of.path, NormalPath::AsSent);
     copy.matched_path = of.matched_path;
     copy.path_handling = of.path_handling;
     copy.captures = of.captures.take();

@@ -1,10 +1,9 @@
 //! What stands in the place of an exchange that is lent.
 
-use super::Exchange;
+use super::connection::Connection;
+use super::{Exchange, state};
 use crate::body_memory::{BodyMemory, WorkerBodyMemory};
-use crate::engine::{self, Configuration, Connection};
-use crate::exchange::ConsumerIndex;
-use crate::views::{Entities, Route};
+use crate::views::{Configuration, ConsumerIndex, Entities, Route};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ impl Exchange {
         let configuration =
             Configuration::new(Arc::new(NoEntities), Arc::default(), bodies, Rc::new(|_| false));
         let origin = (0, [b'0'; 32]);
-        engine::begin(&Rc::new(connection), Rc::new(configuration), origin, Default::default())
+        state::begin(&Rc::new(connection), Rc::new(configuration), origin, Default::default())
     }
 }
 

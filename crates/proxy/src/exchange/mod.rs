@@ -1,12 +1,17 @@
 //! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
 
+mod decision;
+mod sampler;
+mod time_tree;
+mod times;
 mod worker_snapshot;
 
+pub(crate) use decision::{Decision, grpc_cause};
+pub(crate) use sampler::{Call, Sampler, Waited};
+pub(crate) use time_tree::Tree;
+pub(crate) use times::Times;
 pub(crate) use worker_snapshot::WorkerSnapshot;
 
-use crate::observe::costs::{Call, Sampler};
-use crate::observe::recorder::Decision;
-use crate::observe::request_debug::Times;
 use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! A snapshot as one worker holds it.
 
-use crate::observe::costs::{CostShard, Costs};
+use crate::costs::{CostShard, Costs};
 use crate::snapshot::{ServiceTls, Snapshot};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! Running the hooks of a chain: which configuration of each plugin applies, and in which order they run.
 
+use crate::costs::Phase;
 use crate::exchange::Exchange;
-use crate::observe::costs::{self, Phase};
+use crate::observe::hooks;
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
 use weir_http1::Headers;
 use weir_plugin::engine::{GroupIndex, ReplaceLater, is_said_by_head};
@@ -69,7 +70,7 @@ impl Chain {
             let base = step.base.as_ref().filter(|base| base.runs(exchange.tls, Phases::REWRITE));
             let Some(instance) = base else { continue };
             let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.rewrite(exchange);
-            match costs::hook_that_waits(instance, Phase::Rewrite, exchange, run) {
+            match hooks::hook_that_waits(instance, Phase::Rewrite, exchange, run) {
                 Flow::Continue => {}
                 flow => return (flow, at + 1, Some(instance)),
             }
@@ -94,7 +95,7 @@ impl Chain {
             exchange.engine.running = step.priority;
             if let Some(instance) = step.instance(exchange, Phases::ACCESS) {
                 let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
-                match costs::hook_that_waits(instance, Phase::Access, exchange, run) {
+                match hooks::hook_that_waits(instance, Phase::Access, exchange, run) {
                     Flow::Continue => {}
                     flow => return (flow, at + 1, Some(instance)),
                 }
@@ -108,7 +109,7 @@ impl Chain {
         for step in self.steps_of(Phases::RESPONSE) {
             if let Some(instance) = step.instance(exchange, Phases::RESPONSE) {
                 let status = exchange.response.status;
-                costs::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
+                hooks::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
                 if exchange.response.status != status {
                     exchange.response.status = plugin::engine::final_status(exchange.response.status);
                 }
@@ -128,7 +129,7 @@ impl Chain {
             if let Some(instance) = step.instance(exchange, Phases::RESPONSE_BODY) {
                 let run =
                     |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.response_body(exchange, body);
-                body = costs::hook(instance, Phase::ResponseBody, exchange, run);
+                body = hooks::hook(instance, Phase::ResponseBody, exchange, run);
                 if let Some(later) = exchange.engine.take_later() {
                     return (body, Some((later, at + 1)));
                 }
@@ -157,7 +158,7 @@ impl Chain {
     pub(crate) fn log(&self, exchange: &mut Exchange) {
         for step in self.steps_of(Phases::LOG) {
             if let Some(instance) = step.instance(exchange, Phases::LOG) {
-                costs::hook(instance, Phase::Log, exchange, |hooks, exchange| hooks.log(exchange));
+                hooks::hook(instance, Phase::Log, exchange, |hooks, exchange| hooks.log(exchange));
             }
         }
     }

@@ -1,8 +1,7 @@
 //! The headers that the gateway adds to responses, and the responses that need no plugin.
 
 use crate::exchange::Exchange;
-use crate::observe::costs;
-use crate::observe::request_debug;
+use crate::observe::{request_debug, server_timing};
 use crate::pipeline::grpc;
 use crate::snapshot::CompiledRoute;
 use crate::worker::{AddedHeaders, Worker};
@@ -181,7 +180,7 @@ fn append_common(worker: &Worker, exchange: &mut Exchange) {
         let exchange = &mut exchange.public;
         exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
     }
-    costs::append(exchange);
+    server_timing::append(exchange);
     request_debug::append(exchange);
     if options.allow_debug_header && exchange.request.headers.get("Kong-Debug") == Some(b"1") {
         append_debug(exchange);

@@ -3,7 +3,7 @@
 use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::observe::costs::{self, Waiter};
+use crate::observe::hooks::{self, Waiter};
 use crate::observe::recorder::error_response;
 use crate::snapshot::chain::Chain;
 use weir_plugin::{Flow, LocalResponse};
@@ -20,13 +20,13 @@ pub(crate) async fn run<C: Client>(
             Flow::Continue if plugin.is_none() => return Ok(()),
             Flow::Continue => (flow, at, plugin) = global.rewrite(exchange, at),
             Flow::Respond(answer) => {
-                costs::answered(exchange, plugin, &answer);
+                hooks::answered(exchange, plugin, &answer);
                 return Err(answer);
             }
             Flow::Wait(future) => {
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
-                    Some(resume) => flow = costs::resume(exchange, resume),
+                    Some(resume) => flow = hooks::resume(exchange, resume),
                     None => return Err(error_response(exchange, &RequestError::ClientGone)),
                 }
                 drop(waiter);

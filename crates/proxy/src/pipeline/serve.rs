@@ -8,9 +8,9 @@ mod proxy;
 
 use crate::client::{Client, unless_gone};
 use crate::error::{Overload, RequestError};
-use crate::exchange::{Connection, Exchange, Heads, NormalPath};
+use crate::exchange::{Connection, Exchange, Heads, NormalPath, Sampler};
 use crate::limits::NodeLimit;
-use crate::observe::costs::{self, Sampler, Waiter};
+use crate::observe::hooks::{self, Waiter};
 use crate::observe::recorder::{Recorder, error_response};
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
@@ -359,13 +359,13 @@ async fn through_plugins<C: Client>(
                 collected.map_err(|failure| error_response(exchange, &failure))?;
             }
             Flow::Respond(answer) => {
-                costs::answered(exchange, plugin, &answer);
+                hooks::answered(exchange, plugin, &answer);
                 return Err(answer);
             }
             Flow::Wait(future) => {
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
-                    Some(resume) => flow = costs::resume(exchange, resume),
+                    Some(resume) => flow = hooks::resume(exchange, resume),
                     None => return Err(error_response(exchange, &RequestError::ClientGone)),
                 }
                 drop(waiter);
@@ -381,7 +381,7 @@ fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
     if let Some(limit) = exchange.decision.limit {
         worker.limit_acted(limit);
     }
-    costs::finished(exchange);
+    hooks::finished(exchange);
     if let Some(recorder) = &worker.recorder {
         recorder.record(exchange, end);
     }

@@ -1,12 +1,12 @@
 //! The engine over connections in memory, for benchmarks: no socket, no system call, no waiting, so that what a route
 //! or a plugin adds can be measured without the noise of the machine.
 
+use crate::costs::Costs;
 use crate::downstream::connection;
 use crate::downstream::http1::Http1;
 use crate::exchange::Connection;
 use crate::limits::NodeLimits;
 use crate::observe::access_log::{AccessLog, Format, Target};
-use crate::observe::costs::Costs;
 use crate::runtime::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::worker::Options;

@@ -3,11 +3,11 @@
 use super::run::{Command, Sockets, run};
 use super::versions::Versions;
 use super::watchdog::Watchdog;
+use crate::costs::Costs;
 use crate::downstream::http3::{self, Generations, Quic, QuicIdentity, QuicListener, Reception};
 use crate::limits::NodeLimits;
 use crate::listen::{Address, Kind, Listen, SocketTable, Traffic, setting_of};
 use crate::observe::access_log::AccessLog;
-use crate::observe::costs::Costs;
 use crate::snapshot::Snapshot;
 use crate::worker::{AltSvc, Closing, Datagrams, Load, Node, Options, Worker, WorkerContext};
 use acceptor::{Accepting, Acceptor};

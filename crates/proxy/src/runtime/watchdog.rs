@@ -1,6 +1,6 @@
 //! Finds workers that make no progress, because a plugin blocks or never ends. They get no new connections.
 
-use crate::observe::activity::{Activity, RunningHook};
+use crate::activity::{Activity, RunningHook};
 use std::sync::Arc;
 
 /// How many checks in a row find no progress before a worker counts as stuck.

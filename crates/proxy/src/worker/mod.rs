@@ -15,10 +15,10 @@ pub(crate) use pipes::{Pipe, Pipes};
 
 use date::HttpDate;
 
+use crate::costs::{CostShard, Costs};
 use crate::exchange::{Heads, WorkerSnapshot};
 use crate::limits::NodeLimits;
 use crate::observe::access_log::{AccessLog, WorkerLog};
-use crate::observe::costs::{CostShard, Costs};
 use crate::observe::recorder::Recorder;
 use crate::snapshot::Snapshot;
 use std::cell::{Cell, OnceCell, RefCell};

@@ -3,8 +3,8 @@
 use super::InternalEndpoints;
 use crate::limits::MemoryLimit;
 use crate::listen::{Accepted, Listen, Network};
-use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
+use crate::observe::server_timing::ServerTiming;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use weir_http1::Limits;

@@ -7,18 +7,13 @@ mod account;
 mod clock;
 mod ledger;
 mod report;
-mod server_timing;
-mod watch;
 
-pub use server_timing::{ServerTiming, ServerTimingMode};
 pub use weir_plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 
+pub(crate) use account::{Key, PluginCost};
 pub(crate) use ledger::CostShard;
-pub(crate) use server_timing::append;
-pub(crate) use watch::{Call, Sampler, Waiter, answered, finished, hook, hook_that_waits, resume};
 
-use crate::observe::activity::Activity;
-use account::PluginCost;
+use crate::activity::Activity;
 use clock::ThreadClock;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

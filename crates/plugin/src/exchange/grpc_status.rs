@@ -1,6 +1,6 @@
 //! gRPC's status: which requests expect one, and how the gateway's own responses say it.
 
-use crate::Exchange;
+use super::Exchange;
 use std::fmt::Write;
 use weir_http1::{Headers, Known, Version};
 

@@ -2,7 +2,7 @@
 
 use super::Costs;
 use super::account::{Key, PluginCost};
-use crate::observe::activity::Activity;
+use crate::activity::Activity;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct CostShard {
     costs: Arc<Costs>,
     worker: usize,
     /// What the worker does now.
-    pub(super) activity: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
     accounts: RefCell<HashMap<Key, Arc<PluginCost>, foldhash::fast::RandomState>>,
     /// Requests until the next sample, itself included.
     due: Cell<u32>,
@@ -72,12 +72,12 @@ impl CostShard {
     }
 
     /// Whether anything is written down at all.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.costs.every > 0
     }
 
     /// What it takes to look at the clock.
-    pub(super) fn overhead(&self) -> Duration {
+    pub(crate) fn overhead(&self) -> Duration {
         self.costs.overhead
     }
 
@@ -88,7 +88,7 @@ impl CostShard {
     }
 
     /// Writes something down: in the plugin's account of all other routes where there is no room for another.
-    pub(super) fn with(&self, key: Key, write: impl FnOnce(&PluginCost)) {
+    pub(crate) fn with(&self, key: Key, write: impl FnOnce(&PluginCost)) {
         let is_kept = |account: &&Arc<PluginCost>| !account.retired.load(Relaxed);
         if let Some(account) = self.accounts.borrow().get(&key).filter(is_kept) {
             return write(account);

@@ -10,27 +10,27 @@ use weir_plugin::engine::Durations;
 
 /// The key of a cost: plugin and route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// The plugin's entity; none for what is no plugin's.
-    pub(super) plugin: Option<Uuid>,
+    pub(crate) plugin: Option<Uuid>,
     /// None for requests that matched none, and for those of routes that there was no more room for.
-    pub(super) route: Option<Uuid>,
+    pub(crate) route: Option<Uuid>,
 }
 
 /// The costs recorded under one key.
 #[derive(Debug)]
-pub(super) struct PluginCost {
+pub(crate) struct PluginCost {
     pub(super) key: Key,
     pub(super) since: SystemTime,
     /// The CPU time that all workers had used by then.
     pub(super) cpu_before: Duration,
     phases: [OnceLock<Box<Durations>>; Phase::ALL.len()],
     /// Runs of the access hook that waited, as estimated.
-    pub(super) waits: Count,
+    pub(crate) waits: Count,
     /// Nanoseconds that they waited.
-    pub(super) waited: Count,
-    pub(super) answers: Count,
-    pub(super) errors: Count,
+    pub(crate) waited: Count,
+    pub(crate) answers: Count,
+    pub(crate) errors: Count,
     /// Retired by the reader; the worker must open another.
     pub(super) retired: AtomicBool,
 }
@@ -50,7 +50,7 @@ impl PluginCost {
         }
     }
 
-    pub(super) fn durations(&self, phase: Phase) -> &Durations {
+    pub(crate) fn durations(&self, phase: Phase) -> &Durations {
         self.phases[phase as usize].get_or_init(Box::default)
     }
 

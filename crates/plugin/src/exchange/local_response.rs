@@ -1,8 +1,8 @@
 //! Responses that the gateway makes itself, for plugins and the engine.
 
-use super::engine::grpc_status;
-use super::error_templates::ErrorTemplates;
-use super::exchange::{Exchange, Source};
+use super::grpc_status;
+use super::{Exchange, Source};
+use crate::error_templates::ErrorTemplates;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,19 +1,17 @@
-//! What the engine knows and changes of an exchange, and of a session.
+//! What the engine knows and changes of an exchange.
 
-use super::{BodyReservation, Configuration, Connection};
-use crate::body_filter::{BodyChanges, ReplaceLater};
-use crate::body_memory::BufferedBody;
-use crate::exchange::extras::Extras;
-use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
+use super::body_filter::{BodyChanges, ReplaceLater};
+use super::connection::Connection;
+use super::extras::Extras;
+use super::{Exchange, FailedTry, LocalResponse, LogField, Source, Timing};
+use crate::body_memory::{BodyReservation, BufferedBody};
 use crate::extensions::Extensions;
-use crate::views::Route;
-use crate::{Instrumentations, LocalResponse, TracedStep};
+use crate::instrumentations::{Instrumentations, TracedStep};
+use crate::views::{Configuration, ConsumerIndex};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weir_http1::{Headers, RequestHead, ResponseHead, is_same_header};
 use weir_model::entity::PathHandling;
@@ -360,28 +358,4 @@ pub fn is_said_by_head(exchange: &Exchange, name: &[u8]) -> bool {
 /// Whether a filter has taken the trailers, so that the client gets none.
 pub fn are_trailers_taken(exchange: &Exchange) -> bool {
     exchange.engine.extras.as_ref().is_some_and(|extras| extras.takes_trailers)
-}
-
-/// What the engine knows and changes of a session.
-pub struct SessionState {
-    /// The route that it took.
-    pub route: Option<Arc<Route>>,
-    /// The attempts to reach the upstream that failed.
-    pub failed_tries: Vec<FailedTry>,
-    /// The address that was reached, when it was asked, and when it was connected to.
-    pub upstream: Option<(SocketAddr, Instant, Instant)>,
-    pub(crate) started: (Instant, SystemTime),
-    pub(crate) duration: Option<Duration>,
-}
-
-impl SessionState {
-    pub(crate) fn new() -> Self {
-        let started = (Instant::now(), SystemTime::now());
-        Self { route: None, failed_tries: Vec::new(), upstream: None, started, duration: None }
-    }
-
-    /// It has come to its end.
-    pub fn finish(&mut self) {
-        self.duration = Some(self.started.0.elapsed());
-    }
 }

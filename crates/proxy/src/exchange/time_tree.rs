@@ -5,16 +5,16 @@ use weir_plugin::json_text::Object;
 
 /// How long something took, and what it consists of.
 #[derive(Clone, Default)]
-pub(super) struct Tree {
-    pub(super) total: Duration,
+pub(crate) struct Tree {
+    pub(crate) total: Duration,
     /// Of a name that was looked up.
-    pub(super) cache_hit: Option<bool>,
+    pub(crate) cache_hit: Option<bool>,
     children: Vec<(String, Tree)>,
 }
 
 impl Tree {
     /// What lies at the end of a path.
-    pub(super) fn at(&mut self, path: &[&str]) -> &mut Tree {
+    pub(crate) fn at(&mut self, path: &[&str]) -> &mut Tree {
         let [name, rest @ ..] = path else { return self };
         let known = self.children.iter().position(|(child, _)| child == name);
         let at = known.unwrap_or_else(|| {
@@ -25,7 +25,7 @@ impl Tree {
     }
 
     /// Adds to the time of everything along a path. Returns its end.
-    pub(super) fn spend(&mut self, path: &[&str], took: Duration) -> &mut Tree {
+    pub(crate) fn spend(&mut self, path: &[&str], took: Duration) -> &mut Tree {
         for length in 1..path.len() {
             self.at(&path[..length]).total += took;
         }
@@ -35,7 +35,7 @@ impl Tree {
     }
 
     /// Writes what it consists of as a member of an object.
-    pub(super) fn write_children(&self, object: &mut Object<'_>) {
+    pub(crate) fn write_children(&self, object: &mut Object<'_>) {
         if self.children.is_empty() {
             return;
         }

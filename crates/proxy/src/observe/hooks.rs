@@ -1,9 +1,7 @@
 //! Wraps each hook: attributes panics to its plugin and, for a sampled request, measures how long it takes.
 
-use super::Phase;
-use super::account::{Key, PluginCost};
-use crate::exchange::Exchange;
-use crate::exchange::WorkerSnapshot;
+use crate::costs::{Key, Phase, PluginCost};
+use crate::exchange::{Call, Exchange, Waited, WorkerSnapshot};
 use crate::snapshot::chain::Instance;
 use std::cell::Cell;
 use std::future::Future;
@@ -15,42 +13,6 @@ use tokio::time::Instant;
 use weir_analytics::cause::Cause;
 use weir_model::Uuid;
 use weir_plugin::{self as plugin, Flow, Hooks, LocalResponse, Resume};
-
-/// Whether the hooks of an exchange are measured, and for whom.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Sampler {
-    /// Hooks are measured.
-    on: bool,
-    /// The client gets the timings.
-    pub(super) for_client: bool,
-    /// The timings are kept until the end, for the client or for a sample.
-    kept: bool,
-    /// How many requests the sample stands for; 0 if it is not recorded.
-    stands_for: u32,
-    /// The time that hooks have taken, waits included.
-    hooks: Duration,
-}
-
-impl Sampler {
-    pub(crate) fn new(stands_for: u32) -> Self {
-        Self { on: stands_for > 0, stands_for, ..Self::default() }
-    }
-
-    /// From here on, for those who watch requests.
-    pub(crate) fn keep(&mut self) {
-        (self.on, self.kept) = (true, true);
-    }
-
-    /// From here on.
-    pub(crate) fn begin(&mut self) {
-        self.on = true;
-    }
-
-    /// From here on, for the client too.
-    pub(super) fn tell(&mut self) {
-        (self.on, self.kept, self.for_client) = (true, true, true);
-    }
-}
 
 /// Runs a hook.
 #[inline]
@@ -196,26 +158,6 @@ fn key(exchange: &Exchange, plugin: Option<Uuid>) -> Key {
     Key { plugin, route: exchange.route().map(|route| route.entity.id) }
 }
 
-/// A run of a hook that is measured.
-pub(crate) struct Call {
-    plugin: Uuid,
-    name: &'static str,
-    phase: Phase,
-    spent: Duration,
-    waited: Option<Duration>,
-    /// What it waits for, and how that went.
-    waiting: Option<Rc<Cell<Waited>>>,
-}
-
-/// What a future that a hook waits for has taken.
-#[derive(Clone, Copy, Default)]
-struct Waited {
-    /// How long it ran itself.
-    ran: Duration,
-    /// How long it waited.
-    waited: Duration,
-}
-
 /// Runs the rest of a hook that has waited.
 pub(crate) fn resume(exchange: &mut Exchange, resume: Resume) -> Flow {
     let Some(mut call) = exchange.take_waiting() else { return resume(&mut exchange.public) };
@@ -228,11 +170,6 @@ pub(crate) fn resume(exchange: &mut Exchange, resume: Resume) -> Flow {
 }
 
 impl Call {
-    fn of(instance: &Instance, phase: Phase) -> Self {
-        let (plugin, name) = (instance.id, instance.name);
-        Self { plugin, name, phase, spent: Duration::ZERO, waited: None, waiting: None }
-    }
-
     /// Ends where the hook does, which may have to wait.
     fn follow(mut self, exchange: &mut Exchange, flow: Flow) -> Flow {
         match flow {

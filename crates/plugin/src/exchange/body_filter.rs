@@ -1,6 +1,6 @@
 //! Filters that change a response's body while it streams.
 
-use crate::exchange::Exchange;
+use super::Exchange;
 use std::future::Future;
 use std::pin::Pin;
 

@@ -1,19 +1,10 @@
 //! Reports the timings of a request that asks for them: Kong's `X-Kong-Request-Debug`.
 
-mod tree;
-
-use crate::exchange::is_forwarded;
-use crate::exchange::{Exchange, Source, WORKSPACE};
-use crate::observe::costs::Phase;
+use crate::exchange::{Exchange, Times, Tree, WORKSPACE, is_forwarded};
 use std::fmt;
-use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::time::Instant;
-use tree::Tree;
 use weir_http1::Known;
-use weir_model::Uuid;
 use weir_plugin::json_text::Object;
-use weir_upstream::connect::Resolved;
 
 /// An output from so many bytes on stays out of the response: servers in front may not take it.
 const MAX_HEADER_LEN: usize = 2 * 1024;
@@ -86,89 +77,6 @@ pub(crate) fn time_router<T>(exchange: &mut Exchange, find: impl FnOnce(&mut Exc
     found
 }
 
-/// What a request's times are so far.
-pub(crate) struct Times {
-    /// When the request was about to be routed.
-    began: Instant,
-    /// Whether they go to the log too.
-    log: bool,
-    /// Whether the client is on this machine, and may get whatever there is.
-    loopback: bool,
-    /// How long names took, which is access to Kong.
-    resolving: Duration,
-    tree: Tree,
-}
-
-impl Times {
-    fn new(log: bool, loopback: bool) -> Self {
-        let tree = Tree::default();
-        Self { began: Instant::now(), log, loopback, resolving: Duration::ZERO, tree }
-    }
-
-    /// A connection to an upstream was opened, or could not be.
-    pub(crate) fn opened(
-        &mut self,
-        host: &str,
-        (address, resolved): (Option<SocketAddr>, Option<Resolved>),
-        took: Duration,
-    ) {
-        let resolving = resolved.as_ref().map_or(Duration::ZERO, |resolved| resolved.took);
-        if let Some(Resolved { is_cached, .. }) = resolved {
-            self.resolving += resolving;
-            self.tree.spend(&["access", "dns", host, "resolve"], resolving).cache_hit = Some(is_cached);
-        }
-        let connecting = took.saturating_sub(resolving);
-        match address {
-            Some(address) => {
-                let destination = format!("tcp://{address}");
-                self.tree.spend(&["balancer", "connections", &destination, "connect"], connecting);
-            }
-            None => drop(self.tree.spend(&["balancer"], connecting)),
-        }
-    }
-
-    /// A hook of a plugin has taken so long.
-    pub(crate) fn hook(&mut self, phase: Phase, (plugin, id): (&str, Uuid), took: Duration) {
-        let phase = match phase {
-            Phase::Rewrite => "rewrite",
-            Phase::Access => "access",
-            Phase::Response => "header_filter",
-            Phase::ResponseBody => "body_filter",
-            Phase::Log => "log",
-            Phase::Rest | Phase::Upstream | Phase::Total => return,
-        };
-        self.tree.spend(&[phase, "plugins", plugin, &id.to_string()], took);
-    }
-
-    /// What is known when the response's head is about to be sent.
-    fn at_head(&self, exchange: &Exchange) -> Tree {
-        let (mut tree, timing, now) = (self.tree.clone(), exchange.timing, Instant::now());
-        let asked = timing.upstream_start.unwrap_or(now);
-        tree.at(&["access"]).total = asked.saturating_duration_since(self.began) + self.resolving;
-        if let (Some(asked), Some(head)) = (timing.upstream_start, timing.upstream_head) {
-            tree.at(&["balancer"]);
-            tree.spend(&["upstream", "time_to_first_byte"], head.saturating_duration_since(asked));
-            if exchange.source == Source::Service {
-                tree.at(&["header_filter"]).total = now.saturating_duration_since(head);
-            }
-        }
-        tree.at(&["header_filter"]);
-        tree
-    }
-
-    /// What is known when the response has ended.
-    fn at_end(&self, exchange: &Exchange) -> Tree {
-        let mut tree = self.at_head(exchange);
-        let timing = exchange.timing;
-        if let (Some(head), Some(end)) = (timing.upstream_head, timing.end) {
-            tree.spend(&["upstream", "streaming"], end.saturating_duration_since(head));
-        }
-        tree.at(&["body_filter"]);
-        tree.at(&["log"]);
-        tree
-    }
-}
-
 /// Adds the timings to the response, if the request asked for them.
 #[inline]
 pub(crate) fn append(exchange: &mut Exchange) {
@@ -179,14 +87,15 @@ pub(crate) fn append(exchange: &mut Exchange) {
 
 #[cold]
 fn append_output(exchange: &mut Exchange) {
-    let Some(times) = exchange.take_times() else { return };
+    let Some(mut times) = exchange.take_times() else { return };
     let mut output = output(exchange, &times.at_head(exchange));
     let is_cut = output.len() >= MAX_HEADER_LEN && !times.loopback;
     if is_cut {
         output = truncated(exchange);
     }
     exchange.response.headers.append("X-Kong-Request-Debug-Output", &output);
-    exchange.set_times(Times { log: times.log || is_cut, ..times });
+    times.log |= is_cut;
+    exchange.set_times(times);
 }
 
 /// Writes the timings to the log, if the request asked for that.
@@ -248,6 +157,9 @@ mod tests {
     use super::*;
     use crate::testing::Gateway;
     use serde_json::{Value, json};
+    use std::net::SocketAddr;
+    use std::time::Duration;
+    use weir_upstream::connect::Resolved;
 
     const TOKEN: &str = "01dd4c9e-cb5e-4b26-9e49-4eb0509fbd68";
 
