@@ -1,5 +1,6 @@
 //! What the repository holds its files to, beyond what the compiler and clippy check.
 #![allow(clippy::unwrap_used)]
+mod cycles;
 mod words;
 
 use std::fs;
