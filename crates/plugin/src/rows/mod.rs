@@ -11,11 +11,11 @@ pub use memory::MemoryRows;
 use crate::handover::Handover;
 use crate::retained::Retained;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use weir_model::Uuid;
 use weir_model::schema::Json;
 
@@ -72,6 +72,10 @@ pub trait RowStore: Send + Sync + 'static {
     fn page(&self, kind: &'static str, after: Option<Uuid>, size: usize) -> PendingRows<Vec<Row>>;
     /// Deletes a row; false if it was not there. Of several that delete one at once, also on other nodes, one gets true.
     fn delete(&self, kind: &'static str, id: Uuid) -> PendingRows<bool>;
+    /// The time since 1970 by the one clock that all nodes share that see the rows. It may be set back.
+    fn time(&self) -> PendingRows<Duration> {
+        Box::pin(ready(Ok(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())))
+    }
 }
 
 /// The rows of a node: a value of [`Retained`].

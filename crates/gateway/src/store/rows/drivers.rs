@@ -7,6 +7,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::query::{Query, QueryAs};
 use sqlx::sqlite::SqliteConnection;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 
 /// How many times `pg_timeout` a statement may take: to find that a connection is lost, to make another, and to run.
@@ -111,6 +112,11 @@ impl Driver for SqliteRows {
             query.fetch_all(connection).await
         }))
     }
+
+    fn time(&self) -> Pending<'_, Duration> {
+        // A file is on the machine of the nodes that use it.
+        Box::pin(async { Ok(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()) })
+    }
 }
 
 impl Driver for PostgresRows {
@@ -127,6 +133,14 @@ impl Driver for PostgresRows {
             let query = sqlx::query_as(statement);
             let query = bound!(query: QueryAs<'_, sqlx::Postgres, Selected, _>, values);
             query.fetch_all(connection).await
+        }))
+    }
+
+    fn time(&self) -> Pending<'_, Duration> {
+        Box::pin(self.on_connection(async |connection| {
+            let query = sqlx::query_as("SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint");
+            let (milliseconds,): (i64,) = query.fetch_one(connection).await?;
+            Ok(Duration::from_millis(milliseconds.max(0).cast_unsigned()))
         }))
     }
 }

@@ -59,6 +59,8 @@ pub(super) trait Driver: Send + Sync + 'static {
     /// How many rows it has changed.
     fn execute(&self, statement: &'static str, values: Vec<Value>) -> Pending<'_, u64>;
     fn select(&self, statement: &'static str, values: Vec<Value>) -> Pending<'_, Vec<Selected>>;
+    /// The time since 1970, by the clock that all nodes of the database share.
+    fn time(&self) -> Pending<'_, Duration>;
 }
 
 /// Rows in a database.
@@ -158,6 +160,10 @@ impl RowStore for DatabaseRows {
         self.run(move |driver| async move {
             Ok(driver.execute(DELETE, vec![text(kind), text(id.to_string())]).await? > 0)
         })
+    }
+
+    fn time(&self) -> PendingRows<Duration> {
+        self.run(|driver| async move { driver.time().await })
     }
 }
 
