@@ -5,8 +5,8 @@ mod stuck;
 mod targets;
 
 use crate::observe::access_log::{AccessLog, Format, Target};
-use crate::{AccessLogs, Compiler, Listen, Options, Proxy, Retained};
-use rustls::pki_types::ServerName;
+use crate::{AccessLogs, Compiler, Listen, Options, Proxy, Retained, Traffic};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,9 +20,10 @@ use weir_plugin::Definition;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A gateway in clear and over TLS.
+/// A gateway in clear, over TLS and over QUIC.
 struct Gateway {
     proxy: Proxy,
+    compiler: Compiler,
 }
 
 impl Gateway {
@@ -43,16 +44,38 @@ impl Gateway {
         };
         let snapshot = compiler.compile(document).unwrap();
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listen = vec![Listen::http(local), Listen { tls: true, ..Listen::http(local) }];
+        let over = |traffic| Listen { traffic, tls: true, ..Listen::http(local) };
+        let listen = vec![Listen::http(local), over(Traffic::Http), over(Traffic::Quic)];
         let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
         let logs = AccessLogs { requests: off(), sessions: off() };
         let options = Options { listen, workers: 1, ..Options::default() };
-        Self { proxy: Proxy::start(options, logs, snapshot, &retained).unwrap() }
+        Self { proxy: Proxy::start(options, logs, snapshot, &retained).unwrap(), compiler }
+    }
+
+    /// Has it serve by another configuration.
+    fn publish(&self, document: &Document) {
+        let snapshot = self.compiler.compile(document).unwrap();
+        on_runtime(self.proxy.publish(snapshot));
     }
 
     fn address(&self, tls: bool) -> SocketAddr {
         let listening = self.proxy.listening().iter().find(|listening| listening.tls == tls).unwrap();
         listening.address.ip().unwrap()
+    }
+
+    /// The certificates that are presented over QUIC.
+    fn presented_over_quic(&self, name: &str) -> Vec<CertificateDer<'static>> {
+        let mut config = Arc::unwrap_or_clone(client_config(None, None).unwrap());
+        config.alpn_protocols = vec![b"h3".to_vec()];
+        let config: quinn::crypto::rustls::QuicClientConfig = config.try_into().unwrap();
+        let listening = self.proxy.listening().iter().find(|listening| listening.traffic == Traffic::Quic);
+        let address = listening.unwrap().address.ip().unwrap();
+        on_runtime(async {
+            let client = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let config = quinn::ClientConfig::new(Arc::new(config));
+            let connection = client.connect_with(config, address, name).unwrap().await.unwrap();
+            *connection.peer_identity().unwrap().downcast().unwrap()
+        })
     }
 
     /// A client's connection in clear.
@@ -77,6 +100,11 @@ impl Gateway {
         }
         Ok(Client(BufReader::new(StreamOwned::new(session, stream))))
     }
+}
+
+fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, work).await.unwrap() })
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

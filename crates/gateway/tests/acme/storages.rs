@@ -1,6 +1,8 @@
 //! Where accounts and certificates are kept: nodes that share them, and a process that replaces another.
 use super::{declared, is_discreet, is_of_ca, order, plugin, presented};
-use crate::harness::{Gateway, Identity, PebblePlan, PostgresServer, RedisServer, closed_port, eventually};
+use crate::harness::{
+    Gateway, Identity, PebblePlan, PostgresServer, RedisServer, closed_port, document, eventually,
+};
 use crate::http3::client::Client;
 use crate::upgrade::Node;
 use serde_json::{Value, json};
@@ -102,6 +104,17 @@ fn certificates_are_presented_over_http3_too() {
     assert!(over_quic("a.test"), "it was presented over TCP");
     assert!(!over_quic("x.b.test"), "a first handshake cannot wait for it");
     eventually("a later one presents it", || over_quic("x.b.test"));
+    let reload = |more: &Value, entities: &str| {
+        let plugin = plugin("http://127.0.0.1:1/", more);
+        let reloaded = gateway.reload(&document(&[], &format!("plugins: [{plugin}]\n{entities}")));
+        assert!(reloaded.status.success(), "{reloaded:?}");
+    };
+    reload(&more, "consumers: [{ username: alice }]\n");
+    assert!(over_quic("a.test") && over_quic("x.b.test"), "the plugin is configured as before");
+    let mut changed = more;
+    changed["renew_threshold_days"] = json!(15);
+    reload(&changed, "");
+    assert!(!over_quic("a.test"), "the plugin might decide otherwise");
     assert!(!over_quic("c.test"));
 }
 

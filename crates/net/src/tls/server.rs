@@ -157,7 +157,10 @@ impl ServerTls {
     /// Replaces the certificates; later handshakes use the new ones.
     pub fn replace(&self, certificates: impl Into<Arc<Certificates>>) {
         self.current.0.store(certificates.into());
-        // Another configuration may have other plugins.
+    }
+
+    /// Forgets what plugins have presented, because others may decide from now on.
+    pub fn forget_remembered(&self) {
         self.remembered.forget_all();
     }
 

@@ -32,7 +32,7 @@
 //!
 //! A node with a database writes each certificate as entities, `certificates` and `snis`, with the tag `managed-by-acme`; a renewed one
 //! replaces its predecessor. A node without a database keeps certificates with their keys in the storage, and presents them from there. Over HTTP/3 it presents those that it has presented over TCP, or that a
-//! handshake over QUIC has asked for before: a first one over QUIC after a start or a change of the configuration gets the default certificate. The storage has account, challenges and locks too:
+//! handshake over QUIC has asked for before: a first one over QUIC after a start or a change of the plugin's configuration gets the default certificate. The storage has account, challenges and locks too:
 //!
 //! | `storage` | where | for |
 //! |---|---|---|

@@ -74,20 +74,24 @@ fn issued(name: &str) -> (String, String) {
 }
 
 fn gateway(scope: Json) -> (Gateway, Arc<CertifiedKey>) {
-    let upstream = Server::answering("upstream");
     let (cert, key) = issued("own.test");
+    let own = certified_key(cert.as_bytes(), key.as_bytes()).unwrap();
+    (Gateway::start(&document(scope, &cert, &key), PLUGINS), Arc::new(own))
+}
+
+/// A route whose plugin presents this certificate.
+fn document(scope: Json, cert: &str, key: &str) -> Document {
+    let upstream = Server::answering("upstream");
     let mut plugin = json!({ "id": id(0xf1), "name": "doorman", "config": { "cert": cert, "key": key } });
     plugin.as_object_mut().unwrap().extend(scope.as_object().cloned().unwrap_or_default());
-    let document = Document {
+    Document {
         services: vec![entity(
             json!({ "id": id(0x51), "host": "127.0.0.1", "port": upstream.address.port() }),
         )],
         routes: vec![entity(json!({ "id": id(0x61), "paths": ["/"], "service": id(0x51) }))],
         plugins: vec![entity(plugin)],
         ..Document::default()
-    };
-    let own = certified_key(cert.as_bytes(), key.as_bytes()).unwrap();
-    (Gateway::start(&document, PLUGINS), Arc::new(own))
+    }
 }
 
 #[test]
@@ -136,6 +140,34 @@ fn a_challenge_of_acme_is_answered_by_a_handshake_alone() {
     assert_eq!(session.peer_certificates().unwrap(), own.cert);
     let mut rest = Vec::new();
     assert_eq!(std::io::Read::read_to_end(&mut client.0, &mut rest).unwrap(), 0);
+}
+
+#[test]
+fn what_was_presented_over_tcp_is_presented_over_quic_but_for_challenges_of_acme() {
+    let (gateway, own) = gateway(json!({}));
+    for (name, alpn) in [("own.test", &b"http/1.1"[..]), ("a.test", b"acme-tls/1")] {
+        let client = gateway.connect_tls(name, &[alpn], None).unwrap();
+        assert_eq!(client.0.get_ref().conn.peer_certificates().unwrap(), own.cert, "{name}");
+    }
+    assert_eq!(gateway.presented_over_quic("own.test"), own.cert);
+    assert_ne!(gateway.presented_over_quic("a.test"), own.cert, "it was for one handshake");
+}
+
+#[test]
+fn what_was_presented_is_known_until_other_plugins_decide() {
+    let (cert, key) = issued("own.test");
+    let own = certified_key(cert.as_bytes(), key.as_bytes()).unwrap();
+    let gateway = Gateway::start(&document(json!({}), &cert, &key), PLUGINS);
+    assert_ne!(gateway.presented_over_quic("own.test"), own.cert, "it is not known yet");
+    gateway.connect_tls("own.test", &[b"http/1.1"], None).unwrap();
+    // Read again, with another service.
+    gateway.publish(&document(json!({}), &cert, &key));
+    assert_eq!(gateway.presented_over_quic("own.test"), own.cert);
+    let (other, its_key) = issued("own.test");
+    gateway.publish(&document(json!({}), &other, &its_key));
+    assert_ne!(gateway.presented_over_quic("own.test"), own.cert, "it is another configuration's");
+    gateway.publish(&Document::default());
+    assert_ne!(gateway.presented_over_quic("own.test"), own.cert);
 }
 
 #[test]

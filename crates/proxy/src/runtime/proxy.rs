@@ -244,6 +244,9 @@ impl Proxy {
     /// Publishes a snapshot; returns once every worker has it that makes progress.
     pub async fn publish(&self, snapshot: Snapshot) {
         self.node.tls.replace(snapshot.certificates.clone());
+        if !snapshot.decides_on_certificates_like(&self.snapshot()) {
+            self.node.tls.forget_remembered();
+        }
         let snapshot = Arc::new(snapshot);
         let waiting =
             self.workers.iter().zip(self.node.costs.activities()).filter_map(|(worker, activity)| {

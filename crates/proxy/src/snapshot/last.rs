@@ -10,8 +10,8 @@ use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use super::{StreamRoute, StreamRouter, Streams};
 use std::sync::{Arc, Mutex};
-use weir_model::Document;
 use weir_model::entity;
+use weir_model::{Document, Uuid};
 use weir_net::tls::Certificates;
 use weir_plugin::Definition;
 use weir_plugin::engine::PluginInstances;
@@ -68,6 +68,12 @@ pub(super) struct Plugins {
     pub(super) unusable: Vec<String>,
 }
 
+impl Plugins {
+    fn entity(&self, id: Uuid) -> Option<Arc<entity::Plugin>> {
+        self.of.0.iter().find(|plugin| plugin.id == id).cloned()
+    }
+}
+
 /// Whether these are the same entities.
 pub(super) fn same<T>(a: &[Arc<T>], b: &[Arc<T>]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -77,6 +83,9 @@ impl LastParts {
     /// Makes a snapshot of the parts, which will be the last.
     pub(super) fn keep(&mut self, parts: Parts) -> Snapshot {
         let global = parts.plugins.scopes.chain(None, None);
+        let handshake: Vec<_> = global.of_handshakes().cloned().collect();
+        let handshake_of =
+            handshake.iter().filter_map(|instance| parts.plugins.entity(instance.id)).collect();
         let snapshot = Snapshot {
             router: parts.router.clone(),
             routes: parts.routes.clone(),
@@ -84,7 +93,8 @@ impl LastParts {
             consumers: parts.users.consumers.clone(),
             users: parts.users.clone(),
             upstreams: parts.services.balanced.clone(),
-            handshake: global.of_handshakes().cloned().collect(),
+            handshake,
+            handshake_of,
             global,
             certificates: parts.identities.certificates.clone(),
             asked: parts.asked.clone(),

@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub(crate) global: Arc<Chain>,
     /// Global plugins that have a say in TLS handshakes.
     pub(crate) handshake: Vec<Instance>,
+    /// The entities that configure these.
+    handshake_of: Vec<Arc<entity::Plugin>>,
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
@@ -85,6 +87,7 @@ impl Snapshot {
             upstreams: Arc::default(),
             global: Arc::default(),
             handshake: Vec::new(),
+            handshake_of: Vec::new(),
             certificates: Arc::new(self.certificates.none()),
             watched: Vec::new(),
             asked: Arc::default(),
@@ -93,6 +96,14 @@ impl Snapshot {
             numbers: Arc::default(),
             unusable: Vec::new(),
         }
+    }
+}
+
+impl Snapshot {
+    /// Whether the same plugins, configured alike, decide on certificates. Their instances may be others, as after a declarative
+    /// file was read again.
+    pub(crate) fn decides_on_certificates_like(&self, other: &Self) -> bool {
+        self.handshake_of == other.handshake_of
     }
 }
 
