@@ -63,9 +63,15 @@ fn gateway(plugins: &Value) -> (Gateway, Upstream) {
 }
 
 fn over_http1(gateway: &Gateway) -> String {
-    let trailers = TRAILERS.map(|name| format!("{name}: forged\r\n")).concat();
+    trailers_over_http1(gateway, &TRAILERS)
+}
+
+fn trailers_over_http1(gateway: &Gateway, names: &[&str]) -> String {
+    let trailers: String = names.iter().map(|name| format!("{name}: forged\r\n")).collect();
     let mut client = gateway.connect();
-    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nX-Sent: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nX-Sent: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
     let response = client.send(format!("2\r\nyo\r\n0\r\n{trailers}\r\n")).response();
     assert_eq!(response.status, 200, "{}", response.text());
     response.text().to_owned()
@@ -122,4 +128,39 @@ fn trailers_that_no_plugin_owns_pass() {
         expected.sort_unstable();
         assert_eq!(names, expected);
     }
+}
+
+#[test]
+fn trailers_do_not_name_another_trace() {
+    const NAMES: [&str; 12] = [
+        "x-sum",
+        "traceparent",
+        "tracestate",
+        "b3",
+        "x-b3-traceid",
+        "x-b3-flags",
+        "X_B3_Flags",
+        "uber-trace-id",
+        "uberctx-user",
+        "ot-baggage-user",
+        "x-datadog-trace-id",
+        "x-cleared",
+    ];
+    let of = |inject: Value| json!({ "inject": inject, "clear": ["X-Cleared"], "default_format": "w3c" });
+    let zipkin = |inject| json!([{ "name": "zipkin", "config": { "propagation": of(inject) } }]);
+    let opentelemetry = |inject| {
+        let config = json!({ "traces_endpoint": "http://127.0.0.1:1/v1/traces", "propagation": of(inject) });
+        json!([{ "name": "opentelemetry", "config": config }])
+    };
+    for plugins in
+        [zipkin(json!(["b3"])), opentelemetry(json!(["w3c", "jaeger"])), zipkin(json!(["preserve"]))]
+    {
+        let (gateway, _upstream) = gateway(&plugins);
+        assert_eq!(trailers_over_http1(&gateway, &NAMES), "x-sum", "{plugins}");
+    }
+    let expected = NAMES.map(str::to_lowercase).join(" ");
+    let (without, _upstream) = gateway(&json!([]));
+    assert_eq!(trailers_over_http1(&without, &NAMES), expected);
+    let (clears, _upstream) = gateway(&opentelemetry(Value::Null));
+    assert_eq!(trailers_over_http1(&clears, &NAMES), expected.replace(" x-cleared", ""));
 }

@@ -205,6 +205,10 @@ impl Hooks for OpenTelemetry {
         Phases::ACCESS | Phases::RESPONSE.only_if(self.response_header.is_some()) | reports
     }
 
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.traces.own(name)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let found = self.traces.extract(&exchange.request.headers);
         let trace = self.begin(found.as_ref());

@@ -1,11 +1,23 @@
 //! Reads trace headers. Malformed ones count as absent.
 
+use super::inject::BAGGAGE;
 use super::{Context, Format, TraceId};
 use weir_plugin::Headers;
 
 /// The formats that the headers may have, as bits, found in one pass.
 pub(super) fn spoken(headers: &Headers) -> u16 {
     headers.iter().fold(0, |found, field| found | speaks(field.name).map_or(0, Format::bit))
+}
+
+/// Whether a trailer has the name of a trace header, or of baggage. Some applications take `_` in names for `-`.
+pub(super) fn is_of_traces(name: &[u8]) -> bool {
+    let name = name
+        .to_ascii_lowercase()
+        .iter()
+        .map(|byte| if *byte == b'_' { b'-' } else { *byte })
+        .collect::<Vec<_>>();
+    let is_baggage = || BAGGAGE.iter().any(|(_, prefix)| name.starts_with(prefix.as_bytes()));
+    speaks(&name).is_some() || is_baggage()
 }
 
 fn speaks(name: &[u8]) -> Option<Format> {

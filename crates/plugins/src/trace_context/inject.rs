@@ -4,7 +4,7 @@ use super::{Context, Format, Onward};
 use weir_plugin::{Headers, Uuid};
 
 /// The header prefixes of baggage.
-const BAGGAGE: [(Format, &str); 2] = [(Format::Jaeger, "uberctx-"), (Format::Ot, "ot-baggage-")];
+pub(super) const BAGGAGE: [(Format, &str); 2] = [(Format::Jaeger, "uberctx-"), (Format::Ot, "ot-baggage-")];
 
 impl Onward {
     /// Writes the headers of a format, beside other trace headers. Returns the trace id as the format writes it.

@@ -2,7 +2,7 @@
 
 use super::{Context, EVERY, Format, Onward, extract};
 use crate::log_record::TraceIds;
-use weir_plugin::{Exchange, Headers, Record};
+use weir_plugin::{Exchange, Headers, Record, is_same_header};
 
 /// How traces are propagated.
 #[derive(Debug, Clone, Record)]
@@ -71,6 +71,13 @@ impl Traces {
             format => (EVERY.to_vec(), vec![None, Format::of(format)]),
         };
         Self { extract, clear: Vec::new(), inject, default }
+    }
+
+    /// Whether what a trailer of this name says is the plugin's to say: which trace the request is of, in whatever format, or
+    /// what a header says that it removes.
+    pub(crate) fn own(&self, name: &[u8]) -> bool {
+        let is_cleared = || self.clear.iter().any(|clear| is_same_header(clear.as_bytes(), name));
+        !self.inject.is_empty() && extract::is_of_traces(name) || is_cleared()
     }
 
     /// The trace context that a client sends.

@@ -213,6 +213,10 @@ impl Hooks for Zipkin {
         Phases::ACCESS | Phases::RESPONSE | reports
     }
 
+    fn owns_request_header(&self, name: &[u8]) -> bool {
+        self.traces.own(name)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let found = self.traces.extract(&exchange.request.headers);
         let trace = Trace { access: Some(Instant::now()), ..self.begin(found.as_ref()) };
