@@ -97,13 +97,26 @@ impl Store {
         });
         self.child = Some(started.map_err(|error| FaultError::system("the store cannot be started", error))?);
         let deadline = Instant::now() + START_TIMEOUT;
-        while TcpStream::connect(self.address).is_err() {
+        while !self.is_ready()? {
             if Instant::now() > deadline {
                 return Err(FaultError::lost("the store"));
             }
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// PostgreSQL accepts connections before it serves them.
+    fn is_ready(&self) -> Result<bool, FaultError> {
+        if self.kind == Kind::Redis {
+            return Ok(TcpStream::connect(self.address).is_ok());
+        }
+        let port = self.address.port().to_string();
+        let mut asked = Command::new(postgres("pg_isready")?);
+        let asked = asked.args(["--host", "127.0.0.1", "--port", &port]).stdout(Stdio::null()).status();
+        asked
+            .map(|status| status.success())
+            .map_err(|error| FaultError::system("pg_isready cannot be run", error))
     }
 
     pub(super) fn act(&mut self, act: ProcessAct) -> Result<(), FaultError> {

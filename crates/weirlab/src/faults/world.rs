@@ -16,7 +16,7 @@ use crate::driver::{Driver, Running};
 use crate::observe::procfs;
 use crate::target::{Launch, free_addresses};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -104,7 +104,7 @@ impl World {
             store: facilities.store.as_ref().map(|store| store.address),
             disk: facilities.disk.as_ref().map(|disk| disk.folder.as_path()),
             needs: &scenario.needs,
-            environment: clock.map_or_else(|| Ok(BTreeMap::new()), Clock::environment)?,
+            environment: clock.map(Clock::environment).unwrap_or_default(),
             wrap: if scenario.needs.contains("slow-sync") { facilities::slow_sync() } else { Vec::new() },
         })?;
         let running = Process.start(&launch, &[])?;
