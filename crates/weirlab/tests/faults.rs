@@ -8,7 +8,7 @@ mod catalogue_bench;
 use catalogue_bench::{program, root, target};
 use std::path::PathBuf;
 use std::time::Duration;
-use weirlab::faults::{Act, Behaviour, Gateway, Options, Outcome, Scenario, find, markdown, run};
+use weirlab::faults::{Act, Behaviour, During, Gateway, Options, Outcome, Scenario, find, markdown, run};
 
 /// On a machine that is busy, a request that is not lost may take this long.
 const HANG_TIMEOUT: Duration = Duration::from_secs(90);
@@ -47,6 +47,16 @@ fn weir_keeps_its_promises_in_quick_scenarios() {
     let outcomes: Vec<Outcome> = quick.map(|scenario| outcome(&scenario, &weir)).collect();
     let broken: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.holds()).collect();
     assert!(broken.is_empty(), "{}\n{broken:#?}", markdown(&outcomes));
+}
+
+#[test]
+fn a_gateway_that_cannot_reload_lacks_that() {
+    // What it runs does not matter here.
+    let envoy = Gateway::of(&target("envoy"), Some("/bin/true".as_ref())).unwrap().unwrap();
+    let (reloads, kills) = (scenario("gateway-reloaded"), scenario("upstream-killed"));
+    assert_eq!(envoy.lacks(&reloads, None).as_deref(), Some("has no reload here"));
+    assert_eq!(envoy.lacks(&kills, None), None);
+    assert_eq!(envoy.lacks(&kills, Some(During::Reload)).as_deref(), Some("has no reload here"));
 }
 
 /// What is lost is counted: here those of nginx.

@@ -113,7 +113,7 @@ fn repeat(
     folder: &Path,
     outcomes: &mut Vec<Outcome>,
 ) -> bool {
-    if let Some(lack) = gateway.lacks(scenario) {
+    if let Some(lack) = gateway.lacks(scenario, options.during) {
         note(&format!("{} before {}: {lack}", scenario.name, gateway.name()));
         return true;
     }

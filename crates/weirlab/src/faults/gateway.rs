@@ -1,7 +1,7 @@
 //! A gateway in front of the upstream servers of a scenario: its `faults.toml` beside its `target.toml`.
 use super::FaultError;
 use super::dns::NAME;
-use super::scenario::Scenario;
+use super::scenario::{Act, During, Scenario};
 use crate::catalogue::{self, read_text, read_toml, render};
 use crate::target::{Launch, Listeners, Ready, Reload, Target, TargetError};
 use serde::{Deserialize, Serialize};
@@ -121,10 +121,15 @@ impl Gateway {
         &self.target.name
     }
 
-    /// What it lacks for a scenario.
+    /// What it lacks for a scenario, and for what happens to the gateway besides.
     #[must_use]
-    pub fn lacks(&self, scenario: &Scenario) -> Option<String> {
-        let missing: Vec<&str> = scenario.needs.difference(&self.file.features).map(String::as_str).collect();
+    pub fn lacks(&self, scenario: &Scenario, during: Option<During>) -> Option<String> {
+        let mut missing: Vec<&str> =
+            scenario.needs.difference(&self.file.features).map(String::as_str).collect();
+        let reloads = scenario.steps_during(during).iter().any(|step| step.act == Act::Reload);
+        if reloads && self.file.reload.is_none() {
+            missing.push("reload");
+        }
         (!missing.is_empty()).then(|| format!("has no {} here", missing.join(", ")))
     }
 

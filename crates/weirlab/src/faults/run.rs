@@ -3,7 +3,7 @@ use super::FaultError;
 use super::client::{Client, Clients, Ending};
 use super::gateway::Gateway;
 use super::outcome::Outcome;
-use super::scenario::{Act, AllowedLosses, ProcessAct, Scenario, Step, When};
+use super::scenario::{AllowedLosses, During, Scenario, When};
 use super::world::World;
 use super::writes::Writer;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const RECOVERED: usize = 20;
 /// Where ids of the requests begin that show the recovery, beyond those of all clients.
 const PROBE: u32 = 1_000_000;
-
-/// What happens to the gateway itself in the middle of each scenario.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum During {
-    /// It reads its configuration again.
-    Reload,
-    /// It is killed and started again.
-    Kill,
-}
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]
@@ -56,7 +47,7 @@ pub fn run(
     }
     let writer = world.writer(scenario, options);
     let clients = Clients::start(address, &scenario.load, options.patience);
-    let steps = with_gateway_faults(scenario, options.during);
+    let steps = scenario.steps_during(options.during);
     let stepped = steps.iter().try_for_each(|step| {
         wait(step.when, &clients, options.patience)?;
         world.act(&step.act)
@@ -103,21 +94,6 @@ fn wait(when: When, clients: &Clients, patience: Duration) -> Result<(), FaultEr
         }
     }
     Ok(())
-}
-
-/// The steps of the scenario, with what happens to the gateway right after the first of them.
-fn with_gateway_faults(scenario: &Scenario, during: Option<During>) -> Vec<Step> {
-    let acts: &[Act] = match during {
-        None => &[],
-        Some(During::Reload) => &[Act::Reload],
-        Some(During::Kill) => &[Act::Gateway(ProcessAct::Kill), Act::Gateway(ProcessAct::Start)],
-    };
-    let pause = Duration::from_millis(50);
-    let added = acts.iter().map(|act| Step { when: When::After(pause), act: act.clone() });
-    let mut steps = scenario.steps.clone();
-    let at = steps.len().min(1);
-    steps.splice(at..at, added);
-    steps
 }
 
 fn with_log(error: FaultError, world: &World) -> FaultError {

@@ -31,6 +31,33 @@ pub struct Scenario {
     pub lost: AllowedLosses,
 }
 
+impl Scenario {
+    /// Its steps, with what happens to the gateway right after the first of them.
+    #[must_use]
+    pub fn steps_during(&self, during: Option<During>) -> Vec<Step> {
+        let acts: &[Act] = match during {
+            None => &[],
+            Some(During::Reload) => &[Act::Reload],
+            Some(During::Kill) => &[Act::Gateway(ProcessAct::Kill), Act::Gateway(ProcessAct::Start)],
+        };
+        let pause = Duration::from_millis(50);
+        let added = acts.iter().map(|act| Step { when: When::After(pause), act: act.clone() });
+        let mut steps = self.steps.clone();
+        let at = steps.len().min(1);
+        steps.splice(at..at, added);
+        steps
+    }
+}
+
+/// What happens to the gateway itself in the middle of each scenario.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    /// It reads its configuration again.
+    Reload,
+    /// It is killed and started again.
+    Kill,
+}
+
 /// What clients send.
 #[derive(Clone, Debug)]
 pub struct Load {
