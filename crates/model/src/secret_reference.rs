@@ -33,15 +33,50 @@ pub fn is_reference(text: &str) -> bool {
     text.starts_with(OPENING) && text.ends_with('}')
 }
 
+/// What is wrong with a text that was probably meant as a reference, and how to write it. It is not repeated, because it may
+/// be the secret. As in Kong, such a text is accepted.
+pub(crate) fn misspelling(text: &str) -> Option<String> {
+    const FORM: &str = "write `{vault://VAULT/NAME}`";
+    if is_reference(text) {
+        let what = SecretReference::read(text).err()?;
+        return Some(format!("{what}, so that it stands for no secret; {FORM}"));
+    }
+    let what = meant(text)?;
+    Some(format!("{what}, so that it is no reference, and the text itself is used as the secret; {FORM}"))
+}
+
+/// Why a text is no reference that looks like one.
+fn meant(text: &str) -> Option<&'static str> {
+    let trimmed = text.trim();
+    if is_reference(trimmed) {
+        return Some("spaces surround the reference");
+    }
+    if let Some(rest) = trimmed.strip_prefix(OPENING) {
+        let has_end = rest.contains('}');
+        return Some(if has_end { "text follows the reference" } else { "the closing `}` is missing" });
+    }
+    if trimmed.contains(OPENING) {
+        return Some("text precedes the reference");
+    }
+    if trimmed.starts_with("vault://") {
+        return Some("the opening `{` is missing");
+    }
+    let scheme = trimmed.strip_prefix('{')?.split_once([':', '/'])?.0.trim().to_ascii_lowercase();
+    (strsim::osa_distance(&scheme, "vault") <= 1).then_some("`{vault://` is misspelt")
+}
+
 impl SecretReference {
     /// Reads a reference.
     ///
     /// # Errors
     /// Why the text is none, in Kong's words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fail = |what: &str| Err(format!("{what} [{text}]"));
+        Self::read(text).map_err(|what| format!("{what} [{text}]"))
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
         let Some(url) = text.strip_prefix(OPENING).and_then(|rest| rest.strip_suffix('}')) else {
-            return fail("not a reference");
+            return Err("not a reference");
         };
         let (url, version) = match url.split_once('#') {
             Some((url, version)) => (url, Some(version)),
@@ -49,18 +84,18 @@ impl SecretReference {
         };
         let version = match version.map(str::parse::<u32>).transpose() {
             Ok(version) => version,
-            Err(_) => return fail("reference url has invalid version"),
+            Err(_) => return Err("reference url has invalid version"),
         };
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let (vault, path) = match path.split_once('/') {
-            _ if path.is_empty() || path.starts_with('/') => return fail("reference url is missing host"),
-            None => return fail("reference url is missing path"),
-            Some((_, "")) => return fail("reference url has empty path"),
+            _ if path.is_empty() || path.starts_with('/') => return Err("reference url is missing host"),
+            None => return Err("reference url is missing path"),
+            Some((_, "")) => return Err("reference url has empty path"),
             Some(parts) => parts,
         };
         let (resource, key) = resource_and_key(path);
         if resource.is_empty() {
-            return fail("reference url has invalid path");
+            return Err("reference url has invalid path");
         }
         let options = query.split('&').filter_map(|pair| pair.split_once('='));
         let options = options.map(|(name, value)| (decoded(name), decoded(value))).collect();
@@ -103,6 +138,48 @@ mod tests {
                 read.option("prefix")
             ),
             Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn what_was_probably_meant_as_a_reference_is_found_and_not_repeated() {
+        for (text, expected) in [
+            ("{vault://env/hidden", "the closing `}` is missing"),
+            (" {vault://env/hidden}", "spaces surround"),
+            ("{vault://env/hidden}\n", "spaces surround"),
+            ("{vault://env/hidden}}x", "text follows"),
+            ("Bearer {vault://env/hidden}", "text precedes"),
+            ("${vault://env/hidden}", "text precedes"),
+            ("vault://env/hidden}", "the opening `{`"),
+            ("{vault:/env/hidden}", "misspelt"),
+            ("{vault:env/hidden}", "misspelt"),
+            ("{vault/env/hidden}", "misspelt"),
+            ("{Vault://env/hidden}", "misspelt"),
+            ("{ vault://env/hidden}", "misspelt"),
+            ("{vaults://env/hidden}", "misspelt"),
+            ("{vualt://env/hidden}", "misspelt"),
+            ("{vault://hidden}", "missing path"),
+            ("{vault:///hidden}", "missing host"),
+        ] {
+            let found = misspelling(text).unwrap_or_else(|| panic!("{text}: nothing"));
+            assert!(
+                found.contains(expected) && found.contains("write `{vault://VAULT/NAME}`"),
+                "{text}: {found}"
+            );
+            assert!(!found.contains("hidden"), "{found}");
+        }
+        for text in [
+            "{vault://env/x}",
+            "",
+            "{",
+            "secret",
+            "{\"a\": 1}",
+            "{value: 1}",
+            "{vault}",
+            "my-vault:/x",
+            "{{ .x }}",
+        ] {
+            assert_eq!(misspelling(text), None, "{text}");
         }
     }
 

@@ -1,14 +1,14 @@
-//! References to vaults that do not exist.
+//! References to vaults that do not exist, and what is no reference and looks like one.
 use crate::document::Document;
 use crate::entity::EntityKind::*;
 use crate::entity::VAULTS;
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{FieldSchema, Json, Kind, RecordSchema, did_you_mean, quoted};
-use crate::secret_reference::{SecretReference, is_reference};
+use crate::secret_reference::{SecretReference, is_reference, misspelling};
 
 /// Warnings about references that name neither a kind of vault nor one of these prefixes of vault entities. Those of vault
-/// entities themselves name kinds alone.
+/// entities themselves name kinds alone. Warnings about misspelt references too.
 pub fn unknown_vaults(
     document: &Document,
     prefixes: &[&str],
@@ -51,6 +51,9 @@ pub fn unknown_vaults(
 }
 
 fn doubt(text: &str, known: &[&str]) -> Option<String> {
+    if let Some(message) = misspelling(text) {
+        return Some(message);
+    }
     let vault = SecretReference::parse(text).ok().filter(|_| is_reference(text))?.vault;
     let meant = || did_you_mean(&vault, known.iter().copied());
     (!known.contains(&vault.as_str()))
