@@ -1,9 +1,10 @@
 //! Warnings about limits of instances that no request is sent to.
 
 use super::AiRateLimiting;
+use crate::shared::scopes::do_meet;
 use weir_plugin::entity::{EntityKind, Plugin as Entity};
 use weir_plugin::schema::{did_you_mean, quoted};
-use weir_plugin::{Document, EntityWarning, Plugin, Uuid};
+use weir_plugin::{Document, EntityWarning, Plugin};
 
 /// Warns about names that no instance has whose requests the limits could meet.
 pub(super) fn unknown_instances(document: &Document) -> Vec<EntityWarning> {
@@ -42,18 +43,6 @@ fn instances(plugin: &Entity) -> Vec<String> {
         }
         _ => Vec::new(),
     }
-}
-
-/// Whether a request may meet both plugins.
-fn do_meet(document: &Document, one: &Entity, other: &Entity) -> bool {
-    let differ = |one: Option<Uuid>, other: Option<Uuid>| one.is_some() && other.is_some() && one != other;
-    let service = |plugin: &Entity| {
-        let route = document.routes.iter().find(|route| Some(route.id) == plugin.route);
-        plugin.service.or(route.and_then(|route| route.service))
-    };
-    !differ(one.route, other.route)
-        && !differ(service(one), service(other))
-        && !differ(one.consumer, other.consumer)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //!
 //! In Keycloak, `shop` is a client with client authentication and the standard flow, and `https://shop.example.com/callback` is
 //! one of its valid redirect URIs. In [dex](https://dexidp.io) it is a static client, and `discovery` is the issuer and
-//! `/.well-known/openid-configuration`. The callback's path must belong to a route of the plugin, and so must `logout_path`.
+//! `/.well-known/openid-configuration`. The callback's path must belong to a route of the plugin (`weir check` warns if it does not), and so must `logout_path`.
 //!
 //! ## Logins
 //!
@@ -156,6 +156,7 @@ mod session;
 mod tests;
 mod upstream;
 mod verify;
+mod warnings;
 
 use crate::shared::authentication::Consumers;
 use crate::shared::forged_headers;
@@ -169,7 +170,9 @@ use renewal::Renewals;
 use session::{Keeper, hide};
 use std::sync::Arc;
 use verify::{Claims, Signatures};
-use weir_plugin::{BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin};
+use weir_plugin::{
+    BuildContext, Document, EntityWarning, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin,
+};
 
 /// A shorter secret of sessions can be guessed.
 const MIN_SECRET_LEN: usize = 16;
@@ -204,6 +207,10 @@ impl Plugin for OpenIdConnect {
 
     fn warnings(config: &Json) -> Vec<FieldWarning> {
         config::warnings(config)
+    }
+
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        warnings::lost_callbacks(document)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

@@ -28,7 +28,7 @@
 //!
 //! When an authentication plugin has accepted the credentials of a consumer, the response sets the cookie. A later request with the cookie
 //! passes as the same consumer with the same credential, and needs no credentials. The authentication plugin must have
-//! `anonymous`, because without it the plugin asks every request for credentials. A request with neither passes as the anonymous
+//! `anonymous`, because without it the plugin asks every request for credentials; if there is none, `weir check` warns of it. A request with neither passes as the anonymous
 //! consumer, so this consumer should have a `request-termination`, as above. Sessions are for consumers: who logs in
 //! without one, by `ldap-auth`, gets none.
 //!
@@ -39,7 +39,8 @@
 //! cookies, `session2` to `session9`. The upstream gets the cookie too. When a consumer is deleted, it is logged out; when its credential is
 //! deleted, it stays logged in until the session ends.
 //!
-//! Set `secret`, because all nodes need the same one. One that is left out is made up, in a file each time that the file is read. After a change of the
+//! Set `secret`, because all nodes need the same one. One that is left out is made up, in a file each time that the file is read, of which
+//! `weir check` warns. After a change of the
 //! secret all clients have to log in again. So do clients that have a cookie of Kong, because its format is another one.
 //!
 //! | a session ends | |
@@ -113,6 +114,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 pub(crate) mod usage;
+mod warnings;
 
 use content::Timeouts;
 use instance::Instance;
@@ -123,8 +125,8 @@ use std::sync::Arc;
 use store::{Metadata, Store};
 use usage::UseCookies;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Flow, Handover, Hooks, Json, Phases, Plugin,
-    ROWS_HANDOVER, Record, Secret, WantsBody, is_reference, is_same_header,
+    BuildContext, Document, EntityWarning, Exchange, FieldError, FieldWarning, Flow, Handover, Hooks, Json,
+    Phases, Plugin, ROWS_HANDOVER, Record, Secret, WantsBody, is_reference, is_same_header,
 };
 
 /// The cookie, how long sessions last, and how clients log out.
@@ -324,6 +326,10 @@ impl Plugin for SessionPlugin {
             FieldWarning::new("cookie_same_site", message)
         });
         short.into_iter().chain(dropped).collect()
+    }
+
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        warnings::without_anonymous(document)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

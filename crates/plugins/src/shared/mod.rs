@@ -23,6 +23,7 @@ pub(crate) mod random_id;
 pub(crate) mod regex_uri;
 pub(crate) mod request_key;
 pub(crate) mod row_cache;
+pub(crate) mod scopes;
 pub(crate) mod severities;
 pub(crate) mod statsd_lines;
 pub(crate) mod transformer;
