@@ -97,6 +97,7 @@ mod uri_blocker;
 mod zipkin;
 
 // The version of the bundled plugins: Kong's own have the version of Kong.
+pub use shared::grpc::responses::ResponseOptions;
 pub use weir_plugin::KONG_VERSION;
 
 /// The record of a request, as log plugins write it.

@@ -72,12 +72,14 @@ mod rules;
 mod template;
 
 use crate::shared::grpc::filter::{Filter, Translator};
+use crate::shared::grpc::warnings::untranslatable;
 use crate::shared::grpc::{call, http_status, is_grpc, schema};
 use rules::Endpoint;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record, WantsBody,
+    BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Method, Phases, Plugin,
+    Record, WantsBody,
 };
 
 /// The services.
@@ -101,6 +103,10 @@ impl Plugin for GrpcGateway {
     const PRIORITY: i32 = 998;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
+
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        untranslatable(document, Self::NAME)
+    }
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let load = |path: &str| {

@@ -192,6 +192,24 @@ mod tests {
     }
 
     #[test]
+    fn a_short_message_that_is_long_as_json_is_refused() {
+        let fields: String = (1..=20).map(|number| format!("string f{number} = {number}; ")).collect();
+        let proto = format!(
+            "syntax = \"proto3\"; message Inner {{ {fields}}} message M {{ repeated Inner all = 1; }}"
+        );
+        let descriptor = proto::compile(&proto).unwrap().get_message_by_name("M").unwrap();
+        let with = |count: usize| {
+            let members = json!({ "all": vec![json!({}); count] });
+            let message = encode::message(&descriptor, members.as_object().unwrap()).unwrap();
+            object(&message, JsonOptions::of(&[]))
+        };
+        assert_eq!(with(10).unwrap()["all"].as_array().map(Vec::len), Some(10));
+        // Two bytes each on the wire, and two thousand as JSON.
+        let refused = with(40_000).unwrap_err();
+        assert_eq!(refused, "the message is longer than 67108864 bytes as JSON");
+    }
+
+    #[test]
     fn defaults_are_written_as_the_options_say() {
         let all = json!({ "a": 0, "b": 0, "c": 0.0, "d": "", "kind": "PLAIN", "kinds": [], "by_flag": {} });
         for (proto, words, expected) in [

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! `GET /greet?name=world` then gets `{"message":"Hello world"}`. The route is one of `http` and `https`, and the service one of
-//! `grpc` or `grpcs`. [grpc-gateway](grpc-gateway.md) serves all methods of a service by annotations of its `.proto` file.
+//! `grpc` or `grpcs`, otherwise `weir check` warns. [grpc-gateway](grpc-gateway.md) serves all methods of a service by annotations of its `.proto` file.
 //!
 //! `proto` is the text of one `.proto` file, or the base64 of a `FileDescriptorSet`, which holds several:
 //! `protoc --include_imports --descriptor_set_out=FILE`. A text may import `google/protobuf/*.proto` and
@@ -99,6 +99,8 @@ mod pools;
 mod status;
 
 use crate::shared::grpc::filter::{Filter, Translator};
+use crate::shared::grpc::responses::ResponseOptions;
+use crate::shared::grpc::warnings::untranslatable;
 use crate::shared::grpc::{call, http_status, is_grpc};
 use decode::JsonOptions;
 use pools::{Pool, Pools};
@@ -106,7 +108,10 @@ use prost_reflect::prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, MethodDescriptor};
 use serde_json::json;
 use std::sync::Arc;
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody};
+use weir_plugin::{
+    BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
+    WantsBody,
+};
 
 /// Which method is called, and how its messages are written.
 #[derive(Debug, Clone, Record)]
@@ -121,22 +126,8 @@ pub(super) struct Config {
     /// Milliseconds that the service may take, which it gets as `grpc-timeout`; 0 for no limit.
     #[field(default = 0, between = [0, 99999999])]
     pub deadline: u32,
-    /// How messages are written as JSON.
-    #[field(
-        default = ["enum_as_name", "int64_as_number", "auto_default_values", "disable_hooks"],
-        len_min = 1,
-        one_of = [
-            "int64_as_number", "int64_as_string", "int64_as_hexstring", "enum_as_name", "enum_as_value",
-            "auto_default_values", "no_default_values", "use_default_values", "use_default_metatable",
-            "enable_hooks", "disable_hooks",
-        ]
-    )]
-    pub pb_option: Vec<String>,
-    /// Whether the body of a failed call's response is what `grpc-status-details-bin` says.
-    #[field(default = false)]
-    pub show_status_in_body: bool,
-    /// The message that each of the `details` of `grpc-status-details-bin` holds.
-    pub status_detail_type: Option<String>,
+    #[field(flatten)]
+    pub responses: ResponseOptions,
 }
 
 /// One configured instance.
@@ -163,6 +154,10 @@ impl Plugin for GrpcTranscode {
     const EXTENSION: bool = true;
     type Config = Config;
 
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        untranslatable(document, Self::NAME)
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let pool = build.retained.get::<Pools>().of(&config.proto)?;
         let Config { service, method, .. } = &config;
@@ -177,12 +172,12 @@ impl Plugin for GrpcTranscode {
             let message = pool.0.get_message_by_name(name);
             message.ok_or_else(|| format!("config.status_detail_type: the proto has no message {name}"))
         };
-        let status_detail = config.status_detail_type.as_ref().map(detail).transpose()?;
+        let status_detail = config.responses.status_detail_type.as_ref().map(detail).transpose()?;
         Ok(Self(Arc::new(Transcoder {
             method: found,
-            options: JsonOptions::of(&config.pb_option),
+            options: JsonOptions::of(&config.responses.pb_option),
             deadline: config.deadline,
-            show_status_in_body: config.show_status_in_body,
+            show_status_in_body: config.responses.show_status_in_body,
             status_detail,
             _pool: pool,
         })))

@@ -47,14 +47,15 @@
 mod filter;
 mod media_type;
 
+use crate::shared::grpc::warnings::untranslatable;
 use crate::shared::grpc::{frames, is_grpc, schema};
 use filter::{Filter, trailer_frame};
 use media_type::{MediaType, Messages};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use std::collections::HashMap;
 use weir_plugin::{
-    BuildContext, Exchange, Flow, Headers, Hooks, LocalResponse, Method, Phases, Plugin, Record,
-    UpstreamOutcome, WantsBody,
+    BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse, Method, Phases,
+    Plugin, Record, UpstreamOutcome, WantsBody,
 };
 
 /// How messages are translated.
@@ -89,6 +90,10 @@ impl Plugin for GrpcWeb {
     const PRIORITY: i32 = 3;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
+
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        untranslatable(document, Self::NAME)
+    }
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let methods = config.proto.as_deref().map(schema::load).transpose()?;

@@ -3,7 +3,9 @@
 pub(crate) mod filter;
 pub(crate) mod frames;
 pub(crate) mod proto;
+pub(crate) mod responses;
 pub(crate) mod schema;
+pub(crate) mod warnings;
 
 use prost_reflect::MethodDescriptor;
 use weir_plugin::Exchange;
