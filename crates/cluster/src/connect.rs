@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::client::TlsStream;
 use weir_net::connect;
+use weir_net::tls::HandshakeFault;
 
 /// The longest head of a proxy's response.
 const MAX_HEAD_LEN: usize = 8 * 1024;
@@ -149,7 +150,7 @@ fn tls_failure(error: &io::Error) -> String {
         _ if error.kind() == io::ErrorKind::UnexpectedEof => {
             format!("the other side ends the connection; {FIX_PORT}")
         }
-        _ => error.to_string(),
+        _ => HandshakeFault::of(error).map_or_else(|| error.to_string(), |fault| fault.to_string()),
     }
 }
 

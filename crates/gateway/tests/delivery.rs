@@ -174,7 +174,7 @@ fn certificates_of_log_servers_are_verified() {
             .filter(|line| {
                 line.contains("entries are dropped")
                     && line.contains(&format!("localhost:{port}: "))
-                    && line.contains("the certificate of localhost is refused: invalid peer certificate")
+                    && line.contains("the certificate of localhost is issued by no authority that is trusted (invalid peer certificate: UnknownIssuer): ")
                     && line.contains("as `system,/path/to/ca.pem`, or set log_tls_verify=off")
             })
             .count()
@@ -203,7 +203,7 @@ fn a_log_server_of_version_1_is_refused_with_the_setting_that_counts() {
     let server = NginxOverTls::start(&Identity::version_1("localhost", &authority), &[], "", "");
     let trusted = authority.cert().display().to_string();
     let (gateway, _upstream) = over_tls(server.address.port(), &[("lua_ssl_trusted_certificate", &trusted)]);
-    let said = "it is of X.509 version 1 and cannot be verified: issue one of version 3 with a subjectAltName, or set \
+    let said = "the certificate of localhost is of X.509 version 1 and cannot be verified: issue one of version 3 with a subjectAltName, or set \
                 log_tls_verify=off";
     eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
     assert!(!gateway.log().contains("`tls_verify"), "{}", gateway.log());
@@ -237,7 +237,7 @@ fn certificates_are_verified_of_lines_and_calls_over_tls_too() {
             let log = gateway.log();
             let mut lines = log.lines().filter(|line| line.contains(&format!("queue={plugin}.")));
             lines.any(|line| {
-                line.contains("the certificate of localhost is refused: invalid peer certificate")
+                line.contains("the certificate of localhost is issued by no authority that is trusted (invalid peer certificate: UnknownIssuer): ")
                     && line.contains("log_tls_verify=off")
             })
         });

@@ -242,6 +242,62 @@ fn an_upstream_of_version_1_is_refused_where_it_is_verified_and_the_log_says_why
 }
 
 #[test]
+fn a_failed_handshake_is_logged_in_plain_words_and_with_the_fix() {
+    let (authority, other) = (Identity::new("authority"), Identity::new("other.test"));
+    let started = |answer: &'static str| {
+        Upstream::start(move |mut peer, _| {
+            let _ = peer.reader().read(&mut [0; 1024]);
+            peer.send(answer);
+        })
+    };
+    let plain = started("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let closing = started("");
+    let server = TlsUpstream::start(&Identity::signed("inner.test", &authority), &[]);
+    let client = other.cert().display().to_string();
+    let demanding = ["-Verify", "1", "-verify_return_error", "-CAfile", &client, "-tls1_2"];
+    let mutual = TlsUpstream::start(&Identity::signed("inner.test", &authority), &demanding);
+    let (port, address) = (server.address.port(), server.address.to_string());
+    let trusting = format!("tls_verify: true, ca_certificates: [{ONE}]");
+    let distrusting = format!("tls_verify: true, ca_certificates: [{TWO}]");
+    let services = [
+        https("/plain", &plain.address.to_string(), "", ""),
+        https("/closing", &closing.address.to_string(), "", ""),
+        https("/name", &format!("localhost:{port}"), &trusting, ""),
+        https("/authority", &address, &distrusting, ""),
+        https("/client", &mutual.address.to_string(), "", ""),
+    ];
+    let ca = |id: &str, identity: &Identity| format!("- {{id: {id}, cert: {}}}\n", identity.cert_yaml());
+    let authorities = format!("ca_certificates:\n{}{}", ca(ONE, &authority), ca(TWO, &other));
+    let gateway = Gateway::start(&document(&services, &authorities));
+    for (path, what, fix) in [
+        ("/plain", "the server answered without TLS (", "write `protocol: http` in the service"),
+        ("/closing", "the server ended the TLS handshake (", "or the port at which the server speaks TLS"),
+        (
+            "/name",
+            "the server's certificate is for other names (",
+            "address the server by a name in the certificate",
+        ),
+        (
+            "/authority",
+            "the server's certificate is issued by no authority that is trusted (",
+            "`ca_certificates`",
+        ),
+        (
+            "/client",
+            "the server refused the client's certificate, or asked for one (",
+            "`client_certificate`",
+        ),
+    ] {
+        let answer = gateway.get(path);
+        assert_eq!(answer.status, 502, "{path}");
+        assert!(!answer.text().contains("TLS") && !answer.text().contains("ertificate"), "{}", answer.text());
+        eventually("the log says it", || {
+            gateway.log().lines().any(|line| line.contains(what) && line.contains(fix))
+        });
+    }
+}
+
+#[test]
 fn an_authority_of_version_1_is_trusted() {
     let authority = Identity::self_signed_version_1("authority");
     let upstream = TlsUpstream::start(&Identity::signed("inner.test", &authority), &[]);

@@ -3,10 +3,10 @@
 
 use crate::connect;
 use crate::resolve::{Addresses, ResolveError, Resolver};
-use crate::tls::{OLD_VERSION, certified_key};
+use crate::tls::{FaultKind, HandshakeFault, certified_key};
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::sign::SingleCertAndKey;
-use rustls::{CertificateError, ClientConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,35 +131,25 @@ impl Tls {
         ))
     }
 
-    /// Adds a hint to the error of a rejected certificate.
+    /// Says what is wrong in plain words, and how to fix it.
     fn explained(&self, name: &str, error: io::Error) -> io::Error {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-        let (why, fix) = match cause {
-            Some(rustls::Error::InvalidCertificate(why)) => (error.to_string(), fix(why)),
-            Some(rustls::Error::General(why)) if why == OLD_VERSION => {
-                let why = "it is of X.509 version 1 and cannot be verified".to_owned();
-                (why, "issue one of version 3 with a subjectAltName")
-            }
-            _ => return error,
+        let Some(fault) = HandshakeFault::of(&error) else { return error };
+        let (switch, fix) = (self.switch, fix(&fault));
+        let text = match fault.of_certificate() {
+            Some(what) => format!("the certificate of {name} {what}: {fix}, or set {switch}"),
+            None => format!("TLS with {name} failed: {fault}: {fix}"),
         };
-        let switch = self.switch;
-        let text = format!("the certificate of {name} is refused: {why}: {fix}, or set {switch}");
         io::Error::new(error.kind(), text)
     }
 }
 
-/// The hint for a certificate that was rejected for this reason.
-fn fix(why: &CertificateError) -> &'static str {
-    match why {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "see that the clocks of both machines are right"
+fn fix(fault: &HandshakeFault) -> &'static str {
+    fault.fix().unwrap_or(match fault.kind() {
+        FaultKind::UnknownAuthority => {
+            "add its authority to lua_ssl_trusted_certificate, as `system,/path/to/ca.pem`"
         }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "address the server by a name in the certificate, or issue one with a subjectAltName of this name"
-        }
-        CertificateError::Revoked => "issue another",
-        // A certificate that is signed by itself is its own authority.
-        _ => "add its authority to lua_ssl_trusted_certificate, as `system,/path/to/ca.pem`",
-    }
+        FaultKind::ClientCertificate => "configure the certificate that the server asks for",
+        FaultKind::UnknownName => "address it by a name that it has",
+        _ => "turn TLS off for it, or write the port at which it speaks TLS",
+    })
 }

@@ -4,6 +4,7 @@ use h2::Reason;
 use std::{fmt, io};
 use weir_http1::ParseError;
 use weir_net::resolve::ResolveError;
+use weir_net::tls::{FaultKind, HandshakeFault};
 
 /// Why an upstream gave no response, or no whole one.
 #[derive(Debug)]
@@ -51,11 +52,20 @@ impl fmt::Display for UpstreamError {
         match self {
             Self::NoTarget => f.write_str("the upstream has no target that may be asked"),
             Self::NameResolution(why) => write!(f, "name resolution failed: {why}"),
-            Self::Connect(error) => write!(f, "connecting to the upstream failed: {error}"),
+            Self::Connect(error) => {
+                f.write_str("connecting to the upstream failed: ")?;
+                explain(error, f)
+            }
             Self::ConnectTimeout => {
                 f.write_str("connecting to the upstream took longer than connect_timeout")
             }
-            Self::Closed(error) => write!(f, "the upstream closed the connection early: {error}"),
+            Self::Closed(error) => {
+                f.write_str("the upstream closed the connection early: ")?;
+                match HandshakeFault::of(error).filter(|fault| fault.kind() != FaultKind::Ended) {
+                    Some(_) => explain(error, f),
+                    None => write!(f, "{error}"),
+                }
+            }
             Self::Reset(reason) => write!(f, "the upstream reset the stream: {reason}"),
             Self::InvalidResponse(error) => write!(f, "the upstream's response was refused: {error}"),
             Self::Timeout => f.write_str("the upstream took longer than read_timeout or write_timeout"),
@@ -64,3 +74,23 @@ impl fmt::Display for UpstreamError {
 }
 
 impl std::error::Error for UpstreamError {}
+
+/// Writes an error, and how to fix it if it is one of TLS.
+fn explain(error: &io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(fault) = HandshakeFault::of(error) else { return write!(f, "{error}") };
+    write!(f, "{fault}: {}", fix(&fault))
+}
+
+fn fix(fault: &HandshakeFault) -> &'static str {
+    if fault.kind() == FaultKind::OldVersion {
+        return "issue one of version 3 with a subjectAltName, or set `tls_verify: false`";
+    }
+    fault.fix().unwrap_or(match fault.kind() {
+        FaultKind::UnknownAuthority => {
+            "add its authority to the service's `ca_certificates` or to lua_ssl_trusted_certificate, or set `tls_verify: false`"
+        }
+        FaultKind::ClientCertificate => "set the service's `client_certificate` to one that the server trusts",
+        FaultKind::UnknownName => "set the service's `host`, or the route's `preserve_host`, so that it is a name of the server",
+        _ => "write `protocol: http` in the service (`grpc` or `tcp` for those), or the port at which the server speaks TLS",
+    })
+}
