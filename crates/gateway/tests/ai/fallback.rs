@@ -221,6 +221,33 @@ fn if_all_fail_the_client_gets_the_last_response() {
 }
 
 #[test]
+fn the_log_names_the_instance_that_failed_and_no_key() {
+    let (first, _) = failing(("HTTP/1.1 503 Oh\r\nContent-Length: 0\r\n\r\n", "close"));
+    let (second, _) = answering();
+    let (denied, _) = failing(("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "close"));
+    let mut alone = config(denied.address, second.address);
+    alone.as_object_mut().unwrap().remove("fallback_strategy");
+    let mut closed = config(closed_port(), second.address);
+    closed.as_object_mut().unwrap().remove("fallback_strategy");
+    let gateway = gateway(&[config(first.address, second.address), alone, closed], None);
+    for (route, status, said) in [
+        (0, 200, "it answered with status 503"),
+        (1, 401, "it answered with status 401"),
+        (2, 502, "it gave no answer, or none in time"),
+    ] {
+        assert_eq!(ask(&gateway, route, false).response().status, status, "{route}");
+        let line = format!("ai-proxy-multi: an instance failed: {said}");
+        eventually("the log names it", || {
+            let log = gateway.log();
+            let mut lines = log.lines().filter(|it| it.contains(&line));
+            lines.any(|it| it.contains("instance=first provider=openai-compatible"))
+        });
+        assert_eq!(gateway.log().matches("an instance failed").count(), route + 1, "each once");
+    }
+    assert!(!gateway.log().contains(KEY));
+}
+
+#[test]
 fn a_client_that_leaves_is_not_asked_for_again() {
     let (asked, is_asked) = mpsc::channel();
     let (left, gone) = mpsc::channel();

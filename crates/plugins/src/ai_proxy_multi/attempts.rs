@@ -8,6 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_plugin::{Exchange, Flow, UpstreamOutcome};
 
+/// The name of the instance that was asked last.
+struct Asked(String);
+
 /// The attempts of a request.
 pub(super) struct Attempts {
     pool: Arc<Pool>,
@@ -102,6 +105,7 @@ impl Attempts {
             self.answered(status, index, now);
             return false;
         }
+        log_failure(exchange, &self.pool.instances[index], status);
         let retry_after = retry_after(exchange).filter(|_| status.is_some());
         health.failed_for(caller, now, retry_after);
         self.failed.push((index, retry_after));
@@ -113,6 +117,22 @@ impl Attempts {
         self.tried.push(next);
         self.since = now;
         self.lead(exchange, next)
+    }
+
+    /// Logs that the last instance has failed, unless it was logged when the request went on to another.
+    pub(super) fn log(pool: &Pool, exchange: &Exchange) {
+        let status = exchange.service_status();
+        let is_failure = match status {
+            Some(status) => matches!(status, 401 | 403 | 429 | 500..=599),
+            None => exchange.timing.upstream_start.is_some() && exchange.response.status >= 500,
+        };
+        let is_logged = pool.may_fall_back() && pool.strategy.falls_back(status);
+        let Some(Asked(name)) = exchange.extensions.get().filter(|_| is_failure && !is_logged) else {
+            return;
+        };
+        if let Some(instance) = pool.instances.iter().find(|instance| instance.name == *name) {
+            log_failure(exchange, instance, status);
+        }
     }
 
     /// An instance has answered: those before it have failed for a request that can be answered.
@@ -165,7 +185,22 @@ fn send(
     request: Option<Vec<u8>>,
 ) -> Result<(), LlmError> {
     let call = instance.call(exchange, &mut prompts)?;
+    exchange.extensions.insert(Asked(instance.name.clone()));
     InFlight::send(exchange, &instance.provider, (prompts, call), pool.reporting, request)
+}
+
+/// Logs which instance has failed, and how; nothing that it was sent, because keys are among that.
+fn log_failure(exchange: &Exchange, instance: &Instance, status: Option<u16>) {
+    let how = match status {
+        Some(status) => format!("it answered with status {status}"),
+        None => "it gave no answer, or none in time".to_owned(),
+    };
+    tracing::warn!(
+        request_id = exchange.id(),
+        instance = instance.name,
+        provider = instance.provider_name,
+        "ai-proxy-multi: an instance failed: {how}"
+    );
 }
 
 /// For how long the instance asks to be left out, if it names the seconds.

@@ -16,7 +16,7 @@ pub(super) struct Instance {
     pub(super) health: Health,
     pub(super) provider: Provider,
     /// The provider, as logs name it.
-    provider_name: String,
+    pub(super) provider_name: String,
     has_model: bool,
     /// Responses are streams, whatever requests ask for.
     streams: bool,

@@ -137,6 +137,7 @@ impl Hooks for AiProxyMulti {
     }
 
     fn log(&self, exchange: &mut Exchange) {
+        Attempts::log(&self.0, exchange);
         InFlight::log(exchange);
     }
 }

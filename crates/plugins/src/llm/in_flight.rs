@@ -129,7 +129,14 @@ impl InFlight {
         let body = match asked.converted(body) {
             Ok(body) => body,
             Err(error) => {
-                tracing::error!(request_id = exchange.id(), "ai-{}: {error}", asked.reporting.name);
+                let Call { provider, model, .. } = &asked.call;
+                tracing::error!(
+                    request_id = exchange.id(),
+                    provider,
+                    model,
+                    "ai-{}: {error}",
+                    asked.reporting.name
+                );
                 exchange.response.status = 500;
                 exchange.response.headers.remove("Content-Encoding");
                 exchange.response.headers.set("Content-Type", b"application/json; charset=utf-8");
