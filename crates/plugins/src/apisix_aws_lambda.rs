@@ -33,19 +33,21 @@
 
 use crate::shared::aws::{Credentials, sigv4};
 use crate::shared::function_call::{
-    Connection, FunctionCaller, NO_ANSWER, forwarded, function_url, secret_value, url_below,
+    ApisixConnection, FunctionCaller, NO_ANSWER, forwarded, function_url, secret_value, url_below,
 };
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderValue, Request};
 use std::time::SystemTime;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, Flow, Hooks, Phases, Plugin, Record, Secret, WantsBody, form,
+    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record,
+    Secret, WantsBody, form,
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The function, and how it is asked.
 #[derive(Debug, Clone, Record)]
+#[record(check = violations)]
 pub(super) struct Config {
     /// The URL, without arguments.
     #[field(check = function_url)]
@@ -55,18 +57,8 @@ pub(super) struct Config {
     /// The timeout in milliseconds.
     #[field(default = 3000, between = [100, 2147483646])]
     pub timeout: u32,
-    /// Whether to verify the function's certificate.
-    #[field(default = true)]
-    pub ssl_verify: bool,
-    /// Whether connections are kept.
-    #[field(default = true)]
-    pub keepalive: bool,
-    /// Milliseconds that an idle connection is kept.
-    #[field(default = 60000, between = [1000, 2147483646])]
-    pub keepalive_timeout: u32,
-    /// Without effect: all idle connections are kept.
-    #[field(default = 5, between = [1, 2147483646])]
-    pub keepalive_pool: u32,
+    #[field(flatten)]
+    pub connection: ApisixConnection,
 }
 
 /// A key or an account.
@@ -96,6 +88,39 @@ pub(super) struct Iam {
     pub service: String,
 }
 
+/// The services of AWS that functions are asked by.
+const SERVICES: [&str; 2] = ["execute-api", "lambda"];
+
+/// The service and the region that a host of AWS says.
+fn of_host(url: &str) -> Option<(&'static str, &str)> {
+    let rest = url.split_once("://")?.1;
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let labels: Vec<_> = host.split('.').collect();
+    match labels[..] {
+        [_, "execute-api", region, "amazonaws", "com", ..] => Some(("execute-api", region)),
+        [_, "lambda-url", region, "on", "aws"] => Some(("lambda", region)),
+        ["lambda", region, "amazonaws", "com", ..] => Some(("lambda", region)),
+        _ => None,
+    }
+}
+
+/// What AWS refuses, because the signature is for another service or region.
+fn violations(config: &Config) -> Vec<FieldError> {
+    let iam = config.authorization.as_ref().filter(|it| it.apikey.is_none()).and_then(|it| it.iam.as_ref());
+    let (Some(iam), Some((service, region))) = (iam, of_host(&config.function_uri)) else {
+        return Vec::new();
+    };
+    let (given, wanted) = ([("service", &iam.service), ("aws_region", &iam.aws_region)], [service, region]);
+    let differs = given.into_iter().zip(wanted).filter(|((_, given), wanted)| given != wanted);
+    differs
+        .map(|((field, _), wanted)| {
+            let message =
+                format!("AWS refuses signatures for another one than that of the host; write `{wanted}`");
+            FieldError::new(format!("authorization.iam.{field}"), message)
+        })
+        .collect()
+}
+
 /// One configured instance.
 pub(super) struct ApisixAwsLambda {
     url: String,
@@ -116,9 +141,16 @@ impl Plugin for ApisixAwsLambda {
     const EXTENSION: bool = true;
     type Config = Config;
 
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        let service = config["authorization"]["iam"]["service"].as_str();
+        let message = "functions of AWS are asked by the service `execute-api` (API Gateway) or `lambda` (the URL of a \
+                       function), and refuse signatures for another; write one of these";
+        let is_other = service.is_some_and(|service| !SERVICES.contains(&service));
+        is_other.then(|| FieldWarning::new("authorization.iam.service", message)).into_iter().collect()
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let keepalive = config.keepalive.then_some(config.keepalive_timeout);
-        let connection = Connection::of_apisix(config.timeout, keepalive, config.ssl_verify);
+        let connection = config.connection.with_timeout(config.timeout);
         let caller = FunctionCaller::new(Self::NAME, connection, NO_ANSWER, build)?;
         let authorization = config.authorization.map(means).transpose()?.flatten();
         Ok(Self { url: config.function_uri, authorization, caller })

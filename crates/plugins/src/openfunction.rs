@@ -23,11 +23,14 @@
 //! | 503 | `The function did not answer` | there is no response within `timeout`, none at all, or one of more than 8 MiB. The log says which |
 
 use crate::shared::function_call::{
-    Connection, FunctionCaller, NO_ANSWER, basic, forwarded, function_url, url_below,
+    ApisixConnection, FunctionCaller, NO_ANSWER, basic, forwarded, function_url, is_name_and_password,
+    url_below,
 };
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Record, Secret, WantsBody};
+use weir_plugin::{
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record, Secret, WantsBody,
+};
 
 /// The function, and how it is asked.
 #[derive(Debug, Clone, Record)]
@@ -40,18 +43,8 @@ pub(super) struct Config {
     /// The timeout in milliseconds.
     #[field(default = 3000, between = [100, 2147483646])]
     pub timeout: u32,
-    /// Whether to verify the function's certificate.
-    #[field(default = true)]
-    pub ssl_verify: bool,
-    /// Whether connections are kept.
-    #[field(default = true)]
-    pub keepalive: bool,
-    /// Milliseconds that an idle connection is kept.
-    #[field(default = 60000, between = [1000, 2147483646])]
-    pub keepalive_timeout: u32,
-    /// Without effect: all idle connections are kept.
-    #[field(default = 5, between = [1, 2147483646])]
-    pub keepalive_pool: u32,
+    #[field(flatten)]
+    pub connection: ApisixConnection,
 }
 
 /// A token.
@@ -76,9 +69,16 @@ impl Plugin for OpenFunction {
     const EXTENSION: bool = true;
     type Config = Config;
 
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        let token = config["authorization"]["service_token"].as_str();
+        let message =
+            "has no colon, so that it is no name and password of basic authentication: write `NAME:PASSWORD`";
+        let is_wrong = token.is_some_and(|token| !is_name_and_password(token));
+        is_wrong.then(|| FieldWarning::new("authorization.service_token", message)).into_iter().collect()
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let keepalive = config.keepalive.then_some(config.keepalive_timeout);
-        let connection = Connection::of_apisix(config.timeout, keepalive, config.ssl_verify);
+        let connection = config.connection.with_timeout(config.timeout);
         let caller = FunctionCaller::new(Self::NAME, connection, NO_ANSWER, build)?;
         let token = config.authorization.and_then(|authorization| authorization.service_token);
         let authorization = token.map(|token| basic(&token)).transpose();

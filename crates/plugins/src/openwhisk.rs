@@ -25,27 +25,26 @@
 //! | 503 | `The function did not answer` | there is no response within `timeout`, none at all, one that is not JSON, or one of more than 8 MiB. The log says which |
 
 use crate::shared::function_call::{
-    Connection, FunctionCaller, NO_ANSWER, basic, function_url, header_values, is_passed_back,
+    ApisixConnection, FunctionCaller, NO_ANSWER, basic, function_url, header_values, is_name_and_password,
+    is_passed_back,
 };
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, Uri};
-use serde_json::Value as Json;
+use weir_plugin::schema::quoted;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record, Secret, WantsBody,
-    form,
+    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases,
+    Plugin, Record, Secret, WantsBody, form,
 };
 
 const JSON: &str = "application/json";
 
 /// The action, and how it is invoked.
 #[derive(Debug, Clone, Record)]
+#[record(check = violations)]
 pub(super) struct Config {
     /// The URL of OpenWhisk's API, up to the port.
-    #[field(check = function_url)]
+    #[field(check = api_host)]
     pub api_host: String,
-    /// Whether to verify OpenWhisk's certificate.
-    #[field(default = true)]
-    pub ssl_verify: bool,
     /// A name and a password, `xx:xx`.
     #[field(secret)]
     pub service_token: Secret,
@@ -64,15 +63,34 @@ pub(super) struct Config {
     /// The timeout of the action and of the response, in milliseconds.
     #[field(default = 60000, between = [1, 60000])]
     pub timeout: u32,
-    /// Whether connections are kept.
-    #[field(default = true)]
-    pub keepalive: bool,
-    /// Milliseconds that an idle connection is kept.
-    #[field(default = 60000, between = [1000, 2147483646])]
-    pub keepalive_timeout: u32,
-    /// Without effect: all idle connections are kept.
-    #[field(default = 5, between = [1, 2147483646])]
-    pub keepalive_pool: u32,
+    #[field(flatten)]
+    pub connection: ApisixConnection,
+}
+
+/// The path of OpenWhisk's API, which the plugin adds to `api_host`.
+const API_PATH: &str = "/api/v1";
+
+fn api_host(url: &str) -> Result<(), String> {
+    function_url(url)?;
+    match path(url).contains(API_PATH) {
+        true => Err(format!(
+            "leave the path out, because the plugin adds {API_PATH} and the rest: write the URL up to the port"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// What follows host and port in a URL.
+fn path(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find('/').map_or("", |at| rest[at..].trim_end_matches('/'))
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let is_token = is_name_and_password(config.service_token.expose());
+    let message = "expected a name and a password with a colon between, as `wsk property get --auth` shows them: OpenWhisk \
+                   refuses anything else";
+    (!is_token).then(|| FieldError::new("service_token", message)).into_iter().collect()
 }
 
 /// A name as OpenWhisk allows it.
@@ -119,9 +137,19 @@ impl Plugin for OpenWhisk {
     const EXTENSION: bool = true;
     type Config = Config;
 
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        let path = config["api_host"].as_str().map(path).filter(|path| !path.is_empty());
+        let message = |path| {
+            format!(
+                "the path `{}` comes before {API_PATH} in requests; write the URL up to the port, unless OpenWhisk is below it",
+                quoted(path)
+            )
+        };
+        path.map(|path| FieldWarning::new("api_host", message(path))).into_iter().collect()
+    }
+
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let keepalive = config.keepalive.then_some(config.keepalive_timeout);
-        let connection = Connection::of_apisix(config.timeout, keepalive, config.ssl_verify);
+        let connection = config.connection.with_timeout(config.timeout);
         let caller = FunctionCaller::responding(Self::NAME, connection, NO_ANSWER, respond, build)?;
         let authorization = basic(&config.service_token);
         let authorization = authorization.map_err(|error| format!("config.service_token: {error}"))?;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, Flow, Headers, HttpClient, HttpError, Known, LocalResponse, Resume,
-    Secret, rule,
+    BuildContext, Bytes, Exchange, Flow, Headers, HttpClient, HttpError, Known, LocalResponse, Record,
+    Resume, Secret, is_reference, rule,
 };
 
 /// The longest response.
@@ -28,13 +28,31 @@ pub(crate) struct Connection {
     pub(crate) verify_off: &'static str,
 }
 
-impl Connection {
-    /// As plugins of APISIX configure it, in milliseconds; without `keepalive` no connection is kept.
-    pub(crate) fn of_apisix(timeout: u32, keepalive: Option<u32>, ssl_verify: bool) -> Self {
-        Self {
+/// How plugins of APISIX reach a function, but for the timeout.
+#[derive(Debug, Clone, Record)]
+pub(crate) struct ApisixConnection {
+    /// Whether to verify the server's certificate.
+    #[field(default = true)]
+    pub ssl_verify: bool,
+    /// Whether connections are kept.
+    #[field(default = true)]
+    pub keepalive: bool,
+    /// Milliseconds that an idle connection is kept.
+    #[field(default = 60000, between = [1000, 2147483646])]
+    pub keepalive_timeout: u32,
+    /// Without effect: all idle connections are kept.
+    #[field(default = 5, between = [1, 2147483646])]
+    pub keepalive_pool: u32,
+}
+
+impl ApisixConnection {
+    /// The connection with a timeout in milliseconds.
+    pub(crate) fn with_timeout(&self, timeout: u32) -> Connection {
+        let keepalive = if self.keepalive { self.keepalive_timeout } else { 0 };
+        Connection {
             timeout: Duration::from_millis(timeout.into()),
-            keepalive: Duration::from_millis(keepalive.unwrap_or(0).into()),
-            ssl_verify,
+            keepalive: Duration::from_millis(keepalive.into()),
+            ssl_verify: self.ssl_verify,
             verify_off: "config.ssl_verify: false",
         }
     }
@@ -185,6 +203,11 @@ pub(crate) fn secret_value(value: &str) -> Result<HeaderValue, http::Error> {
     let mut value = HeaderValue::from_str(value)?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// A token of a name and a password, as far as it is one here rather than in a vault.
+pub(crate) fn is_name_and_password(token: &str) -> bool {
+    token.contains(':') || is_reference(token)
 }
 
 /// `Authorization` for a name and a password with a colon between.
