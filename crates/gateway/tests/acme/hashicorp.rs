@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const TOKEN: &str = "hunter2-token";
 const JWT: &str = "hunter2-jwt";
@@ -115,6 +115,8 @@ struct Vault {
     logins: u32,
     /// The token of the last login, if it is valid.
     given: Option<String>,
+    /// No token may do anything but look at itself.
+    denies: bool,
     entries: BTreeMap<String, Secret>,
 }
 
@@ -143,6 +145,12 @@ fn vault(state: &mut Vault, request: &Message) -> (u16, Value) {
     }
     let token = request.header("x-vault-token");
     if token.is_none() || token != Some(TOKEN) && token != state.given.as_deref() {
+        return refused(403, "permission denied");
+    }
+    if (&*method, &*path) == ("GET", "/v1/auth/token/lookup-self") {
+        return (200, json!({ "data": { "policies": ["default"] } }));
+    }
+    if state.denies {
         return refused(403, "permission denied");
     }
     let Some((part, path)) = path.strip_prefix("/v1/kv/").and_then(|rest| rest.split_once('/')) else {
@@ -310,6 +318,72 @@ fn a_service_account_of_kubernetes_logs_in_at_vault() {
     let refusing = declared(&plan.directory(), &plan.trusted(), &config(other.path()));
     let message = order(&refusing.set("vault_file_directory", &directory).start(), "a.test", 500);
     assert!(message.contains("put it below") && message.contains("vault_file_directory"), "{message}");
+}
+
+/// A node that logs in at Vault with a service account, whose token is in the folder.
+fn with_service_account(vault: std::net::SocketAddr, folder: &std::path::Path) -> Gateway {
+    let file = folder.join("token");
+    std::fs::write(&file, JWT).unwrap();
+    let config = json!({
+        "host": vault.ip().to_string(), "port": vault.port(), "timeout": 60_000, "kv_path": "kv",
+        "auth_method": "kubernetes", "auth_path": "k8s", "auth_role": "weir", "jwt_path": file,
+    });
+    let more = json!({ "storage": "vault", "storage_config": { "vault": config } });
+    let identity = crate::harness::Identity::new("localhost");
+    let node = declared("http://127.0.0.1:1/", &identity.cert().display().to_string(), &more);
+    node.set("vault_file_directory", &folder.display().to_string()).start()
+}
+
+#[test]
+fn what_a_policy_of_vault_refuses_is_no_reason_to_log_in_again() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start(vault));
+    server.state().denies = true;
+    let node = with_service_account(server.upstream.address, folder.path());
+    for _ in 0..3 {
+        let listed = node.admin("/acme/certificates");
+        assert_eq!(listed.status, 500, "{}", listed.text());
+    }
+    assert_eq!(server.state().logins, 1);
+    // A token that the server has forgotten is another matter, and a policy that was changed needs no login.
+    server.state().given = None;
+    assert_eq!(node.admin("/acme/certificates").status, 500);
+    assert_eq!(server.state().logins, 2);
+    server.state().denies = false;
+    assert_eq!(node.admin("/acme/certificates").status, 200);
+    assert_eq!(server.state().logins, 2);
+}
+
+#[test]
+fn requests_to_vault_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    // How many lists were asked for, and whether one was answered before there was another.
+    let state = Arc::new((Mutex::new(Vault::default()), Mutex::new((0, false)), Condvar::new()));
+    let shared = state.clone();
+    let server = Upstream::start(move |mut peer, _| {
+        let (vault_state, arrived, changed) = &*shared;
+        while let Some(request) = peer.request() {
+            // A list is answered once two are asked for.
+            if target(&request).2 == "list=true" {
+                let mut lists = arrived.lock().unwrap();
+                lists.0 += 1;
+                changed.notify_all();
+                let (mut lists, waited) =
+                    changed.wait_timeout_while(lists, Duration::from_secs(20), |lists| lists.0 < 2).unwrap();
+                lists.1 |= waited.timed_out();
+            }
+            let (status, body) = vault(&mut vault_state.lock().unwrap(), &request);
+            let body = body.to_string();
+            peer.send(format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        }
+    });
+    let node = with_service_account(server.address, folder.path());
+    std::thread::scope(|scope| {
+        let asked = [(); 2].map(|()| scope.spawn(|| node.admin("/acme/certificates").status));
+        let answered = asked.map(|asked| asked.join().unwrap());
+        assert_eq!(answered, [200, 200]);
+    });
+    assert!(!state.1.lock().unwrap().1, "a list waited for the answer to another");
+    assert_eq!(state.0.lock().unwrap().logins, 1);
 }
 
 #[test]

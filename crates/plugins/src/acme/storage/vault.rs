@@ -146,7 +146,8 @@ impl VaultStorage {
         serde_json::from_slice(response.body()).map_err(|_| self.server.malformed())
     }
 
-    /// Asks with the token; with a new one, if the server no longer takes the one that it has given.
+    /// Asks with the token; with a new one, if the server no longer takes the one that it has given. What a policy does not
+    /// allow is not asked for again, because a new token has the same policies.
     async fn ask(
         &self,
         method: &Method,
@@ -161,31 +162,39 @@ impl VaultStorage {
             }
             Access::Kubernetes { login, token } => (login, token),
         };
-        let token = self.token(login, known, None).await?;
+        let (token, is_new) = self.token(login, known, None).await?;
         let response =
             self.server.ask(method.clone(), path, Some((TOKEN, token.expose())), body.clone()).await?;
-        if response.status() != StatusCode::FORBIDDEN {
+        if response.status() != StatusCode::FORBIDDEN || is_new || self.is_valid(&token).await? {
             return Ok(response);
         }
-        let token = self.token(login, known, Some(&token)).await?;
+        let (token, _) = self.token(login, known, Some(&token)).await?;
         self.server.ask(method.clone(), path, Some((TOKEN, token.expose())), body).await
     }
 
-    /// The token of the last login, unless the server has refused it: then that of a new one. Others wait for a login alone.
+    /// Whether the server still knows a token, whatever that may do.
+    async fn is_valid(&self, token: &Secret) -> Result<bool, AcmeError> {
+        let path = "/v1/auth/token/lookup-self";
+        let response = self.server.ask(Method::GET, path, Some((TOKEN, token.expose())), "").await?;
+        Ok(response.status() == StatusCode::OK)
+    }
+
+    /// The token of the last login, unless the server has refused it: then that of a new one; and whether it is new. Others
+    /// wait for a login alone.
     async fn token(
         &self,
         login: &Login,
         known: &Mutex<Option<Secret>>,
         refused: Option<&Secret>,
-    ) -> Result<Secret, AcmeError> {
+    ) -> Result<(Secret, bool), AcmeError> {
         let mut known = known.lock().await;
         let is_refused = |token: &Secret| refused.is_some_and(|refused| refused.expose() == token.expose());
         if let Some(token) = known.as_ref().filter(|token| !is_refused(token)) {
-            return Ok(token.clone());
+            return Ok((token.clone(), false));
         }
         let token = self.log_in(login).await?;
         *known = Some(token.clone());
-        Ok(token)
+        Ok((token, true))
     }
 
     async fn log_in(&self, login: &Login) -> Result<Secret, AcmeError> {
