@@ -52,6 +52,17 @@ fn each_difference_is_told_once_with_its_first_place() {
 }
 
 #[test]
+fn plugins_that_kong_does_not_have_are_only_in_weir() {
+    let file = "_format_version: '3.0'\nplugins:\n- name: limit-count\n  config: {count: 1, time_window: 60, rejected_code: 429}\n\
+                - name: cors\nroutes:\n- paths: [/a]\n  plugins:\n  - name: limit-count\n    config: {count: 2, time_window: 60}\n";
+    let (output, text) = check("kong.yml", file, "kong", &[]);
+    assert!(output.status.success(), "{text}");
+    // cors, its name, the route and its paths.
+    assert!(text.contains("      4  same\n") && text.contains("      2  only in Weir\n"), "{text}");
+    assert!(text.contains("kong.yml:3:3: only in Weir: plugins.limit-count (2 times)\n"), "{text}");
+}
+
+#[test]
 fn what_is_missing_fails_the_check() {
     let file = "_format_version: '3.0'\nplugins:\n- name: acme\n  config: {account_email: a@b.test, storage: consul}\n";
     let (output, text) = check("kong.yml", file, "kong", &[]);

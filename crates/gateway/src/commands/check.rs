@@ -1,6 +1,6 @@
 //! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
 use super::Context;
-use super::against::{self, Catalogue, GivenSetting, Report};
+use super::against::{self, Availability, Catalogue, GivenSetting, Report};
 use crate::apisix::standalone::is_apisixs;
 use crate::apisix::translate::is_plugin_available;
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
@@ -164,11 +164,15 @@ impl Check<'_> {
             self.failures += 1;
             return Ok(());
         };
-        let has_plugin = |name: &str| match is_apisixs(origin.path(), &text) {
-            true => is_plugin_available(name, &source.plugins),
-            false => plugins::find(source.definitions, name).is_some(),
+        let is_apisixs = is_apisixs(origin.path(), &text);
+        let availability = |name: &str| match plugins::find(source.definitions, name) {
+            _ if is_apisixs && is_plugin_available(name, &source.plugins) => Availability::Both,
+            None => Availability::NotHere,
+            Some(_) if is_apisixs => Availability::NotHere,
+            Some(plugin) if plugin.schema.extension => Availability::OnlyHere,
+            Some(_) => Availability::Both,
         };
-        let mut report = Report::of(&catalogue, origin, &text, &has_plugin);
+        let mut report = Report::of(&catalogue, origin, &text, &availability);
         report.add_settings(&catalogue, &std::env::vars_os().filter_map(of_kong).collect::<Vec<_>>());
         if let Some(configuration) = configuration {
             report.add_without_effect(origin, &configuration.ignored_fields);

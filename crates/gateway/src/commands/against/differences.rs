@@ -115,6 +115,7 @@ mod tests {
             entity: None,
             at: None,
             is_missing: false,
+            is_only_here: false,
         }
     }
 

@@ -39,11 +39,22 @@ pub(super) struct Item {
     pub(super) at: Option<Position>,
     /// Whether it is a plugin that is not here.
     pub(super) is_missing: bool,
+    /// Whether it is a plugin that is here alone.
+    pub(super) is_only_here: bool,
 }
 
-/// Everything that a file says. `has_plugin` says which plugins are here; fields of others are left out.
-pub(super) fn of(root: &Node<'_>, has_plugin: &dyn Fn(&str) -> bool) -> Vec<Item> {
-    let mut items = Items { all: Vec::new(), has_plugin };
+/// Which gateways have a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::commands) enum Availability {
+    Both,
+    OnlyHere,
+    NotHere,
+}
+
+/// Everything that a file says. `availability` says which gateways have a plugin; fields of plugins that one alone has are
+/// left out.
+pub(super) fn of(root: &Node<'_>, availability: &dyn Fn(&str) -> Availability) -> Vec<Item> {
+    let mut items = Items { all: Vec::new(), availability };
     for entry in root.entries().iter().filter(|entry| is_collection(entry)) {
         items.collection(entry, None);
     }
@@ -53,7 +64,14 @@ pub(super) fn of(root: &Node<'_>, has_plugin: &dyn Fn(&str) -> bool) -> Vec<Item
 /// A setting, by its name in kong.conf.
 pub(super) fn of_setting(name: &str, value: &str) -> Item {
     let path = format!("settings.{name}");
-    Item { path, value: Some(value.to_owned()), entity: None, at: None, is_missing: false }
+    Item {
+        path,
+        value: Some(value.to_owned()),
+        entity: None,
+        at: None,
+        is_missing: false,
+        is_only_here: false,
+    }
 }
 
 fn is_collection(entry: &Entry<'_>) -> bool {
@@ -63,7 +81,7 @@ fn is_collection(entry: &Entry<'_>) -> bool {
 /// What was found so far.
 struct Items<'p> {
     all: Vec<Item>,
-    has_plugin: &'p dyn Fn(&str) -> bool,
+    availability: &'p dyn Fn(&str) -> Availability,
 }
 
 impl Items<'_> {
@@ -89,9 +107,11 @@ impl Items<'_> {
 
     fn plugin(&mut self, kind: &str, name: &str, node: &Node<'_>, of: Option<&str>) {
         let path = format!("{kind}.{name}");
-        let is_missing = !(self.has_plugin)(name);
-        self.all.push(Item { is_missing, ..item(path.clone(), node, of) });
-        if !is_missing {
+        let availability = (self.availability)(name);
+        let is_missing = availability == Availability::NotHere;
+        let is_only_here = availability == Availability::OnlyHere;
+        self.all.push(Item { is_missing, is_only_here, ..item(path.clone(), node, of) });
+        if availability == Availability::Both {
             self.fields(&path, node, of);
         }
     }
@@ -113,7 +133,7 @@ impl Items<'_> {
 
 fn item(path: String, node: &Node<'_>, of: Option<&str>) -> Item {
     let (value, entity) = (text(node), of.map(str::to_owned));
-    Item { path, value, entity, at: Some(node.at), is_missing: false }
+    Item { path, value, entity, at: Some(node.at), is_missing: false, is_only_here: false }
 }
 
 /// A value as text, where it is a scalar or a list of texts.
@@ -147,8 +167,17 @@ mod tests {
 
     fn paths(text: &str) -> Vec<String> {
         let root = parse(text, Format::Yaml).expect("YAML");
-        let shown = |item: Item| if item.is_missing { item.path + ": missing" } else { item.path };
-        of(&root, &|name| name != "own").into_iter().map(shown).collect()
+        let shown = |item: Item| match item {
+            Item { is_missing: true, .. } => item.path + ": missing",
+            Item { is_only_here: true, .. } => item.path + ": only here",
+            _ => item.path,
+        };
+        let availability = |name: &str| match name {
+            "own" => Availability::NotHere,
+            "new" => Availability::OnlyHere,
+            _ => Availability::Both,
+        };
+        of(&root, &availability).into_iter().map(shown).collect()
     }
 
     #[test]
@@ -180,5 +209,7 @@ mod tests {
         assert_eq!(paths(text), ["plugins.own: missing", "plugins.cors", "plugins.cors.name"]);
         let text = "routes:\n- uri: /a\n  plugins:\n    own: {a: 1}\n";
         assert_eq!(paths(text), ["routes", "routes.uri", "plugins.own: missing"]);
+        let text = "plugins:\n- {name: new, config: {a: 1, b: 2}}\n- name: cors\n";
+        assert_eq!(paths(text), ["plugins.new: only here", "plugins.cors", "plugins.cors.name"]);
     }
 }

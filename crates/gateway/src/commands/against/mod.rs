@@ -8,6 +8,7 @@ mod items;
 mod live;
 
 pub(super) use differences::Catalogue;
+pub(super) use items::Availability;
 pub(super) use live::fetched;
 
 use crate::configuration::{Origin, located};
@@ -15,6 +16,7 @@ use crate::settings;
 use differences::{Difference, Verdict};
 use items::Item;
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 use std::io::{self, Write};
 use weir_model::ConfigError;
 use weir_model::declarative::parse;
@@ -45,21 +47,23 @@ pub(super) struct Report<'c> {
     found: BTreeMap<(usize, String), Found<'c>>,
     /// Where something stands that the catalogue explains.
     explained: HashSet<Position>,
+    /// Plugins that are here alone: where each stands first, and how often it occurs.
+    only_here: BTreeMap<String, (Option<String>, usize)>,
     /// What else has no effect here: a line each.
     without_effect: Vec<String>,
 }
 
 impl<'c> Report<'c> {
-    /// Judges what the text of a configuration says. `has_plugin` says which plugins are here.
+    /// Judges what the text of a configuration says. `availability` says which gateways have a plugin.
     pub(super) fn of(
         catalogue: &'c Catalogue,
         origin: &Origin,
         text: &str,
-        has_plugin: &dyn Fn(&str) -> bool,
+        availability: &dyn Fn(&str) -> Availability,
     ) -> Self {
         let mut report = Self::default();
         let Ok(root) = parse(text, origin.format()) else { return report };
-        for item in items::of(&root, has_plugin) {
+        for item in items::of(&root, availability) {
             let place = item.at.filter(|_| origin.has_places());
             let place = place.map(|at| format!("{origin}:{}:{}", at.line, at.column));
             let place = place.or_else(|| item.entity.clone());
@@ -88,6 +92,10 @@ impl<'c> Report<'c> {
     }
 
     fn judge(&mut self, catalogue: &'c Catalogue, item: &Item, place: Option<String>) {
+        if item.is_only_here {
+            self.only_here.entry(item.path.clone()).or_insert((place, 0)).1 += 1;
+            return;
+        }
         let Some((index, difference)) = catalogue.find(item) else {
             self.same += 1;
             return;
@@ -115,12 +123,30 @@ impl<'c> Report<'c> {
         for verdict in [Verdict::OtherWords, Verdict::OnPurpose, Verdict::NotYet] {
             writeln!(output, "{:>7}  {verdict}", self.count(verdict))?;
         }
+        writeln!(
+            output,
+            "{:>7}  only in Weir",
+            self.only_here.values().map(|(_, count)| count).sum::<usize>()
+        )?;
         for ((_, path), Found { difference, place, count }) in &self.found {
-            let path = printable(path);
-            let place = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
-            let more = if *count > 1 { format!(" ({count} times)") } else { String::new() };
-            writeln!(output, "{place}{}: {path}{more}: {}", difference.verdict, difference.text())?;
+            let at = Occurrence(path, place.as_deref(), *count);
+            writeln!(output, "{}: {}", at.line(difference.verdict), difference.text())?;
+        }
+        for (path, (place, count)) in &self.only_here {
+            writeln!(output, "{}", Occurrence(path, place.as_deref(), *count).line("only in Weir"))?;
         }
         self.without_effect.iter().try_for_each(|line| writeln!(output, "without effect: {line}"))
+    }
+}
+
+/// What a line is about: a path, where it occurs first, and how often.
+struct Occurrence<'r>(&'r str, Option<&'r str>, usize);
+
+impl Occurrence<'_> {
+    fn line(&self, verdict: impl Display) -> String {
+        let Occurrence(path, place, count) = self;
+        let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+        let more = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+        format!("{place}{verdict}: {}{more}", printable(path))
     }
 }
