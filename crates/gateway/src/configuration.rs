@@ -151,7 +151,7 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
 }
 
 /// What is probably a mistake in the expressions of routes.
-fn expression_warnings(
+pub(crate) fn expression_warnings(
     document: &Document,
     places: &EntityLocations,
     text: &str,
@@ -219,12 +219,12 @@ impl Configuration {
         places: &ByEntity<'_>,
         root: Option<&Node<'_>>,
     ) -> (Position, String) {
-        let Some(EntityLocation { at, path }) = error.of.and_then(|of| places.get(&of)) else {
+        let Some(place) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
-        let (field, (_, message)) = (error.location(), error.field());
-        let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
-        let at = root.map(|root| root.position_of(&path)).filter(|_| !field.is_empty()).unwrap_or(*at);
+        let (_, message) = error.field();
+        let path = place.path_of(error.location());
+        let at = root.map(|root| root.position_of(&path)).filter(|_| path != place.path).unwrap_or(place.at);
         (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))
     }
 

@@ -25,6 +25,7 @@ mod broken_off;
 mod cache_conformance;
 mod caching;
 mod capacity;
+mod check_warnings;
 mod clients;
 mod commands;
 mod compare;

@@ -28,13 +28,37 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
 /// Warnings: what breaks no rule, and is probably a mistake.
 pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = unused(document);
-    found.extend(unknown_anonymous(document));
-    found.extend(idle_plugins(document, plugins));
-    found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
+    found.extend(relation_warnings(document, plugins));
     found.extend(entity_warnings(document, plugins));
     let prefixes: Vec<&str> = document.vaults.iter().map(|vault| vault.prefix.as_str()).collect();
     found.extend(unknown_vaults(document, &prefixes, plugins));
     found
+}
+
+/// Warnings about entities that do not fit together.
+pub fn relation_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
+    let mut found: Vec<_> = unknown_anonymous(document).collect();
+    found.extend(idle_plugins(document, plugins));
+    found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
+    found
+}
+
+/// The same as lines, as far as they concern a change: they are about an entity that was put, or about one that names one.
+/// A service is concerned by its routes.
+pub fn relation_warnings_of_change(
+    document: &Document,
+    put: &HashSet<(EntityKind, Uuid)>,
+    plugins: &[PluginSchema],
+) -> Vec<String> {
+    let routes = document.routes.iter().filter(|route| put.contains(&(Routes, route.id)));
+    let services: HashSet<_> = routes.filter_map(|route| Some((Services, route.service?))).collect();
+    let is_concerned = |entity: Entity| {
+        let named = entity.references().into_iter().map(|to| (to.kind, to.id));
+        named.chain([(entity.kind(), entity.id())]).any(|it| put.contains(&it) || services.contains(&it))
+    };
+    let found = relation_warnings(document, plugins).into_iter();
+    let concerned = found.filter(|warning| document.at(warning.entity).is_some_and(is_concerned));
+    concerned.map(|warning| document.line(&warning)).collect()
 }
 
 /// Warnings about entities that hold whatever other entities there are.

@@ -1,14 +1,17 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
 use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
-use super::translate::{mistakes, named_by, translate, unknown_members, without_effect};
+use super::translate::{configured_fields, mistakes, named_by, translate, unknown_members, without_effect};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use weir_model::EntityError;
-use weir_model::check::check;
+use weir_model::check::{check, entity_warnings, relation_warnings};
 use weir_model::declarative::parse;
-use weir_model::node::{Node, Position, Value};
-use weir_model::schema::Json;
-use weir_model::{ConfigError, Document, EntityLocation, Format, ParsedDocument, PluginSchema};
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::node::{Entry, Node, Position, Value};
+use weir_model::schema::{Json, quoted};
+use weir_model::{
+    ConfigError, Document, EntityError, EntityLocation, EntityWarning, Format, ParsedDocument, PluginSchema,
+    Uuid,
+};
 
 /// The last line of a file: without it, APISIX takes a file for half written.
 const END: &str = "#END";
@@ -106,21 +109,26 @@ pub(crate) fn read(
         });
         match whole {
             Ok(entities) => entities.for_each(|entity| {
-                places.push(((entity.kind(), entity.id()), one.place.clone()));
+                let place = place(&entity, one, &written, plugins);
+                places.push(((entity.kind(), entity.id()), place));
                 document.push(entity);
             }),
             Err(invalid) => refused.push((one, invalid)),
         }
     }
     problems.extend(reasons(&refused, &by_key, plugins));
-    problems.extend(check(&document, plugins).iter().map(|finding| located(finding, &document, &written)));
+    let by_entity: HashMap<_, _> = places.iter().map(|(of, place)| (*of, place)).collect();
+    let locate = |finding: &EntityError| located(finding, &document, &by_entity, &root);
+    problems.extend(check(&document, plugins).iter().map(&locate));
     problems.sort();
     if !problems.is_empty() {
         return Err(problems);
     }
     let mut ignored_fields: Vec<_> = written.iter().flat_map(|one| one.ignored_fields(plugins)).collect();
     ignored_fields.sort();
-    Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields, places })
+    let mut warnings: Vec<_> = warnings(&document, plugins).iter().map(locate).collect();
+    warnings.sort();
+    Ok(ParsedDocument { document, warnings, ignored_fields, places })
 }
 
 /// All errors of the invalid objects, each at its field. Objects that fail only because they refer to an invalid one
@@ -159,7 +167,7 @@ fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<D
             problems.push(ConfigError { at: entry.node.at, path: kind.name().to_owned(), message });
         }
         for (index, node) in entry.node.elements().iter().enumerate() {
-            let place = EntityLocation { at: node.at, path: format!("{}[{index}]", kind.name()) };
+            let place = EntityLocation::new(node.at, format!("{}[{index}]", kind.name()));
             match identified(kind, index, node, &mut keys) {
                 Ok((key, value)) => all.push(DeclaredObject { key, value, node, place }),
                 Err(Invalid(message)) => {
@@ -188,17 +196,53 @@ fn identified(
     }
 }
 
-/// The errors across entities, each at the object that the entity derives from.
-fn located(finding: &EntityError, document: &Document, written: &[DeclaredObject<'_, '_>]) -> ConfigError {
+/// What is probably a mistake in plugins. What concerns other entities says how to write these for Kong.
+fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
+    let found = relation_warnings(document, plugins).into_iter().chain(entity_warnings(document, plugins));
+    found.filter(|warning| warning.entity.0 == EntityKind::Plugins).collect()
+}
+
+/// Where an entity stands that an object became: a plugin where its configuration is, also if another object has it.
+fn place(
+    entity: &Entity,
+    one: &DeclaredObject<'_, '_>,
+    written: &[DeclaredObject<'_, '_>],
+    schemas: &[PluginSchema],
+) -> EntityLocation {
+    let Entity::Plugins(plugin) = entity else { return one.place.clone() };
+    let shared =
+        id_text(&one.value["plugin_config_id"]).and_then(|id| Key::new(Kind::PluginConfigs, id).ok());
+    let shared = written.iter().find(|other| Some(&other.key) == shared.as_ref());
+    let here = [one].into_iter().chain(shared).find_map(|object| {
+        let entries = object.node.get("plugins")?.entries().iter();
+        let of = |entry: &Entry<'_>| Some((entry.at, configured_fields(&entry.key, &plugin.name, schemas)?));
+        let (key, (at, fields)) = entries.filter_map(|entry| Some((&entry.key, of(entry)?))).next()?;
+        let path = format!("{}.plugins.{}", object.place.path, quoted(key));
+        Some(EntityLocation { at, path, config: Some(fields) })
+    });
+    here.unwrap_or_else(|| one.place.clone())
+}
+
+/// The errors across entities, each at the object that the entity derives from, and at the field if that has it.
+fn located(
+    finding: &EntityError,
+    document: &Document,
+    places: &HashMap<(EntityKind, Uuid), &EntityLocation>,
+    root: &Node<'_>,
+) -> ConfigError {
     let (kind, index) = finding.entity;
-    let entities = document.clone().into_entities();
-    let entity = entities.iter().filter(|entity| entity.kind() == kind).nth(index);
-    let key = entity.and_then(|entity| entity.tags().iter().find_map(|tag| Key::from_tag(tag)));
-    let message = format!("{}: {}", kind.as_str(), finding.message);
-    match written.iter().find(|written| Some(&written.key) == key.as_ref()) {
-        Some(written) => written.problem(message),
-        None => ConfigError { at: Position::default(), path: String::new(), message },
+    let entity = document.of_kind(kind).nth(index);
+    let Some(place) = entity.and_then(|entity| places.get(&(kind, entity.id()))) else {
+        let message = format!("{}: {}", kind.as_str(), finding.message);
+        return ConfigError { at: Position::default(), path: String::new(), message };
+    };
+    if place.config.is_none() {
+        let message = format!("{}: {}", kind.as_str(), finding.message);
+        return ConfigError { at: place.at, path: place.path.clone(), message };
     }
+    let path = place.path_of(&finding.path);
+    let at = if path == place.path { place.at } else { root.position_of(&path) };
+    ConfigError { at, path, message: finding.message.clone() }
 }
 
 #[cfg(test)]

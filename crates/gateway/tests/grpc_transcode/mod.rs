@@ -267,7 +267,10 @@ fn protos_are_objects_of_apisix() {
     assert!(why.contains("config.method: shop.Orders has no method Sell"), "{why}");
     let less = json!({ "content": server.text.replace("rpc Place", "rpc Order") });
     let why = refused(&ask("PUT", "/protos/1", &less));
-    assert!(why.contains("config.method: shop.Orders has no method Place"), "{why}");
+    assert!(
+        why.contains("routes[0].plugins.grpc-transcode.method: shop.Orders has no method Place"),
+        "{why}"
+    );
     let more = json!({ "content": server.text.replace("string text = 1", "string words = 1") });
     assert_eq!(ask("PUT", "/protos/1?wait=true", &more).status, 200);
     assert_eq!(gateway.get("/orders?words=x").json()["words"], "x");
@@ -311,7 +314,10 @@ fn a_standalone_file_has_protos() {
     assert_eq!(order(&gateway.get("/orders?text=x")), json!({ "text": "x" }));
     for (content, why) in [
         (server.text.replace("string text", "strin text"), "protos[0].content: line 6, column 3: "),
-        (server.text.replace("rpc Place", "rpc Order"), "config.method: shop.Orders has no method Place"),
+        (
+            server.text.replace("rpc Place", "rpc Order"),
+            "routes[0].plugins.grpc-transcode.method: shop.Orders has no method Place",
+        ),
     ] {
         let (status, said) = Gateway::builder(&file(&content)).fail();
         assert!(!status.success() && said.contains(why), "{why}: {said}");

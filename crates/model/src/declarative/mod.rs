@@ -15,7 +15,7 @@ use crate::document::Document;
 use crate::entity::EntityKind;
 use crate::node::{Node, Position};
 use crate::plugin_schema::{EntityKinds, PluginSchema};
-use crate::schema::{ConfigError, ConfigWarning, Json, Reader};
+use crate::schema::{ConfigError, ConfigWarning, Json, Reader, RecordSchema};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};
@@ -64,6 +64,28 @@ pub struct EntityLocation {
     pub at: Position,
     /// Its path, as in `certificates[0]`.
     pub path: String,
+    /// Of a plugin of which the file has the configuration alone: the fields that it has there.
+    pub config: Option<&'static RecordSchema>,
+}
+
+impl EntityLocation {
+    /// Where an entity stands all of whose fields are in the file.
+    pub fn new(at: Position, path: String) -> Self {
+        EntityLocation { at, path, config: None }
+    }
+
+    /// The path of a field of the entity. One that the file does not have is that of the entity.
+    pub fn path_of(&self, field: &str) -> String {
+        let field = match self.config {
+            None => field,
+            Some(schema) => {
+                let of_config = field.strip_prefix("config.").unwrap_or_default();
+                let name = of_config.split(['.', '[']).next().unwrap_or_default();
+                if schema.field(name).is_some() { of_config } else { "" }
+            }
+        };
+        if field.is_empty() { self.path.clone() } else { format!("{}.{field}", self.path) }
+    }
 }
 
 /// What a text says, whatever it means.

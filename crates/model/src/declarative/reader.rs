@@ -104,6 +104,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         for item in self.items.iter() {
             self.entities.reader.start_at(self.items.path(item));
             self.old_names(item);
+            self.made_up(item);
             if let Some(entity) = self.entity(item) {
                 self.keep(entity, item);
             }
@@ -121,7 +122,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         ignored_fields.extend(locate(ignored_fields::find(&document, entities.plugins)));
         let used = USED.iter().flat_map(|kind| &places.items[kinds.index(*kind)]);
         let places = used.map(|item| {
-            let place = EntityLocation { at: item.node.at, path: path_text(&items.path(item), "") };
+            let place = EntityLocation::new(item.node.at, path_text(&items.path(item), ""));
             ((item.kind, item.id), place)
         });
         Outcome { document, problems, warnings, ignored_fields, places: places.collect() }
@@ -154,11 +155,32 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         self.entities.entity(written)
     }
 
+    /// The plugin that an item configures.
+    fn plugin(&self, item: &Item<'_, '_>) -> Option<&'i PluginSchema> {
+        let name = item.node.get("name").and_then(Node::as_str).filter(|_| item.kind == EntityKind::Plugins);
+        find_plugin(self.entities.plugins, name?)
+    }
+
+    /// Warns of secrets of a plugin that are made up because they are left out.
+    fn made_up(&mut self, item: &Item<'_, '_>) {
+        let fields = self.plugin(item).map(|schema| schema.config.fields).unwrap_or_default();
+        let config = item.node.get("config");
+        let is_given = |name| config.and_then(|it| it.get(name)).is_some_and(|it| it.value != Value::Null);
+        for field in fields.iter().filter(|it| it.auto && it.is_confidential() && !is_given(it.name)) {
+            self.warnings.push(ConfigError {
+                at: config.unwrap_or(item.node).at,
+                path: self.entities.reader.path_of(&format!("config.{}", field.name)),
+                message: "is made up each time that the file is read, because it is left out: it changes with each \
+                          reload and restart, and differs between nodes; write one of at least 32 random characters, \
+                          or a reference such as `{vault://env/NAME}`"
+                    .to_owned(),
+            });
+        }
+    }
+
     /// Warns of fields of a plugin that have other names now, unless these are given too.
     fn old_names(&mut self, item: &Item<'_, '_>) {
-        let name = item.node.get("name").and_then(Node::as_str).filter(|_| item.kind == EntityKind::Plugins);
-        let schema = name.and_then(|name| find_plugin(self.entities.plugins, name));
-        let (Some(schema), Some(config)) = (schema, item.node.get("config")) else { return };
+        let (Some(schema), Some(config)) = (self.plugin(item), item.node.get("config")) else { return };
         for (old, path) in schema.config.old_names {
             let is_given = path.split('.').try_fold(config, |node, name| node.get(name)).is_some();
             let Some(entry) = config.entry(old).filter(|entry| entry.node.value != Value::Null && !is_given)

@@ -15,6 +15,7 @@ mod upstream;
 
 pub(crate) use json_schema::{Described, schema_of, validate};
 pub(crate) use mistakes::{mistakes, named_by, unknown_members};
+pub(crate) use plugins::configured_fields;
 pub(crate) use plugins::described as plugins_described;
 pub(crate) use plugins::is_available as is_plugin_available;
 

@@ -19,7 +19,7 @@ use list::{Configuration, Row, find, rows};
 use serde_json::json;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Entry, Value};
-use weir_model::schema::{ConfigWarning, FieldError, Record, did_you_mean, quoted};
+use weir_model::schema::{ConfigWarning, FieldError, Record, RecordSchema, did_you_mean, quoted};
 use weir_model::{ConfigError, PluginSchema, Streams, Uuid};
 
 /// Options that every plugin has.
@@ -149,6 +149,16 @@ pub(super) fn is_served(name: &str) -> bool {
 /// Whether a file may use this plugin of APISIX.
 pub(crate) fn is_available(name: &str, schemas: &[PluginSchema]) -> bool {
     find(name).is_some_and(|row| row.plugin(schemas).is_some())
+}
+
+/// The fields of a plugin of APISIX, if it is served here by this one of Weir's.
+pub(crate) fn configured_fields(
+    name: &str,
+    ours: &str,
+    schemas: &[PluginSchema],
+) -> Option<&'static RecordSchema> {
+    let row = find(name).filter(|row| row.ours == ours)?;
+    Some(row.fields(row.plugin(schemas)?))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
