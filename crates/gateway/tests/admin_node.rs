@@ -248,6 +248,12 @@ fn a_configuration_with_what_has_no_effect_is_loaded_with_a_warning() {
     assert_eq!(answer.status, 201);
     let warning = "3:40: routes[0].path_handling: without effect in this version: paths are joined as by v0, unless router_flavor is traditional (route `r`)";
     assert_eq!(answer.header("x-weir-warning"), Some(warning));
+    let answer = load(
+        "_format_version: \"3.0\"\nupstreams:\n- {name: lonely.test}\nplugins:\n- {name: key-auth, config: {anonymous: guest}}\n",
+    );
+    let warning = "3:10: upstreams[0].name: no service uses the upstream `lonely.test`; write `host: lonely.test` in a service; \
+                   5:40: plugins[0].config.anonymous: names no consumer; add one with this `username`, or leave `anonymous` out";
+    assert_eq!((answer.status, answer.header("x-weir-warning")), (201, Some(warning)));
     let route = |index: usize| format!("- {{name: r-{index}, paths: [/], path_handling: v1}}\n");
     let many: String = (0..1000).map(route).collect();
     let answer = load(&format!("_format_version: \"3.0\"\nroutes:\n{many}"));

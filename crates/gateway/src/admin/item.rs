@@ -70,7 +70,7 @@ pub(super) async fn write(
     {
         return Ok(revised(accepted, &written));
     }
-    let warnings = warning::of(written.entities(), &registry.entities(), control.plugins());
+    let warnings = warning::of(&written, registry, control.plugins());
     let answer = match (entity_path, verb) {
         (EntityPath::Members(membership), Verb::Create) => membership.added(&written, &registry.entities()),
         _ => {

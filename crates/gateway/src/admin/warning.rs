@@ -1,8 +1,9 @@
 //! Warnings for the client of a write: fields without effect, and lints.
 use crate::configuration::{MAX_LISTED_FIELDS, and_more};
+use crate::registry::{CommittedWrite, Registry};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use weir_model::check::entity_warnings;
+use weir_model::check::{entity_warnings, relation_warnings_of_change};
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Document, Entities, PluginSchema, unknown_vaults};
 
@@ -12,29 +13,39 @@ pub(crate) const WARNING: &str = "x-weir-warning";
 /// The longest value, because some clients reject long heads.
 const MAX_HEADER_LEN: usize = 1024;
 
-/// The warnings about these entities, which are among all: fields without effect, and lints.
-pub(crate) fn of<'e>(
-    entities: impl Iterator<Item = &'e Entity>,
-    all: &Entities,
-    plugins: &[PluginSchema],
-) -> Vec<String> {
+/// Of how many entities those that do not fit together are looked for: each write goes through all of them.
+const MAX_COMPARED: usize = 2_000;
+
+/// The warnings about what a write has put: fields without effect, and lints. That an upstream is used by no service is
+/// left out, because it is written before the service.
+pub(crate) fn of(written: &CommittedWrite, registry: &Registry, plugins: &[PluginSchema]) -> Vec<String> {
     let mut document = Document::default();
-    entities.cloned().for_each(|entity| document.push(entity));
+    written.entities().cloned().for_each(|entity| document.push(entity));
+    if document.is_empty() {
+        return Vec::new();
+    }
     let (mut warnings, more) = document.ignored_fields(plugins, MAX_LISTED_FIELDS);
     warnings.extend(and_more(more, "`weir check` lists all those of a file"));
+    let (prefixes, all) = {
+        let entities = registry.entities();
+        (prefixes(&entities), (entities.len() <= MAX_COMPARED).then(|| entities.document()))
+    };
+    let prefixes: Vec<_> = prefixes.iter().map(String::as_str).collect();
     warnings.extend(
         entity_warnings(&document, plugins)
             .into_iter()
-            .chain(unknown_vaults(&document, &prefixes(all), plugins))
+            .chain(unknown_vaults(&document, &prefixes, plugins))
             .map(|lint| format!("{}[].{}: {}", lint.entity.0.as_str(), lint.path, lint.message)),
     );
+    let put = document.entities().map(|entity| (entity.kind(), entity.id())).collect();
+    warnings.extend(all.iter().flat_map(|all| relation_warnings_of_change(all, &put, plugins)));
     warnings
 }
 
 /// The prefixes of the vault entities.
-fn prefixes(all: &Entities) -> Vec<&str> {
+fn prefixes(all: &Entities) -> Vec<String> {
     let vaults = all.after(EntityKind::Vaults, None).filter_map(|entity| match entity {
-        Entity::Vaults(vault) => Some(vault.prefix.as_str()),
+        Entity::Vaults(vault) => Some(vault.prefix.clone()),
         _ => None,
     });
     vaults.collect()

@@ -156,8 +156,8 @@ impl Api {
         };
         answer.revision = Some(written.revision.0);
         answer.warnings = without_effect_of(&written);
-        let all = &self.control.registry().entities();
-        answer.warnings.extend(warning::of(written.entities(), all, self.control.plugins()));
+        let registry = self.control.registry();
+        answer.warnings.extend(warning::of(&written, registry, self.control.plugins()));
         Ok(answer)
     }
 }

@@ -131,7 +131,12 @@ async fn replace(
         let format = written.format();
         let written = SentConfiguration { format: Some(format), ..written };
         match Document::read(&written.text, format, &plugins, &|_| None) {
-            Ok(read) => Ok(Declared { read, written }),
+            Ok(mut read) => {
+                let of_expressions =
+                    configuration::expression_warnings(&read.document, &read.places, &written.text, format);
+                read.warnings.extend(of_expressions);
+                Ok(Declared { read, written })
+            }
             Err(problems) => Err(LoadError::Problems(problems, written)),
         }
     });
@@ -139,7 +144,7 @@ async fn replace(
     let Declared { mut read, written } = read.await.map_err(unavailable)??;
     let document = std::mem::take(&mut read.document);
     match control.registry().declare(document, hash).await {
-        Ok(_) => Ok(read.ignored_fields.iter().map(ToString::to_string).collect()),
+        Ok(_) => Ok(read.warnings.iter().chain(&read.ignored_fields).map(ToString::to_string).collect()),
         Err(errors) => Err(LoadError::Problems(uncompilable(errors, read.places), written)),
     }
 }
@@ -150,8 +155,7 @@ fn uncompilable(errors: Vec<CompileError>, places: EntityLocations) -> Vec<Confi
     let problem = |error: CompileError| match error.of.and_then(|of| places.get(&of)) {
         Some(place) => {
             let (field, message) = error.field();
-            let path = if field.is_empty() { place.path.clone() } else { format!("{}.{field}", place.path) };
-            ConfigError { at: place.at, path, message: message.to_owned() }
+            ConfigError { at: place.at, path: place.path_of(field), message: message.to_owned() }
         }
         None => ConfigError { at: Default::default(), path: String::new(), message: error.to_string() },
     };
