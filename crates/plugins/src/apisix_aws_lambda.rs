@@ -20,7 +20,8 @@
 //!
 //! `authorization.apikey` is sent as `x-api-key`. Otherwise, `authorization.iam` signs the request by Signature Version 4, for the
 //! `service` `execute-api`, which is API Gateway, or `lambda`, which is the URL of a function. As in APISIX, a client's own
-//! `x-api-key` stays, and a request with an `Authorization` of the client's is not signed.
+//! `x-api-key` stays, and a request with an `Authorization` of the client's is not signed. Where `function_uri` is of AWS, another
+//! `service` or `aws_region` than that of the host is refused when it is configured, because AWS would refuse each request.
 //!
 //! The client gets the function's status, headers and body.
 //!
