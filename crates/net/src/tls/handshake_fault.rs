@@ -32,7 +32,7 @@ pub enum FaultKind {
     ClientCertificate,
     /// It has no host of the name that it was asked for.
     UnknownName,
-    /// It shares neither version nor cipher.
+    /// It shares no version or no cipher, or misses a certificate of the client.
     Incompatible,
     /// It ended the handshake.
     Ended,
@@ -99,7 +99,10 @@ impl fmt::Display for HandshakeFault {
             FaultKind::NoTls => "the server answered without TLS",
             FaultKind::ClientCertificate => "the server refused the client's certificate, or asked for one",
             FaultKind::UnknownName => "the server has no host of the name that was asked for (SNI)",
-            FaultKind::Incompatible => "the server has no version of TLS or no cipher in common with Weir",
+            // By TLS 1.2, servers say the same if they miss a certificate.
+            FaultKind::Incompatible => {
+                "the server has no version of TLS or no cipher in common with Weir, or asked for a certificate"
+            }
             _ => "the server ended the TLS handshake",
         })?;
         write!(f, " ({})", self.error)
