@@ -65,7 +65,7 @@ impl HandshakeFault {
             FaultKind::Revoked => "issue another",
             FaultKind::OldVersion => "issue one of version 3 with a subjectAltName",
             FaultKind::Incompatible => {
-                "let the server have TLS 1.2 or 1.3, and a cipher with forward secrecy"
+                "let the server have TLS 1.2 or 1.3 and a cipher with forward secrecy, or configure the client's certificate"
             }
             _ => return None,
         })
