@@ -113,7 +113,8 @@ fn repeat(
     folder: &Path,
     outcomes: &mut Vec<Outcome>,
 ) -> bool {
-    if let Some(lack) = gateway.lacks(scenario, options.during) {
+    let refused = || options.during.and_then(|during| during.is_refused_by(scenario)).map(str::to_owned);
+    if let Some(lack) = gateway.lacks(scenario, options.during).or_else(refused) {
         note(&format!("{} before {}: {lack}", scenario.name, gateway.name()));
         return true;
     }

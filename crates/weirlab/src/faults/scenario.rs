@@ -32,19 +32,23 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Its steps, with what happens to the gateway right after the first of them.
+    /// Its steps, with what happens to the gateway right after the first of them. It is started again once the server of its
+    /// configuration is back, without which it does not start.
     #[must_use]
     pub fn steps_during(&self, during: Option<During>) -> Vec<Step> {
-        let acts: &[Act] = match during {
-            None => &[],
-            Some(During::Reload) => &[Act::Reload],
-            Some(During::Kill) => &[Act::Gateway(ProcessAct::Kill), Act::Gateway(ProcessAct::Start)],
-        };
-        let pause = Duration::from_millis(50);
-        let added = acts.iter().map(|act| Step { when: When::After(pause), act: act.clone() });
+        let soon = |act| Step { when: When::After(Duration::from_millis(50)), act };
         let mut steps = self.steps.clone();
-        let at = steps.len().min(1);
-        steps.splice(at..at, added);
+        let first = steps.len().min(1);
+        let of_store = steps.iter().rposition(|step| matches!(step.act, Act::Store(_)));
+        match during {
+            None => {}
+            Some(During::Reload) => steps.insert(first, soon(Act::Reload)),
+            Some(During::Kill) => {
+                let back = of_store.map_or(first, |last| last + 1);
+                steps.insert(back, soon(Act::Gateway(ProcessAct::Start)));
+                steps.insert(first, soon(Act::Gateway(ProcessAct::Kill)));
+            }
+        }
         steps
     }
 }
@@ -56,6 +60,20 @@ pub enum During {
     Reload,
     /// It is killed and started again.
     Kill,
+}
+
+impl During {
+    /// Why it cannot happen in a scenario.
+    #[must_use]
+    pub fn is_refused_by(self, scenario: &Scenario) -> Option<&'static str> {
+        let is_done_anyway = scenario.steps.iter().any(|step| matches!(step.act, Act::Gateway(_)));
+        let has_database = ["postgres", "sqlite"].iter().any(|database| scenario.needs.contains(*database));
+        match self {
+            _ if is_done_anyway => Some("the scenario itself kills or stops the gateway"),
+            Self::Reload if has_database => Some("a configuration in a database is not read again"),
+            _ => None,
+        }
+    }
 }
 
 /// What clients send.
@@ -299,5 +317,37 @@ fn process_act(act: &str) -> Option<ProcessAct> {
         "stop" => Some(ProcessAct::Stop),
         "continue" => Some(ProcessAct::Continue),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn scenario(name: &str) -> Scenario {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        find(&[name.to_owned()], root).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_gateway_is_killed_in_the_midst_and_started_when_it_can_be() {
+        use super::ProcessAct::{Kill, Start};
+        let acts = |name| {
+            let steps = scenario(name).steps_during(Some(During::Kill));
+            steps.into_iter().map(|step| step.act).collect::<Vec<_>>()
+        };
+        let expected = [Act::Store(Kill), Act::Gateway(Kill), Act::Store(Start), Act::Gateway(Start)];
+        assert_eq!(acts("postgres-killed"), expected);
+        let expected = [Act::Network(true), Act::Gateway(Kill), Act::Gateway(Start), Act::Network(false)];
+        assert_eq!(acts("network-cut"), expected);
+    }
+
+    #[test]
+    fn what_cannot_happen_in_a_scenario_is_refused() {
+        let refused = |during: During, name| during.is_refused_by(&scenario(name)).is_some();
+        assert!(refused(During::Reload, "disk-full") && !refused(During::Kill, "disk-full"));
+        assert!(refused(During::Reload, "gateway-stopped") && refused(During::Kill, "gateway-killed"));
+        assert!(!refused(During::Reload, "network-cut"));
     }
 }
