@@ -52,6 +52,7 @@ mod strands;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unavailable;
 mod vm;
 mod worker;
 mod worker_events;

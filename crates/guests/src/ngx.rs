@@ -93,23 +93,22 @@ fn integral(value: Value) -> Value {
 
 fn location(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
-    let refuse = |name| unavailable(make, name, "use resty.http");
-    table.set("capture", refuse("ngx.location.capture")?)?;
-    table.set("capture_multi", refuse("ngx.location.capture_multi")?)?;
+    table.set("capture", unavailable(make, "ngx.location.capture")?)?;
+    table.set("capture_multi", unavailable(make, "ngx.location.capture_multi")?)?;
     Ok(table)
 }
 
 /// What OpenResty has and nothing here can do.
 fn refusals(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
-    ngx.set("exec", unavailable(make, "ngx.exec", "there are no locations")?)?;
-    let threads = "work that takes long belongs into a service of its own";
-    ngx.set("run_worker_thread", unavailable(make, "ngx.run_worker_thread", threads)?)?;
+    ngx.set("exec", unavailable(make, "ngx.exec")?)?;
+    ngx.set("run_worker_thread", unavailable(make, "ngx.run_worker_thread")?)?;
     let on_abort = |_: &Lua, _: &Host, _: MultiValue| Ok((Value::Nil, "lua_check_client_abort is off"));
     ngx.set("on_abort", make.host(Phases::REQUEST, on_abort)?)
 }
 
 /// A function that always fails.
-fn unavailable(make: &Namespace<'_>, name: &'static str, why: &'static str) -> mlua::Result<Function> {
+fn unavailable(make: &Namespace<'_>, name: &'static str) -> mlua::Result<Function> {
+    let why = crate::unavailable::refused(name).unwrap_or_default();
     let refuse = move |_: &Lua, _: &Host, _: MultiValue| -> mlua::Result<()> {
         refused(format!("{name} is not available: {why}"))
     };

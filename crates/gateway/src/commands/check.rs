@@ -205,16 +205,17 @@ fn check_plugins(
     let plugins = plugin_needs(&options::lua(settings), folder)?;
     let mut lines = Vec::new();
     for PluginNeeds { name, missing } in &plugins {
-        match missing.len() {
+        match missing.iter().filter(|it| !it.is_warning).count() {
             0 => lines.push(format!("{name}: has all that it needs")),
             1 => lines.push(format!("{name}: 1 problem")),
             count => lines.push(format!("{name}: {count} problems")),
         }
-        let line = |it: &Missing| format!("{}:{}: {}", it.file.display(), it.line, it.message);
+        let kind = |it: &Missing| if it.is_warning { "warning: " } else { "" };
+        let line = |it: &Missing| format!("{}:{}: {}{}", it.file.display(), it.line, kind(it), it.message);
         lines.extend(missing.iter().map(line));
     }
     lines.iter().try_for_each(|line| writeln!(output, "{line}")).map_err(|error| error.to_string())?;
-    let all_run = plugins.iter().all(|plugin| plugin.missing.is_empty());
+    let all_run = plugins.iter().all(|plugin| plugin.missing.iter().all(|it| it.is_warning));
     Ok((plugins.into_iter().map(|plugin| plugin.name).collect(), all_run))
 }
 

@@ -202,6 +202,12 @@ fn a_schema_that_cannot_be_used_is_named() {
         ),
         ("cache_key = { \"title\" }", "cache_key = { \"tilte\" }", "its cache_key names `tilte`"),
         ("reference = \"consumers\"", "reference = \"people\"", "`consumer` refers to people"),
+        (
+            "unique = true",
+            "uniqe = true",
+            "notes: title: there is no attribute `uniqe`; did you mean `unique`?",
+        ),
+        ("    primary_key = { \"id\" },\n    end", "    end", "notes: primary_key: required field missing"),
         ("name = \"notes\"", "name = \"services\"", "the gateway has entities of this name"),
     ];
     for (old, new, expected) in cases {

@@ -31,9 +31,10 @@ fn what_is_missing_is_named_with_its_line() {
             "one/handler.lua",
             "local ffi = require 'ffi'\nlocal ok = pcall(require, \"resty.nothing\")\n\
              local request = kong.request\nrequest.get_header('x')\nrequest.get_nothing()\n\
-             ngx.location.nothing('/x')\nlocal rand = require('kong.tools.rand')\nrand.nothing()",
+             ngx.location.nothing('/x')\nlocal rand = require('kong.tools.rand')\nrand.nothing()\n\
+             return { PRIORITY = 1, VERSION = '1.0' }",
         ),
-        ("three/handler.lua", "return {}"),
+        ("three/handler.lua", "return { PRIORITY = 1, VERSION = '1.0' }"),
         ("two/handler.lua", "return {\n  PRIORITY = = 1\n}"),
         ("two/schema.lua", SCHEMA),
     ]);
@@ -42,7 +43,10 @@ fn what_is_missing_is_named_with_its_line() {
     let file = plugin("one");
     let expected = [
         "one: 5 problems".to_owned(),
-        format!("{}:1: there is no module 'ffi' here", file.display()),
+        format!(
+            "{}:1: there is no module 'ffi' here: code does not reach memory or C: use the modules that docs/lua.md lists",
+            file.display()
+        ),
         format!("{}:2: there is no module 'resty.nothing' here", file.display()),
         format!("{}:5: there is no kong.request.get_nothing here", file.display()),
         format!("{}:6: there is no ngx.location.nothing here", file.display()),
@@ -89,6 +93,168 @@ fn a_handler_with_a_response_and_a_filter_is_refused() {
         let said = check_handler(&format!("{start}{good}\nreturn H"));
         assert!(said.contains("one: has all that it needs"), "{said}");
     }
+}
+
+/// What is said of one file of a plugin, without the name of the file; nothing if all is there.
+fn said_of(name: &str, text: &str) -> Vec<String> {
+    let handler = "return { PRIORITY = 1, VERSION = '1.0' }";
+    let plugins = Plugins::new(&[("one/handler.lua", handler), ("one/schema.lua", SCHEMA)]);
+    plugins.write(&format!("one/{name}"), text);
+    let (good, said) = check(plugins.folder());
+    let (first, rest) = said.split_once('\n').unwrap();
+    assert_eq!(good, first == "one: has all that it needs", "{said}");
+    let file = plugins.folder().join(format!("kong/plugins/one/{name}:")).display().to_string();
+    rest.lines().map(|line| line.replace(&file, "")).collect()
+}
+
+/// What is said of a handler with this before its methods.
+fn said_of_code(code: &str) -> Vec<String> {
+    said_of("handler.lua", &format!("{code} return {{ PRIORITY = 1, VERSION = '1.0' }}"))
+}
+
+#[test]
+fn what_is_there_and_of_no_use_is_named_with_what_to_use_instead() {
+    for (code, expected) in [
+        ("ngx.location.capture('/x')", "1: ngx.location.capture always fails here: use resty.http"),
+        ("local run = ngx.run_worker_thread", "1: ngx.run_worker_thread always fails here: work that takes"),
+        (
+            "local socket = require 'socket'\nsocket.sleep(1)",
+            "2: socket.sleep always fails here: use resty.http",
+        ),
+        ("os.execute('ls')", "1: there is no os.execute here: no other processes run here"),
+        ("local os = os\nos.execute('ls')", "2: there is no os.execute here"),
+        ("local os, io = os, io\nio.popen('ls')", "2: there is no io.popen here: no other processes"),
+        ("os.remove('x')", "1: there is no os.remove here: files are read and written alone"),
+        ("dofile('x')", "1: there is no dofile here: use require"),
+        ("local x = string.dump(f)", "1: there is no string.dump here: bytecode"),
+        ("debug.sethook()", "1: there is no debug.sethook here: traceback and getinfo are all"),
+        ("local x = 'a' .. os.tmpname()", "1: there is no os.tmpname here"),
+        ("package.loadlib('x')", "1: there is no package.loadlib here: C modules"),
+        (
+            "require 'kong.plugins.base_plugin'",
+            "1: there is no module 'kong.plugins.base_plugin' here: Kong 3",
+        ),
+        (
+            "require('resty.openidc')",
+            "1: there is no module 'resty.openidc' here: use the plugin openid-connect",
+        ),
+        (
+            "kong.service.set_target_retry_callback(f)",
+            "1: kong.service.set_target_retry_callback always fails",
+        ),
+    ] {
+        let said = said_of_code(code);
+        assert!(said.len() == 1 && said[0].starts_with(expected), "{code}: {said:?}");
+    }
+    for good in [
+        "local os = { execute = print } os.execute()",
+        "local function f(io, dofile) io.popen() dofile() end",
+        "for _, debug in ipairs({}) do debug.sethook() end",
+        "local t = { dofile = 1, os = { execute = 2 } } t.os.execute() t.dofile()",
+        "function string.split(s) end string.split('x') table.contains = 1 print(table.contains)",
+        "string.format('x') os.time() io.open('x') debug.traceback() coroutine.wrap(f) math.max(1)",
+        "local name = 'x' require('kong.plugins.' .. name)",
+    ] {
+        assert!(said_of_code(good).is_empty(), "{good}: {:?}", said_of_code(good));
+    }
+}
+
+#[test]
+fn handlers_that_kong_refuses_are_named() {
+    for (text, expected) in [
+        ("local H = {}", "1: the file returns nothing: let it return the table of the handler"),
+        ("local H = {}\nreturn", "2: the file returns nothing"),
+        ("return 5", "1: the file returns a number"),
+        ("return 'x'", "1: the file returns a text"),
+        ("return true", "1: the file returns a boolean"),
+        ("return function() return {} end", "1: the file returns a function"),
+        ("local f = function()\n return {}\nend", "3: the file returns nothing"),
+        (
+            "\nreturn { VERSION = '1.0' }",
+            "2: the handler has no PRIORITY: give it a whole number, such as 1000",
+        ),
+        (
+            "local H = { PRIORITY = 1 }\nreturn H",
+            "1: the handler has no VERSION: give it a text of the form x.y.z",
+        ),
+        ("local H = {}\nH.PRIORITY = '1'\nH.VERSION = '1.0'\nreturn H", "2: PRIORITY must be a whole number"),
+        ("return { PRIORITY = 1.5, VERSION = '1.0' }", "1: PRIORITY must be a whole number"),
+        ("return { PRIORITY = nil, VERSION = '1.0' }", "1: PRIORITY must be a whole number"),
+        ("return { PRIORITY = 1, VERSION = 'new' }", "1: VERSION must be a text of the form x.y.z"),
+        ("return { PRIORITY = 1, VERSION = 1.0 }", "1: VERSION must be a text of the form x.y.z"),
+        (
+            "return { PRIORITY = 1, VERSION = '1.0',\nacess = function() end }",
+            "2: warning: no phase calls the method `acess`; did you mean `access`?",
+        ),
+        (
+            "local H = { PRIORITY = 1, VERSION = '1.0' }\nfunction H:header_fitler() end\nreturn H",
+            "2: warning: no phase calls the method `header_fitler`; did you mean `header_filter`?",
+        ),
+        (
+            "return { PRIORITY = 1, VERSION = '1.0', preread = function() end }",
+            "1: warning: the method `preread` is not called here",
+        ),
+    ] {
+        let (name, folder) = ("handler.lua", Plugins::mine(text));
+        let (good, said) = check(folder.folder());
+        let line = said.lines().nth(1).unwrap_or_default();
+        let line = line.split_once(&format!("{name}:")).unwrap_or_default().1;
+        assert!(line.starts_with(expected), "{text}\nexpected {expected}\nfound {said}");
+        assert_eq!((good, said.lines().count()), (expected.contains("warning"), 2), "{said}");
+    }
+    for good in [
+        "local H = {}\nH.PRIORITY = 10 - 2\nH.VERSION = '1.0.0-rc'\nfunction H:access() self:acess() end\n\
+         function H:acess() end\nreturn H",
+        "local meta = require 'kong.meta' return { PRIORITY = -5, VERSION = meta.version }",
+        "local Base = setmetatable({}, {}) local H = Base:extend() return H",
+        "local H = {} local function fill(t) t.PRIORITY = 1 end fill(H) return H",
+        "return setmetatable({}, { __index = {} })",
+        "local H = { PRIORITY = 1e3, VERSION = '1.0', helper = function() end, accesses = 5 }\nreturn H;",
+    ] {
+        assert!(said_of("handler.lua", good).is_empty(), "{good}: {:?}", said_of("handler.lua", good));
+    }
+}
+
+#[test]
+fn schemas_that_kong_refuses_are_named_with_their_lines() {
+    let of_fields = |fields: &str| {
+        format!(
+            "return {{ name = 'one', fields = {{ {{ config = {{ type = 'record', fields = {{\n{fields} }} }} }} }} }}"
+        )
+    };
+    for (name, text, expected) in [
+        (
+            "schema.lua",
+            of_fields("{ a = { type = 'string',\n requried = true } }"),
+            "3: config.a: there is no attribute `requried`; did you mean `required`?",
+        ),
+        (
+            "schema.lua",
+            of_fields("{ a = { type = 'number', len_min = 1 } }"),
+            "2: warning: config.a: attribute 'len_min' does not work with type 'number'",
+        ),
+        (
+            "schema.lua",
+            of_fields("{ a =\n{ type = 'array' } }"),
+            "2: config.a: field of type 'array' must declare 'elements'",
+        ),
+        ("schema.lua", "return 5".to_owned(), "1: the file returns no table"),
+        (
+            "schema.lua",
+            "\nlocal x = nil\nreturn x.y".to_owned(),
+            "3: attempt to index local 'x' (a nil value)",
+        ),
+        (
+            "daos.lua",
+            "return { { name = 'marks', primary_key = { 'id' }, fields = {\n\
+          { id = { type = 'string', uuid = true, auto = true, uniqe = true } } } } }"
+                .to_owned(),
+            "2: marks: id: there is no attribute `uniqe`; did you mean `unique`?",
+        ),
+    ] {
+        assert_eq!(said_of(name, &text), [expected], "{text}");
+    }
+    assert!(said_of("schema.lua", &of_fields("{ a = require('kong.db.schema.typedefs').port }")).is_empty());
 }
 
 #[test]

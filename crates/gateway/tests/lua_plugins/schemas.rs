@@ -148,7 +148,13 @@ fn a_schema_that_cannot_be_read_is_refused_with_its_file() {
         ("return require('kong.db.schema.typedefs').nothing", "definition nothing does not exist"),
         (
             "return { name = 'mine', fields = { { config = { type = 'record', fields = { { a = { type = 'sting' } } } } } } }",
-            "there is no type 'sting': known are string, number,",
+            "mine/schema.lua: config.a: there is no type `sting`; did you mean `string`?",
+        ),
+        (
+            "return { name = 'mine', fields = { { config = { type = 'record', fields = { { a = { type = 'string', \
+             requried = true } } } } } }, entity_check = {} }",
+            "mine/schema.lua: there is no member `entity_check`; did you mean `entity_checks`?; config.a: there is no \
+             attribute `requried`; did you mean `required`?",
         ),
     ] {
         let plugins = Plugins::new(&[("mine/handler.lua", HANDLER), ("mine/schema.lua", schema)]);

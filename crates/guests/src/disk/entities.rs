@@ -3,6 +3,7 @@
 
 use super::handler::module;
 use crate::schema::declaration;
+use crate::schema::meta::{self, Subject};
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
@@ -55,6 +56,7 @@ impl Declaration<'_> {
         if self.texts("primary_key").is_some_and(|key| key != ["id"]) {
             return Err(said("its primary_key must be { \"id\" }".to_owned()));
         }
+        self.check().map_err(|error| said(source::message(&error)))?;
         let record = self.record().map_err(|error| said(source::message(&error)))?;
         let referenced = referenced(record, others).map_err(said)?;
         let check = EntityCheck::new(self, name, record);
@@ -69,6 +71,10 @@ impl Declaration<'_> {
         };
         let schema = if self.is("ttl") == Some(true) { schema.with_ttl("ttl") } else { schema };
         self.with_keys(schema).map_err(said)
+    }
+
+    fn check(&self) -> mlua::Result<()> {
+        meta::check(&*Vm::reading(self.settings)?, &self.table, Subject::Entity)
     }
 
     /// The same schema, with the fields that stand for the id and make the key of the cache.

@@ -90,7 +90,7 @@ fn shown(vm: &Vm, value: &Value) -> String {
 }
 
 /// The digits and dots that a version begins with, as in Kong: up to three numbers.
-fn version(text: &str) -> Option<String> {
+pub(super) fn version(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let clean = text[..end].trim_end_matches('.');
     let numbers: Vec<&str> = clean.split('.').collect();

@@ -1,38 +1,197 @@
-//! The methods of a handler, as far as its text shows them.
+//! What the text of a `handler.lua` shows of the handler: the table that it returns, its methods, and what a plugin is refused
+//! for.
 
+use super::handler::{PHASES, version};
 use super::needs::Missing;
-use super::tokens::Token;
+use super::tokens::{Token, Tokens};
 use std::path::Path;
+use weir_plugin::schema::did_you_mean;
 
 /// Methods that a handler cannot have beside `response`, which gets the whole response.
 const NOT_BESIDE_RESPONSE: [&str; 2] = ["header_filter", "body_filter"];
 
-/// A method `response` in a `handler.lua` that has a filter, too: such a plugin cannot be loaded.
-pub(super) fn contradiction(file: &Path, tokens: &[(Token<'_>, usize)]) -> Option<Missing> {
-    let tokens = if file.file_name().is_some_and(|name| name == "handler.lua") { tokens } else { &[] };
-    let declared = methods(tokens);
-    let line = |method| declared.iter().find(|(name, _)| *name == method).map(|(_, line)| *line);
+/// Methods that are called without a request.
+const OF_WORKERS: [&str; 2] = ["init_worker", "configure"];
+
+/// Methods that Kong calls, and the host does not.
+const NOT_CALLED: [&str; 5] = ["preread", "ws_handshake", "ws_client_frame", "ws_upstream_frame", "ws_close"];
+
+/// What a file returns, as far as its text shows it.
+#[derive(Clone, Copy)]
+enum Returned<'t> {
+    /// A table that begins at this word.
+    Table(usize),
+    /// What a variable holds.
+    Variable(&'t str),
+    /// No table: what it is, and its line.
+    NoTable(&'static str, usize),
+    Unknown,
+}
+
+/// A member of the handler.
+#[derive(Clone, Copy)]
+struct Member<'t> {
+    name: &'t str,
+    line: usize,
+    /// The first word of its value; none of a function that is declared as such.
+    value: Option<usize>,
+}
+
+/// What keeps the handler in a file, if it holds one, from being loaded, and what is not called.
+pub(super) fn problems(file: &Path, tokens: &Tokens<'_>) -> Vec<Missing> {
+    if file.file_name().is_none_or(|name| name != "handler.lua") {
+        return Vec::new();
+    }
+    let returned = returned(tokens);
+    if let Returned::NoTable(what, line) = returned {
+        let message = format!("the file returns {what}: let it return the table of the handler");
+        return vec![Missing::new(file, line, message)];
+    }
+    let members = members(tokens, returned);
+    let mut found: Vec<Missing> = contradiction(file, &members).into_iter().collect();
+    found.extend(fields(file, tokens, (returned, &members)));
+    found.extend(members.iter().filter_map(|member| not_called(file, tokens, member)));
+    found
+}
+
+/// A method `response` of a handler that has a filter, too.
+fn contradiction(file: &Path, members: &[Member<'_>]) -> Option<Missing> {
+    let line = |method| members.iter().find(|it| it.name == method).map(|it| it.line);
     let response = line("response")?;
     let filter = NOT_BESIDE_RESPONSE.into_iter().find(|filter| line(filter).is_some())?;
     let message = format!(
         "a handler with `response` cannot have `{filter}`: do its work in `response`, which gets the headers and the body"
     );
-    Some(Missing { file: file.to_owned(), line: response, message })
+    Some(Missing::new(file, response, message))
 }
 
-/// The members of the table that the file returns, with their lines: `function Handler:name`, `Handler.name =`, and `name =` in
-/// the table itself.
-fn methods<'t>(tokens: &[(Token<'t>, usize)]) -> Vec<(&'t str, usize)> {
-    let handler = match tokens {
-        [.., (Token::Name("return"), _), (Token::Name(name), _)] => Some(*name),
-        _ => None,
+/// What is wrong with `PRIORITY` and `VERSION`.
+fn fields(
+    file: &Path,
+    tokens: &Tokens<'_>,
+    (returned, members): (Returned<'_>, &[Member<'_>]),
+) -> Vec<Missing> {
+    let start = start(tokens, returned);
+    let rules: [(&str, &str, fn(&Tokens<'_>) -> bool); 2] = [
+        ("PRIORITY", "a whole number, such as 1000", is_priority),
+        ("VERSION", "a text of the form x.y.z, such as \"1.0.0\"", is_version),
+    ];
+    let wrong = |(name, form, is_good): (&str, &str, fn(&Tokens<'_>) -> bool)| {
+        let Some(member) = members.iter().find(|it| it.name == name) else {
+            let line = tokens.get(start?).map(|(_, line)| *line)?;
+            let message =
+                format!("the handler has no {name}: give it {form}, because Kong refuses it without");
+            return Some(Missing::new(file, line, message));
+        };
+        let is_good = member.value.is_some_and(|at| is_good(&tokens[at..]));
+        (!is_good).then(|| Missing::new(file, member.line, format!("{name} must be {form}")))
     };
+    rules.into_iter().filter_map(wrong).collect()
+}
+
+/// Where the table of the handler begins, if the text shows all of its fields.
+fn start(tokens: &Tokens<'_>, returned: Returned<'_>) -> Option<usize> {
+    match returned {
+        Returned::Table(at) => Some(at),
+        Returned::Variable(name) => {
+            let is_hidden = |two: &Tokens<'_>| match two {
+                [(Token::Name(variable), _), (Token::Sign('['), _)] => *variable == name,
+                [(Token::Sign('(' | ','), _), (Token::Name(variable), _)] => *variable == name,
+                _ => false,
+            };
+            let begins = |three: &Tokens<'_>| {
+                matches!(three, [(Token::Name(variable), _), (Token::Sign('='), _), (Token::Sign('{'), _)]
+                    if *variable == name)
+            };
+            let at = tokens.windows(3).position(begins)?;
+            (!tokens.windows(2).any(is_hidden)).then_some(at)
+        }
+        _ => None,
+    }
+}
+
+/// Whether what follows may be a whole number.
+fn is_priority(value: &Tokens<'_>) -> bool {
+    match value.first().map(|(token, _)| *token) {
+        Some(Token::Text(_) | Token::Sign('{') | Token::Name("nil" | "true" | "false" | "function")) => false,
+        Some(Token::Sign('0'..='9')) => {
+            let number = value.iter().map_while(|(token, _)| match token {
+                Token::Sign(c) if c.is_ascii_digit() || *c == '.' => Some(*c),
+                _ => None,
+            });
+            let number: String = number.collect();
+            number.split_once('.').is_none_or(|(_, rest)| rest.trim_end_matches('0').is_empty())
+        }
+        _ => true,
+    }
+}
+
+/// Whether what follows may be a version.
+fn is_version(value: &Tokens<'_>) -> bool {
+    match value {
+        [(Token::Text(_), _), (Token::Sign('.'), _), ..] => true,
+        [(Token::Text(text), _), ..] => version(text).is_some(),
+        [
+            (Token::Sign('{' | '-' | '0'..='9') | Token::Name("nil" | "true" | "false" | "function"), _),
+            ..,
+        ] => false,
+        _ => true,
+    }
+}
+
+/// A method that is called in no phase, or looks as if it should be.
+fn not_called(file: &Path, tokens: &Tokens<'_>, member: &Member<'_>) -> Option<Missing> {
+    let name = member.name;
+    let is_function = member.value.is_none_or(|at| tokens[at].0 == Token::Name("function"));
+    if !is_function {
+        return None;
+    }
+    if NOT_CALLED.contains(&name) {
+        return Some(Missing::warning(file, member.line, format!("the method `{name}` is not called here")));
+    }
+    let phases = PHASES.iter().map(|phase| phase.name()).chain(OF_WORKERS);
+    let near = phases.filter(|phase| phase.len().abs_diff(name.len()) <= 2);
+    let near: Vec<&str> = near.collect();
+    let is_called = tokens.iter().filter(|(token, _)| *token == Token::Name(name)).count() > 1;
+    let hint = did_you_mean(name, near.iter().copied());
+    let is_typo = !near.contains(&name) && !is_called && !hint.is_empty();
+    is_typo.then(|| Missing::warning(file, member.line, format!("no phase calls the method `{name}`{hint}")))
+}
+
+/// What the last statement of a file returns.
+fn returned<'t>(tokens: &Tokens<'t>) -> Returned<'t> {
+    let last_line = tokens.last().map_or(1, |(_, line)| *line);
+    let (mut depth, mut found) = (0_usize, None);
+    for (at, (token, _)) in tokens.iter().enumerate() {
+        match token {
+            Token::Name("function" | "do" | "if" | "repeat") => depth += 1,
+            Token::Name("end" | "until") => depth = depth.saturating_sub(1),
+            Token::Name("return") if depth == 0 => found = Some(at),
+            _ => {}
+        }
+    }
+    let Some(at) = found else { return Returned::NoTable("nothing", last_line) };
+    let line = tokens[at].1;
+    match &tokens[at + 1..] {
+        [] | [(Token::Sign(';'), _)] | [(Token::Name("nil"), _), ..] => Returned::NoTable("nothing", line),
+        [(Token::Name("true" | "false"), _), ..] => Returned::NoTable("a boolean", line),
+        [(Token::Name("function"), _), ..] => Returned::NoTable("a function", line),
+        [(Token::Text(_), _)] => Returned::NoTable("a text", line),
+        [(Token::Sign('0'..='9'), _), ..] => Returned::NoTable("a number", line),
+        [(Token::Sign('{'), _), ..] => Returned::Table(at + 1),
+        [(Token::Name(name), _)] | [(Token::Name(name), _), (Token::Sign(';'), _)] => {
+            Returned::Variable(name)
+        }
+        _ => Returned::Unknown,
+    }
+}
+
+/// The members of the handler: `function Handler:name`, `Handler.name =`, and `name =` in the table itself.
+fn members<'t>(tokens: &Tokens<'t>, returned: Returned<'t>) -> Vec<Member<'t>> {
     let (mut found, mut depth) = (Vec::new(), None);
     for at in 0..tokens.len() {
-        let is_table =
-            matches!(&tokens[at..], [(Token::Sign('{'), _), ..]) && is_handler(&tokens[..at], handler);
         depth = match (tokens[at].0, depth) {
-            (Token::Sign('{'), None) => is_table.then_some(1),
+            (Token::Sign('{'), None) => is_handler(tokens, at, returned).then_some(1),
             (Token::Sign('{'), Some(depth)) => Some(depth + 1),
             (Token::Sign('}'), Some(depth)) => (depth > 1).then_some(depth - 1),
             (_, depth) => depth,
@@ -41,13 +200,16 @@ fn methods<'t>(tokens: &[(Token<'t>, usize)]) -> Vec<(&'t str, usize)> {
             [(Token::Sign('{' | ',' | ';'), _), (Token::Name(name), line), (Token::Sign('='), _), ..]
                 if depth == Some(1) =>
             {
-                found.push((name, line));
+                found.push(Member { name, line, value: Some(at + 3) });
             }
             [(Token::Name(of), _), (Token::Sign('.' | ':'), _), (Token::Name(name), line), (next, _), ..]
-                if Some(of) == handler =>
+                if matches!(returned, Returned::Variable(handler) if handler == of) =>
             {
                 let is_function = at > 0 && tokens[at - 1].0 == Token::Name("function");
-                found.extend((is_function || next == Token::Sign('=')).then_some((name, line)));
+                let is_assigned =
+                    next == Token::Sign('=') && !matches!(tokens.get(at + 4), Some((Token::Sign('='), _)));
+                let value = (!is_function).then_some(at + 4);
+                found.extend((is_function || is_assigned).then_some(Member { name, line, value }));
             }
             _ => {}
         }
@@ -55,11 +217,13 @@ fn methods<'t>(tokens: &[(Token<'t>, usize)]) -> Vec<(&'t str, usize)> {
     found
 }
 
-/// Whether a table that follows is the handler.
-fn is_handler(before: &[(Token<'_>, usize)], handler: Option<&str>) -> bool {
-    match (before, handler) {
-        ([.., (Token::Name(name), _), (Token::Sign('='), _)], Some(handler)) => *name == handler,
-        ([.., (Token::Name("return"), _)], None) => true,
+/// Whether the table that begins here is the handler.
+fn is_handler(tokens: &Tokens<'_>, at: usize, returned: Returned<'_>) -> bool {
+    match (returned, &tokens[..at]) {
+        (Returned::Table(start), _) => start == at,
+        (Returned::Variable(handler), [.., (Token::Name(name), _), (Token::Sign('='), _)]) => {
+            *name == handler
+        }
         _ => false,
     }
 }

@@ -2,7 +2,7 @@
 //! `kong.plugins.NAME.schema`.
 //!
 //! `handler` reads what a handler says of itself, `hooks` calls its methods with the `conf` of an
-//! entity, and `worker` those that run on each worker before it serves.
+//! entity, and `worker` those that run on each worker before it serves. `needs` says what keeps plugins from running here.
 
 mod api;
 mod conf;
@@ -10,8 +10,10 @@ mod entities;
 pub(crate) mod handler;
 mod hooks;
 mod methods;
+mod names;
 mod needs;
 mod schema;
+mod schemas;
 mod tokens;
 mod worker;
 
@@ -82,7 +84,7 @@ fn names(sources: &Sources, plugin: &str, wanted: &[&str]) -> bool {
 fn required_in(text: &str) -> Vec<String> {
     let words = tokens::tokens(text);
     let at = (0..words.len()).filter(|at| words[*at].0 == Token::Name("require"));
-    at.filter_map(|at| needs::required(&words, at + 1)).map(|(name, _)| name).collect()
+    at.filter_map(|at| names::required(&words, at + 1)).map(|(name, _)| name).collect()
 }
 
 /// The rows of these plugins in the list of plugins, or what is wrong with their files. They last as long as the process.
@@ -119,6 +121,7 @@ fn definition(settings: &Arc<LuaSettings>, name: &str) -> Result<Definition, Str
     let code = installed(settings, name)?;
     let entities = entities::entities(settings, name)?;
     api::warn(settings, name, entities);
+    schema::warn(settings, name)?;
     let schema = schema::plugin(settings, name)?.with_entities(entities);
     let name: &'static str = name.to_owned().leak();
     Ok(Definition {

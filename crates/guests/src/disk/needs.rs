@@ -1,16 +1,17 @@
-//! What keeps the files of a plugin from running here: text that does not parse, and the modules and functions that they need
-//! and the host does not have.
+//! What keeps the files of a plugin from running here: text that does not parse, modules and functions that they need and the
+//! host does not have, handlers and schemas that Kong would refuse.
 //!
-//! All is read from the text, so that no code runs. What there is, a VM says.
+//! All but schemas is read from the text, so that no handler runs. What there is, a VM says.
 
-use super::methods;
-use super::tokens::{Token, tokens};
+use super::names::Names;
+use super::tokens::{Token, Tokens, tokens};
+use super::{methods, schemas};
+use crate::files::PluginFiles;
 use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::source;
-use crate::vm::{Vm, module};
-use foldhash::HashMap;
-use mlua::Value;
+use crate::vm::Vm;
+use mlua::Table;
 use mlua::chunk::ChunkMode;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,20 @@ pub struct Missing {
     pub line: usize,
     /// What is said of it, such as `there is no kong.x.y here`.
     pub message: String,
+    /// The file can be loaded all the same.
+    pub is_warning: bool,
+}
+
+impl Missing {
+    /// Something that keeps a file from running.
+    pub(super) fn new(file: &Path, line: usize, message: String) -> Self {
+        Self { file: file.to_owned(), line, message, is_warning: false }
+    }
+
+    /// Something that does not do what it seems to.
+    pub(super) fn warning(file: &Path, line: usize, message: String) -> Self {
+        Self { is_warning: true, ..Self::new(file, line, message) }
+    }
 }
 
 /// A plugin below a folder, and what it needs that is not here.
@@ -58,52 +73,28 @@ pub fn plugin_needs(settings: &LuaSettings, folder: &Path) -> Result<Vec<PluginN
     found.iter().map(|plugin| host.needs(plugin)).collect()
 }
 
-/// Tables whose members are those of a request, or of a node that runs.
-const OPEN: [&str; 9] = [
-    "kong.configuration",
-    "kong.ctx.core",
-    "kong.ctx.plugin",
-    "kong.ctx.shared",
-    "kong.db",
-    "ngx.ctx",
-    "ngx.header",
-    "ngx.shared",
-    "ngx.var",
-];
-
 /// The methods of an endpoint in `api.lua`.
 const METHODS: [&str; 6] = ["before", "DELETE", "GET", "PATCH", "POST", "PUT"];
 
 /// What there is.
 struct Host {
-    vm: std::rc::Rc<Vm>,
+    names: Names,
     /// Modules that stand beside the plugins, or where the settings say.
     sources: Sources,
     folder: PathBuf,
 }
 
-/// What a name in a file stands for: members of a global, or of a module.
-#[derive(Clone)]
-struct Place {
-    /// `kong`, `ngx`, or the name of a module.
-    root: String,
-    members: Vec<String>,
-}
-
-impl Place {
-    fn text(&self) -> String {
-        [std::slice::from_ref(&self.root), &self.members].concat().join(".")
-    }
-}
-
 impl Host {
     fn new(settings: &LuaSettings, folder: &Path) -> Result<Self, String> {
-        let settings = Arc::new(settings.clone());
-        let vm = Vm::reading(&settings).map_err(|error| source::message(&error))?;
-        let beside = folder.display();
-        let sources =
-            Sources::new(&format!("{beside}/?.lua;{beside}/?/init.lua;{}", settings.files.path()), "");
-        Ok(Self { vm, sources, folder: folder.to_owned() })
+        let of_plugins = folder.ancestors().find(|place| place.ends_with("kong/plugins"));
+        let root = of_plugins.and_then(|place| place.ancestors().nth(2));
+        let beside = [Some(folder), root].into_iter().flatten().map(Path::display);
+        let beside: String = beside.map(|place| format!("{place}/?.lua;{place}/?/init.lua;")).collect();
+        let path = beside + settings.files.path();
+        // Schemas are run, and find what is beside them.
+        let settings = LuaSettings { files: PluginFiles::new(&path, "").into(), ..settings.clone() };
+        let vm = Vm::reading(&Arc::new(settings)).map_err(|error| source::message(&error))?;
+        Ok(Self { names: Names::new(vm), sources: Sources::new(&path, ""), folder: folder.to_owned() })
     }
 
     fn needs(&self, plugin: &Path) -> Result<PluginNeeds, String> {
@@ -112,68 +103,39 @@ impl Host {
         lua_files(plugin, &mut files);
         for file in files {
             let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-            missing.extend(self.syntax_error(&file, &text));
-            missing.extend(self.missing(&file, &String::from_utf8_lossy(&text), (&name, plugin)));
+            missing.extend(self.of_file(&file, &text, (&name, plugin)));
         }
         if !plugin.join("schema.lua").is_file() {
             let message = "there is no schema.lua beside it".to_owned();
-            missing.push(Missing { file: plugin.join("handler.lua"), line: 1, message });
+            missing.push(Missing::new(&plugin.join("handler.lua"), 1, message));
         }
         missing.sort();
         missing.dedup_by(|one, other| (&one.file, &one.message) == (&other.file, &other.message));
         Ok(PluginNeeds { name, missing })
     }
 
-    /// What does not parse.
-    fn syntax_error(&self, file: &Path, text: &[u8]) -> Option<Missing> {
-        let chunk = self.vm.lua.load(text).set_name("=").set_mode(ChunkMode::Text);
-        let error = source::message(&chunk.into_function().err()?);
-        let (line, message) = error.trim_start_matches(':').split_once(": ")?;
-        Some(Missing { file: file.to_owned(), line: line.parse().ok()?, message: message.to_owned() })
-    }
-
-    fn missing(&self, file: &Path, text: &str, plugin: (&str, &Path)) -> Vec<Missing> {
-        let tokens = tokens(text);
-        let mut found = own_endpoints(file, &tokens);
-        found.extend(methods::contradiction(file, &tokens));
-        let mut known: HashMap<String, Place> = HashMap::default();
-        for root in ["kong", "ngx"] {
-            known.insert(root.to_owned(), Place { root: root.to_owned(), members: Vec::new() });
-        }
-        let mut at = 0;
-        while let Some((token, line)) = tokens.get(at) {
-            let mut needs = |what: String| {
-                let message = format!("there is no {what} here");
-                found.push(Missing { file: file.to_owned(), line: *line, message });
-            };
-            let is_member = at > 0 && matches!(tokens[at - 1].0, Token::Sign('.' | ':'));
-            let (place, next) = match token {
-                Token::Name("require") if !is_member => match required(&tokens, at + 1) {
-                    Some((name, next)) => {
-                        if !self.has_module(&name, plugin) {
-                            needs(format!("module '{name}'"));
-                        }
-                        (Some(Place { root: name, members: Vec::new() }), next)
-                    }
-                    None => (None, at + 1),
-                },
-                Token::Name(name) if !is_member => match known.get(*name) {
-                    Some(place) => with_members(place, &tokens, at + 1),
-                    None => (None, at + 1),
-                },
-                _ => (None, at + 1),
-            };
-            if let Some(place) = place {
-                if !place.members.is_empty() && !self.has(&place) {
-                    needs(place.text());
-                }
-                if let Some(alias) = alias(&tokens, at, next) {
-                    known.insert(alias.to_owned(), place);
-                }
+    fn of_file(&self, file: &Path, text: &[u8], plugin: (&str, &Path)) -> Vec<Missing> {
+        let source = String::from_utf8_lossy(text);
+        let tokens = tokens(&source);
+        let mut found = self.names.missing(file, &tokens, &|name| self.has_module(name, plugin));
+        found.extend(own_endpoints(file, &tokens));
+        match self.syntax_error(file, text) {
+            Some(error) => found.push(error),
+            None if file.parent() == Some(plugin.1) => {
+                found.extend(methods::problems(file, &tokens));
+                found.extend(schemas::problems(&self.names.vm, (file, text), &tokens));
             }
-            at = next;
+            None => {}
         }
         found
+    }
+
+    /// What does not parse.
+    fn syntax_error(&self, file: &Path, text: &[u8]) -> Option<Missing> {
+        let chunk = self.names.vm.lua.load(text).set_name("=").set_mode(ChunkMode::Text);
+        let error = source::message(&chunk.into_function().err()?);
+        let (line, message) = error.trim_start_matches(':').split_once(": ")?;
+        Some(Missing::new(file, line.parse().ok()?, message.to_owned()))
     }
 
     /// Whether `require` would find a module, here or beside the plugin.
@@ -183,8 +145,8 @@ impl Host {
             folder.join(format!("{rest}.lua")).is_file() || folder.join(rest).join("init.lua").is_file()
         };
         let loaded = || {
-            let loaded: mlua::Result<mlua::Table> =
-                self.vm.lua.globals().get::<mlua::Table>("package").and_then(|package| package.get("loaded"));
+            let package = self.names.vm.lua.globals().get::<Table>("package");
+            let loaded = package.and_then(|package| package.get::<Table>("loaded"));
             loaded.and_then(|loaded| loaded.contains_key(name)).unwrap_or(false)
         };
         own.is_some_and(is_file)
@@ -193,62 +155,10 @@ impl Host {
             || matches!(self.sources.find(name), Ok(Some(_)))
             || self.folder.join(format!("{}.lua", name.replace('.', "/"))).is_file()
     }
-
-    /// Whether the VM has the member that a place names. What only a request has is taken to be there.
-    fn has(&self, place: &Place) -> bool {
-        let lua = &self.vm.lua;
-        let root = match place.root.as_str() {
-            "kong" | "ngx" => lua.globals().get::<Value>(place.root.as_str()).ok(),
-            name => module(lua, name).ok().flatten(),
-        };
-        let Some(mut value) = root else { return true };
-        for (name, at) in place.members.iter().zip(0..) {
-            if OPEN.contains(
-                &Place { root: place.root.clone(), members: place.members[..at].to_vec() }.text().as_str(),
-            ) {
-                return true;
-            }
-            let Value::Table(table) = &value else { return true };
-            match table.get::<Value>(name.as_str()) {
-                Ok(Value::Nil) => return false,
-                Ok(member) => value = member,
-                Err(_) => return true,
-            }
-        }
-        true
-    }
-}
-
-/// The name of a required module, and where it ends.
-pub(super) fn required(tokens: &[(Token<'_>, usize)], at: usize) -> Option<(String, usize)> {
-    let after = match tokens.get(at)?.0 {
-        Token::Sign('(' | ',') => at + 1,
-        _ => at,
-    };
-    let Token::Text(name) = tokens.get(after)?.0 else { return None };
-    let closed = matches!(tokens.get(after + 1), Some((Token::Sign(')'), _))) && after > at;
-    Some((name.to_owned(), after + 1 + usize::from(closed)))
-}
-
-/// A place with the members that follow it, and where they end.
-fn with_members(place: &Place, tokens: &[(Token<'_>, usize)], mut at: usize) -> (Option<Place>, usize) {
-    let mut place = place.clone();
-    while let [(Token::Sign('.'), _), (Token::Name(name), _), ..] = tokens[at.min(tokens.len())..] {
-        place.members.push(name.to_owned());
-        at += 2;
-    }
-    // A method that is called.
-    if let [(Token::Sign(':'), _), (Token::Name(name), _), (Token::Sign('(' | '{') | Token::Text(_), _), ..] =
-        tokens[at.min(tokens.len())..]
-    {
-        place.members.push(name.to_owned());
-        at += 2;
-    }
-    (Some(place), at)
 }
 
 /// Functions that `api.lua` has for methods: the Admin API runs none.
-fn own_endpoints(file: &Path, tokens: &[(Token<'_>, usize)]) -> Vec<Missing> {
+fn own_endpoints(file: &Path, tokens: &Tokens<'_>) -> Vec<Missing> {
     let is_api = file.file_name().is_some_and(|name| name == "api.lua");
     let tokens = if is_api { tokens } else { &[] };
     let of_method = tokens.windows(3).filter_map(|tokens| match *tokens {
@@ -260,18 +170,7 @@ fn own_endpoints(file: &Path, tokens: &[(Token<'_>, usize)]) -> Vec<Missing> {
     let message = |method| {
         format!("the Admin API does not run the function for {method}: it has generated endpoints alone")
     };
-    let missing = |(method, line)| Missing { file: file.to_owned(), line, message: message(method) };
-    of_method.map(missing).collect()
-}
-
-/// The name that `local name = …` gives to what stands between these tokens.
-fn alias<'t>(tokens: &[(Token<'t>, usize)], from: usize, to: usize) -> Option<&'t str> {
-    let [.., (Token::Name("local"), _), (Token::Name(name), _), (Token::Sign('='), _)] = tokens[..from]
-    else {
-        return None;
-    };
-    let goes_on = matches!(tokens.get(to), Some((Token::Sign('(' | '[' | ':' | '.') | Token::Text(_), _)));
-    (!goes_on).then_some(name)
+    of_method.map(|(method, line)| Missing::new(file, line, message(method))).collect()
 }
 
 /// The files of Lua in a folder, without tests and migrations.

@@ -3,6 +3,7 @@
 use super::handler::module;
 use crate::schema::checks::PluginCheck;
 use crate::schema::declaration::{described, items, record};
+use crate::schema::meta::{self, Remark, Subject};
 use crate::schema::reader::PluginReader;
 use crate::settings::LuaSettings;
 use crate::source;
@@ -25,12 +26,22 @@ pub(super) fn plugin(settings: &Arc<LuaSettings>, name: &str) -> Result<PluginSc
     declared.map_err(|error| wrong(&vm, name, &source::message(&error)))
 }
 
-/// Whether the file of a schema can be loaded, and declares a configuration.
+/// Whether the file of a schema can be loaded, and Kong would take what it declares.
 pub(super) fn loads(settings: &Arc<LuaSettings>, name: &str) -> Result<(), String> {
     let (vm, table) = table(settings, name)?;
-    let fields = items(&table, "fields");
-    let declares = fields.and_then(|fields| config(&fields).map(|_| ()));
-    declares.map_err(|error| wrong(&vm, name, &source::message(&error)))
+    let checked = meta::check(&vm, &table, Subject::Plugin);
+    checked.map_err(|error| wrong(&vm, name, &source::message(&error)))
+}
+
+/// Warns of what a schema has that does not do what it seems to.
+pub(super) fn warn(settings: &Arc<LuaSettings>, name: &str) -> Result<(), String> {
+    let (vm, table) = table(settings, name)?;
+    let remarks = meta::remarks(&vm, &table, Subject::Plugin);
+    let remarks = remarks.map_err(|error| wrong(&vm, name, &source::message(&error)))?;
+    for Remark { path, message, .. } in remarks.without_effect {
+        tracing::warn!(plugin = name, "{}: {path}: {message}", place(&vm, name));
+    }
+    Ok(())
 }
 
 fn table(settings: &Arc<LuaSettings>, name: &str) -> Result<(Rc<Vm>, Table), String> {
@@ -42,10 +53,13 @@ fn table(settings: &Arc<LuaSettings>, name: &str) -> Result<(Rc<Vm>, Table), Str
 }
 
 fn wrong(vm: &Vm, name: &str, what: &str) -> String {
+    format!("error initializing schema for plugin: {name}: {}: {what}", place(vm, name))
+}
+
+fn place(vm: &Vm, name: &str) -> String {
     let module = module(name, "schema");
     let file = vm.files.sources.find(&module).ok().flatten();
-    let file = file.map_or(module, |file| file.path.clone());
-    format!("error initializing schema for plugin: {name}: {file}: {what}")
+    file.map_or(module, |file| file.path.clone())
 }
 
 fn config(fields: &[(String, Table)]) -> mlua::Result<&Table> {

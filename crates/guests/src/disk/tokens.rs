@@ -11,6 +11,19 @@ pub(super) enum Token<'t> {
     Sign(char),
 }
 
+/// Words, each with its line.
+pub(super) type Tokens<'t> = [(Token<'t>, usize)];
+
+impl<'t> Token<'t> {
+    /// The name, if it is one.
+    pub(super) fn name(self) -> Option<&'t str> {
+        match self {
+            Token::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// The words of a text, each with its line, without comments.
 pub(super) fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
     let (mut found, mut rest, mut line) = (Vec::new(), text, 1);

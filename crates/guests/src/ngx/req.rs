@@ -77,8 +77,7 @@ fn pieces(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("finish_body", make.exchange(BEFORE, finish)?)?;
     let socket = |_: &Lua, _: &mut Exchange, _: MultiValue| Ok((Value::Nil, "request body already exists"));
     table.set("socket", make.exchange(BEFORE, socket)?)?;
-    let no_files = "use set_body_data";
-    table.set("set_body_file", unavailable(make, "ngx.req.set_body_file", no_files)?)
+    table.set("set_body_file", unavailable(make, "ngx.req.set_body_file")?)
 }
 
 fn replace_body(exchange: &mut Exchange, body: Vec<u8>) -> mlua::Result<()> {

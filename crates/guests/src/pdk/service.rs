@@ -22,12 +22,11 @@ pub(super) fn fill(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     };
     table.set("set_retries", make.exchange(Phases::TARGET, set_retries)?)?;
     table.set("set_timeouts", make.exchange(Phases::TARGET, set_timeouts)?)?;
-    let callback = |_: &Lua, _: &mut Exchange, callback: Value| -> mlua::Result<()> {
+    let name = "kong.service.set_target_retry_callback";
+    let why = crate::unavailable::refused(name).unwrap_or_default();
+    let callback = move |_: &Lua, _: &mut Exchange, callback: Value| -> mlua::Result<()> {
         match callback {
-            Value::Function(_) => refused(
-                "kong.service.set_target_retry_callback is not available: use an Upstream with several targets, \
-                 and kong.service.set_upstream",
-            ),
+            Value::Function(_) => refused(format!("{name} is not available: {why}")),
             _ => refused("argument must be a function"),
         }
     };
