@@ -7,15 +7,16 @@
 use crate::memory::Memory;
 use crate::steps::{Steps, coarse_time, thread_time};
 use mlua::debug::Debug;
-use mlua::{HookTriggers, Lua, VmState};
+use mlua::{HookTriggers, Lua, VmState, WeakLua};
 use std::cell::Cell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// After how many instructions the hook runs in a VM that uses so many bytes. One of them may compare or join strings as long
-/// as that, or read one as a number, at about a nanosecond for each byte: the more memory is in use, the sooner it runs.
+/// After how many instructions the hook runs in a VM that uses so many bytes. Each may compare or join strings as long as that,
+/// and as what may come until then, or read one as a number, at about a nanosecond for each byte: the more memory is in use,
+/// the sooner it runs.
 const INSTRUCTIONS: [(usize, u32); 6] =
-    [(1 << 20, 250), (2 << 20, 120), (4 << 20, 60), (8 << 20, 30), (16 << 20, 15), (32 << 20, 8)];
+    [(512 << 10, 250), (1 << 20, 120), (2 << 20, 60), (4 << 20, 30), (8 << 20, 15), (16 << 20, 8)];
 
 /// The same where more memory is in use.
 const INSTRUCTIONS_OF_MANY_BYTES: u32 = 4;
@@ -54,6 +55,7 @@ pub(crate) struct Budget {
     /// After how many instructions the hook runs now.
     instructions: Cell<u32>,
     memory: Memory,
+    lua: WeakLua,
 }
 
 impl Budget {
@@ -62,18 +64,14 @@ impl Budget {
         let steps = Steps::of(lua);
         let (asked, is_exceeded) = (Cell::new(Asked::Never(coarse_time())), Cell::new(false));
         let (deadline, spent, instructions) = Default::default();
-        let memory = Memory::new(memory);
+        let (memory, lua) = (Memory::new(memory), lua.weak());
         let budget =
-            Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded, instructions, memory });
+            Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded, instructions, memory, lua });
         let weak = Rc::downgrade(&budget);
-        lua.set_app_data(weak.clone());
+        let of_watch = weak.clone();
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
+        budget.steps.watch_with(move || of_watch.upgrade().is_some_and(|budget| budget.look_again()));
         budget
-    }
-
-    /// That of the VM whose code runs, if it has one.
-    pub(crate) fn of(lua: &Lua) -> Option<Rc<Self>> {
-        lua.app_data_ref::<Weak<Self>>().and_then(|budget| budget.upgrade())
     }
 
     /// What the calls of an exchange have used so far, as far as the clock was asked.
@@ -83,12 +81,27 @@ impl Budget {
     }
 
     /// A call begins, of an exchange whose calls before have used so much.
-    pub(crate) fn restart(&self, spent: Duration) {
+    pub(crate) fn restart(self: &Rc<Self>, spent: Duration) {
         self.asked.set(Asked::Never(coarse_time()));
         self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
         self.steps.refill();
+        self.steps.begin();
+        self.look();
+    }
+
+    /// Looks at the memory. A VM that cannot be watched more closely is watched as before.
+    fn look(self: &Rc<Self>) {
+        let _ = self.lua.try_upgrade().map(|lua| self.watch(&lua));
+    }
+
+    /// Looks at the memory while a function works, and whether the call has time left. A hook that is set begins to count anew,
+    /// so that the clock is looked at instead.
+    fn look_again(self: &Rc<Self>) -> bool {
+        let before = self.instructions.get();
+        self.look();
+        self.instructions.get() == before || self.has_time()
     }
 
     /// The call that has just begun is measured from now on, however brief it is.
@@ -108,20 +121,19 @@ impl Budget {
         self.is_exceeded.set(true);
     }
 
-    /// Has every call of the VM that takes too long raise an error, again and again until it ends.
+    /// Has every call of the VM that takes too long raise an error, again and again until it ends. Until this is called again,
+    /// the VM gets not much more memory, because code could make long strings and work with them before the hook runs.
     pub(crate) fn watch(self: &Rc<Self>, lua: &Lua) -> mlua::Result<()> {
-        self.watch_with(lua, 0)
-    }
-
-    /// The same for a VM that is about to have so many bytes more.
-    pub(crate) fn watch_with(self: &Rc<Self>, lua: &Lua, more: usize) -> mlua::Result<()> {
-        let instructions = instructions(lua.used_memory().saturating_add(more));
+        let used = lua.used_memory().saturating_add(self.steps.announced());
+        self.memory.bound(lua, used)?;
+        let instructions = instructions(used);
         if self.instructions.replace(instructions) == instructions {
             return Ok(());
         }
         let budget = self.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, running| {
             budget.memory.make_room(lua);
+            budget.steps.pass(instructions);
             budget.watch(lua)?;
             if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error_at(running)) }
         })
@@ -130,6 +142,12 @@ impl Budget {
     /// Collects garbage before a call, which need not pay for it, if the VM is nearly full.
     pub(crate) fn make_room(&self, lua: &Lua) {
         self.memory.make_room(lua);
+    }
+
+    /// After how many instructions the hook runs now.
+    #[cfg(test)]
+    pub(crate) fn window(&self) -> u32 {
+        self.instructions.get()
     }
 
     /// What ends the call, with the line that runs, as errors of Lua have it.

@@ -18,6 +18,10 @@ const STEPS: u64 = 10_000_000;
 const GRANT: u64 = 1_000_000;
 /// How many bytes that are read or written count as a step.
 const BYTES_PER_STEP: usize = 8;
+/// How many steps are taken before the memory is looked at.
+const UNSEEN: u64 = 4096;
+/// After so many instructions what a function has announced is there.
+const BRIEF_INSTRUCTIONS: u32 = 100;
 /// How long a step takes.
 const NANOSECONDS_PER_STEP: u128 = 4;
 
@@ -29,6 +33,16 @@ struct State {
     left: Cell<u64>,
     /// Whether the call has time left.
     clock: OnceCell<Box<dyn Fn() -> bool>>,
+    /// Taken since the memory was looked at.
+    unseen: Cell<u64>,
+    /// Bytes that functions have read or written lately, or are about to: what they return may be as long.
+    bytes: Cell<usize>,
+    /// The same of the time before.
+    former_bytes: Cell<usize>,
+    /// How many instructions have run in the time of `bytes`.
+    instructions: Cell<u32>,
+    /// Looks at the memory, and says whether the call has time left.
+    watch: OnceCell<Box<dyn Fn() -> bool>>,
 }
 
 impl Steps {
@@ -37,7 +51,10 @@ impl Steps {
         if let Some(steps) = lua.app_data_ref::<Self>() {
             return steps.clone();
         }
-        let steps = Self(Rc::new(State { left: Cell::new(STEPS), clock: OnceCell::new() }));
+        let (clock, unseen, bytes, former_bytes, instructions, watch) = Default::default();
+        let left = Cell::new(STEPS);
+        let state = State { left, clock, unseen, bytes, former_bytes, instructions, watch };
+        let steps = Self(Rc::new(state));
         lua.set_app_data(steps.clone());
         steps
     }
@@ -46,6 +63,47 @@ impl Steps {
     pub(crate) fn ask(&self, clock: impl Fn() -> bool + 'static) {
         // Only a VM that is made sets one.
         let _ = self.0.clock.set(Box::new(clock));
+    }
+
+    /// Has the host look at the memory whenever functions have worked for some time, before they go on. The first one stays.
+    pub(crate) fn watch_with(&self, watch: impl Fn() -> bool + 'static) {
+        let _ = self.0.watch.set(Box::new(watch));
+    }
+
+    /// So many instructions have run. What was announced before the last hundreds has been returned.
+    pub(crate) fn pass(&self, instructions: u32) {
+        let passed = self.0.instructions.get() + instructions;
+        let is_long = passed >= BRIEF_INSTRUCTIONS;
+        self.0.instructions.set(if is_long { 0 } else { passed });
+        if is_long {
+            self.0.former_bytes.set(self.0.bytes.take());
+        }
+    }
+
+    /// A call begins: what was announced before has been returned.
+    pub(crate) fn begin(&self) {
+        self.0.bytes.set(0);
+        self.0.former_bytes.set(0);
+    }
+
+    /// How many bytes functions may be about to return.
+    pub(crate) fn announced(&self) -> usize {
+        self.0.bytes.get().saturating_add(self.0.former_bytes.get())
+    }
+
+    /// Has the host look at the memory, because so many bytes come that no steps were taken for.
+    pub(crate) fn announce(&self, count: usize) {
+        self.0.bytes.set(self.0.bytes.get().saturating_add(count));
+        // A call without time ends when it next takes steps.
+        let _ = self.see(UNSEEN);
+    }
+
+    fn see(&self, count: u64) -> Result<(), OutOfSteps> {
+        let unseen = self.0.unseen.get().saturating_add(count);
+        self.0.unseen.set(unseen);
+        let Some(watch) = self.0.watch.get().filter(|_| unseen >= UNSEEN) else { return Ok(()) };
+        self.0.unseen.set(0);
+        if watch() { Ok(()) } else { Err(OutOfSteps) }
     }
 
     /// Grants steps anew, for a host that has just looked at its clock.
@@ -65,6 +123,7 @@ impl Steps {
     /// Takes some steps.
     pub(crate) fn take_many(&self, count: usize) -> Result<(), OutOfSteps> {
         let count = count as u64;
+        self.see(count)?;
         if let Some(left) = self.0.left.get().checked_sub(count) {
             self.0.left.set(left);
             return Ok(());
@@ -78,6 +137,7 @@ impl Steps {
     ///
     /// Copies and searches cost less than this; digests and ciphers about as much.
     pub(crate) fn take_bytes(&self, count: usize) -> Result<(), OutOfSteps> {
+        self.0.bytes.set(self.0.bytes.get().saturating_add(count));
         self.take_many(count / BYTES_PER_STEP + 1)
     }
 

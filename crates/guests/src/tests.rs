@@ -7,6 +7,7 @@ mod db;
 mod escapes;
 mod escapes_known;
 mod escapes_waiting;
+mod growth;
 mod handles;
 mod kept;
 mod library;

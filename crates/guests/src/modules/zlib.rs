@@ -135,6 +135,7 @@ fn deflate(lua: &Lua, level: Compression, gzip: bool) -> Checked<Function> {
         }
         let mut totals = totals.borrow_mut();
         *totals = (totals.0 + data.len(), totals.1 + out.len());
+        steps.announce(out.len());
         Ok((lua.create_string(out)?, finish, totals.0, totals.1))
     })?;
     Ok(stream)
@@ -222,6 +223,7 @@ fn inflate(lua: &Lua) -> Checked<Function> {
         let (out, ended) = decoder.get_or_insert_with(|| Decoder::new(&data)).decode(&data, &steps)?;
         let mut totals = totals.borrow_mut();
         *totals = (totals.0 + data.len(), totals.1 + out.len());
+        steps.announce(out.len());
         Ok((lua.create_string(out)?, ended, totals.0, totals.1))
     })?;
     Ok(stream)

@@ -341,8 +341,9 @@ fn whole(make: &Namespace<'_>, methods: &Table) -> mlua::Result<()> {
     add(make, methods, "get_keys", move |lua, dict, [max, ..]| {
         let max = most(lua, max, DEFAULT_KEYS)?;
         walk(lua, dict)?;
-        let keys = lua.create_table()?;
-        for (key, at) in dict.keys(max).iter().zip(1..) {
+        let (found, keys) = (dict.keys(max), lua.create_table()?);
+        Steps::of(lua).announce(found.iter().map(|key| key.len()).sum());
+        for (key, at) in found.iter().zip(1..) {
             keys.raw_set(at, lua.create_string(key)?)?;
         }
         values([Value::Table(keys)])

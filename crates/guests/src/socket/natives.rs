@@ -266,9 +266,10 @@ fn read(lua: &Lua, host: &Host, (tcp, want): (&Tcp, Want)) -> mlua::Result<Multi
                 (true, lua.create_string(&found)?, Value::Nil, Value::Nil, is_found(&want))
                     .into_lua_multi(lua)
             }),
-            Err((why, rest)) => {
-                Box::new(move |lua| (true, Value::Nil, why, lua.create_string(rest)?).into_lua_multi(lua))
-            }
+            Err((why, rest)) => Box::new(move |lua| {
+                Steps::of(lua).announce(rest.len());
+                (true, Value::Nil, why, lua.create_string(rest)?).into_lua_multi(lua)
+            }),
         };
         outcome
     })?;

@@ -1,12 +1,8 @@
 //! Functions of Lua's library that no hook could end.
 
-use crate::budget::Budget;
 use crate::steps::Steps;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, Value};
-
-/// So many bytes are looked at for long.
-const LONG: usize = 256 << 10;
 
 /// Replaces them by ones that take steps for their work.
 pub(super) fn install(lua: &Lua) -> mlua::Result<()> {
@@ -19,15 +15,7 @@ pub(super) fn install(lua: &Lua) -> mlua::Result<()> {
 /// A function that takes the steps for so many bytes.
 pub(super) fn take_bytes(lua: &Lua) -> mlua::Result<Function> {
     let steps = Steps::of(lua);
-    lua.create_function(move |lua, count: Value| {
-        let count = whole(&count);
-        steps.take_bytes(count)?;
-        // What follows may make a string as long.
-        match Budget::of(lua).filter(|_| count >= LONG) {
-            Some(budget) => budget.watch_with(lua, count),
-            None => Ok(()),
-        }
-    })
+    lua.create_function(move |_, count: Value| Ok(steps.take_bytes(whole(&count))?))
 }
 
 /// A count, which may be too large for a whole number.
