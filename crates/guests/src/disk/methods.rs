@@ -37,6 +37,9 @@ struct Member<'t> {
     value: Option<usize>,
 }
 
+/// A field of handlers, the form of its value, and whether the words that follow may be such a value.
+type Rule = (&'static str, &'static str, fn(&Tokens<'_>) -> bool);
+
 /// What keeps the handler in a file, if it holds one, from being loaded, and what is not called.
 pub(super) fn problems(file: &Path, tokens: &Tokens<'_>) -> Vec<Missing> {
     if file.file_name().is_none_or(|name| name != "handler.lua") {
@@ -72,11 +75,11 @@ fn fields(
     (returned, members): (Returned<'_>, &[Member<'_>]),
 ) -> Vec<Missing> {
     let start = start(tokens, returned);
-    let rules: [(&str, &str, fn(&Tokens<'_>) -> bool); 2] = [
+    let rules: [Rule; 2] = [
         ("PRIORITY", "a whole number, such as 1000", is_priority),
         ("VERSION", "a text of the form x.y.z, such as \"1.0.0\"", is_version),
     ];
-    let wrong = |(name, form, is_good): (&str, &str, fn(&Tokens<'_>) -> bool)| {
+    let wrong = |(name, form, is_good): Rule| {
         let Some(member) = members.iter().find(|it| it.name == name) else {
             let line = tokens.get(start?).map(|(_, line)| *line)?;
             let message =

@@ -177,7 +177,7 @@ impl<'t> Reading<'_, 't> {
                 }
                 None => (None, at + 1),
             },
-            name if self.known.contains_key(name) && !(after('=') && !self.compares(at + 1)) => {
+            name if self.known.contains_key(name) && !self.is_assigned(at + 1) => {
                 let (place, next) = with_members(&self.known[name], self.tokens, at + 1);
                 let problem = self.names.problem(&place).filter(|_| !self.is_assigned(next));
                 self.alias(at, next, place);
