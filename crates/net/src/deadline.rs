@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
 use tokio::time::Instant;
 use tokio::time::Sleep;
 
@@ -15,6 +15,8 @@ pub struct Deadline {
     timer: Option<Pin<Box<Sleep>>>,
     /// The task that the timer wakes, once the timer has it: a comparison costs less than to hand it over again.
     waker: Option<Waker>,
+    /// The deadline that has passed, after which the runtime is to look at the sockets once more.
+    passed: Option<Instant>,
 }
 
 impl Deadline {
@@ -42,6 +44,9 @@ impl Deadline {
     }
 
     /// Ready once the deadline has passed; otherwise the task is woken then.
+    ///
+    /// A process that was stopped gets EINTR from `epoll_wait` when it goes on (signal(7)): then the runtime knows that timers
+    /// have passed, and not what came meanwhile. So the task is woken once more after the runtime has looked at the sockets.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
         if self.is_armed(cx.waker()) {
@@ -51,12 +56,21 @@ impl Deadline {
         // Whatever the task has left of its budget: without any, the timer would not take the waker.
         while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
             if timer.deadline() >= at {
-                return Poll::Ready(());
+                return self.confirm(at, cx);
             }
             timer.as_mut().reset(at);
         }
         self.waker = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Ready if the runtime has looked at the sockets since the deadline passed.
+    fn confirm(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if self.passed.replace(at) == Some(at) {
+            return Poll::Ready(());
+        }
+        // It wakes the task only after that.
+        pin!(yield_now()).poll(cx)
     }
 
     /// Whether the timer still runs, and wakes this task.
@@ -70,9 +84,11 @@ impl Deadline {
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::io::Write as _;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::Wake;
+    use tokio::io::{AsyncRead, ReadBuf};
 
     #[derive(Default)]
     struct Wakes(AtomicU32);
@@ -96,6 +112,33 @@ mod tests {
             poll_fn(|cx| deadline.poll(cx)).await;
             assert!(now.elapsed() >= to * MOMENT, "from {from} to {to}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_deadline_is_seen_before_it_passes() {
+        let (mut ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        let mut theirs = theirs.into_std().unwrap();
+        let (mut deadline, mut looks) = (Deadline::default(), 0);
+        deadline.set(Instant::now(), MOMENT);
+        let read = poll_fn(|cx| {
+            for _ in 0..2 {
+                looks += 1;
+                let mut byte = [0];
+                if Pin::new(&mut ours).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready() {
+                    return Poll::Ready(true);
+                }
+                if deadline.poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                if looks == 1 {
+                    // The runtime does not look at sockets meanwhile, as if the process were stopped.
+                    theirs.write_all(b"a").unwrap();
+                    std::thread::sleep(10 * MOMENT);
+                }
+            }
+            Poll::Pending
+        });
+        assert!(read.await, "the deadline passed with a byte waiting");
     }
 
     #[tokio::test]
