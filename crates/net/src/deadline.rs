@@ -8,6 +8,11 @@ use tokio::task::{unconstrained, yield_now};
 use tokio::time::Instant;
 use tokio::time::Sleep;
 
+/// A deadline that is noticed so much later shows that the process, or the machine, did not run meanwhile.
+const LATE: Duration = Duration::from_millis(50);
+/// What others get to answer then.
+const GRACE: Duration = Duration::from_millis(50);
+
 /// The timeout of a connection's current operation.
 #[derive(Default)]
 pub struct Deadline {
@@ -46,7 +51,8 @@ impl Deadline {
     /// Ready once the deadline has passed; otherwise the task is woken then.
     ///
     /// A process that was stopped gets EINTR from `epoll_wait` when it goes on (signal(7)): then the runtime knows that timers
-    /// have passed, and not what came meanwhile. So the task is woken once more after the runtime has looked at the sockets.
+    /// have passed, and not what came meanwhile. So the task is woken once more after the runtime has looked at the sockets,
+    /// or after [`GRACE`] if this process has not run for so long that it may have sent late what is to be answered.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
         if self.is_armed(cx.waker()) {
@@ -69,8 +75,15 @@ impl Deadline {
         if self.passed.replace(at) == Some(at) {
             return Poll::Ready(());
         }
-        // It wakes the task only after that.
-        pin!(yield_now()).poll(cx)
+        let now = Instant::now();
+        match &mut self.timer {
+            Some(timer) if now.duration_since(at) > LATE => {
+                timer.as_mut().reset(now + GRACE);
+                pin!(unconstrained(timer.as_mut())).poll(cx)
+            }
+            // It wakes the task only after the runtime has looked.
+            _ => pin!(yield_now()).poll(cx),
+        }
     }
 
     /// Whether the timer still runs, and wakes this task.
@@ -139,6 +152,16 @@ mod tests {
             Poll::Pending
         });
         assert!(read.await, "the deadline passed with a byte waiting");
+    }
+
+    #[tokio::test]
+    async fn who_is_asked_late_gets_time_to_answer() {
+        let mut deadline = Deadline::default();
+        deadline.set(Instant::now(), MOMENT);
+        std::thread::sleep(LATE + 2 * MOMENT);
+        let noticed = Instant::now();
+        poll_fn(|cx| deadline.poll(cx)).await;
+        assert!(noticed.elapsed() >= GRACE);
     }
 
     #[tokio::test]
