@@ -159,14 +159,16 @@ impl ServerTls {
         self.current.0.store(certificates.into());
     }
 
-    /// Forgets what plugins have presented, because others may decide from now on.
-    pub fn forget_remembered(&self) {
-        self.remembered.forget_all();
+    /// Forgets what plugins have presented, because other plugins decide from now on, or none where `any` is false. The generation
+    /// of these plugins, by which they are known in [`Self::remember`].
+    pub fn forget_remembered(&self, any: bool) -> u64 {
+        self.remembered.begin(any)
     }
 
-    /// Has later handshakes over QUIC present what plugins have decided on for a name: a certificate, or the configured one.
-    pub fn remember(&self, name: &str, certificate: Option<&Arc<CertifiedKey>>) {
-        self.remembered.note(name, certificate);
+    /// Has later handshakes over QUIC present what plugins have decided on for a name: a certificate, or the configured one. Nothing
+    /// follows from it if other plugins decide by now.
+    pub fn remember(&self, generation: u64, name: &str, certificate: Option<&Arc<CertifiedKey>>) {
+        self.remembered.note(generation, name, certificate);
     }
 
     /// The active certificates.

@@ -171,6 +171,23 @@ fn what_was_presented_is_known_until_other_plugins_decide() {
 }
 
 #[test]
+fn what_a_handshake_decides_by_a_plugin_that_is_gone_meanwhile_is_not_presented_to_others() {
+    let (cert, key) = issued("own.test");
+    let own = certified_key(cert.as_bytes(), key.as_bytes()).unwrap();
+    let (other, its_key) = issued("own.test");
+    for next in [Document::default(), document(json!({}), &other, &its_key)] {
+        let gateway = Gateway::start(&document(json!({}), &cert, &key), PLUGINS);
+        let held = gateway.begin_handshake("own.test");
+        gateway.publish(&next);
+        assert_eq!(held.finish(), own.cert, "it began before");
+        assert_ne!(gateway.presented_over_quic("own.test"), own.cert);
+        // Nothing changes about who decides.
+        gateway.publish(&next);
+        assert_ne!(gateway.presented_over_quic("own.test"), own.cert);
+    }
+}
+
+#[test]
 fn only_a_global_plugin_has_a_say() {
     let (gateway, _) = gateway(json!({ "route": id(0x61) }));
     let answer = gateway.connect_tls("no.test", &[], None).unwrap().get("");

@@ -52,8 +52,9 @@ pub(crate) async fn accept(
     } else {
         let mut handshake = begun_by(&begun.client_hello(), ends);
         handshake.has_certificate = has_certificate(worker, &handshake);
+        let generation = snapshot.handshake_generation;
         match Box::pin(answer(snapshot, handshake)).await {
-            Some(handshake) => decided(worker, http2, asked, handshake),
+            Some(handshake) => decided(worker, http2, asked, (generation, handshake)),
             None => (tls.refusing().clone(), false),
         }
     };
@@ -69,10 +70,11 @@ pub(crate) async fn admit(worker: &Worker, sni: Option<&str>, ends: Ends) -> Adm
     let mut handshake = Handshake::new(ends.peer, ends.local, sni, vec![b"h3".to_vec()]);
     handshake.client = ends.client;
     handshake.has_certificate = has_certificate(worker, &handshake);
+    let generation = snapshot.handshake_generation;
     match Box::pin(answer(snapshot, handshake)).await {
         Some(handshake) => {
             let sni = handshake.sni.clone();
-            remember(worker, sni.as_deref(), &handshake.into_answer());
+            remember(worker, generation, sni.as_deref(), &handshake.into_answer());
             Admission::Admit
         }
         None => Admission::Refuse,
@@ -80,12 +82,13 @@ pub(crate) async fn admit(worker: &Worker, sni: Option<&str>, ends: Ends) -> Adm
 }
 
 /// Has the next handshake over QUIC present the same certificate, unless it is for this handshake alone, as is one that proves to a
-/// CA by its own protocol who owns the name.
-fn remember(worker: &Worker, sni: Option<&str>, answer: &HandshakeAnswer) {
+/// CA by its own protocol who owns the name. The plugins are those of a snapshot that may have been replaced meanwhile: the
+/// generation says so.
+fn remember(worker: &Worker, generation: u64, sni: Option<&str>, answer: &HandshakeAnswer) {
     let is_for_all = answer.alpn.is_none() && !answer.disables_resumption;
     if let Some(name) = sni.filter(|_| is_for_all) {
         let certificate = answer.certificate.as_ref().map(|certificate| certificate.clone().key());
-        worker.node.tls.remember(name, certificate.as_ref());
+        worker.node.tls.remember(generation, name, certificate.as_ref());
     }
 }
 
@@ -100,8 +103,13 @@ fn begun_by(hello: &ClientHello<'_>, ends: Ends) -> Handshake {
     handshake
 }
 
-/// The configuration that plugins have decided on, and whether it asks the client for a certificate.
-fn decided(worker: &Worker, http2: bool, asked: bool, handshake: Handshake) -> (Arc<ServerConfig>, bool) {
+/// The configuration that plugins of this generation have decided on, and whether it asks the client for a certificate.
+fn decided(
+    worker: &Worker,
+    http2: bool,
+    asked: bool,
+    (generation, handshake): (u64, Handshake),
+) -> (Arc<ServerConfig>, bool) {
     let tls = &worker.node.tls;
     let (sni, answer) = (handshake.sni.clone(), handshake.into_answer());
     let asked = asked || answer.requests_certificate;
@@ -110,7 +118,7 @@ fn decided(worker: &Worker, http2: bool, asked: bool, handshake: Handshake) -> (
         (false, true) => &tls.http2,
         (false, false) => &tls.config,
     };
-    remember(worker, sni.as_deref(), &answer);
+    remember(worker, generation, sni.as_deref(), &answer);
     let certificate = answer.certificate.map(|certificate| certificate.key());
     match (certificate, answer.alpn) {
         (None, None) if !answer.disables_resumption => (config.clone(), asked),

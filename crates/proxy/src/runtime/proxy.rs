@@ -127,13 +127,14 @@ impl Proxy {
     pub fn prepare(
         options: Options,
         logs: AccessLogs,
-        snapshot: Snapshot,
+        mut snapshot: Snapshot,
         retained: &Arc<Retained>,
         Inheritance { sockets, quic: predecessor }: Inheritance,
     ) -> Result<Self, StartError> {
         let generations = Generations::new(predecessor);
         let opened = Opened::new(&options, &sockets, &generations)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+        snapshot.handshake_generation = tls.forget_remembered(!snapshot.handshake.is_empty());
         let quic = if opened.has_quic() { Some(quic(&tls, &options)?) } else { None };
         let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
         retained.get::<NodeResolver>().provide(&resolver);
@@ -242,11 +243,13 @@ impl Proxy {
     }
 
     /// Publishes a snapshot; returns once every worker has it that makes progress.
-    pub async fn publish(&self, snapshot: Snapshot) {
-        self.node.tls.replace(snapshot.certificates.clone());
-        if !snapshot.decides_on_certificates_like(&self.snapshot()) {
-            self.node.tls.forget_remembered();
-        }
+    pub async fn publish(&self, mut snapshot: Snapshot) {
+        let (tls, active) = (&self.node.tls, self.snapshot());
+        tls.replace(snapshot.certificates.clone());
+        snapshot.handshake_generation = match snapshot.decides_on_certificates_like(&active) {
+            true => active.handshake_generation,
+            false => tls.forget_remembered(!snapshot.handshake.is_empty()),
+        };
         let snapshot = Arc::new(snapshot);
         let waiting =
             self.workers.iter().zip(self.node.costs.activities()).filter_map(|(worker, activity)| {

@@ -95,6 +95,7 @@ impl LastParts {
             upstreams: parts.services.balanced.clone(),
             handshake,
             handshake_of,
+            handshake_generation: 0,
             global,
             certificates: parts.identities.certificates.clone(),
             asked: parts.asked.clone(),

@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub(crate) handshake: Vec<Instance>,
     /// The entities that configure these.
     handshake_of: Vec<Arc<entity::Plugin>>,
+    /// By which what they decide differs from what others decided before: set when the snapshot is published.
+    pub(crate) handshake_generation: u64,
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
@@ -88,6 +90,7 @@ impl Snapshot {
             global: Arc::default(),
             handshake: Vec::new(),
             handshake_of: Vec::new(),
+            handshake_generation: self.handshake_generation,
             certificates: Arc::new(self.certificates.none()),
             watched: Vec::new(),
             asked: Arc::default(),
