@@ -56,6 +56,10 @@ pub fn relation_warnings_of_change(
         let named = entity.references().into_iter().map(|to| (to.kind, to.id));
         named.chain([(entity.kind(), entity.id())]).any(|it| put.contains(&it) || services.contains(&it))
     };
+    // All of these warnings are about plugins.
+    if !document.plugins.iter().any(|plugin| is_concerned(Entity::Plugins(plugin.clone()))) {
+        return Vec::new();
+    }
     let found = relation_warnings(document, plugins).into_iter();
     let concerned = found.filter(|warning| document.at(warning.entity).is_some_and(is_concerned));
     concerned.map(|warning| document.line(&warning)).collect()

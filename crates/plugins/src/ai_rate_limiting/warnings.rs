@@ -1,25 +1,31 @@
 //! Warnings about limits of instances that no request is sent to.
 
 use super::AiRateLimiting;
-use crate::shared::scopes::do_meet;
+use crate::shared::scopes::{ByScope, Routes};
 use weir_plugin::entity::{EntityKind, Plugin as Entity};
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Document, EntityWarning, Plugin};
 
+/// Among how many names one is looked for that was meant, because the search takes time.
+const MAX_COMPARED: usize = 100;
+
 /// Warns about names that no instance has whose requests the limits could meet.
 pub(super) fn unknown_instances(document: &Document) -> Vec<EntityWarning> {
+    let routes = Routes::of(document);
+    let named: Vec<_> =
+        document.plugins.iter().flat_map(|it| instances(it).into_iter().map(move |name| (&**it, name))).collect();
+    let instances = ByScope::of(&routes, named.iter().map(|(plugin, name)| (*plugin, name.as_str())));
     let mut found = Vec::new();
     for (index, plugin) in document.plugins.iter().enumerate() {
         let limited = plugin.config["instances"].as_array().filter(|_| plugin.name == AiRateLimiting::NAME);
         let Some(limited) = limited else { continue };
-        let meeting = document.plugins.iter().filter(|other| do_meet(document, plugin, other));
-        let known: Vec<String> = meeting.flat_map(|other| instances(other)).collect();
+        let known = instances.met_by(&routes, plugin);
         for (at, limit) in limited.iter().enumerate() {
             let Some(name) = limit["name"].as_str() else { continue };
-            if known.iter().any(|known| known == name) {
+            if known.contains(&name) {
                 continue;
             }
-            let hint = did_you_mean(name, known.iter().map(String::as_str));
+            let hint = did_you_mean(name, known.iter().take(MAX_COMPARED));
             let message = format!(
                 "no ai-proxy-multi or ai-proxy that the same requests meet has an instance `{}`{hint}; it limits nothing",
                 quoted(name)

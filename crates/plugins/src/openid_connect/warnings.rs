@@ -1,7 +1,7 @@
 //! Warnings about logins that cannot end.
 
 use super::OpenIdConnect;
-use crate::shared::scopes::routes_of;
+use crate::shared::scopes::Routes;
 use regex::Regex;
 use weir_plugin::entity::{EntityKind, Plugin as Entity, Route};
 use weir_plugin::schema::quoted;
@@ -10,12 +10,12 @@ use weir_plugin::{Document, EntityWarning, Plugin, is_reference};
 /// Warns about each plugin none of whose routes receives the requests by which browsers come back from the provider. A plugin
 /// without routes is left out, because it is configured before them.
 pub(super) fn lost_callbacks(document: &Document) -> Vec<EntityWarning> {
-    let mut found = Vec::new();
+    let (all_routes, mut found) = (Routes::of(document), Vec::new());
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(uri) = callback(plugin) else { continue };
         let (host, path) = host_and_path(uri);
-        let mut routes = routes_of(document, plugin).peekable();
-        if routes.peek().is_none() || routes.any(|route| receives(route, host, path)) {
+        let routes = all_routes.met_by(plugin);
+        if routes.is_empty() || routes.iter().any(|route| receives(route, host, path)) {
             continue;
         }
         let at = host.map(|host| format!(" at host `{}`", quoted(host))).unwrap_or_default();

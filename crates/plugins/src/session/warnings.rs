@@ -1,7 +1,7 @@
 //! Warnings about sessions that no request can use.
 
 use super::SessionPlugin;
-use crate::shared::scopes::do_meet;
+use crate::shared::scopes::{ByScope, Routes};
 use weir_plugin::entity::{EntityKind, Plugin as Entity};
 use weir_plugin::{Document, EntityWarning, Plugin};
 
@@ -10,10 +10,12 @@ pub(super) fn without_anonymous(document: &Document) -> Vec<EntityWarning> {
     let accepts_sessions = |plugin: &Entity| {
         plugin.enabled && plugin.config["anonymous"].as_str().is_some_and(|it| !it.is_empty())
     };
-    let accepting: Vec<_> = document.plugins.iter().filter(|plugin| accepts_sessions(plugin)).collect();
+    let routes = Routes::of(document);
+    let accepting = document.plugins.iter().filter(|plugin| accepts_sessions(plugin));
+    let accepting = ByScope::of(&routes, accepting.map(|plugin| (&**plugin, ())));
     let sessions = document.plugins.iter().enumerate();
     let sessions = sessions.filter(|(_, plugin)| plugin.enabled && plugin.name == SessionPlugin::NAME);
-    let unused = sessions.filter(|(_, session)| !accepting.iter().any(|it| do_meet(document, session, it)));
+    let unused = sessions.filter(|(_, session)| accepting.met_by(&routes, session).is_empty());
     let message = "no request uses a session, because no authentication plugin of the same requests has `anonymous`: \
                    configure one, such as basic-auth or key-auth, with `anonymous: CONSUMER`, and a request-termination \
                    for that consumer";
@@ -25,6 +27,7 @@ mod tests {
     use super::without_anonymous;
     use crate::PLUGINS;
     use serde_json::{Value, json};
+    use weir_plugin::Document;
     use weir_plugin::testing::{Gateway, entity, id};
 
     fn is_warned_about(others: &[Value]) -> bool {
@@ -59,5 +62,27 @@ mod tests {
         assert!(with(json!({ "route": { "id": id(2) } })));
         assert!(with(json!({ "service": { "id": id(4) } })));
         assert!(with(json!({ "enabled": false })));
+    }
+
+    /// That each session is compared with each other plugin, and these with each route, would take minutes.
+    #[test]
+    fn thousands_of_sessions_are_looked_at() {
+        const COUNT: u128 = 4_000;
+        let route = |number: u128| json!({ "id": id(number + 1), "paths": ["/"] });
+        let plugin = |name: &str, number: u128, config: Value| {
+            let place = id(number + 2 * COUNT + if name == "session" { COUNT } else { 0 });
+            entity(json!({ "id": place, "name": name, "route": { "id": id(number + 1) }, "config": config }))
+        };
+        let sessions = (0..COUNT).map(|number| plugin("session", number, json!({})));
+        // The last has none.
+        let others =
+            (0..COUNT - 1).map(|number| plugin("key-auth", number, json!({ "anonymous": "guest" })));
+        let document = Document {
+            routes: (0..2 * COUNT).map(|number| entity(route(number))).collect(),
+            plugins: sessions.chain(others).collect(),
+            ..Document::default()
+        };
+        let found = without_anonymous(&document);
+        assert_eq!(found.iter().map(|warning| warning.entity.1).collect::<Vec<_>>(), [COUNT as usize - 1]);
     }
 }

@@ -1,6 +1,6 @@
 //! Warnings about plugins that translate for a service that does not speak gRPC, or for clients that do.
 
-use crate::shared::scopes::routes_of;
+use crate::shared::scopes::Routes;
 use std::collections::HashSet;
 use weir_plugin::entity::{EntityKind, Protocol, Service};
 use weir_plugin::{Document, EntityWarning, Uuid};
@@ -13,13 +13,13 @@ const UPSTREAM_HTTP2: &str = "weir-upstream-http2";
 pub(crate) fn untranslatable(document: &Document, name: &str) -> Vec<EntityWarning> {
     let with_grpc: HashSet<Uuid> =
         document.services.iter().filter(|it| takes_grpc(it)).map(|service| service.id).collect();
-    let mut found = Vec::new();
+    let (all_routes, mut found) = (Routes::of(document), Vec::new());
     let plugins = document.plugins.iter().enumerate();
     for (index, plugin) in plugins.filter(|(_, it)| it.enabled && it.name == name) {
         let mut warn = |message: String| {
             found.push(EntityWarning::new((EntityKind::Plugins, index), "", message));
         };
-        let routes: Vec<_> = routes_of(document, plugin).collect();
+        let routes = all_routes.met_by(plugin);
         let takes_http = |protocols: &[Protocol]| {
             protocols.iter().any(|it| matches!(it, Protocol::Http | Protocol::Https))
         };
