@@ -21,7 +21,7 @@
 //! `authorization.apikey` is sent as `x-api-key`. Otherwise, `authorization.iam` signs the request by Signature Version 4, for the
 //! `service` `execute-api`, which is API Gateway, or `lambda`, which is the URL of a function. As in APISIX, a client's own
 //! `x-api-key` stays, and a request with an `Authorization` of the client's is not signed. Where `function_uri` is of AWS, another
-//! `service` or `aws_region` than that of the host is refused when it is configured, because AWS would refuse each request.
+//! `service` or `aws_region` than that of the host gets a warning, because AWS refuses each request.
 //!
 //! The client gets the function's status, headers and body.
 //!
@@ -39,16 +39,16 @@ use crate::shared::function_call::{
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderValue, Request};
 use std::time::SystemTime;
+use weir_plugin::schema::quoted;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record,
-    Secret, WantsBody, form,
+    BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record, Secret,
+    WantsBody, form, is_reference,
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The function, and how it is asked.
 #[derive(Debug, Clone, Record)]
-#[record(check = violations)]
 pub(super) struct Config {
     /// The URL, without arguments.
     #[field(check = function_url)]
@@ -105,21 +105,29 @@ fn of_host(url: &str) -> Option<(&'static str, &str)> {
     }
 }
 
-/// What AWS refuses, because the signature is for another service or region.
-fn violations(config: &Config) -> Vec<FieldError> {
-    let iam = config.authorization.as_ref().filter(|it| it.apikey.is_none()).and_then(|it| it.iam.as_ref());
-    let (Some(iam), Some((service, region))) = (iam, of_host(&config.function_uri)) else {
+/// What AWS refuses, because the signature is for another service or region: not more than a warning, because `execute-api` is
+/// the default of APISIX for the URLs of functions too, and objects have to load whose host another server stands for.
+fn refused_signatures(config: &Json) -> Vec<FieldWarning> {
+    let authorization = &config["authorization"];
+    let iam = &authorization["iam"];
+    if !authorization["apikey"].is_null() || iam.is_null() {
         return Vec::new();
+    }
+    let given = |field: &str| iam[field].as_str().filter(|text| !is_reference(text));
+    let warning =
+        |field: &str, message: String| FieldWarning::new(format!("authorization.iam.{field}"), message);
+    let Some((service, region)) = config["function_uri"].as_str().and_then(of_host) else {
+        let is_other = given("service").is_some_and(|service| !SERVICES.contains(&service));
+        let message = "functions of AWS are asked by the service `execute-api` (API Gateway) or `lambda` (the URL of a \
+                       function), and refuse signatures for another; write one of these";
+        return is_other.then(|| warning("service", message.to_owned())).into_iter().collect();
     };
-    let (given, wanted) = ([("service", &iam.service), ("aws_region", &iam.aws_region)], [service, region]);
-    let differs = given.into_iter().zip(wanted).filter(|((_, given), wanted)| given != wanted);
-    differs
-        .map(|((field, _), wanted)| {
-            let message =
-                format!("AWS refuses signatures for another one than that of the host; write `{wanted}`");
-            FieldError::new(format!("authorization.iam.{field}"), message)
-        })
-        .collect()
+    let wanted = [("service", service), ("aws_region", region)];
+    let differs = wanted.into_iter().filter(|(field, wanted)| given(field).is_some_and(|it| it != *wanted));
+    let message = |wanted: &str| {
+        format!("AWS refuses signatures for another one than that of the host; write `{}`", quoted(wanted))
+    };
+    differs.map(|(field, wanted)| warning(field, message(wanted))).collect()
 }
 
 /// One configured instance.
@@ -143,11 +151,7 @@ impl Plugin for ApisixAwsLambda {
     type Config = Config;
 
     fn warnings(config: &Json) -> Vec<FieldWarning> {
-        let service = config["authorization"]["iam"]["service"].as_str();
-        let message = "functions of AWS are asked by the service `execute-api` (API Gateway) or `lambda` (the URL of a \
-                       function), and refuse signatures for another; write one of these";
-        let is_other = service.is_some_and(|service| !SERVICES.contains(&service));
-        is_other.then(|| FieldWarning::new("authorization.iam.service", message)).into_iter().collect()
+        refused_signatures(config)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -219,5 +223,38 @@ impl ApisixAwsLambda {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused_signatures;
+    use serde_json::{Value, json};
+
+    /// The fields of `iam` that are warned about.
+    fn warned(host: &str, iam: Value) -> Vec<String> {
+        let url = format!("https://{host}/x");
+        let found =
+            refused_signatures(&json!({ "function_uri": url, "authorization": { "apikey": null, "iam": iam } }));
+        found.into_iter().map(|warning| warning.path.replace("authorization.iam.", "")).collect()
+    }
+
+    #[test]
+    fn signatures_are_for_the_service_and_the_region_of_the_host() {
+        let iam = |service: &str, region: &str| json!({ "service": service, "aws_region": region });
+        for (host, iam, expected) in [
+            ("a.execute-api.eu-west-1.amazonaws.com", iam("execute-api", "eu-west-1"), vec![]),
+            ("a.execute-api.eu-west-1.amazonaws.com:443", iam("execute-api", "us-east-1"), vec!["aws_region"]),
+            ("a.lambda-url.eu-west-1.on.aws", iam("execute-api", "us-east-1"), vec!["service", "aws_region"]),
+            ("a.lambda-url.eu-west-1.on.aws", iam("ec2", "eu-west-1"), vec!["service"]),
+            ("a.lambda-url.eu-west-1.on.aws", iam("lambda", "{vault://env/region}"), vec![]),
+            ("a.lambda-url.eu-west-1.on.aws", iam("{vault://env/service}", "eu-west-1"), vec![]),
+            ("a.lambda-url.eu-west-1.on.aws", json!(null), vec![]),
+            ("a.test", iam("execute-api", "eu-west-1"), vec![]),
+            ("a.test", iam("{vault://env/service}", "eu-west-1"), vec![]),
+            ("a.test", iam("ec2", "eu-west-1"), vec!["service"]),
+        ] {
+            assert_eq!(warned(host, iam.clone()), expected, "{host} {iam}");
+        }
     }
 }

@@ -32,18 +32,17 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, Uri};
 use weir_plugin::schema::quoted;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases,
-    Plugin, Record, Secret, WantsBody, form,
+    BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record,
+    Secret, WantsBody, form,
 };
 
 const JSON: &str = "application/json";
 
 /// The action, and how it is invoked.
 #[derive(Debug, Clone, Record)]
-#[record(check = violations)]
 pub(super) struct Config {
     /// The URL of OpenWhisk's API, up to the port.
-    #[field(check = api_host)]
+    #[field(check = function_url)]
     pub api_host: String,
     /// A name and a password, `xx:xx`.
     #[field(secret)]
@@ -70,27 +69,26 @@ pub(super) struct Config {
 /// The path of OpenWhisk's API, which the plugin adds to `api_host`.
 const API_PATH: &str = "/api/v1";
 
-fn api_host(url: &str) -> Result<(), String> {
-    function_url(url)?;
-    match path(url).contains(API_PATH) {
-        true => Err(format!(
-            "leave the path out, because the plugin adds {API_PATH} and the rest: write the URL up to the port"
-        )),
-        false => Ok(()),
-    }
-}
-
 /// What follows host and port in a URL.
 fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find('/').map_or("", |at| rest[at..].trim_end_matches('/'))
 }
 
-fn violations(config: &Config) -> Vec<FieldError> {
-    let is_token = is_name_and_password(config.service_token.expose());
-    let message = "expected a name and a password with a colon between, as `wsk property get --auth` shows them: OpenWhisk \
-                   refuses anything else";
-    (!is_token).then(|| FieldError::new("service_token", message)).into_iter().collect()
+/// What is probably wrong with a path in `api_host`.
+fn doubt_about(path: &str) -> Option<String> {
+    let shown = quoted(path);
+    let is_of_api = path.ends_with(API_PATH) || path.contains("/api/v1/namespaces/");
+    match path {
+        "" => None,
+        _ if is_of_api => Some(format!(
+            "leave the path out, because the plugin adds {API_PATH} and the rest, so that `{shown}` comes before that: write \
+             the URL up to the port"
+        )),
+        _ => Some(format!(
+            "the path `{shown}` comes before {API_PATH} in requests; write the URL up to the port, unless OpenWhisk is below it"
+        )),
+    }
 }
 
 /// A name as OpenWhisk allows it.
@@ -138,14 +136,14 @@ impl Plugin for OpenWhisk {
     type Config = Config;
 
     fn warnings(config: &Json) -> Vec<FieldWarning> {
-        let path = config["api_host"].as_str().map(path).filter(|path| !path.is_empty());
-        let message = |path| {
-            format!(
-                "the path `{}` comes before {API_PATH} in requests; write the URL up to the port, unless OpenWhisk is below it",
-                quoted(path)
-            )
-        };
-        path.map(|path| FieldWarning::new("api_host", message(path))).into_iter().collect()
+        let of_path = config["api_host"].as_str().and_then(|url| doubt_about(path(url)));
+        let is_wrong = config["service_token"].as_str().is_some_and(|token| !is_name_and_password(token));
+        let of_token = is_wrong.then(|| {
+            "has no colon, so that OpenWhisk refuses it: write `NAME:PASSWORD`, as `wsk property get --auth` shows it"
+                .to_owned()
+        });
+        let found = [("api_host", of_path), ("service_token", of_token)];
+        found.into_iter().filter_map(|(field, message)| Some(FieldWarning::new(field, message?))).collect()
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
