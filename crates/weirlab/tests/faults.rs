@@ -6,6 +6,7 @@
 mod catalogue_bench;
 
 use catalogue_bench::{program, root, target};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use weirlab::faults::{Act, Behaviour, During, Gateway, Options, Outcome, Scenario, find, markdown, run};
@@ -57,6 +58,28 @@ fn a_gateway_that_cannot_reload_lacks_that() {
     assert_eq!(envoy.lacks(&reloads, None).as_deref(), Some("has no reload here"));
     assert_eq!(envoy.lacks(&kills, None), None);
     assert_eq!(envoy.lacks(&kills, Some(During::Reload)).as_deref(), Some("has no reload here"));
+}
+
+#[test]
+fn the_clock_of_nginx_moves_though_it_clears_its_environment() {
+    let Some(nginx) = gateway("nginx") else { return };
+    let outcome = outcome(&scenario("clock-jumps"), &nginx);
+    assert!(outcome.recovered && outcome.wrong == 0, "{outcome:#?}");
+}
+
+#[test]
+fn a_clock_that_cannot_be_moved_is_reported() {
+    let target = target("nginx");
+    let Some(nginx) = program(&target) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("nginx");
+    let text = format!("#!/bin/sh\nunset LD_PRELOAD\nexec {} \"$@\"\n", nginx.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nginx = Gateway::of(&target, Some(&script)).unwrap().unwrap();
+    let error = run(&scenario("clock-jumps"), &nginx, &options(), &folder.path().join("run")).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("the clock of this target cannot be moved: a step to 3600 s was made"), "{said}");
 }
 
 /// What is lost is counted: here those of nginx.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 
 /// How often a client that waits looks at its deadline.
 const LOOK: Duration = Duration::from_millis(100);
@@ -95,13 +97,15 @@ pub(super) struct Client {
     load: Load,
     patience: Duration,
     connection: Option<(TcpStream, Inbox)>,
+    /// The gateway's time by the last response.
+    pub(super) date: Option<OffsetDateTime>,
 }
 
 impl Client {
     /// A client of this number, which no other client of the run has.
     #[must_use]
     pub(super) fn new(gateway: SocketAddr, number: u32, load: Load, patience: Duration) -> Self {
-        Self { gateway, number, sent: 0, load, patience, connection: None }
+        Self { gateway, number, sent: 0, load, patience, connection: None, date: None }
     }
 
     /// Sends the next request.
@@ -112,7 +116,11 @@ impl Client {
         let post = fastrand::u32(0..100) < self.load.posts;
         let began = Instant::now();
         let ending = match self.exchange(id, post) {
-            Ok(message) => self.judge(id, &message),
+            Ok(message) => {
+                let date = message.field("date");
+                self.date = date.and_then(|text| OffsetDateTime::parse(text, &Rfc2822).ok());
+                self.judge(id, &message)
+            }
             Err(MessageError::Late) => Ending::Hung,
             Err(MessageError::Malformed(what)) => Ending::Wrong(what),
             Err(MessageError::Closed) => Ending::Broken("closed without an answer".to_owned()),

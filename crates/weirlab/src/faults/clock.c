@@ -3,17 +3,26 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+static char path[PATH_MAX];
+
+/* Before the program runs, which may clear its environment, as nginx does, or write its title over it. */
+__attribute__((constructor)) static void keep_path(void) {
+    const char *given = getenv("WEIRLAB_CLOCK");
+    if (given && strlen(given) < sizeof path) strcpy(path, given);
+}
+
 static long away(void) {
-    const char *path = getenv("WEIRLAB_CLOCK");
     char text[32] = {0};
     int kept = errno;
-    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int file = path[0] ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file >= 0) {
         if (read(file, text, sizeof text - 1) < 0) text[0] = 0;
         close(file);

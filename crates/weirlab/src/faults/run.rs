@@ -3,12 +3,13 @@ use super::FaultError;
 use super::client::{Client, Clients, Ending};
 use super::gateway::Gateway;
 use super::outcome::Outcome;
-use super::scenario::{AllowedLosses, During, Scenario, When};
+use super::scenario::{Act, AllowedLosses, During, Scenario, When};
 use super::world::World;
 use super::writes::Writer;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use time::OffsetDateTime;
 
 /// How often the number of finished requests is looked at.
 const LOOK: Duration = Duration::from_millis(1);
@@ -16,6 +17,10 @@ const LOOK: Duration = Duration::from_millis(1);
 const RECOVERED: usize = 20;
 /// Where ids of the requests begin that show the recovery, beyond those of all clients.
 const PROBE: u32 = 1_000_000;
+/// By how much a gateway's Date may differ from the clock that it was given: it is made once a second.
+const DATE_TOLERANCE_SECS: u64 = 5;
+/// How long a gateway may go on with the time from before its clock was moved.
+const CLOCK_MOVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How scenarios are run.
 #[derive(Clone, Debug)]
@@ -50,7 +55,11 @@ pub fn run(
     let steps = scenario.steps_during(options.during);
     let stepped = steps.iter().try_for_each(|step| {
         wait(step.when, &clients, options.patience)?;
-        world.act(&step.act)
+        world.act(&step.act)?;
+        match step.act {
+            Act::Clock(seconds) => sees_clock(&mut first, seconds, options.patience),
+            _ => Ok(()),
+        }
     });
     let records = clients.join();
     stepped.map_err(|error| with_log(error, &world))?;
@@ -74,6 +83,29 @@ fn settle(client: &mut Client, patience: Duration) -> bool {
         }
     }
     true
+}
+
+/// Waits until the gateway's responses have the time that it was given. Without that, a run shows nothing about the clock.
+fn sees_clock(probe: &mut Client, seconds: i64, patience: Duration) -> Result<(), FaultError> {
+    let (start, mut right) = (Instant::now(), 0);
+    loop {
+        let is_right = probe.send().ending == Ending::Right;
+        right += usize::from(is_right);
+        let away = probe.date.filter(|_| is_right).map(|date| (date - OffsetDateTime::now_utc()).whole_seconds());
+        if away.is_some_and(|away| away.abs_diff(seconds) <= DATE_TOLERANCE_SECS) {
+            return Ok(());
+        }
+        if right >= RECOVERED && start.elapsed() > CLOCK_MOVES_WITHIN {
+            let seen = match away {
+                Some(away) => format!("a step to {seconds} s was made, and its Date is {away} s away from the right time"),
+                None => "its responses have no Date by which that could be seen".to_owned(),
+            };
+            return Err(FaultError::Unable(format!("the clock of this target cannot be moved: {seen}")));
+        }
+        if start.elapsed() > patience + CLOCK_MOVES_WITHIN {
+            return Err(FaultError::lost("the gateway, after its clock was moved,"));
+        }
+    }
 }
 
 fn wait(when: When, clients: &Clients, patience: Duration) -> Result<(), FaultError> {
