@@ -6,6 +6,10 @@ use std::fmt;
 /// How references begin.
 const OPENING: &str = "{vault://";
 
+/// What is wrong with a reference in a field whose rules it breaks, because it is not resolved there.
+pub(crate) const NOT_RESOLVED: &str =
+    "references to secrets do not work in this field; write ${NAME} in a file, to read the environment";
+
 /// A reference to a secret: `{vault://VAULT/RESOURCE}`, `{vault://VAULT/RESOURCE/KEY?option=value#VERSION}`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretReference {

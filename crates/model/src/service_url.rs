@@ -1,6 +1,7 @@
 //! The `url` of a service, which stands for four of its fields.
 use crate::node::{Entry, Node, Origin, Position, Value};
 use crate::schema::{ConfigError, quoted};
+use crate::secret_reference::{NOT_RESOLVED, is_reference};
 
 /// The fields that a `url` stands for.
 const OF_URL: [&str; 4] = ["protocol", "host", "port", "path"];
@@ -57,6 +58,9 @@ struct Url<'u> {
 impl<'u> Url<'u> {
     /// The parts, or what is wrong and how to fix it; a password is not repeated, nor what comes from the environment.
     fn parse(text: &'u str, origin: Origin) -> Result<Self, String> {
+        if is_reference(text) {
+            return Err(NOT_RESOLVED.to_owned());
+        }
         if text.contains('@') {
             return Err(
                 "a service's `url` has no user and no password; leave out what stands before the `@`"

@@ -4,7 +4,7 @@ use super::{
     printable, quoted, readable, type_hints, unknown_field::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
-use crate::secret_reference::is_reference;
+use crate::secret_reference::{NOT_RESOLVED, is_reference};
 use std::fmt;
 use uuid::Uuid;
 
@@ -402,7 +402,11 @@ pub(super) fn expected_one_of<'c>(
         return format!("expected {only}, the only one there is, got {}", shown(node, field));
     }
     let written = node.as_str().filter(|_| is_early);
-    let hint = written.map(|written| did_you_mean(written, names)).unwrap_or_default();
+    let hint = written.map(|written| match is_reference(written) {
+        true => format!("; {NOT_RESOLVED}"),
+        false => did_you_mean(written, names),
+    });
+    let hint = hint.unwrap_or_default();
     format!("expected one of {}, got {}{hint}", list.join(", "), shown(node, field))
 }
 

@@ -2,6 +2,7 @@
 use super::reader::shown;
 use super::{FieldSchema, RecordContext, RecordSchema, did_you_mean, quoted};
 use crate::node::{Node, Origin, Value};
+use crate::secret_reference::{NOT_RESOLVED, is_reference};
 
 /// The text that stands there, if messages may repeat it.
 fn text<'n>(node: &'n Node<'_>, field: &FieldSchema) -> Option<&'n str> {
@@ -11,9 +12,17 @@ fn text<'n>(node: &'n Node<'_>, field: &FieldSchema) -> Option<&'n str> {
     }
 }
 
+/// What is said of a reference to a secret where no text is expected.
+fn of_reference(text: &str) -> Option<String> {
+    is_reference(text).then(|| format!("; {NOT_RESOLVED}"))
+}
+
 /// Where a number is expected.
 pub(super) fn number(node: &Node<'_>, field: &FieldSchema) -> String {
     let Some(text) = text(node, field) else { return String::new() };
+    if let Some(hint) = of_reference(text) {
+        return hint;
+    }
     if let Some(hint) = field.hint.and_then(|hint| hint(text)) {
         return format!("; {hint}");
     }
@@ -30,7 +39,11 @@ pub(super) fn number(node: &Node<'_>, field: &FieldSchema) -> String {
 
 /// Where true or false is expected.
 pub(super) fn boolean(node: &Node<'_>, field: &FieldSchema) -> String {
-    match (&node.value, text(node, field).map(str::to_ascii_lowercase).as_deref()) {
+    let text = text(node, field);
+    if let Some(hint) = text.and_then(of_reference) {
+        return hint;
+    }
+    match (&node.value, text.map(str::to_ascii_lowercase).as_deref()) {
         (Value::Int(1), _) | (_, Some("enabled")) => "; write true".to_owned(),
         (Value::Int(0), _) | (_, Some("disabled")) => "; write false".to_owned(),
         (_, Some("true" | "yes" | "on" | "1")) => "; write true without quotes".to_owned(),
@@ -64,6 +77,7 @@ pub(super) fn list(node: &Node<'_>, field: &FieldSchema) -> String {
         Value::Map(_) => "; start each entry with `- `".to_owned(),
         Value::Int(number) if !field.is_confidential() => format!("; write [{number}]"),
         _ => match text(node, field).filter(|text| text.chars().count() <= 60) {
+            Some(text) if is_reference(text) => format!("; {NOT_RESOLVED}"),
             Some(text) => {
                 let items = text.split(',').map(|item| format!("{:?}", item.trim()));
                 format!("; write [{}]", items.collect::<Vec<_>>().join(", "))

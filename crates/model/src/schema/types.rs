@@ -2,6 +2,7 @@
 use super::reader::{Step, expected_one_of, shown};
 use super::{FieldSchema, FieldType, FieldValue, Json, Kind, Literal, Reader, type_hints};
 use crate::node::{Node, Origin, Value};
+use crate::secret_reference::{NOT_RESOLVED, is_reference};
 use std::collections::BTreeMap;
 use std::fmt;
 use uuid::Uuid;
@@ -146,7 +147,9 @@ impl FieldType for String {
         match text_rules(text, node, field, reader.is_early()) {
             Ok(()) => Some(text.to_owned()),
             Err(message) => {
-                reader.report(node.at, message);
+                // What a rule says to write would be a part of the reference.
+                let is_unresolved = is_reference(text) && !field.takes_references();
+                reader.report(node.at, if is_unresolved { NOT_RESOLVED.to_owned() } else { message });
                 None
             }
         }
