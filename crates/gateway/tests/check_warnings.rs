@@ -111,6 +111,20 @@ fn calls_of_grpc_need_a_service_that_gets_them() {
 }
 
 #[test]
+fn a_service_whose_upstream_has_no_targets_is_found() {
+    let text = |targets: &str| {
+        format!(
+            "_format_version: '3.0'\nservices:\n- name: shop\n  host: u.test\nupstreams:\n- name: u.test\n{targets}"
+        )
+    };
+    is_warned_of("kong.yml", &text("  targets: [{target: 'a.test:80'}]\n"), &[]);
+    let none = "4:9: services[0].host: the upstream `u.test` has no targets, so that no request gets there; add one with ";
+    is_warned_of("kong.yml", &text(""), &[none]);
+    let zero = "4:9: services[0].host: all targets of the upstream `u.test` have the weight 0, so that no request gets there; ";
+    is_warned_of("kong.yml", &text("  targets: [{target: 'a.test:80', weight: 0}]\n"), &[zero]);
+}
+
+#[test]
 fn mistakes_of_plugins_in_a_file_of_apisix_are_at_its_own_fields() {
     let text = format!(
         "protos:

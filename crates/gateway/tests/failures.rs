@@ -290,3 +290,18 @@ fn an_upstream_that_is_not_there_is_told_by_its_host_alone() {
     let line = log.lines().find(|line| line.contains("connecting to the upstream failed")).unwrap();
     assert!(line.contains(&closed.to_string()) && !line.contains("address"), "{line}");
 }
+
+#[test]
+fn the_log_says_that_an_upstream_has_no_targets() {
+    for (targets, what) in
+        [("[]", "no targets"), ("[{target: '127.0.0.1:1', weight: 0}]", "no targets with a weight")]
+    {
+        let gateway = Gateway::start(&format!(
+            "_format_version: '3.0'\nservices:\n- {{name: s, host: u.test, routes: [{{paths: [/]}}]}}\n\
+             upstreams:\n- {{name: u.test, targets: {targets}}}\n"
+        ));
+        assert_eq!(gateway.get("/").status, 503);
+        let expected = format!("the upstream has {what}: add one with POST /upstreams/u.test/targets");
+        eventually(&expected, || gateway.log().contains(&expected));
+    }
+}

@@ -2,12 +2,13 @@
 use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
-use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
+use crate::entity::{CustomKind, Entity, Plugin, Route, Service, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::rule;
 use crate::schema::{closest, quoted};
 use crate::unknown_vaults::unknown_vaults;
+use crate::without_targets::without_targets;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -39,25 +40,41 @@ pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarn
 pub fn relation_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found: Vec<_> = unknown_anonymous(document).collect();
     found.extend(idle_plugins(document, plugins));
+    found.extend(without_targets(document));
     found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found
 }
 
-/// The same as lines, as far as they concern a change: they are about an entity that was put, or about one that names one.
-/// A service is concerned by its routes.
+/// The same as lines, as far as they concern a change: they are about an entity that was put, or about a plugin that names one,
+/// or the service of a route that was put. A service is concerned by the targets that were put, and by the upstreams that have lost
+/// some, rather than by its upstream, which is written before its targets.
 pub fn relation_warnings_of_change(
     document: &Document,
-    put: &HashSet<(EntityKind, Uuid)>,
+    (put, lost_targets): (&HashSet<(EntityKind, Uuid)>, &[Uuid]),
     plugins: &[PluginSchema],
 ) -> Vec<String> {
+    let targets = document.targets.iter().filter(|target| put.contains(&(Targets, target.id)));
+    let of_targets: HashSet<_> =
+        targets.map(|target| target.upstream).chain(lost_targets.iter().copied()).collect();
+    let upstreams = document.upstreams.iter().filter(|upstream| of_targets.contains(&upstream.id));
+    let hosts: HashSet<&str> = upstreams.map(|upstream| upstream.name.as_str()).collect();
+    let of_service = |service: &Service| {
+        put.contains(&(Services, service.id)) || hosts.contains(service.host.as_str())
+    };
     let routes = document.routes.iter().filter(|route| put.contains(&(Routes, route.id)));
     let services: HashSet<_> = routes.filter_map(|route| Some((Services, route.service?))).collect();
-    let is_concerned = |entity: Entity| {
+    let of_plugin = |entity: Entity| {
         let named = entity.references().into_iter().map(|to| (to.kind, to.id));
         named.chain([(entity.kind(), entity.id())]).any(|it| put.contains(&it) || services.contains(&it))
     };
-    // All of these warnings are about plugins.
-    if !document.plugins.iter().any(|plugin| is_concerned(Entity::Plugins(plugin.clone()))) {
+    let is_concerned = |entity: Entity| match &entity {
+        Entity::Services(service) => of_service(service),
+        _ => of_plugin(entity),
+    };
+    // All of these warnings are about services and plugins.
+    if !document.services.iter().any(|service| of_service(service))
+        && !document.plugins.iter().any(|plugin| of_plugin(Entity::Plugins(plugin.clone())))
+    {
         return Vec::new();
     }
     let found = relation_warnings(document, plugins).into_iter();

@@ -32,6 +32,7 @@ mod secret_reference;
 mod service_url;
 pub mod tags;
 mod unknown_vaults;
+mod without_targets;
 
 pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};
 pub use document::Document;

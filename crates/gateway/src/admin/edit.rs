@@ -46,6 +46,16 @@ impl Edit {
         }
     }
 
+    /// The upstream that loses a target by it.
+    pub(super) fn deletes_target_of(&self, entities: &Entities) -> Option<Uuid> {
+        let is_of_target = self.verb == Verb::Delete && self.entity_path.kind() == EntityKind::Targets;
+        let resolved = is_of_target.then(|| self.entity_path.resolve(&self.ids, entities).ok())??;
+        match resolved.found? {
+            Entity::Targets(target) => Some(target.upstream),
+            _ => None,
+        }
+    }
+
     fn create(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
         if let EntityPath::Members(membership) = self.entity_path {
             let writer = Writer::new(&self.control, self.now);

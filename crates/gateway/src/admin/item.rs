@@ -59,6 +59,7 @@ pub(super) async fn write(
     if registry.is_translated() {
         return Err(ApiError::ReadOnly(verb, kind));
     }
+    let emptied = edit.deletes_target_of(&registry.entities());
     let written = registry.write(move |entities| edit.decide(entities)).await;
     let written = written.map_err(|error| ApiError::of_write(error, verb, kind))?;
     let applied = if waits { registry.wait_active(written.revision).await } else { Ok(()) };
@@ -70,7 +71,7 @@ pub(super) async fn write(
     {
         return Ok(revised(accepted, &written));
     }
-    let warnings = warning::of(&written, registry, control.plugins());
+    let warnings = warning::of(&written, emptied.as_slice(), registry, control.plugins());
     let answer = match (entity_path, verb) {
         (EntityPath::Members(membership), Verb::Create) => membership.added(&written, &registry.entities()),
         _ => {

@@ -5,7 +5,7 @@ use axum::http::HeaderValue;
 use axum::response::Response;
 use weir_model::check::{entity_warnings, relation_warnings_of_change};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Document, Entities, PluginSchema, unknown_vaults};
+use weir_model::{Document, Entities, PluginSchema, Uuid, unknown_vaults};
 
 /// The header that carries the warnings.
 pub(crate) const WARNING: &str = "x-weir-warning";
@@ -17,11 +17,16 @@ const MAX_HEADER_LEN: usize = 1024;
 const MAX_COMPARED: usize = 2_000;
 
 /// The warnings about what a write has put: fields without effect, and lints. That an upstream is used by no service is
-/// left out, because it is written before the service.
-pub(crate) fn of(written: &CommittedWrite, registry: &Registry, plugins: &[PluginSchema]) -> Vec<String> {
+/// left out, because it is written before the service. `lost_targets` are upstreams of which targets were deleted.
+pub(crate) fn of(
+    written: &CommittedWrite,
+    lost_targets: &[Uuid],
+    registry: &Registry,
+    plugins: &[PluginSchema],
+) -> Vec<String> {
     let mut document = Document::default();
     written.entities().cloned().for_each(|entity| document.push(entity));
-    if document.is_empty() {
+    if document.is_empty() && lost_targets.is_empty() {
         return Vec::new();
     }
     let (mut warnings, more) = document.ignored_fields(plugins, MAX_LISTED_FIELDS);
@@ -38,7 +43,7 @@ pub(crate) fn of(written: &CommittedWrite, registry: &Registry, plugins: &[Plugi
             .map(|lint| format!("{}[].{}: {}", lint.entity.0.as_str(), lint.path, lint.message)),
     );
     let put = document.entities().map(|entity| (entity.kind(), entity.id())).collect();
-    warnings.extend(all.iter().flat_map(|all| relation_warnings_of_change(all, &put, plugins)));
+    warnings.extend(all.iter().flat_map(|all| relation_warnings_of_change(all, (&put, lost_targets), plugins)));
     warnings
 }
 

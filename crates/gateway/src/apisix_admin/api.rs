@@ -157,7 +157,7 @@ impl Api {
         answer.revision = Some(written.revision.0);
         answer.warnings = without_effect_of(&written);
         let registry = self.control.registry();
-        answer.warnings.extend(warning::of(&written, registry, self.control.plugins()));
+        answer.warnings.extend(warning::of(&written, &[], registry, self.control.plugins()));
         Ok(answer)
     }
 }

@@ -3,17 +3,27 @@
 use crate::error::{ErrorOrigin, RelayError, RequestError};
 use crate::exchange::{Exchange, Source};
 use crate::observe::access_log::{self, Record, WorkerLog};
-use crate::snapshot::CompiledService;
+use crate::snapshot::{CompiledService, Destination};
 use std::fmt::Display;
 use tokio::time::Instant;
 use weir_http1::{Known, Version};
 use weir_plugin::engine;
+use weir_upstream::UpstreamError;
 use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.
 pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, error: &RequestError) {
-    if error.origin() != ErrorOrigin::Client {
-        warn(exchange, service, error);
+    match (error, &service.destination) {
+        (RequestError::Upstream(UpstreamError::NoTarget), Destination::Upstream(balancer))
+            if !balancer.has_targets() =>
+        {
+            let name = &service.entity.host;
+            let what = if balancer.endpoints.is_empty() { "no targets" } else { "no targets with a weight" };
+            let text = format_args!("the upstream has {what}: add one with POST /upstreams/{name}/targets");
+            warn(exchange, service, &text);
+        }
+        _ if error.origin() != ErrorOrigin::Client => warn(exchange, service, error),
+        _ => {}
     }
 }
 

@@ -181,6 +181,11 @@ impl Balancer {
         }
     }
 
+    /// Whether there is a target that may get requests, should it be healthy.
+    pub fn has_targets(&self) -> bool {
+        self.weights.iter().any(|weight| *weight > 0)
+    }
+
     /// What of the request is hashed, if anything is.
     pub fn key(&self, request: &impl HashSource) -> Option<Key> {
         match &self.choice {
