@@ -6,7 +6,7 @@ use super::write::{Write, WriteContext, decide};
 use super::{configs, schemas, validate};
 use crate::admin::warning;
 use crate::apisix::object::{Invalid, Key, Kind, id_text, stored};
-use crate::apisix::translate::without_effect;
+use crate::apisix::translate::{unknown_members, without_effect};
 use crate::control::Control;
 use crate::logger::AUDIT;
 use crate::low_priority::spawn_low_priority;
@@ -18,8 +18,9 @@ use serde_json::{Value as Json, json};
 use std::net::IpAddr;
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_model::Entities;
 use weir_model::entity::Entity;
+use weir_model::node::Node;
+use weir_model::{Entities, PluginSchema};
 
 /// The longest body of a request, as APISIX's.
 pub(super) const MAX_BODY_LEN: usize = 3 << 19;
@@ -155,7 +156,7 @@ impl Api {
             None => put(&written),
         };
         answer.revision = Some(written.revision.0);
-        answer.warnings = without_effect_of(&written);
+        answer.warnings = without_effect_of(&written, self.control.plugins());
         let registry = self.control.registry();
         answer.warnings.extend(warning::of(&written, &[], registry, self.control.plugins()));
         Ok(answer)
@@ -204,12 +205,16 @@ fn unnamed(kind: Kind) -> ApiResponse {
 }
 
 /// What of the object that was put has no effect.
-fn without_effect_of(written: &CommittedWrite) -> Vec<String> {
-    let objects = written.changes.iter().filter_map(|change| match &change.entity {
-        Some(Entity::ApisixObjects(object)) => Some(without_effect(&Key::of(object)?, &object.value)),
-        _ => None,
-    });
-    objects.flatten().collect()
+fn without_effect_of(written: &CommittedWrite, plugins: &[PluginSchema]) -> Vec<String> {
+    let mut found = Vec::new();
+    for change in &written.changes {
+        let Some(Entity::ApisixObjects(object)) = &change.entity else { continue };
+        let Some(key) = Key::of(object) else { continue };
+        found.extend(without_effect(&key, &object.value));
+        let unknown = unknown_members(key.kind, &Node::from(&object.value), plugins).into_iter();
+        found.extend(unknown.map(|member| format!("{}: {}", member.path, member.message)));
+    }
+    found
 }
 
 /// The answer to an object that was put.
