@@ -39,6 +39,7 @@ pub(super) fn check(
     if (plugins.is_some() || !declarative.is_empty())
         && let Some(mut loaded) = check.load(settings.into())?
     {
+        check.warn(&loaded.warnings)?;
         if let Some(folder) = plugins {
             loaded.settings = check.plugins(&folder, loaded.settings)?;
         }
@@ -52,7 +53,7 @@ struct Check<'c> {
     context: &'c Context,
     against: Option<Rival>,
     failures: usize,
-    /// The errors that were written: those of the environment concern every file of settings.
+    /// The errors and warnings that were written: those of the environment concern every file of settings.
     reported: HashSet<String>,
 }
 
@@ -68,6 +69,12 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes warnings about settings, a line each.
+    fn warn(&mut self, warnings: &[String]) -> Result<(), String> {
+        let new: Vec<_> = warnings.iter().filter(|warning| self.reported.insert((*warning).clone())).collect();
+        warn(new)
     }
 
     /// Reads settings. Their errors are reported, and what has one is left out.
@@ -86,7 +93,7 @@ impl Check<'_> {
     fn settings_file(&mut self, file: PathBuf) -> Result<(), String> {
         let failures = self.failures;
         if let Some(loaded) = self.load(SettingsArgs::of_file(file.clone()))? {
-            warn(&loaded.warnings)?;
+            self.warn(&loaded.warnings)?;
             if let Err(errors) = self.context.plugins(&loaded.settings) {
                 self.report(errors.lines())?;
             }

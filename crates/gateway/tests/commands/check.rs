@@ -57,6 +57,20 @@ fn errors_of_settings_hide_none_of_files() {
 }
 
 #[test]
+fn variables_that_are_no_settings_are_warned_about_once_whatever_is_checked() {
+    let kong = Kong::bare().with("KONG_DATABSE", "off");
+    fs::write(kong.path("kong.yml"), EMPTY).unwrap();
+    fs::write(kong.path("kong.conf"), "log_level = warn\n").unwrap();
+    let said = "warning: environment variable KONG_DATABSE ";
+    for files in [&["kong.yml"][..], &["kong.conf"], &["kong.conf", "kong.yml"]] {
+        let checked = kong.run(&[&["weir", "check"], files].concat());
+        let lines: Vec<_> = checked.stderr.lines().filter(|line| line.starts_with(said)).collect();
+        assert_eq!((checked.code, lines.len()), (Some(0), 1), "{}", checked.stderr);
+        assert!(lines[0].ends_with("did you mean KONG_DATABASE?"), "{}", lines[0]);
+    }
+}
+
+#[test]
 fn references_within_lists_are_judged_by_the_field_that_has_them() {
     let kong = Kong::bare();
     let document = "_format_version: '3.0'\nplugins:\n- name: ai-proxy-multi\n  config:\n    instances:\n    - name: \"{vault://env/name}\"\n      provider: openai\n      auth: {header: {Authorization: \"{vault://env/key}\"}}\n";
