@@ -63,6 +63,21 @@ fn plugins_that_kong_does_not_have_are_only_in_weir() {
 }
 
 #[test]
+fn plugins_of_another_edition_of_kong_are_named_as_such() {
+    let config = "{client_id: a, client_secret: b, discovery: 'https://a.test', bearer_only: true, session: {secret: a-long-random-text}}";
+    let file = format!(
+        "_format_version: '3.0'\nplugins:\n- {{name: openid-connect, config: {config}}}\n- {{name: mocking, config: {{response_example: a}}}}\n"
+    );
+    let (_, text) = check("kong.yml", &file, "kong", &[]);
+    for (line, name) in [(3, "openid-connect"), (4, "mocking")] {
+        let expected = format!(
+            "kong.yml:{line}:3: only in Weir: plugins.{name}; Kong Enterprise has a plugin of this name with other fields"
+        );
+        assert!(text.lines().any(|printed| printed == expected), "{expected}:\n{text}");
+    }
+}
+
+#[test]
 fn what_is_missing_fails_the_check() {
     let file = "_format_version: '3.0'\nplugins:\n- name: acme\n  config: {account_email: a@b.test, storage: consul}\n";
     let (output, text) = check("kong.yml", file, "kong", &[]);

@@ -23,6 +23,9 @@ use weir_model::declarative::parse;
 use weir_model::node::Position;
 use weir_model::schema::printable;
 
+/// Plugins that Kong does not have, and whose names are those of others in its Enterprise edition.
+const OF_ENTERPRISE: [&str; 3] = ["mocking", "mtls-auth", "openid-connect"];
+
 /// A setting of Kong's that is given, and where.
 pub(super) struct GivenSetting {
     /// The name in kong.conf.
@@ -133,7 +136,10 @@ impl<'c> Report<'c> {
             writeln!(output, "{}: {}", at.line(difference.verdict), difference.text())?;
         }
         for (path, (place, count)) in &self.only_here {
-            writeln!(output, "{}", Occurrence(path, place.as_deref(), *count).line("only in Weir"))?;
+            let of_enterprise = path.strip_prefix("plugins.").is_some_and(|name| OF_ENTERPRISE.contains(&name));
+            let more =
+                if of_enterprise { "; Kong Enterprise has a plugin of this name with other fields" } else { "" };
+            writeln!(output, "{}{more}", Occurrence(path, place.as_deref(), *count).line("only in Weir"))?;
         }
         self.without_effect.iter().try_for_each(|line| writeln!(output, "without effect: {line}"))
     }
