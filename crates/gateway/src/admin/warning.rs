@@ -40,7 +40,7 @@ pub(crate) fn of(
         entity_warnings(&document, plugins)
             .into_iter()
             .chain(unknown_vaults(&document, &prefixes, plugins))
-            .map(|lint| format!("{}[].{}: {}", lint.entity.0.as_str(), lint.path, lint.message)),
+            .map(|lint| document.line(&lint)),
     );
     let put = document.entities().map(|entity| (entity.kind(), entity.id())).collect();
     warnings.extend(all.iter().flat_map(|all| relation_warnings_of_change(all, (&put, lost_targets), plugins)));

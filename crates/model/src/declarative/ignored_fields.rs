@@ -39,7 +39,7 @@ impl Document {
     }
 
     /// A finding, after the entity that it is about.
-    pub(crate) fn line(&self, finding: &EntityError) -> String {
+    pub fn line(&self, finding: &EntityError) -> String {
         let label = self.at(finding.entity).map(|entity| label::of_entity(&entity, self));
         let place = [label.as_deref().unwrap_or_default(), &finding.path];
         let place = place.iter().filter(|part| !part.is_empty()).map(|part| format!("{part}: "));
