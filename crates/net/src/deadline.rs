@@ -114,6 +114,12 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_millis(1);
 
+    /// The runtime does nothing meanwhile, as if the process were stopped.
+    #[allow(clippy::disallowed_methods)]
+    fn stand_still(time: Duration) {
+        std::thread::sleep(time);
+    }
+
     #[tokio::test]
     async fn a_deadline_that_was_moved_wakes_the_task_then() {
         let mut deadline = Deadline::default();
@@ -144,9 +150,8 @@ mod tests {
                     return Poll::Ready(false);
                 }
                 if looks == 1 {
-                    // The runtime does not look at sockets meanwhile, as if the process were stopped.
                     theirs.write_all(b"a").unwrap();
-                    std::thread::sleep(10 * MOMENT);
+                    stand_still(10 * MOMENT);
                 }
             }
             Poll::Pending
@@ -158,7 +163,7 @@ mod tests {
     async fn who_is_asked_late_gets_time_to_answer() {
         let mut deadline = Deadline::default();
         deadline.set(Instant::now(), MOMENT);
-        std::thread::sleep(LATE + 2 * MOMENT);
+        stand_still(LATE + 2 * MOMENT);
         let noticed = Instant::now();
         poll_fn(|cx| deadline.poll(cx)).await;
         assert!(noticed.elapsed() >= GRACE);
