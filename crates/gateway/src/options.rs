@@ -53,6 +53,7 @@ pub(crate) fn lua(settings: &Settings) -> LuaSettings {
             &settings.lua_package_path,
             settings.lua_package_cpath.as_deref().unwrap_or_default(),
         )),
+        opens_files: true,
         cache_memory: bytes(settings.mem_cache_size.0),
         shared_dicts: settings
             .lua_shared_dict

@@ -25,11 +25,21 @@ pub(crate) struct NodePlugins {
     pub(crate) schemas: Vec<PluginSchema>,
     /// What those in Lua run with.
     pub(crate) lua: LuaSettings,
+    /// What those on disk have that does not do what it seems to, with their names.
+    pub(crate) warnings: Vec<(String, String)>,
+}
+
+/// What is wrong with a plugin on disk, or with all of them together.
+pub(crate) struct Broken {
+    /// The name of the plugin; empty for all.
+    pub(crate) plugin: String,
+    /// Lines of what is wrong.
+    pub(crate) message: String,
 }
 
 impl NodePlugins {
     fn new(definitions: Definitions, settings: &Settings, lua: LuaSettings) -> Self {
-        Self { definitions, schemas: schemas(definitions, &settings.plugins), lua }
+        Self { definitions, schemas: schemas(definitions, &settings.plugins), lua, warnings: Vec::new() }
     }
 
     /// Those of this program alone.
@@ -44,23 +54,68 @@ impl NodePlugins {
         settings: &Settings,
         check: impl FnOnce(Definitions) -> Result<(), String>,
     ) -> Result<Self, Vec<String>> {
-        let is_own = |name: &str| own.iter().any(|plugin| plugin.name == name);
-        let names = settings.plugins.iter().map(String::as_str);
-        let mut on_disk: Vec<&str> =
-            names.filter(|name| !matches!(*name, "bundled" | "off") && !is_own(name)).collect();
-        on_disk.sort_unstable();
-        on_disk.dedup();
+        let on_disk = named_on_disk(own, settings);
         if on_disk.is_empty() {
             return Ok(Self::of_program(own, settings));
         }
         let lua = options::lua(settings);
-        let found = weir_guests::definitions(&Arc::new(lua.clone()), &on_disk)?;
-        let mut all = [own, &found].concat();
-        in_order(&mut all);
-        let all = all.leak();
+        let shared = Arc::new(lua.clone());
+        let found = weir_guests::definitions(&shared, &on_disk)?;
+        let all = all_in_order(own, &found);
         check(all).map_err(|conflict| vec![conflict])?;
-        Ok(Self::new(all, settings, lua))
+        let warnings = on_disk.iter().flat_map(|name| warnings(&shared, name)).collect();
+        Ok(Self { warnings, ..Self::new(all, settings, lua) })
     }
+
+    /// The same without those on disk that cannot be loaded, for who serves nothing with them. Each runs in a VM of its own.
+    pub(crate) fn load_good_ones(
+        own: Definitions,
+        (settings, lua): (&Settings, LuaSettings),
+        check: impl FnOnce(Definitions) -> Result<(), String>,
+    ) -> (Self, Vec<Broken>) {
+        let (mut found, mut broken, mut said) = (Vec::new(), Vec::new(), Vec::new());
+        for name in named_on_disk(own, settings) {
+            let lua = Arc::new(lua.clone());
+            match weir_guests::definitions(&lua, &[name]) {
+                Ok(good) => {
+                    found.extend(good);
+                    said.extend(warnings(&lua, name));
+                }
+                Err(errors) => broken.push(Broken { plugin: name.to_owned(), message: errors.join("\n") }),
+            }
+        }
+        let mut all = all_in_order(own, &found);
+        if let Err(message) = check(all) {
+            broken.push(Broken { plugin: String::new(), message });
+            all = own;
+        }
+        let mut plugins = Self { warnings: said, ..Self::new(all, settings, lua) };
+        let names = broken.iter().filter(|it| !it.plugin.is_empty()).map(|it| &*it.plugin.clone().leak());
+        plugins.schemas.extend(names.map(PluginSchema::broken));
+        (plugins, broken)
+    }
+}
+
+/// The names in the setting `plugins` that are not of this program.
+fn named_on_disk(own: Definitions, settings: &Settings) -> Vec<&str> {
+    let is_own = |name: &str| own.iter().any(|plugin| plugin.name == name);
+    let names = settings.plugins.iter().map(String::as_str);
+    let mut on_disk: Vec<&str> =
+        names.filter(|name| !matches!(*name, "bundled" | "off") && !is_own(name)).collect();
+    on_disk.sort_unstable();
+    on_disk.dedup();
+    on_disk
+}
+
+fn all_in_order(own: Definitions, found: &[Definition]) -> Definitions {
+    let mut all = [own, found].concat();
+    in_order(&mut all);
+    all.leak()
+}
+
+fn warnings(lua: &Arc<LuaSettings>, name: &str) -> Vec<(String, String)> {
+    let found = weir_guests::warnings(lua, name).into_iter();
+    found.map(|warning| (name.to_owned(), warning)).collect()
 }
 
 /// Puts plugins in the order in which they run: by priority, those of the same by name, both descending.

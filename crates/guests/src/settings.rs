@@ -32,6 +32,8 @@ pub struct LuaSettings {
     pub memory: usize,
     /// Plugins and modules on disk.
     pub files: Arc<PluginFiles>,
+    /// Whether code of the operator may open files: not that of plugins which are only checked, because they may be anybody's.
+    pub opens_files: bool,
     /// How many bytes each dictionary for cached entities may take.
     pub cache_memory: usize,
     /// Further shared dictionaries, with their bytes.
@@ -55,6 +57,7 @@ impl Default for LuaSettings {
             timeout: Duration::from_millis(50),
             memory: 64 << 20,
             files: Arc::new(PluginFiles::new("", "")),
+            opens_files: true,
             cache_memory: 128 << 20,
             shared_dicts: Vec::new(),
             update_interval: Duration::from_secs(5),

@@ -1,7 +1,7 @@
 //! The VM of a worker: made when the first Lua runs there, and anew when its memory or its handles are used up.
 
 mod debug;
-mod files;
+pub(crate) mod files;
 mod library;
 mod require;
 mod safety;
@@ -123,6 +123,9 @@ impl Vm {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let lua = safety::safe_lua()?;
+        if !settings.opens_files {
+            files::close(&lua)?;
+        }
         patterns::install(&lua)?;
         library::install(&lua)?;
         let budget = Budget::new(&lua, settings.timeout, settings.memory);

@@ -62,7 +62,11 @@ const MAX_TYPOS: usize = 2;
 pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
     let names = available(plugins);
     let shown = quoted(written);
-    if find_plugin(plugins, written).is_some() {
+    let known = find_plugin(plugins, written);
+    if known.is_some_and(|plugin| plugin.broken) {
+        return format!("plugin `{shown}` cannot be used, because of what is wrong with its files");
+    }
+    if known.is_some() {
         return match listed(&names) {
             Some(names) => {
                 format!("plugin `{shown}` is switched off: the setting `plugins` names only {names}")
@@ -159,8 +163,11 @@ mod tests {
     fn a_setting_that_names_many_plugins_is_not_repeated() {
         let mut plugins = many();
         plugins.push(PluginSchema::of::<Consumer>("tea").switched_off());
+        plugins.push(PluginSchema::broken("cup"));
         let expected = "plugin `tea` is switched off: the setting `plugins` does not name it";
         assert_eq!(no_such_plugin("tea", &plugins, true), expected);
+        let expected = "plugin `cup` cannot be used, because of what is wrong with its files";
+        assert_eq!(no_such_plugin("cup", &plugins, true), expected);
         plugins.drain(..5);
         let expected = "plugin `tea` is switched off: the setting `plugins` names only d, e, f, g";
         assert_eq!(no_such_plugin("tea", &plugins, true), expected);

@@ -68,6 +68,8 @@ pub struct PluginSchema {
     pub streams: Streams,
     /// Whether configurations may use it.
     pub available: bool,
+    /// Whether it is there, but cannot be loaded.
+    pub broken: bool,
     /// Whether Kong 3.9 does not have it.
     pub extension: bool,
     /// Which fields of a valid configuration are accepted but without effect.
@@ -109,6 +111,7 @@ impl PluginSchema {
             refused_scopes: &[],
             streams: Streams::Never,
             available: true,
+            broken: false,
             extension: false,
             ignored_fields: |_| Vec::new(),
             warnings: |_| Vec::new(),
@@ -120,6 +123,13 @@ impl PluginSchema {
             read: Read(read),
             check: None,
         }
+    }
+
+    /// A plugin that cannot be loaded, so that no configuration may use it.
+    pub const fn broken(name: &'static str) -> Self {
+        const EMPTY: &RecordSchema = &RecordSchema { doc: "", fields: &[], old_names: &[], hints: &[] };
+        let schema = Self::read_by(name, EMPTY, &|_: &Node<'_>, _: &mut Reader<'_>| None);
+        PluginSchema { broken: true, available: false, ..schema }
     }
 
     /// The same plugin, which a schema of Kong's describes.

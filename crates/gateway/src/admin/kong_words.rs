@@ -57,9 +57,12 @@ impl<'w> WrittenEntity<'w> {
     }
 
     fn as_said(&self, error: &FieldError) -> Vec<Violation> {
+        // The name that may be meant is not Kong's.
+        let hint = error.message.strip_prefix("unknown field; ");
         let said = |path: &str, is_entity| {
-            let (path, message) = (path.to_owned(), error.message.clone());
-            vec![Violation { path, message, hint: None, is_entity }]
+            let message = if hint.is_some() { "unknown field" } else { &error.message };
+            let (path, message) = (path.to_owned(), message.to_owned());
+            vec![Violation { path, message, hint: hint.map(str::to_owned), is_entity }]
         };
         let record = error.path.strip_suffix(ENTITY).map(|path| path.trim_end_matches('.'));
         match record {

@@ -1,13 +1,14 @@
 //! `weir check`: the errors and warnings of declarative files and of settings, without starting a node.
 use super::Context;
 use super::against::{self, Availability, Catalogue, GivenSetting, Report};
+use crate::admin::plugin_conflicts;
 use crate::apisix::standalone::is_apisixs;
 use crate::apisix::translate::is_plugin_available;
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
 use crate::configuration::{Configuration, Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
 use crate::options;
-use crate::plugins::{self, NodePlugins};
+use crate::plugins::{self, Broken, NodePlugins};
 use crate::settings::{self, Loaded, Settings};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -15,7 +16,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_guests::{Missing, PluginNeeds, plugin_needs};
+use weir_guests::{LuaSettings, Missing, PluginNeeds, plugin_needs};
+use weir_model::schema::printable;
 
 /// What Kong checks if no file is named.
 const DEFAULT_FILE: &str = "/etc/kong/kong.conf";
@@ -40,10 +42,12 @@ pub(super) fn check(
         && let Some(mut loaded) = check.load(settings.into())?
     {
         check.warn(&loaded.warnings)?;
+        let mut checked = None;
         if let Some(folder) = plugins {
-            loaded.settings = check.plugins(&folder, loaded.settings)?;
+            let (settings, found) = check.plugins(&folder, loaded.settings)?;
+            (loaded.settings, checked) = (settings, Some(found));
         }
-        check.declarative(declarative, &loaded.settings)?;
+        check.declarative(declarative, &loaded.settings, checked.as_deref())?;
     }
     Ok(if check.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -94,8 +98,9 @@ impl Check<'_> {
         let failures = self.failures;
         if let Some(loaded) = self.load(SettingsArgs::of_file(file.clone()))? {
             self.warn(&loaded.warnings)?;
-            if let Err(errors) = self.context.plugins(&loaded.settings) {
-                self.report(errors.lines())?;
+            match self.context.plugins(&loaded.settings) {
+                Ok(plugins) => warn(plugins.warnings.iter().map(|(_, warning)| warning))?,
+                Err(errors) => self.report(errors.lines().map(printable_line))?,
             }
         }
         if self.failures == failures {
@@ -108,26 +113,47 @@ impl Check<'_> {
         self.conclude(&report, &Origin::File(file))
     }
 
-    /// Checks the plugins below a folder. Returns the settings with which a node has them.
-    fn plugins(&mut self, folder: &Path, settings: Settings) -> Result<Settings, String> {
-        let (names, all_run) = check_plugins(folder, &settings, &mut io::stdout())?;
-        self.failures += usize::from(!all_run);
-        Ok(with_plugins(settings, folder, names))
+    /// Checks the plugins below a folder. Returns the settings with which a node has them, and what was found of them.
+    fn plugins(&mut self, folder: &Path, settings: Settings) -> Result<(Settings, Vec<PluginNeeds>), String> {
+        let plugins = plugin_needs(&options::lua(&settings), folder)?;
+        write_needs(&plugins, &mut io::stdout())?;
+        self.failures += usize::from(plugins.iter().any(has_problems));
+        let names = plugins.iter().map(|plugin| plugin.name.clone()).collect();
+        Ok((with_plugins(settings, folder, names), plugins))
+    }
+
+    /// The plugins with which files are checked. What is wrong with them is reported, unless it was written with a folder's.
+    fn node_plugins(
+        &mut self,
+        settings: &Settings,
+        checked: Option<&[PluginNeeds]>,
+    ) -> Result<NodePlugins, String> {
+        let of_folder = |name: &str| checked.unwrap_or_default().iter().find(|it| it.name == name);
+        // Plugins that are checked are not trusted yet.
+        let lua = LuaSettings { opens_files: checked.is_none(), ..options::lua(settings) };
+        let own = self.context.definitions;
+        let (plugins, broken) = NodePlugins::load_good_ones(own, (settings, lua), plugin_conflicts::check);
+        for Broken { plugin, message } in broken {
+            if !of_folder(&plugin).is_some_and(has_problems) {
+                self.report(message.lines().map(printable_line))?;
+            }
+        }
+        let warnings = plugins.warnings.iter().filter(|(name, _)| of_folder(name).is_none());
+        warn(warnings.map(|(_, warning)| warning))?;
+        Ok(plugins)
     }
 
     /// Checks declarative files and Admin APIs.
-    fn declarative(&mut self, files: Vec<PathBuf>, settings: &Settings) -> Result<(), String> {
+    fn declarative(
+        &mut self,
+        files: Vec<PathBuf>,
+        settings: &Settings,
+        checked: Option<&[PluginNeeds]>,
+    ) -> Result<(), String> {
         if files.is_empty() {
             return Ok(());
         }
-        let definitions = self.context.definitions;
-        let NodePlugins { definitions, schemas, lua } = match self.context.plugins(settings) {
-            Ok(plugins) => plugins,
-            Err(errors) => {
-                self.report(errors.lines())?;
-                NodePlugins::of_program(definitions, settings)
-            }
-        };
+        let NodePlugins { definitions, schemas, lua, .. } = self.node_plugins(settings, checked)?;
         for file in files {
             let origin = match origin(file) {
                 Ok(origin) => origin,
@@ -199,19 +225,24 @@ fn warn<'w>(warnings: impl IntoIterator<Item = &'w String>) -> Result<(), String
     warnings.try_for_each(|warning| print_line(&mut io::stderr(), &format!("warning: {warning}")))
 }
 
+/// A line in which code of plugins may have a part. Its first tabs are the host's.
+fn printable_line(line: &str) -> String {
+    let text = line.trim_start_matches('\t');
+    format!("{}{}", &line[..line.len() - text.len()], printable(text))
+}
+
+fn has_problems(plugin: &PluginNeeds) -> bool {
+    plugin.missing.iter().any(|it| !it.is_warning)
+}
+
 fn print_line(output: &mut dyn Write, line: &str) -> Result<(), String> {
     writeln!(output, "{line}").map_err(|error| error.to_string())
 }
 
-/// Says of each plugin below a folder what keeps it from running here. Returns their names, and whether nothing does.
-fn check_plugins(
-    folder: &Path,
-    settings: &Settings,
-    output: &mut dyn Write,
-) -> Result<(Vec<String>, bool), String> {
-    let plugins = plugin_needs(&options::lua(settings), folder)?;
+/// Says of each plugin below a folder what keeps it from running here.
+fn write_needs(plugins: &[PluginNeeds], output: &mut dyn Write) -> Result<(), String> {
     let mut lines = Vec::new();
-    for PluginNeeds { name, missing } in &plugins {
+    for PluginNeeds { name, missing } in plugins {
         match missing.iter().filter(|it| !it.is_warning).count() {
             0 => lines.push(format!("{name}: has all that it needs")),
             1 => lines.push(format!("{name}: 1 problem")),
@@ -221,9 +252,7 @@ fn check_plugins(
         let line = |it: &Missing| format!("{}:{}: {}{}", it.file.display(), it.line, kind(it), it.message);
         lines.extend(missing.iter().map(line));
     }
-    lines.iter().try_for_each(|line| writeln!(output, "{line}")).map_err(|error| error.to_string())?;
-    let all_run = plugins.iter().all(|plugin| plugin.missing.iter().all(|it| it.is_warning));
-    Ok((plugins.into_iter().map(|plugin| plugin.name).collect(), all_run))
+    lines.iter().try_for_each(|line| print_line(output, &printable(line)))
 }
 
 /// The settings with which a node loads the plugins of a folder, too, where they are in `kong/plugins` as on a node.

@@ -54,7 +54,7 @@ fn write_example(file: &Path) -> Result<ExitCode, String> {
 }
 
 fn source(file: PathBuf, settings: &Settings, context: &Context) -> Result<Source, String> {
-    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(settings)?;
+    let NodePlugins { definitions, schemas: plugins, lua, .. } = context.plugins(settings)?;
     let (origin, environment) = (Origin::File(file), process_environment());
     Ok(Source { origin, environment, definitions, plugins, lua })
 }

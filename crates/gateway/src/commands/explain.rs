@@ -25,7 +25,7 @@ pub(super) fn explain(
 ) -> Result<ExitCode, String> {
     let asked = Asked::read(&question(&arguments)?).map_err(|refusal| refusal.to_string())?;
     let settings = context.load(arguments.settings.into())?.settings;
-    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(&settings)?;
+    let NodePlugins { definitions, schemas: plugins, lua, .. } = context.plugins(&settings)?;
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), definitions, plugins, lua };
     let (configuration, snapshot) = compiled(&source, &settings).map_err(|errors| errors.join("\n"))?;

@@ -45,7 +45,7 @@ pub(super) fn get(reference: &str, settings: &Settings, context: &Context) -> Re
 
 /// The vaults of the declarative file, or of the database.
 fn entities(settings: &Settings, context: &Context) -> Result<Vec<Arc<Vault>>, String> {
-    let NodePlugins { definitions, schemas: plugins, lua } = context.plugins(settings)?;
+    let NodePlugins { definitions, schemas: plugins, lua, .. } = context.plugins(settings)?;
     let stored = wait_for(async {
         let opened = store::open_to_read(settings, plugins.clone()).await;
         match opened.map_err(|error| error.to_string())? {

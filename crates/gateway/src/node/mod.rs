@@ -119,7 +119,8 @@ impl Node {
         }
         let plugins = NodePlugins::load(definitions, &settings, plugin_conflicts::check)
             .map_err(StartError::Plugins)?;
-        let NodePlugins { definitions, schemas, lua } = plugins;
+        let NodePlugins { definitions, schemas, lua, warnings: of_plugins } = plugins;
+        of_plugins.iter().for_each(|(plugin, warning)| tracing::warn!(plugin, "{warning}"));
         warnings
             .into_iter()
             .chain(store::unused(&settings, &given))

@@ -3,6 +3,11 @@ use super::{Plugins, SCHEMA};
 use crate::harness::weir;
 use std::path::Path;
 
+/// A schema without rules, of this plugin.
+fn schema_of(plugin: &str) -> String {
+    SCHEMA.replace("mine", plugin)
+}
+
 fn check(folder: &Path) -> (bool, String) {
     let output = weir().arg("check").arg("--plugins").arg(folder).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -26,7 +31,7 @@ fn a_plugin_that_has_all_is_good() {
 #[test]
 fn what_is_missing_is_named_with_its_line() {
     let plugins = Plugins::new(&[
-        ("one/schema.lua", SCHEMA),
+        ("one/schema.lua", &schema_of("one")),
         (
             "one/handler.lua",
             "local ffi = require 'ffi'\nlocal ok = pcall(require, \"resty.nothing\")\n\
@@ -36,7 +41,7 @@ fn what_is_missing_is_named_with_its_line() {
         ),
         ("three/handler.lua", "return { PRIORITY = 1, VERSION = '1.0' }"),
         ("two/handler.lua", "return {\n  PRIORITY = = 1\n}"),
-        ("two/schema.lua", SCHEMA),
+        ("two/schema.lua", &schema_of("two")),
     ]);
     let (good, said) = check(plugins.folder());
     let plugin = |name: &str| plugins.folder().join(format!("kong/plugins/{name}/handler.lua"));
@@ -65,7 +70,7 @@ fn what_is_missing_is_named_with_its_line() {
 #[test]
 fn a_handler_with_a_response_and_a_filter_is_refused() {
     let check_handler = |text: &str| {
-        let plugins = Plugins::new(&[("one/schema.lua", SCHEMA), ("one/handler.lua", text)]);
+        let plugins = Plugins::new(&[("one/schema.lua", &schema_of("one")), ("one/handler.lua", text)]);
         let (good, said) = check(plugins.folder());
         assert_eq!(good, said.contains("has all that it needs"), "{said}");
         let file = plugins.folder().join("kong/plugins/one/handler.lua");
@@ -98,7 +103,7 @@ fn a_handler_with_a_response_and_a_filter_is_refused() {
 /// What is said of one file of a plugin, without the name of the file; nothing if all is there.
 fn said_of(name: &str, text: &str) -> Vec<String> {
     let handler = "return { PRIORITY = 1, VERSION = '1.0' }";
-    let plugins = Plugins::new(&[("one/handler.lua", handler), ("one/schema.lua", SCHEMA)]);
+    let plugins = Plugins::new(&[("one/handler.lua", handler), ("one/schema.lua", &schema_of("one"))]);
     plugins.write(&format!("one/{name}"), text);
     let (good, said) = check(plugins.folder());
     let (first, rest) = said.split_once('\n').unwrap();
@@ -160,6 +165,25 @@ fn what_is_there_and_of_no_use_is_named_with_what_to_use_instead() {
 }
 
 #[test]
+fn what_code_looks_for_before_it_uses_it_is_a_warning_at_most() {
+    for (code, expected) in [
+        ("if kong.newthing then kong.newthing.x() end", "1: warning: there is no kong.newthing here"),
+        ("if not (ngx.exec) then f() end", "1: warning: ngx.exec always fails here"),
+        ("local x = kong.newthing or kong.cache", "1: warning: there is no kong.newthing here"),
+        ("local x = kong.newthing and kong.newthing.y", "1: warning: there is no kong.newthing here"),
+        ("if type(kong.newthing) == 'table' then f() end", "1: warning: there is no kong.newthing here"),
+        ("if kong.newthing ~= nil then f() end", "1: warning: there is no kong.newthing here"),
+        ("if loadfile then loadfile('x') end", "1: warning: there is no loadfile here"),
+        ("kong.newthing.x()\nif kong.newthing then f() end", "1: there is no kong.newthing.x here"),
+        ("if kong.newthing() then f() end", "1: there is no kong.newthing here"),
+        ("if kong.newthing then kong.newthings.x() end", "1: there is no kong.newthings.x here"),
+    ] {
+        let said = said_of_code(code);
+        assert!(said.iter().any(|line| line.starts_with(expected)), "{code}: {said:?}");
+    }
+}
+
+#[test]
 fn handlers_that_kong_refuses_are_named() {
     for (text, expected) in [
         ("local H = {}", "1: the file returns nothing: let it return the table of the handler"),
@@ -206,6 +230,11 @@ fn handlers_that_kong_refuses_are_named() {
         "local H = {}\nH.PRIORITY = 10 - 2\nH.VERSION = '1.0.0-rc'\nfunction H:access() self:acess() end\n\
          function H:acess() end\nreturn H",
         "local meta = require 'kong.meta' return { PRIORITY = -5, VERSION = meta.version }",
+        "local H = {}\nH.PRIORITY, H.VERSION = 10, '1.0.0'\nreturn H",
+        "local H, M = {}, {}\nH.VERSION, M.x, H.PRIORITY = '1.0.0', 5, 10\nreturn H",
+        "local H = { PRIORITY = 1, VERSION = '1.0' }\nfunction H:response() end\nfunction H:header_filter() end\n\
+         H.response = nil\nreturn H",
+        "local H = { PRIORITY = 'x' }\nH.PRIORITY = 5\nH.VERSION = '1.0'\nreturn H",
         "local Base = setmetatable({}, {}) local H = Base:extend() return H",
         "local H = {} local function fill(t) t.PRIORITY = 1 end fill(H) return H",
         "return setmetatable({}, { __index = {} })",
@@ -220,6 +249,12 @@ fn schemas_that_kong_refuses_are_named_with_their_lines() {
     let of_fields = |fields: &str| {
         format!(
             "return {{ name = 'one', fields = {{ {{ config = {{ type = 'record', fields = {{\n{fields} }} }} }} }} }}"
+        )
+    };
+    let of_entity = |name: &str, fields: &str| {
+        format!(
+            "return {{ {{ name = {name}, primary_key = {{ 'id' }}, fields = {{ \
+             {{ id = require('kong.db.schema.typedefs').uuid }}, {fields} }} }} }}"
         )
     };
     for (name, text, expected) in [
@@ -250,6 +285,48 @@ fn schemas_that_kong_refuses_are_named_with_their_lines() {
           { id = { type = 'string', uuid = true, auto = true, uniqe = true } } } } }"
                 .to_owned(),
             "2: marks: id: there is no attribute `uniqe`; did you mean `unique`?",
+        ),
+        (
+            "schema.lua",
+            "\nlocal x = require('kong.plugins.dyn.' .. 'missing') return x".to_owned(),
+            "2: there is no module 'kong.plugins.dyn.missing' here",
+        ),
+        (
+            "schema.lua",
+            "\nreturn require('resty.nothing')".to_owned(),
+            "2: there is no module 'resty.nothing' here",
+        ),
+        (
+            "schema.lua",
+            "return { name = 'other', fields = { { config = { type = 'record', fields = {} } } } }"
+                .to_owned(),
+            "1: warning: name: `other` has no effect, because the plugin is `one`, after its folder",
+        ),
+        (
+            "schema.lua",
+            of_fields("{ ['\\255\\27[2J'] = { type = 'strin' } }"),
+            "2: config.\u{fffd}\\u{1b}[2J: there is no type `strin`; did you mean `string`?",
+        ),
+        (
+            "daos.lua",
+            of_entity("'marks'", "{ c = { type = 'foreign', reference = 'consumer' } }"),
+            "1: marks: `c` refers to consumer: declare these before it in the same file, or refer to entities of the \
+             gateway itself",
+        ),
+        (
+            "daos.lua",
+            of_entity("'services'", ""),
+            "1: services: the gateway has entities of this name: choose another",
+        ),
+        (
+            "daos.lua",
+            of_entity("'marks', endpoint_key = 'nope'", ""),
+            "1: marks: its endpoint_key `nope` must be one of its fields, a string",
+        ),
+        (
+            "daos.lua",
+            of_entity("'marks', cache_key = { 'nope', 'id' }", ""),
+            "1: marks: its cache_key names `nope`, which is none of its fields",
         ),
     ] {
         assert_eq!(said_of(name, &text), [expected], "{text}");
@@ -283,4 +360,99 @@ fn a_file_is_checked_with_the_plugins_beside_it() {
             && said.contains(hint),
         "{said}"
     );
+}
+
+#[test]
+fn plugins_that_are_checked_open_no_files_and_change_nothing_of_others() {
+    let evil = |code: &str| {
+        format!(
+            "{code} return {{ name = 'a', fields = {{ {{ config = {{ type = 'record', fields = {{}} }} }} }} }}"
+        )
+    };
+    let handler = "return { PRIORITY = 1, VERSION = '1.0' }";
+    let uses = "kong.bogus() return { PRIORITY = 1, VERSION = '1.0' }";
+    for (code, expected) in [
+        ("io.open(FILE, 'w'):write('x')", "1: warning: files cannot be opened while a plugin is checked"),
+        ("for line in io.lines(FILE) do end", "1: warning: files cannot be opened while a plugin is checked"),
+        ("require('io').open(FILE, 'w')", "1: warning: files cannot be opened while a plugin is checked"),
+        ("io.stdout:write('forged') io.stderr:write('forged') io.write('forged')", ""),
+        ("pcall(io.open, FILE, 'w')", ""),
+        ("require('kong.db.schema').check_field = function() end kong.bogus = function() end", ""),
+    ] {
+        let plugins = Plugins::new(&[
+            ("a/handler.lua", handler),
+            ("b/handler.lua", uses),
+            ("b/schema.lua", &schema_of("b").replace("type = 'record'", "type = 'rcord'")),
+        ]);
+        let file = plugins.folder().join("written");
+        plugins.write("a/schema.lua", &evil(&code.replace("FILE", &format!("'{}'", file.display()))));
+        for named in [false, true] {
+            let configuration = plugins.folder().join("kong.yml");
+            std::fs::write(&configuration, "_format_version: '3.0'\n").unwrap();
+            let mut command = weir();
+            command.arg("check");
+            if named {
+                command.arg(&configuration);
+            }
+            let output = command.arg("--plugins").arg(plugins.folder()).output().unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(said.contains(expected) && !said.contains("forged"), "{code}: {said}");
+            assert!(!file.exists() && said.contains("a: has all that it needs\n"), "{code}: {said}");
+            let of_b = ["b: 2 problems\n", "there is no kong.bogus here", "there is no type `rcord`"];
+            assert!(of_b.iter().all(|line| said.matches(line).count() == 1), "{code}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_plugin_leaves_the_others_in_a_file_usable() {
+    let handler = "return { PRIORITY = 1, VERSION = '1.0' }";
+    let plugins = Plugins::new(&[
+        ("good/handler.lua", handler),
+        ("good/schema.lua", &schema_of("good")),
+        ("broken/handler.lua", "return 5"),
+        ("broken/schema.lua", &schema_of("broken")),
+        ("late/handler.lua", "error('\\27[2J not today') return { PRIORITY = 1, VERSION = '1.0' }"),
+        ("late/schema.lua", &schema_of("late")),
+    ]);
+    let file = plugins.folder().join("kong.yml");
+    let names = ["good", "broken", "late"].map(|name| format!("- name: {name}\n")).concat();
+    std::fs::write(&file, format!("_format_version: '3.0'\nplugins:\n{names}")).unwrap();
+    let output = weir().arg("check").arg(&file).arg("--plugins").arg(plugins.folder()).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    for expected in [
+        "plugin `broken` cannot be used, because of what is wrong with its files\n",
+        "plugin `late` cannot be used, because of what is wrong with its files\n",
+        "1: the file returns a number: let it return the table of the handler\n",
+        "\\u{1b}[2J not today",
+    ] {
+        assert_eq!(said.matches(expected).count(), 1, "{expected}: {said}");
+    }
+    assert!(!said.contains("no such plugin") && !said.contains("`good`"), "{said}");
+    assert!(!said.contains('\u{1b}') && !output.status.success(), "{said}");
+}
+
+#[test]
+fn a_misspelt_phase_is_named_by_the_check_the_start_and_the_reload() {
+    let handler = |method: &str| {
+        format!("local H = {{ PRIORITY = 1, VERSION = '1.0' }} function H:{method}() end return H")
+    };
+    let plugins = Plugins::mine(&handler("acess"));
+    let warning = |method: &str, meant: &str| {
+        format!("mine/handler.lua: no phase calls the method `{method}`; did you mean `{meant}`?")
+    };
+    let file = "_format_version: '3.0'\nplugins:\n- name: mine\n";
+    let path = plugins.folder().join("kong.yml");
+    std::fs::write(&path, file).unwrap();
+    let place = format!("{}/?.lua;;", plugins.folder().display());
+    let mut check = weir();
+    check.arg("check").arg(&path).env("KONG_PLUGINS", "bundled,mine").env("KONG_LUA_PACKAGE_PATH", place);
+    let output = check.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains(&warning("acess", "access")), "{said}");
+    let gateway = plugins.builder("mine", file).start();
+    assert!(gateway.log().contains(&warning("acess", "access")), "{}", gateway.log());
+    plugins.write("mine/handler.lua", &handler("header_fitler"));
+    assert!(gateway.reload(file).status.success());
+    assert!(gateway.log().contains(&warning("header_fitler", "header_filter")), "{}", gateway.log());
 }

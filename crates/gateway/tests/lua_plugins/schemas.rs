@@ -97,6 +97,11 @@ fn what_is_wrong_is_said_as_in_kong() {
             json!({"config": {"tags": [null, "length must be at most 5"]}}),
         ),
         (
+            json!({"redis": {"prot": 1}}),
+            "schema violation (config.redis: {\n  prot = \"unknown field\"\n})",
+            json!({"config": {"redis": {"prot": "unknown field"}}}),
+        ),
+        (
             json!({"nothing": 1}),
             "schema violation (config.nothing: unknown field)",
             json!({"config": {"nothing": "unknown field"}}),
@@ -130,13 +135,18 @@ fn a_file_is_checked_and_conf_has_its_defaults() {
         plugins.builder("mine", &with("note: \"{vault://env/my-note}\", redis: {port: \"${REDIS_PORT}\"}"));
     let gateway = gateway.env("MY_NOTE", "secret").env("REDIS_PORT", "7000").start();
     assert_eq!(gateway.get("/").text(), "127.0.0.1:7000 a secret");
-    let (status, said) = plugins.builder("mine", &with("redis: {host: \"a b\"}, low: x")).fail();
+    let (status, said) =
+        plugins.builder("mine", &with("redis: {host: \"a b\", prot: 1}, low: x, nots: 1")).fail();
     assert!(!status.success());
     assert!(
         said.contains("kong.yml:10:28: services[0].plugins[0].config.redis.host: invalid value: a b"),
         "{said}"
     );
     assert!(said.contains("services[0].plugins[0].config.low: expected an integer"), "{said}");
+    for (field, meant) in [("redis.prot", "port"), ("nots", "note")] {
+        let expected = format!("plugins[0].config.{field}: unknown field; did you mean `{meant}`?");
+        assert!(said.contains(&expected), "{said}");
+    }
 }
 
 #[test]
@@ -208,4 +218,39 @@ fn checks_see_the_whole_entity() {
     let file = json!({"_format_version": "3.0", "plugins": [{"name": "mine"}]}).to_string();
     let (_, said) = plugins.builder("mine", &file).fail();
     assert!(said.contains("plugins[0]: at least one of these fields must be non-empty"), "{said}");
+}
+
+#[test]
+fn automatic_fields_are_filled_in_by_writes_and_by_files() {
+    let schema = "local typedefs = require 'kong.db.schema.typedefs' \
+        return { name = 'mine', fields = { { config = { type = 'record', fields = { \
+          { secret = { type = 'string', required = true, auto = true } }, { key = typedefs.uuid { required = true } }, \
+          { created_at = typedefs.auto_timestamp_s }, { note = { type = 'string' } } } } } } }";
+    let handler = "return { PRIORITY = 1, VERSION = '1.0', access = function(self, conf) \
+        kong.response.exit(200, conf.secret .. ' ' .. conf.key) end }";
+    let plugins = Plugins::new(&[("mine/handler.lua", handler), ("mine/schema.lua", schema)]);
+    let gateway = plugins.start_empty("mine");
+    let made = gateway.ask_admin("POST", "/plugins", &json!({"name": "mine"}).to_string());
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    let config = &made["config"];
+    assert_eq!(config["secret"].as_str().map(str::len), Some(32), "{made}");
+    assert_eq!(config["key"].as_str().map(str::len), Some(36), "{made}");
+    assert!(config["created_at"].as_i64() > Some(1_700_000_000), "{made}");
+    let path = format!("/plugins/{}", made["id"].as_str().unwrap());
+    assert_eq!(gateway.admin(&path).json()["config"], *config);
+    let change = json!({"config": {"note": "n"}});
+    let changed = gateway.ask_admin("PATCH", &path, &change.to_string()).json();
+    for kept in ["secret", "key", "created_at"] {
+        assert_eq!(changed["config"][kept], config[kept], "{changed}");
+    }
+    let upstream = Upstream::echoing();
+    let gateway = plugins.start_mine(upstream.address);
+    assert_eq!(gateway.get("/").text().len(), 32 + 1 + 36);
+    let log = gateway.log();
+    let said = "is made up each time that the file is read";
+    assert!(log.contains(&format!("plugins[0].config.secret: {said}")), "{log}");
+    assert!(log.contains("write one of at least 32 random characters"), "{log}");
+    let of_key = log.lines().find(|line| line.contains(&format!("plugins[0].config.key: {said}"))).unwrap();
+    assert!(of_key.contains("write a UUID") && !of_key.contains("32 random"), "{of_key}");
 }

@@ -4,10 +4,11 @@
 use super::handler::module;
 use crate::schema::declaration;
 use crate::schema::meta::{self, Subject};
+use crate::schema::values;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
-use mlua::{Function, Table, Value};
+use mlua::{Function, LuaString, Table, Value};
 use std::sync::Arc;
 use weir_plugin::entity::EntityKind;
 use weir_plugin::schema::{FieldError, FieldSchema, Kind, RecordCheck, RecordSchema};
@@ -29,14 +30,27 @@ pub(super) fn entities(
         return Err(wrong("return a table with a schema for each kind of entity"));
     };
     let mut made: Vec<&'static CustomEntitySchema> = Vec::new();
-    for pair in declared.pairs::<Value, Value>() {
-        // A list of schemas, or schemas by their names; `tables` once was a member beside these.
-        let Ok((_, Value::Table(table))) = pair else { continue };
+    for table in self::declared(&declared) {
         let entity = Declaration { settings, module: &module, table };
         let schema = entity.schema(&made).map_err(|what| wrong(&what))?;
         made.push(Box::leak(Box::new(schema)));
     }
     Ok(made.leak())
+}
+
+/// The schemas that a file returns: a list of them, or a table by their names; `tables` once was a member beside these.
+pub(super) fn declared(table: &Table) -> Vec<Table> {
+    let members = table.pairs::<Value, Value>().filter_map(Result::ok);
+    members.filter_map(|(_, value)| value.as_table().cloned()).collect()
+}
+
+/// The schema of an entity that is only checked, after others of the same file. The error says what is wrong.
+pub(super) fn schema(
+    settings: &Arc<LuaSettings>,
+    table: &Table,
+    others: &[&'static CustomEntitySchema],
+) -> Result<CustomEntitySchema, String> {
+    Declaration { settings, module: "", table: table.clone() }.schema(others)
 }
 
 /// One schema in the file.
@@ -201,9 +215,9 @@ impl EntityCheck {
         let check = self.check(&vm)?;
         let found = vm.load_files(|| {
             let entity = crate::modules::from_json(&vm.lua, entity.to_string().as_bytes())?;
-            check.call::<Vec<Vec<String>>>(entity)
+            check.call::<Vec<Vec<LuaString>>>(entity)
         })?;
-        let violation = |found: Vec<String>| match &found[..] {
+        let violation = |found: Vec<LuaString>| match &values::texts(&found)[..] {
             [path, message, ..] => FieldError::new(path, message.as_str()),
             _ => FieldError::new("", "is refused by the plugin's schema"),
         };

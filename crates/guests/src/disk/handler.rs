@@ -73,7 +73,8 @@ pub(crate) fn table(vm: &Vm, name: &str) -> Result<Table, String> {
     }
 }
 
-fn place(vm: &Vm, name: &str) -> String {
+/// The file of the handler.
+pub(super) fn place(vm: &Vm, name: &str) -> String {
     let file = vm.files.sources.find(&module(name, "handler")).ok().flatten();
     file.map_or_else(|| module(name, "handler"), |file| file.path.clone())
 }

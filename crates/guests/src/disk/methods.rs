@@ -1,10 +1,15 @@
 //! What the text of a `handler.lua` shows of the handler: the table that it returns, its methods, and what a plugin is refused
 //! for.
 
-use super::handler::{PHASES, version};
+use super::handler::{self, PHASES, version};
 use super::needs::Missing;
-use super::tokens::{Token, Tokens};
+use super::tokens::{Token, Tokens, tokens};
+use crate::settings::LuaSettings;
+use crate::source;
+use crate::vm::Vm;
+use mlua::{Table, Value};
 use std::path::Path;
+use std::sync::Arc;
 use weir_plugin::schema::did_you_mean;
 
 /// Methods that a handler cannot have beside `response`, which gets the whole response.
@@ -33,8 +38,18 @@ enum Returned<'t> {
 struct Member<'t> {
     name: &'t str,
     line: usize,
-    /// The first word of its value; none of a function that is declared as such.
-    value: Option<usize>,
+    value: Assigned,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Assigned {
+    /// A function that is declared as such.
+    Function,
+    /// What begins with this word.
+    At(usize),
+    /// One of several values that are assigned together.
+    Unknown,
 }
 
 /// A field of handlers, the form of its value, and whether the words that follow may be such a value.
@@ -51,15 +66,22 @@ pub(super) fn problems(file: &Path, tokens: &Tokens<'_>) -> Vec<Missing> {
         return vec![Missing::new(file, line, message)];
     }
     let members = members(tokens, returned);
-    let mut found: Vec<Missing> = contradiction(file, &members).into_iter().collect();
+    let mut found: Vec<Missing> = contradiction(file, tokens, &members).into_iter().collect();
     found.extend(fields(file, tokens, (returned, &members)));
     found.extend(members.iter().filter_map(|member| not_called(file, tokens, member)));
     found
 }
 
 /// A method `response` of a handler that has a filter, too.
-fn contradiction(file: &Path, members: &[Member<'_>]) -> Option<Missing> {
-    let line = |method| members.iter().find(|it| it.name == method).map(|it| it.line);
+fn contradiction(file: &Path, tokens: &Tokens<'_>, members: &[Member<'_>]) -> Option<Missing> {
+    let is_method = |it: &Member<'_>| match it.value {
+        Assigned::Function => true,
+        Assigned::At(at) => tokens.get(at).is_some_and(|(token, _)| *token != Token::Name("nil")),
+        Assigned::Unknown => false,
+    };
+    // What is assigned last counts.
+    let member = |method| members.iter().rfind(|it| it.name == method);
+    let line = |method| member(method).filter(|it| is_method(it)).map(|it| it.line);
     let response = line("response")?;
     let filter = NOT_BESIDE_RESPONSE.into_iter().find(|filter| line(filter).is_some())?;
     let message = format!(
@@ -80,13 +102,17 @@ fn fields(
         ("VERSION", "a text of the form x.y.z, such as \"1.0.0\"", is_version),
     ];
     let wrong = |(name, form, is_good): Rule| {
-        let Some(member) = members.iter().find(|it| it.name == name) else {
+        let Some(member) = members.iter().rfind(|it| it.name == name) else {
             let line = tokens.get(start?).map(|(_, line)| *line)?;
             let message =
                 format!("the handler has no {name}: give it {form}, because Kong refuses it without");
             return Some(Missing::new(file, line, message));
         };
-        let is_good = member.value.is_some_and(|at| is_good(&tokens[at..]));
+        let is_good = match member.value {
+            Assigned::At(at) => is_good(&tokens[at..]),
+            Assigned::Unknown => true,
+            Assigned::Function => false,
+        };
         (!is_good).then(|| Missing::new(file, member.line, format!("{name} must be {form}")))
     };
     rules.into_iter().filter_map(wrong).collect()
@@ -145,20 +171,49 @@ fn is_version(value: &Tokens<'_>) -> bool {
 /// A method that is called in no phase, or looks as if it should be.
 fn not_called(file: &Path, tokens: &Tokens<'_>, member: &Member<'_>) -> Option<Missing> {
     let name = member.name;
-    let is_function = member.value.is_none_or(|at| tokens[at].0 == Token::Name("function"));
+    let is_function = match member.value {
+        Assigned::Function => true,
+        Assigned::At(at) => tokens.get(at).is_some_and(|(token, _)| *token == Token::Name("function")),
+        Assigned::Unknown => false,
+    };
     if !is_function {
         return None;
     }
     if NOT_CALLED.contains(&name) {
         return Some(Missing::warning(file, member.line, format!("the method `{name}` is not called here")));
     }
+    misspelt(name, tokens).map(|message| Missing::warning(file, member.line, message))
+}
+
+/// What is said of a function of the handler whose name is near that of a phase, unless the file itself calls it.
+fn misspelt(name: &str, tokens: &Tokens<'_>) -> Option<String> {
     let phases = PHASES.iter().map(|phase| phase.name()).chain(OF_WORKERS);
-    let near = phases.filter(|phase| phase.len().abs_diff(name.len()) <= 2);
-    let near: Vec<&str> = near.collect();
-    let is_called = tokens.iter().filter(|(token, _)| *token == Token::Name(name)).count() > 1;
+    let near: Vec<&str> = phases.filter(|phase| phase.len().abs_diff(name.len()) <= 2).collect();
+    let is_called = || tokens.iter().filter(|(token, _)| *token == Token::Name(name)).count() > 1;
     let hint = did_you_mean(name, near.iter().copied());
-    let is_typo = !near.contains(&name) && !is_called && !hint.is_empty();
-    is_typo.then(|| Missing::warning(file, member.line, format!("no phase calls the method `{name}`{hint}")))
+    let is_typo = !near.contains(&name) && !hint.is_empty() && !is_called();
+    is_typo.then(|| format!("no phase calls the method `{name}`{hint}"))
+}
+
+/// What is said of the functions of a handler that has been loaded, whose file has this text.
+fn misspelt_ones(handler: &Table, text: &str) -> Vec<String> {
+    let tokens = tokens(text);
+    let members = handler.pairs::<Value, Value>().filter_map(Result::ok);
+    let functions = members.filter(|(_, value)| value.is_function());
+    let names = functions.filter_map(|(name, _)| Some(name.as_string()?.to_string_lossy()));
+    let mut found: Vec<String> = names.filter_map(|name| misspelt(&name, &tokens)).collect();
+    found.sort();
+    found
+}
+
+/// What there is to say of functions of a handler that no phase calls, because their names are misspelt.
+pub(super) fn warnings(settings: &Arc<LuaSettings>, name: &str) -> Result<Vec<String>, String> {
+    let vm = Vm::reading(settings).map_err(|error| source::message(&error))?;
+    let table = handler::table(&vm, name)?;
+    let file = vm.files.sources.find(&handler::module(name, "handler")).ok().flatten();
+    let text = file.map(|file| String::from_utf8_lossy(&file.text).into_owned()).unwrap_or_default();
+    let found = misspelt_ones(&table, &text).into_iter();
+    Ok(found.map(|message| format!("{}: {message}", handler::place(&vm, name))).collect())
 }
 
 /// What the last statement of a file returns.
@@ -203,21 +258,43 @@ fn members<'t>(tokens: &Tokens<'t>, returned: Returned<'t>) -> Vec<Member<'t>> {
             [(Token::Sign('{' | ',' | ';'), _), (Token::Name(name), line), (Token::Sign('='), _), ..]
                 if depth == Some(1) =>
             {
-                found.push(Member { name, line, value: Some(at + 3) });
+                found.push(Member { name, line, value: Assigned::At(at + 3) });
             }
             [(Token::Name(of), _), (Token::Sign('.' | ':'), _), (Token::Name(name), line), (next, _), ..]
                 if matches!(returned, Returned::Variable(handler) if handler == of) =>
             {
-                let is_function = at > 0 && tokens[at - 1].0 == Token::Name("function");
-                let is_assigned =
-                    next == Token::Sign('=') && !matches!(tokens.get(at + 4), Some((Token::Sign('='), _)));
-                let value = (!is_function).then_some(at + 4);
-                found.extend((is_function || is_assigned).then_some(Member { name, line, value }));
+                let before = at.checked_sub(1).map(|before| tokens[before].0);
+                let value = match (before, next) {
+                    (Some(Token::Name("function")), _) => Some(Assigned::Function),
+                    (_, Token::Sign(',')) => {
+                        is_assigned_after(&tokens[at + 3..]).then_some(Assigned::Unknown)
+                    }
+                    _ if !is_assigned(&tokens[at + 3..]) => None,
+                    (Some(Token::Sign(',')), _) => Some(Assigned::Unknown),
+                    _ => Some(Assigned::At(at + 4)),
+                };
+                found.extend(value.map(|value| Member { name, line, value }));
             }
             _ => {}
         }
     }
     found
+}
+
+/// Whether what follows begins with the sign of an assignment.
+fn is_assigned(tokens: &Tokens<'_>) -> bool {
+    match tokens {
+        [(Token::Sign('='), _), (next, _), ..] => *next != Token::Sign('='),
+        _ => false,
+    }
+}
+
+/// Whether what follows are further variables, as in `a.x, b.y = 1, 2`, and the sign of their assignment.
+fn is_assigned_after(mut tokens: &Tokens<'_>) -> bool {
+    while let [(Token::Sign(',' | '.'), _), (Token::Name(_), _), rest @ ..] = tokens {
+        tokens = rest;
+    }
+    is_assigned(tokens)
 }
 
 /// Whether the table that begins here is the handler.

@@ -41,6 +41,11 @@ impl LuaSettings {
         if !errors.is_empty() {
             return Err(errors);
         }
+        for name in names {
+            for warning in warnings(&settings, name) {
+                tracing::warn!(plugin = name, "{warning}");
+            }
+        }
         let former = self.files.current();
         self.files.go_back(FormerFiles(files.current()));
         Ok(FormerFiles(former))
@@ -97,6 +102,13 @@ pub fn definitions(settings: &Arc<LuaSettings>, names: &[&str]) -> Result<Vec<De
     }
 }
 
+/// What the handler and the schema of a plugin have that does not do what it seems to. Each begins with its file.
+pub fn warnings(settings: &Arc<LuaSettings>, name: &str) -> Vec<String> {
+    let of_both = [methods::warnings(settings, name), schema::warnings(settings, name)];
+    // What cannot be loaded is refused elsewhere.
+    of_both.into_iter().flat_map(Result::unwrap_or_default).collect()
+}
+
 /// Whether the files of a plugin are there and can be loaded.
 fn installed(settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
     let files = settings.files.current();
@@ -121,7 +133,6 @@ fn definition(settings: &Arc<LuaSettings>, name: &str) -> Result<Definition, Str
     let code = installed(settings, name)?;
     let entities = entities::entities(settings, name)?;
     api::warn(settings, name, entities);
-    schema::warn(settings, name)?;
     let schema = schema::plugin(settings, name)?.with_entities(entities);
     let name: &'static str = name.to_owned().leak();
     Ok(Definition {

@@ -8,6 +8,7 @@ use crate::unavailable;
 use crate::vm::{Vm, module};
 use foldhash::{HashMap, HashSet};
 use mlua::{Lua, Table, Value};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -61,11 +62,15 @@ impl Names {
         tokens: &Tokens<'_>,
         has_module: &dyn Fn(&str) -> bool,
     ) -> Vec<Missing> {
-        let mut reading = Reading { names: self, tokens, known: self.globals(), own: HashSet::default() };
+        let (own, tested) = (HashSet::default(), HashSet::default());
+        let mut reading = Reading { names: self, tokens, known: self.globals(), own, tested };
         let (mut found, mut at) = (Vec::new(), 0);
         while let Some((_, line)) = tokens.get(at) {
             let (what, next) = reading.step(at, has_module);
-            found.extend(what.map(|message| Missing::new(file, *line, message)));
+            found.extend(what.map(|what| Missing {
+                is_warning: what.is_tested,
+                ..Missing::new(file, *line, what.message)
+            }));
             at = next;
         }
         found
@@ -144,6 +149,13 @@ fn holds_exactly(library: &Table, place: &Place) -> bool {
     member.is_some_and(|name| library.get::<Value>(name.as_str()).is_ok_and(|value| !value.is_nil()))
 }
 
+/// What is said of a name.
+struct Problem {
+    message: String,
+    /// The code looks whether it is there.
+    is_tested: bool,
+}
+
 /// A file while it is read.
 struct Reading<'r, 't> {
     names: &'r Names,
@@ -151,11 +163,13 @@ struct Reading<'r, 't> {
     known: HashMap<String, Place>,
     /// Names that the file declares.
     own: HashSet<&'t str>,
+    /// Names that conditions have asked for.
+    tested: HashSet<String>,
 }
 
 impl<'t> Reading<'_, 't> {
     /// What is missing at a token, and the next to look at.
-    fn step(&mut self, at: usize, has_module: &dyn Fn(&str) -> bool) -> (Option<String>, usize) {
+    fn step(&mut self, at: usize, has_module: &dyn Fn(&str) -> bool) -> (Option<Problem>, usize) {
         let Token::Name(name) = self.tokens[at].0 else { return (None, at + 1) };
         let after = |sign| matches!(self.tokens.get(at + 1), Some((Token::Sign(it), _)) if *it == sign);
         let is_member = at > 0 && matches!(self.tokens[at - 1].0, Token::Sign('.' | ':'));
@@ -172,6 +186,7 @@ impl<'t> Reading<'_, 't> {
                     let problem = (!has_module(&module)).then(|| missing(&module, "module"));
                     let (place, next) = with_members(&Place::of(&module), self.tokens, next);
                     let problem = problem.or_else(|| self.names.problem(&place));
+                    let problem = problem.map(|message| Problem { message, is_tested: false });
                     self.alias(at, next, place);
                     (problem, next)
                 }
@@ -179,15 +194,27 @@ impl<'t> Reading<'_, 't> {
             },
             name if self.known.contains_key(name) && !self.is_assigned(at + 1) => {
                 let (place, next) = with_members(&self.known[name], self.tokens, at + 1);
-                let problem = self.names.problem(&place).filter(|_| !self.is_assigned(next));
+                let message = self.names.problem(&place).filter(|_| !self.is_assigned(next));
+                let problem = message.map(|message| self.tested(message, &place.text(), at..next));
                 self.alias(at, next, place);
                 (problem, next)
             }
             name => {
                 let is_read = !self.own.contains(name) && !after('=') && self.names.is_taken_away(name);
-                (is_read.then(|| missing(name, "")), at + 1)
+                (is_read.then(|| self.tested(missing(name, ""), name, at..at + 1)), at + 1)
             }
         }
+    }
+
+    /// What is said of a name that stands at these tokens. One that a condition has asked for may be missing.
+    fn tested(&mut self, message: String, name: &str, at: Range<usize>) -> Problem {
+        if is_condition(self.tokens, at) {
+            self.tested.insert(name.to_owned());
+        }
+        let is_of = |tested: &String| {
+            name.strip_prefix(tested.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        Problem { message, is_tested: self.tested.iter().any(is_of) }
     }
 
     /// Whether the sign is the first of `==`.
@@ -246,6 +273,20 @@ impl<'t> Reading<'_, 't> {
         };
         let mut right = self.tokens[at + 1..].iter().take_while(is_of_names);
         right.any(|(token, _)| *token == Token::Name(name))
+    }
+}
+
+/// Whether what stands at these tokens is only asked whether it is there: `if x.y then`, `x.y and …`, `type(x.y) == …`.
+fn is_condition(tokens: &Tokens<'_>, at: Range<usize>) -> bool {
+    let next = tokens[at.end.min(tokens.len())..].first().map(|(token, _)| *token);
+    match (&tokens[..at.start], next) {
+        (_, Some(Token::Name("then" | "and" | "or" | "do"))) => true,
+        (_, Some(Token::Sign('~'))) => true,
+        (_, Some(Token::Sign('='))) => matches!(tokens.get(at.end + 1), Some((Token::Sign('='), _))),
+        ([.., (Token::Name(before), _), (Token::Sign('('), _)], Some(Token::Sign(')'))) => {
+            matches!(*before, "if" | "elseif" | "while" | "not" | "and" | "or" | "type")
+        }
+        _ => false,
     }
 }
 

@@ -3,10 +3,12 @@
 //!
 //! All but schemas is read from the text, so that no handler runs. What there is, a VM says.
 
+use super::methods;
 use super::names::Names;
+use super::schemas::Running;
 use super::tokens::{Token, Tokens, tokens};
-use super::{methods, schemas};
 use crate::files::PluginFiles;
+use crate::schema::meta::Subject;
 use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::source;
@@ -15,6 +17,7 @@ use mlua::Table;
 use mlua::chunk::ChunkMode;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Something that keeps a file of a plugin from running.
@@ -81,7 +84,15 @@ struct Host {
     names: Names,
     /// Modules that stand beside the plugins, or where the settings say.
     sources: Sources,
+    settings: LuaSettings,
     folder: PathBuf,
+}
+
+/// A new VM, in which no plugin has run, with the settings that it is known by.
+fn vm(settings: &LuaSettings) -> Result<(Arc<LuaSettings>, Rc<Vm>), String> {
+    let settings = Arc::new(settings.clone());
+    let vm = Vm::reading(&settings).map_err(|error| source::message(&error))?;
+    Ok((settings, vm))
 }
 
 impl Host {
@@ -91,10 +102,11 @@ impl Host {
         let beside = [Some(folder), root].into_iter().flatten().map(Path::display);
         let beside: String = beside.map(|place| format!("{place}/?.lua;{place}/?/init.lua;")).collect();
         let path = beside + settings.files.path();
-        // Schemas are run, and find what is beside them.
-        let settings = LuaSettings { files: PluginFiles::new(&path, "").into(), ..settings.clone() };
-        let vm = Vm::reading(&Arc::new(settings)).map_err(|error| source::message(&error))?;
-        Ok(Self { names: Names::new(vm), sources: Sources::new(&path, ""), folder: folder.to_owned() })
+        // Schemas are run, and find what is beside them. They are not trusted yet.
+        let files = PluginFiles::new(&path, "").into();
+        let settings = LuaSettings { files, opens_files: false, ..settings.clone() };
+        let names = Names::new(vm(&settings)?.1);
+        Ok(Self { names, sources: Sources::new(&path, ""), settings, folder: folder.to_owned() })
     }
 
     fn needs(&self, plugin: &Path) -> Result<PluginNeeds, String> {
@@ -105,6 +117,7 @@ impl Host {
             let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
             missing.extend(self.of_file(&file, &text, (&name, plugin)));
         }
+        missing.extend(self.of_schemas(plugin, &name, &missing)?);
         if !plugin.join("schema.lua").is_file() {
             let message = "there is no schema.lua beside it".to_owned();
             missing.push(Missing::new(&plugin.join("handler.lua"), 1, message));
@@ -121,13 +134,26 @@ impl Host {
         found.extend(own_endpoints(file, &tokens));
         match self.syntax_error(file, text) {
             Some(error) => found.push(error),
-            None if file.parent() == Some(plugin.1) => {
-                found.extend(methods::problems(file, &tokens));
-                found.extend(schemas::problems(&self.names.vm, (file, text), &tokens));
-            }
+            None if file.parent() == Some(plugin.1) => found.extend(methods::problems(file, &tokens)),
             None => {}
         }
         found
+    }
+
+    /// What is wrong with the schemas of a plugin, which run in a VM of their own: no plugin changes what is said of another.
+    fn of_schemas(&self, plugin: &Path, name: &str, found: &[Missing]) -> Result<Vec<Missing>, String> {
+        let (settings, vm) = vm(&self.settings)?;
+        let running = Running { settings: &settings, vm: &vm, plugin: name, found };
+        let mut problems = Vec::new();
+        for (file, subject) in [("schema.lua", Subject::Plugin), ("daos.lua", Subject::Entity)] {
+            let file = plugin.join(file);
+            let Ok(text) = fs::read(&file) else { continue };
+            let source = String::from_utf8_lossy(&text);
+            if self.syntax_error(&file, &text).is_none() {
+                problems.extend(running.problems((&file, &text), subject, &tokens(&source)));
+            }
+        }
+        Ok(problems)
     }
 
     /// What does not parse.

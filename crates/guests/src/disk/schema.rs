@@ -3,7 +3,7 @@
 use super::handler::module;
 use crate::schema::checks::PluginCheck;
 use crate::schema::declaration::{described, items, record};
-use crate::schema::meta::{self, Remark, Subject};
+use crate::schema::meta::{self, Subject};
 use crate::schema::reader::PluginReader;
 use crate::settings::LuaSettings;
 use crate::source;
@@ -33,15 +33,13 @@ pub(super) fn loads(settings: &Arc<LuaSettings>, name: &str) -> Result<(), Strin
     checked.map_err(|error| wrong(&vm, name, &source::message(&error)))
 }
 
-/// Warns of what a schema has that does not do what it seems to.
-pub(super) fn warn(settings: &Arc<LuaSettings>, name: &str) -> Result<(), String> {
+/// What a schema has that does not do what it seems to.
+pub(super) fn warnings(settings: &Arc<LuaSettings>, name: &str) -> Result<Vec<String>, String> {
     let (vm, table) = table(settings, name)?;
     let remarks = meta::remarks(&vm, &table, Subject::Plugin);
     let remarks = remarks.map_err(|error| wrong(&vm, name, &source::message(&error)))?;
-    for Remark { path, message, .. } in remarks.without_effect {
-        tracing::warn!(plugin = name, "{}: {path}: {message}", place(&vm, name));
-    }
-    Ok(())
+    let found = remarks.without_effect.into_iter().chain(meta::of_other_name(&table, name));
+    Ok(found.map(|remark| format!("{}: {}", place(&vm, name), remark.text())).collect())
 }
 
 fn table(settings: &Arc<LuaSettings>, name: &str) -> Result<(Rc<Vm>, Table), String> {

@@ -1,68 +1,114 @@
 //! What is wrong with the schemas in files of a plugin, with the lines where it is written.
 
+use super::entities;
+use super::names::missing;
 use super::needs::Missing;
 use super::tokens::{Token, Tokens};
-use crate::schema::meta::{Remark, Subject, remarks};
+use crate::schema::meta::{Remark, Subject, of_other_name, remarks};
+use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
+use crate::vm::files::CLOSED;
 use mlua::chunk::ChunkMode;
-use mlua::{Table, Value};
+use mlua::{LuaString, Table, Value};
 use std::path::Path;
+use std::sync::Arc;
 
-/// What Kong would refuse of the schemas in a file, if it holds such.
-pub(super) fn problems(vm: &Vm, (file, text): (&Path, &[u8]), tokens: &Tokens<'_>) -> Vec<Missing> {
-    let subject = match file.file_name().and_then(|name| name.to_str()) {
-        Some("schema.lua") => Subject::Plugin,
-        Some("daos.lua") => Subject::Entity,
-        _ => return Vec::new(),
-    };
-    let chunk = vm.lua.load(text).set_name("=").set_mode(ChunkMode::Text);
-    match vm.load_files(|| chunk.eval::<Value>()) {
-        Ok(Value::Table(table)) => said(vm, (file, subject), &table, tokens),
-        Ok(_) => vec![Missing::new(file, 1, "the file returns no table".to_owned())],
-        // A module that is missing has been named.
-        Err(error) if names_a_module(&error) => Vec::new(),
-        Err(error) => vec![failure(file, &source::message(&error))],
-    }
+/// The schemas of one plugin, and where they run.
+pub(super) struct Running<'r> {
+    pub(super) settings: &'r Arc<LuaSettings>,
+    pub(super) vm: &'r Vm,
+    /// The name of the plugin.
+    pub(super) plugin: &'r str,
+    /// What the texts of its files have shown.
+    pub(super) found: &'r [Missing],
 }
 
-fn names_a_module(error: &mlua::Error) -> bool {
-    source::message(error).contains("module '")
-}
-
-/// What a file fails with: `:3: message` where it names a line.
-fn failure(file: &Path, message: &str) -> Missing {
-    let place = message.trim_start_matches(':').split_once(": ");
-    let place = place.and_then(|(line, rest)| Some((line.parse().ok()?, rest)));
-    let (line, message) = place.unwrap_or((1, message));
-    Missing::new(file, line, message.to_owned())
-}
-
-fn said(vm: &Vm, (file, subject): (&Path, Subject), table: &Table, tokens: &Tokens<'_>) -> Vec<Missing> {
-    let schemas: Vec<Table> = match subject {
-        Subject::Plugin => vec![table.clone()],
-        Subject::Entity => {
-            let members = table.pairs::<Value, Value>().filter_map(Result::ok);
-            members.filter_map(|(_, value)| value.as_table().cloned()).collect()
+impl Running<'_> {
+    /// What Kong, or the start, would refuse of the schemas in a file.
+    pub(super) fn problems(
+        &self,
+        (file, text): (&Path, &[u8]),
+        subject: Subject,
+        tokens: &Tokens<'_>,
+    ) -> Vec<Missing> {
+        let chunk = self.vm.lua.load(text).set_name("=").set_mode(ChunkMode::Text);
+        match self.vm.load_files(|| chunk.eval::<Value>()) {
+            Ok(Value::Table(table)) => self.said((file, subject), &table, tokens),
+            Ok(_) => vec![Missing::new(file, 1, "the file returns no table".to_owned())],
+            Err(error) => self.failure(file, &source::message(&error)).into_iter().collect(),
         }
-    };
-    let mut found = Vec::new();
-    for schema in schemas {
-        let name = schema.get::<String>("name").ok().filter(|_| subject == Subject::Entity);
+    }
+
+    /// What a file fails with: `:3: message` where it names a line. A module that is missing is named once.
+    fn failure(&self, file: &Path, message: &str) -> Option<Missing> {
+        let place = message.trim_start_matches(':').split_once(": ");
+        let place = place.and_then(|(line, rest)| Some((line.parse().ok()?, rest)));
+        let (line, message) = place.unwrap_or((1, message));
+        let module = message.split_once("module '").and_then(|(_, rest)| rest.split_once("' not found"));
+        let message = match module {
+            Some((module, _)) if self.is_reported(module) => return None,
+            Some((module, _)) => missing(module, "module"),
+            None => message.to_owned(),
+        };
+        Some(Missing { is_warning: message.contains(CLOSED), ..Missing::new(file, line, message) })
+    }
+
+    fn is_reported(&self, module: &str) -> bool {
+        let name = format!("module '{module}'");
+        self.found.iter().any(|it| it.message.contains(&name))
+    }
+
+    fn said(&self, (file, subject): (&Path, Subject), table: &Table, tokens: &Tokens<'_>) -> Vec<Missing> {
+        if subject == Subject::Plugin {
+            let mut found = self.remarked((file, subject), table, tokens);
+            let other = of_other_name(table, self.plugin);
+            found.extend(other.map(|it| Missing::warning(file, line(tokens, &it), it.text())));
+            return found;
+        }
+        let (mut found, mut made) = (Vec::new(), Vec::new());
+        for table in entities::declared(table) {
+            let wrong = self.remarked((file, subject), &table, tokens);
+            // The start looks at what Kong would take alone.
+            if wrong.iter().all(|it| it.is_warning) {
+                match entities::schema(self.settings, &table, &made) {
+                    Ok(schema) => made.push(&*Box::leak(Box::new(schema))),
+                    Err(message) => found.push(Missing::new(file, line_of_name(tokens, &message), message)),
+                }
+            }
+            found.extend(wrong);
+        }
+        found
+    }
+
+    /// What there is to say of one schema.
+    fn remarked(
+        &self,
+        (file, subject): (&Path, Subject),
+        schema: &Table,
+        tokens: &Tokens<'_>,
+    ) -> Vec<Missing> {
+        let name = schema.get::<LuaString>("name").ok().filter(|_| subject == Subject::Entity);
         let text = |remark: &Remark| match &name {
-            Some(name) => format!("{name}: {}", remark.text()),
+            Some(name) => format!("{}: {}", name.to_string_lossy(), remark.text()),
             None => remark.text(),
         };
-        match remarks(vm, &schema, subject) {
+        match remarks(self.vm, schema, subject) {
             Ok(said) => {
                 let line = |remark: &Remark| line(tokens, remark);
-                found.extend(said.wrong.iter().map(|it| Missing::new(file, line(it), text(it))));
-                found.extend(said.without_effect.iter().map(|it| Missing::warning(file, line(it), text(it))));
+                let wrong = said.wrong.iter().map(|it| Missing::new(file, line(it), text(it)));
+                let useless = said.without_effect.iter().map(|it| Missing::warning(file, line(it), text(it)));
+                wrong.chain(useless).collect()
             }
-            Err(error) => found.push(failure(file, &source::message(&error))),
+            Err(error) => self.failure(file, &source::message(&error)).into_iter().collect(),
         }
     }
-    found
+}
+
+/// Where the first name that a message has between backticks is written.
+fn line_of_name(tokens: &Tokens<'_>, message: &str) -> usize {
+    let name = message.split('`').nth(1).or_else(|| message.split(':').next()).unwrap_or_default();
+    line(tokens, &Remark { path: String::new(), message: String::new(), name: name.to_owned() })
 }
 
 /// Where a remark's attribute is written, or else the last name of its path.

@@ -5,6 +5,7 @@
 
 mod class;
 mod error;
+mod form;
 mod functions;
 mod matcher;
 #[cfg(test)]
@@ -17,4 +18,9 @@ use crate::steps::Steps;
 /// Replaces `find`, `match`, `gmatch` and `gsub` of the table `string`.
 pub fn install(lua: &Lua) -> mlua::Result<()> {
     functions::install(lua, &lua.globals().get::<Table>("string")?, &Steps::of(lua))
+}
+
+/// Why a pattern matches no text at all: a part of it is wrong.
+pub(crate) fn problem(pattern: &[u8]) -> Option<String> {
+    form::check(pattern).err().map(|error| error.to_string())
 }

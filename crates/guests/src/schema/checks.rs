@@ -4,7 +4,7 @@ use super::values;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 use std::sync::Arc;
 use weir_plugin::Json;
 use weir_plugin::entity::{Entity, Plugin};
@@ -40,8 +40,8 @@ impl PluginCheck {
         let Some(check) = self.function(&vm)? else { return Ok(Vec::new()) };
         let mark = values::list_mark(&vm.lua)?;
         let entity = values::to_lua(&vm.lua, &mark, &shown(plugin))?;
-        let found: Vec<Vec<String>> = vm.load_files(|| check.call(entity))?;
-        let error = |found: Vec<String>| match &found[..] {
+        let found: Vec<Vec<LuaString>> = vm.load_files(|| check.call(entity))?;
+        let error = |found: Vec<LuaString>| match &values::texts(&found)[..] {
             [path, message, ..] => FieldError::new(path, message.as_str()),
             _ => FieldError::new("", "is refused by the plugin's schema"),
         };

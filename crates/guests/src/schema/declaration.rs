@@ -1,7 +1,7 @@
 //! The declaration of a record from a table of Lua.
 
 use super::values;
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 use weir_plugin::Json;
 use weir_plugin::schema::{FieldSchema, Kind, Literal, RecordSchema};
 
@@ -41,8 +41,9 @@ pub(crate) fn items(table: &Table, list: &str) -> mlua::Result<Vec<(String, Tabl
     let Some(list) = table.get::<Option<Table>>(list)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for item in list.sequence_values::<Table>() {
-        for pair in item?.pairs::<String, Table>() {
-            found.push(pair?);
+        for pair in item?.pairs::<LuaString, Table>() {
+            let (name, member) = pair?;
+            found.push((name.to_string_lossy(), member));
         }
     }
     Ok(found)
@@ -94,6 +95,7 @@ fn field(name: &'static str, table: &Table, depth: usize) -> mlua::Result<FieldS
         referenceable: is("referenceable")
             || of_values.is_some_and(|it| it.get("referenceable").unwrap_or(false)),
         auto: is("auto"),
+        uuid: is("uuid"),
         unique: is("unique"),
         foreign: text("reference").filter(|_| !is_null("eq")),
         ..FieldSchema::new::<bool>(name, text("description").unwrap_or(""))

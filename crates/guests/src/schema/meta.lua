@@ -1,6 +1,6 @@
 -- Checks a schema itself, as Kong does before it takes one. Returns what is wrong, and what has no effect: lists of a path, a
 -- message, and the name that it is about.
-local Schema, near = ...
+local Schema, near, pattern_problem = ...
 local null = ngx.null
 
 -- Fields may be so deep within others: a table may contain itself.
@@ -83,6 +83,17 @@ local CHECKS = {
   },
 }
 
+-- The members that a check cannot do without, and those that hold names of fields.
+local DEMANDED_OF_CHECKS = {
+  mutually_exclusive_sets = { "set1", "set2" }, conditional = { "if_field", "if_match", "then_field", "then_match" },
+  conditional_at_least_one_of = { "if_field", "if_match", "then_at_least_one_of" }, custom_entity_check = { "fn" },
+}
+local NAMES_OF_FIELDS = {
+  "field_sources", "if_field", "then_field", "set1", "set2", "then_at_least_one_of", "else_then_at_least_one_of",
+}
+-- Kong itself fails when one of these names a field that there is not. In others it counts as one without a value.
+local FAILS_WITHOUT = { only_one_of = true, distinct = true, field_sources = true, if_field = true }
+
 -- What a type must declare, and the types that an attribute is for.
 local DEMANDED = { array = { "elements" }, set = { "elements" }, map = { "keys", "values" }, record = { "fields" }, json = { "json_schema" } }
 local ONLY = {
@@ -125,6 +136,25 @@ end
 local function unknown(what, name, known)
   name = type(name) == "table" and "{…}" or name
   return ("there is no %s `%s`%s"):format(what, tostring(name), near(tostring(name), names(known)))
+end
+
+-- The fields that are there whether or not a schema declares them.
+local OF_EVERY_ENTITY = set_of("id created_at updated_at tags ttl ws_id")
+
+-- Whether a record has a field at a path. What is below a field that has no fields of its own is not known.
+local function has_field(fields, path, kept)
+  local first, rest = path:match("^([^.]*)%.?(.*)$")
+  if kept[first] and not (first == "config" and rest ~= "") then return true end
+  for _, item in ipairs(fields) do
+    local field = type(item) == "table" and item[first]
+    if field then
+      local list = type(field) == "table" and field.type == "record" and field.fields
+      if rest == "" or type(list) ~= "table" then return true end
+      local old = type(field.shorthand_fields) == "table" and field.shorthand_fields or {}
+      return has_field(list, rest, {}) or has_field(old, rest, {})
+    end
+  end
+  return false
 end
 
 local function is_list(value)
@@ -172,17 +202,21 @@ local function check_items(list, path, check)
   end
 end
 
-local check_declaration
+local check_declaration, check_patterns
 
 local function check_fields(declared, list, path, depth, known, types)
   if declared[list] == nil then return end
+  local seen = {}
   check_items(declared[list], below(path, list), function(name, field)
+    if seen[name] then useless[#useless + 1] = { below(path, name), "is declared twice", name } end
+    seen[name] = true
     check_declaration(field, below(path, name), depth, known, types)
   end)
 end
 
 local function check_conditions(members, path, known, depth, what)
   if type(members) ~= "table" then return add(path, "expected a record") end
+  if known == CONDITIONS then check_patterns(members, path) end
   for _, name in ipairs(names(members)) do
     local declared, place = known[name], below(path, name)
     if declared == nil then
@@ -197,9 +231,48 @@ local function check_conditions(members, path, known, depth, what)
   end
 end
 
-local function check_checks(list, path, depth)
-  check_items(list, path, function(name, rule)
-    local declared, place = CHECKS[name], path .. "." .. name
+-- Names of fields in a check that its record does not have.
+local function check_names(owner, member, list, place)
+  for _, name in ipairs(type(list) == "table" and list or { list }) do
+    if type(name) == "string" and not owner.has(name) then
+      local message = ("there is no field `%s`"):format(name)
+      if FAILS_WITHOUT[member] and not owner.runs_without then
+        add(place, message, name)
+      else
+        useless[#useless + 1] = { place, message, name }
+      end
+    end
+  end
+end
+
+local function check_rule(owner, name, rule, place)
+  if CHECKS[name].type then return check_names(owner, name, rule, place) end
+  for _, member in ipairs(DEMANDED_OF_CHECKS[name] or {}) do
+    if rule[member] == nil then add(place, ("the check needs `%s`"):format(member), name) end
+  end
+  if rule.else_match and not rule.else_then_at_least_one_of then
+    add(place, "`else_match` needs `else_then_at_least_one_of`", "else_match")
+  end
+  if name == "custom_entity_check" and rule.field_sources == nil then
+    useless[#useless + 1] = { place, "the check never runs, because it has no `field_sources`", name }
+  end
+  owner.runs_without = rule.run_with_missing_fields or name == "conditional_at_least_one_of"
+  for _, member in ipairs(NAMES_OF_FIELDS) do check_names(owner, member, rule[member], below(place, member)) end
+  owner.runs_without = nil
+end
+
+-- What the checks of a record may name.
+local function owner_of(record)
+  local list = type(record.fields) == "table" and record.fields or {}
+  local old = type(record.shorthand_fields) == "table" and record.shorthand_fields or {}
+  local kept = record.type and {} or record.primary_key and OF_EVERY_ENTITY or OF_PLUGIN_ENTITIES
+  return { has = function(name) return has_field(list, name, kept) or has_field(old, name, {}) end }
+end
+
+local function check_checks(record, path, depth)
+  local owner = owner_of(record)
+  check_items(record.entity_checks, path, function(name, rule)
+    local declared, place, before = CHECKS[name], path .. "." .. name, #wrong
     if declared == nil then
       add(path, unknown("entity check", name, CHECKS), name)
     elseif declared.type then
@@ -207,6 +280,7 @@ local function check_checks(list, path, depth)
     else
       check_conditions(rule, place, declared, depth, "member")
     end
+    if #wrong == before then check_rule(owner, name, rule, place) end
   end)
 end
 
@@ -216,7 +290,7 @@ local function check_nested(field, path, depth)
   end
   check_fields(field, "fields", path, depth, ATTRIBUTES, TYPES)
   check_fields(field, "shorthand_fields", path, depth, OF_SHORTHANDS, TYPES_OF_SHORTHANDS)
-  if field.entity_checks ~= nil then check_checks(field.entity_checks, below(path, "entity_checks"), depth) end
+  if field.entity_checks ~= nil then check_checks(field, below(path, "entity_checks"), depth) end
 end
 
 local function check_type(field, path, known, types)
@@ -236,6 +310,23 @@ local function check_type(field, path, known, types)
   end
 end
 
+-- The patterns of a field, or of a condition.
+function check_patterns(field, path)
+  local function check_pattern(pattern, name)
+    local problem = type(pattern) == "string" and pattern_problem(pattern)
+    if problem then add(path, ("%s: %s"):format(name, problem), name) end
+  end
+  check_pattern(field.match, "match")
+  check_pattern(field.not_match, "not_match")
+  for _, name in ipairs({ "match_all", "match_none" }) do
+    for _, item in ipairs(type(field[name]) == "table" and field[name] or {}) do
+      if type(item) == "table" then check_pattern(item.pattern, name) end
+    end
+  end
+  local any = type(field.match_any) == "table" and field.match_any.patterns
+  for _, pattern in ipairs(type(any) == "table" and any or {}) do check_pattern(pattern, "match_any") end
+end
+
 local function check_members(table, path, known, what)
   for _, name in ipairs(names(table)) do
     local declared = known[name]
@@ -253,6 +344,7 @@ function check_declaration(field, path, depth, known, types)
   local before = #wrong
   check_members(field, path, known, "attribute")
   check_type(field, path, known, types)
+  check_patterns(field, path)
   if field.unique_across_ws and not field.unique then add(path, "unique_across_ws needs unique = true", "unique_across_ws") end
   check_nested(field, path, depth - 1)
   if #wrong == before and field.default ~= nil and field.default ~= null then

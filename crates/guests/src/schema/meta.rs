@@ -1,8 +1,10 @@
 //! What is wrong with a schema in Lua itself: attributes, types and checks that do not exist, as Kong finds them before it takes
 //! a schema.
 
+use super::values;
+use crate::patterns;
 use crate::vm::Vm;
-use mlua::{Function, Lua, Table};
+use mlua::{Function, Lua, LuaString, Table};
 use weir_plugin::schema::did_you_mean;
 
 /// What a schema is of.
@@ -42,12 +44,16 @@ pub(crate) struct Remarks {
     pub(crate) without_effect: Vec<Remark>,
 }
 
+/// Texts of Lua, which need not be UTF-8.
+type Texts = Vec<LuaString>;
+
 /// Looks through a schema.
 pub(crate) fn remarks(vm: &Vm, schema: &Table, subject: Subject) -> mlua::Result<Remarks> {
     let engine = vm.require("kong.db.schema").map_err(mlua::Error::runtime)?;
     let make = vm.lua.load(include_str!("meta.lua")).set_name("=[kong.db.schema]");
-    let check: Function = make.call((engine, vm.lua.create_function(near)?))?;
-    let check = || check.call::<(Vec<Vec<String>>, Vec<Vec<String>>)>((schema, subject == Subject::Entity));
+    let check: Function =
+        make.call((engine, vm.lua.create_function(near)?, vm.lua.create_function(pattern_problem)?))?;
+    let check = || check.call::<(Vec<Texts>, Vec<Texts>)>((schema, subject == Subject::Entity));
     let (wrong, without_effect) = vm.load_files(check)?;
     Ok(Remarks { wrong: read(wrong), without_effect: read(without_effect) })
 }
@@ -65,14 +71,30 @@ pub(crate) fn check(vm: &Vm, schema: &Table, subject: Subject) -> mlua::Result<(
 }
 
 /// `; did you mean …?`, or nothing.
-fn near(_: &Lua, (written, known): (String, Vec<String>)) -> mlua::Result<String> {
-    Ok(did_you_mean(&written, known.iter().map(String::as_str)))
+fn near(_: &Lua, (written, known): (LuaString, Texts)) -> mlua::Result<String> {
+    let known: Vec<String> = values::texts(&known);
+    Ok(did_you_mean(&written.to_string_lossy(), known.iter().map(String::as_str)))
 }
 
-fn read(found: Vec<Vec<String>>) -> Vec<Remark> {
-    let remark = |found: Vec<String>| {
-        let [path, message, name] = <[String; 3]>::try_from(found).ok()?;
+/// What is wrong with a pattern of Lua.
+fn pattern_problem(_: &Lua, pattern: LuaString) -> mlua::Result<Option<String>> {
+    Ok(patterns::problem(&pattern.as_bytes()))
+}
+
+fn read(found: Vec<Texts>) -> Vec<Remark> {
+    let remark = |found: Texts| {
+        let [path, message, name] = <[String; 3]>::try_from(values::texts(&found)).ok()?;
         Some(Remark { path, message, name })
     };
     found.into_iter().filter_map(remark).collect()
+}
+
+/// What there is to say of a plugin's schema that has another name than its plugin.
+pub(crate) fn of_other_name(schema: &Table, plugin: &str) -> Option<Remark> {
+    let name = schema.get::<LuaString>("name").ok()?.to_string_lossy();
+    (name != plugin).then(|| Remark {
+        path: "name".to_owned(),
+        message: format!("`{name}` has no effect, because the plugin is `{plugin}`, after its folder"),
+        name,
+    })
 }

@@ -13,7 +13,10 @@ fn schema(case: &str) -> (String, Subject) {
         |members: &str| format!("name = 'x', fields = {{ {{ config = {{ type = 'record', {members} }} }} }}");
     let members = match kind {
         "config" => config(&format!("fields = {{ {rest} }}")),
-        "checks" => config(&format!("fields = {{}}, entity_checks = {{ {rest} }}")),
+        "checks" => config(&format!(
+            "fields = {{ {{ a = {{ type = 'string' }} }}, {{ b = {{ type = 'array', elements = {{ type = 'string' }} }} }}, \
+             {{ c = {{ type = 'string' }} }} }}, entity_checks = {{ {rest} }}"
+        )),
         "shorthands" => config(&format!("fields = {{}}, shorthand_fields = {{ {rest} }}")),
         "schema" => rest.to_owned(),
         "entity" => format!("name = 'x', primary_key = {{ 'id' }}, {rest}"),

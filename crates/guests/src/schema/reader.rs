@@ -4,12 +4,15 @@ use super::values;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
-use mlua::{Function, MultiValue, Table, Value};
+use mlua::{Function, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_plugin::Json;
 use weir_plugin::node::{Node, Origin, Value as Written};
-use weir_plugin::schema::{JsonMap, Kind, Reader, RecordSchema};
+use weir_plugin::schema::{JsonMap, Kind, Reader, RecordSchema, did_you_mean};
+
+/// It takes time to look for a misspelt name: more than this are no help.
+const MAX_HINTS: usize = 20;
 
 /// The schema of a plugin on disk.
 pub(crate) struct PluginReader {
@@ -29,13 +32,33 @@ impl PluginReader {
                 return None;
             }
         };
-        for (path, message) in &errors {
+        for ((path, message), index) in errors.iter().zip(0..) {
             match path.strip_prefix("config").map(|path| path.trim_start_matches('.')) {
-                Some(path) => reader.report_exactly(path, node.position_of(path), message),
+                Some(path) => {
+                    let hint = if index < MAX_HINTS { self.hint(path, message) } else { String::new() };
+                    reader.report_exactly(path, node.position_of(path), &format!("{message}{hint}"));
+                }
                 None => reader.report_around(node.at, message),
             }
         }
         errors.is_empty().then_some(config)
+    }
+
+    /// The field that may be meant by one that there is not.
+    fn hint(&self, path: &str, message: &str) -> String {
+        if message != "unknown field" {
+            return String::new();
+        }
+        let (record, name) = match path.rsplit_once('.') {
+            None => (Some(self.config), path),
+            Some((around, name)) => match self.config.field_at(around).map(|field| field.kind) {
+                Some(Kind::Record(record)) => (Some(record), name),
+                _ => (None, name),
+            },
+        };
+        record.map_or_else(String::new, |record| {
+            did_you_mean(name, record.fields.iter().map(|field| field.name))
+        })
     }
 
     fn checked(&self, config: &Json) -> mlua::Result<(Json, Vec<(String, String)>)> {
@@ -47,7 +70,8 @@ impl PluginReader {
         let (config, errors): (Value, Table) = vm.lua.unpack_multi(returned)?;
         let errors = errors.sequence_values::<Table>().map(|pair| {
             let pair = pair?;
-            Ok((pair.get::<String>(1)?, pair.get::<String>(2)?))
+            let text = |at: i64| pair.get::<LuaString>(at).map(|text| text.to_string_lossy());
+            Ok((text(1)?, text(2)?))
         });
         Ok((values::to_json(&mark, &config)?, errors.collect::<mlua::Result<_>>()?))
     }

@@ -50,6 +50,32 @@ fn read(vm: &Vm, schema: &str, config: &str) -> String {
 }
 
 #[test]
+fn fields_that_are_automatic_are_filled_in() {
+    let vm = Vm::reading(&Arc::new(LuaSettings::default())).unwrap();
+    let fields = "{ secret = { type = 'string', required = true, auto = true } }, { id = typedefs.uuid }, \
+        { created_at = typedefs.auto_timestamp_s }, { updated_at = typedefs.auto_timestamp_ms { required = true } }, \
+        { more = { type = 'record', required = true, fields = { { key = { type = 'string', auto = true } } } } }";
+    let [one, other] =
+        [(); 2].map(|()| serde_json::from_str::<Json>(&read(&vm, fields, "{}")).expect("a configuration"));
+    let text = |json: &Json, at: &str| json.pointer(at).and_then(Json::as_str).unwrap().to_owned();
+    for at in ["/secret", "/more/key"] {
+        let (one, other) = (text(&one, at), text(&other, at));
+        assert!(
+            one.len() == 32 && one != other && one.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+            "{one}"
+        );
+    }
+    assert!(weir_plugin::Uuid::parse_str(&text(&one, "/id")).is_ok() && one["id"] != other["id"], "{one}");
+    assert!(one["created_at"].is_i64() && one["updated_at"].as_f64() > Some(1e9), "{one}");
+    let given = r#"{"secret":"s","id":"5a1e7d2c-0d2b-4f62-9d1a-6f1f0e9f3c11","created_at":1,"updated_at":2,"more":{"key":"k"}}"#;
+    let given: Json = serde_json::from_str(given).unwrap();
+    let kept: Json = serde_json::from_str(&read(&vm, fields, &given.to_string())).unwrap();
+    assert_eq!(kept, given);
+    let null = read(&vm, "{ a = { type = 'string', auto = true } }", r#"{"a":null}"#);
+    assert_eq!(null, r#"{"a":null}"#);
+}
+
+#[test]
 fn a_table_becomes_a_declaration() {
     let vm = Vm::reading(&Arc::new(LuaSettings::default())).unwrap();
     let code = "local typedefs = require 'kong.db.schema.typedefs' return { type = 'record', fields = { \

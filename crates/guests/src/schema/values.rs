@@ -1,6 +1,6 @@
 //! Values of JSON as values of Lua that `kong.db.schema` reads, and back.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
 use weir_plugin::Json;
 
 /// Deeper tables are left out of what Lua returns: no configuration is so deep, but a table may contain itself.
@@ -35,6 +35,11 @@ pub(crate) fn to_lua(lua: &Lua, mark: &Table, json: &Json) -> mlua::Result<Value
             Value::Table(table)
         }
     })
+}
+
+/// Texts of Lua, with what is not UTF-8 replaced.
+pub(crate) fn texts(found: &[LuaString]) -> Vec<String> {
+    found.iter().map(LuaString::to_string_lossy).collect()
 }
 
 /// A value that Lua returns, without functions. A table without elements is a mapping, unless it is marked.

@@ -19,6 +19,15 @@ pub(super) fn guard(lua: &Lua) -> mlua::Result<()> {
     chunk.into_function()?.call::<()>((refusal, library::take_bytes(lua)?))
 }
 
+/// What code that opens a file is answered while a plugin is checked.
+pub(crate) const CLOSED: &str = "files cannot be opened while a plugin is checked";
+
+/// Leaves nothing of `io` that opens a file or writes.
+pub(super) fn close(lua: &Lua) -> mlua::Result<()> {
+    let chunk = lua.load(include_str!("files_closed.lua")).set_name("=[host]").set_mode(ChunkMode::Text);
+    chunk.into_function()?.call::<()>(CLOSED)
+}
+
 /// Why a file is not opened.
 fn refusal(path: &Path) -> Option<&'static str> {
     let Some(place) = place(path) else { return Some("No such file or directory") };

@@ -25,6 +25,13 @@ pub(super) enum FormatVersion {
     V1_1,
 }
 
+/// What to write instead of a secret that is made up.
+const WRITE_SECRET: &str =
+    "write one of at least 32 random characters, or a reference such as `{vault://env/NAME}`";
+
+/// What to write instead of an id that is made up.
+const WRITE_ID: &str = "write a UUID, such as `uuidgen` prints";
+
 /// What stands at the top of a file, beside the collections.
 #[derive(Debug, Record)]
 pub(super) struct Header {
@@ -170,10 +177,11 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             self.warnings.push(ConfigError {
                 at: config.unwrap_or(item.node).at,
                 path: self.entities.reader.path_of(&format!("config.{}", field.name)),
-                message: "is made up each time that the file is read, because it is left out: it changes with each \
-                          reload and restart, and differs between nodes; write one of at least 32 random characters, \
-                          or a reference such as `{vault://env/NAME}`"
-                    .to_owned(),
+                message: format!(
+                    "is made up each time that the file is read, because it is left out: it changes with each reload \
+                     and restart, and differs between nodes; {}",
+                    if field.uuid { WRITE_ID } else { WRITE_SECRET }
+                ),
             });
         }
     }

@@ -59,6 +59,7 @@ fn unwritten(fields: &Fields<'_, '_>, field: &FieldSchema, reader: &mut Reader<'
     }
     let generated = match field.kind {
         Kind::Uuid if field.auto => <Uuid as FieldType>::generate().map(|id| id.to_json()),
+        Kind::String if field.auto && field.uuid => <Uuid as FieldType>::generate().map(|id| id.to_json()),
         Kind::String if field.auto => <String as FieldType>::generate().map(Json::from),
         _ => None,
     };

@@ -138,6 +138,8 @@ pub struct FieldSchema {
     pub literal: bool,
     /// Filled in when not given.
     pub auto: bool,
+    /// A string that must be a UUID.
+    pub uuid: bool,
     /// No two entities of a kind may have the same value.
     pub unique: bool,
     /// The kind of entity that the value names.
@@ -178,6 +180,7 @@ impl FieldSchema {
             referenceable: false,
             literal: false,
             auto: false,
+            uuid: false,
             unique: false,
             foreign: None,
             depends_on: None,

@@ -93,10 +93,26 @@ local function expand(declared, record, path, errors)
   end
 end
 
+-- A value that is made up for a field that has none.
+local function automatic(name, field, value)
+  local is_missing = value == nil
+  if field.type == "string" then
+    if not is_missing then return value end
+    return field.uuid and require("kong.tools.uuid").uuid() or require("kong.tools.rand").random_string()
+  end
+  local is_time = field.timestamp or name == "created_at" or name == "updated_at"
+  if is_time and (is_missing or value == null and name == "created_at") then
+    if field.type == "integer" then return ngx.time() end
+    if field.type == "number" then return ngx.now() end
+  end
+  return value
+end
+
 local function fill_record(declared, record, path, errors)
   expand(declared, record, path, errors)
   for _, item in ipairs(declared.fields or {}) do
     local name, field = named(item)
+    if field.auto then record[name] = automatic(name, field, record[name]) end
     record[name] = fill(field, record[name], path_below(path, name), errors)
   end
   return record

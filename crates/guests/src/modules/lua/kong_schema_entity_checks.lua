@@ -142,6 +142,7 @@ local function projection(entity, paths)
 end
 
 function CHECKS.custom_entity_check(check, rule)
+  if not rule.field_sources then return end
   for _, path in ipairs(rule.field_sources) do
     if check.is_broken(path) and not rule.run_with_invalid_fields then return end
     if at(check.entity, path) == nil and not rule.run_with_missing_fields then
