@@ -58,9 +58,8 @@ pub fn relation_warnings_of_change(
         targets.map(|target| target.upstream).chain(lost_targets.iter().copied()).collect();
     let upstreams = document.upstreams.iter().filter(|upstream| of_targets.contains(&upstream.id));
     let hosts: HashSet<&str> = upstreams.map(|upstream| upstream.name.as_str()).collect();
-    let of_service = |service: &Service| {
-        put.contains(&(Services, service.id)) || hosts.contains(service.host.as_str())
-    };
+    let of_service =
+        |service: &Service| put.contains(&(Services, service.id)) || hosts.contains(service.host.as_str());
     let routes = document.routes.iter().filter(|route| put.contains(&(Routes, route.id)));
     let services: HashSet<_> = routes.filter_map(|route| Some((Services, route.service?))).collect();
     let of_plugin = |entity: Entity| {

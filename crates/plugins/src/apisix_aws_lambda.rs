@@ -234,8 +234,9 @@ mod tests {
     /// The fields of `iam` that are warned about.
     fn warned(host: &str, iam: Value) -> Vec<String> {
         let url = format!("https://{host}/x");
-        let found =
-            refused_signatures(&json!({ "function_uri": url, "authorization": { "apikey": null, "iam": iam } }));
+        let found = refused_signatures(
+            &json!({ "function_uri": url, "authorization": { "apikey": null, "iam": iam } }),
+        );
         found.into_iter().map(|warning| warning.path.replace("authorization.iam.", "")).collect()
     }
 
@@ -244,7 +245,11 @@ mod tests {
         let iam = |service: &str, region: &str| json!({ "service": service, "aws_region": region });
         for (host, iam, expected) in [
             ("a.execute-api.eu-west-1.amazonaws.com", iam("execute-api", "eu-west-1"), vec![]),
-            ("a.execute-api.eu-west-1.amazonaws.com:443", iam("execute-api", "us-east-1"), vec!["aws_region"]),
+            (
+                "a.execute-api.eu-west-1.amazonaws.com:443",
+                iam("execute-api", "us-east-1"),
+                vec!["aws_region"],
+            ),
             ("a.lambda-url.eu-west-1.on.aws", iam("execute-api", "us-east-1"), vec!["service", "aws_region"]),
             ("a.lambda-url.eu-west-1.on.aws", iam("ec2", "eu-west-1"), vec!["service"]),
             ("a.lambda-url.eu-west-1.on.aws", iam("lambda", "{vault://env/region}"), vec![]),

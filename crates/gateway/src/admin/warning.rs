@@ -43,7 +43,8 @@ pub(crate) fn of(
             .map(|lint| document.line(&lint)),
     );
     let put = document.entities().map(|entity| (entity.kind(), entity.id())).collect();
-    warnings.extend(all.iter().flat_map(|all| relation_warnings_of_change(all, (&put, lost_targets), plugins)));
+    warnings
+        .extend(all.iter().flat_map(|all| relation_warnings_of_change(all, (&put, lost_targets), plugins)));
     warnings
 }
 

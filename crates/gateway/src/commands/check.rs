@@ -77,7 +77,8 @@ impl Check<'_> {
 
     /// Writes warnings about settings, a line each.
     fn warn(&mut self, warnings: &[String]) -> Result<(), String> {
-        let new: Vec<_> = warnings.iter().filter(|warning| self.reported.insert((*warning).clone())).collect();
+        let new: Vec<_> =
+            warnings.iter().filter(|warning| self.reported.insert((*warning).clone())).collect();
         warn(new)
     }
 

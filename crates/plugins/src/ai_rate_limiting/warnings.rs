@@ -12,8 +12,11 @@ const MAX_COMPARED: usize = 100;
 /// Warns about names that no instance has whose requests the limits could meet.
 pub(super) fn unknown_instances(document: &Document) -> Vec<EntityWarning> {
     let routes = Routes::of(document);
-    let named: Vec<_> =
-        document.plugins.iter().flat_map(|it| instances(it).into_iter().map(move |name| (&**it, name))).collect();
+    let named: Vec<_> = document
+        .plugins
+        .iter()
+        .flat_map(|it| instances(it).into_iter().map(move |name| (&**it, name)))
+        .collect();
     let instances = ByScope::of(&routes, named.iter().map(|(plugin, name)| (*plugin, name.as_str())));
     let mut found = Vec::new();
     for (index, plugin) in document.plugins.iter().enumerate() {

@@ -10,12 +10,16 @@ pub(super) fn without_anonymous(document: &Document) -> Vec<EntityWarning> {
     let accepts_sessions = |plugin: &Entity| {
         plugin.enabled && plugin.config["anonymous"].as_str().is_some_and(|it| !it.is_empty())
     };
+    let sessions = document.plugins.iter().enumerate();
+    let sessions: Vec<_> =
+        sessions.filter(|(_, plugin)| plugin.enabled && plugin.name == SessionPlugin::NAME).collect();
+    if sessions.is_empty() {
+        return Vec::new();
+    }
     let routes = Routes::of(document);
     let accepting = document.plugins.iter().filter(|plugin| accepts_sessions(plugin));
     let accepting = ByScope::of(&routes, accepting.map(|plugin| (&**plugin, ())));
-    let sessions = document.plugins.iter().enumerate();
-    let sessions = sessions.filter(|(_, plugin)| plugin.enabled && plugin.name == SessionPlugin::NAME);
-    let unused = sessions.filter(|(_, session)| accepting.met_by(&routes, session).is_empty());
+    let unused = sessions.into_iter().filter(|(_, session)| accepting.met_by(&routes, session).is_empty());
     let message = "no request uses a session, because no authentication plugin of the same requests has `anonymous`: \
                    configure one, such as basic-auth or key-auth, with `anonymous: CONSUMER`, and a request-termination \
                    for that consumer";
@@ -75,8 +79,7 @@ mod tests {
         };
         let sessions = (0..COUNT).map(|number| plugin("session", number, json!({})));
         // The last has none.
-        let others =
-            (0..COUNT - 1).map(|number| plugin("key-auth", number, json!({ "anonymous": "guest" })));
+        let others = (0..COUNT - 1).map(|number| plugin("key-auth", number, json!({ "anonymous": "guest" })));
         let document = Document {
             routes: (0..2 * COUNT).map(|number| entity(route(number))).collect(),
             plugins: sessions.chain(others).collect(),

@@ -91,13 +91,16 @@ fn sees_clock(probe: &mut Client, seconds: i64, patience: Duration) -> Result<()
     loop {
         let is_right = probe.send().ending == Ending::Right;
         right += usize::from(is_right);
-        let away = probe.date.filter(|_| is_right).map(|date| (date - OffsetDateTime::now_utc()).whole_seconds());
+        let away =
+            probe.date.filter(|_| is_right).map(|date| (date - OffsetDateTime::now_utc()).whole_seconds());
         if away.is_some_and(|away| away.abs_diff(seconds) <= DATE_TOLERANCE_SECS) {
             return Ok(());
         }
         if right >= RECOVERED && start.elapsed() > CLOCK_MOVES_WITHIN {
             let seen = match away {
-                Some(away) => format!("a step to {seconds} s was made, and its Date is {away} s away from the right time"),
+                Some(away) => format!(
+                    "a step to {seconds} s was made, and its Date is {away} s away from the right time"
+                ),
                 None => "its responses have no Date by which that could be seen".to_owned(),
             };
             return Err(FaultError::Unable(format!("the clock of this target cannot be moved: {seen}")));

@@ -136,9 +136,13 @@ impl<'c> Report<'c> {
             writeln!(output, "{}: {}", at.line(difference.verdict), difference.text())?;
         }
         for (path, (place, count)) in &self.only_here {
-            let of_enterprise = path.strip_prefix("plugins.").is_some_and(|name| OF_ENTERPRISE.contains(&name));
-            let more =
-                if of_enterprise { "; Kong Enterprise has a plugin of this name with other fields" } else { "" };
+            let of_enterprise =
+                path.strip_prefix("plugins.").is_some_and(|name| OF_ENTERPRISE.contains(&name));
+            let more = if of_enterprise {
+                "; Kong Enterprise has a plugin of this name with other fields"
+            } else {
+                ""
+            };
             writeln!(output, "{}{more}", Occurrence(path, place.as_deref(), *count).line("only in Weir"))?;
         }
         self.without_effect.iter().try_for_each(|line| writeln!(output, "without effect: {line}"))
