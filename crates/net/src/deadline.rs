@@ -52,7 +52,7 @@ impl Deadline {
     ///
     /// A process that was stopped gets EINTR from `epoll_wait` when it goes on (signal(7)): then the runtime knows that timers
     /// have passed, and not what came meanwhile. So the task is woken once more after the runtime has looked at the sockets,
-    /// or after [`GRACE`] if this process has not run for so long that it may have sent late what is to be answered.
+    /// or after 50 ms if this process has not run for so long that it may have sent late what is to be answered.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
         if self.is_armed(cx.waker()) {
