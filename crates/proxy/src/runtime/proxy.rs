@@ -244,12 +244,8 @@ impl Proxy {
 
     /// Publishes a snapshot; returns once every worker has it that makes progress.
     pub async fn publish(&self, mut snapshot: Snapshot) {
-        let (tls, active) = (&self.node.tls, self.snapshot());
-        tls.replace(snapshot.certificates.clone());
-        snapshot.handshake_generation = match snapshot.decides_on_certificates_like(&active) {
-            true => active.handshake_generation,
-            false => tls.forget_remembered(!snapshot.handshake.is_empty()),
-        };
+        self.node.tls.replace(snapshot.certificates.clone());
+        snapshot.handshake_generation = self.handshake_generation(&snapshot);
         let snapshot = Arc::new(snapshot);
         let waiting =
             self.workers.iter().zip(self.node.costs.activities()).filter_map(|(worker, activity)| {
@@ -265,6 +261,15 @@ impl Proxy {
         }
         self.watched.send_replace(snapshot.watched.clone());
         drop(self.snapshots.replace(snapshot));
+    }
+
+    /// The active generation, if the same plugins have a say in handshakes, or else a new one.
+    fn handshake_generation(&self, snapshot: &Snapshot) -> u64 {
+        let active = self.snapshot();
+        if snapshot.decides_on_certificates_like(&active) {
+            return active.handshake_generation;
+        }
+        self.node.tls.forget_remembered(!snapshot.handshake.is_empty())
     }
 
     /// What it was started with.
