@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reloads lose, what slow clients cost others, and what the time of a refusal tells, as docs/reliability.md states them.
+"""What reloads lose, what slow clients cost others, and what the time of a refusal shows, as docs/reliability.md states them.
 
     cargo build --release -p weir-gateway -p weirlab && bench/promises.py target/release/weir target/release/weirlab
 
