@@ -202,7 +202,7 @@ impl Call<'_> {
         let host = self.strands.machine.host.clone();
         Spent::forget(&mut self.exchange);
         let ran = host.lend(&mut self.exchange, (Phase::Timer, self.origin), || {
-            host.budget.measure();
+            self.strands.machine.goes_on();
             self.strands.resume(next, values)
         });
         ran.map_err(|error| self.strands.machine.failure(error))

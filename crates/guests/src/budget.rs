@@ -80,18 +80,24 @@ impl Budget {
         self.deadline.get().map_or(self.spent.get(), |deadline| self.limit.saturating_sub(left(deadline)))
     }
 
-    /// A call begins, of an exchange whose calls before have used so much.
-    pub(crate) fn restart(self: &Rc<Self>, spent: Duration) {
+    /// A call begins, of an exchange whose calls before have used so much. [`Self::prepare`] comes before.
+    pub(crate) fn restart(&self, spent: Duration) {
         self.asked.set(Asked::Never(coarse_time()));
         self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
         self.steps.refill();
-        self.steps.begin();
-        self.look();
     }
 
-    /// Looks at the memory. A VM that cannot be watched more closely is watched as before.
+    /// Code is about to run: collects garbage, which the call need not pay for, if the VM is nearly full, and bounds its memory
+    /// anew. What functions announced before has been returned. A VM that cannot be watched more closely is watched as before.
+    pub(crate) fn prepare(self: &Rc<Self>, lua: &Lua) {
+        self.steps.begin();
+        let used = self.memory.make_room(lua);
+        let _ = self.watch_using(lua, used);
+    }
+
+    /// Looks at the memory.
     fn look(self: &Rc<Self>) {
         let _ = self.lua.try_upgrade().map(|lua| self.watch(&lua));
     }
@@ -104,7 +110,7 @@ impl Budget {
         self.instructions.get() == before || self.has_time()
     }
 
-    /// The call that has just begun is measured from now on, however brief it is.
+    /// The call that has just begun, or goes on, is measured from now on, however brief it is.
     pub(crate) fn measure(&self) {
         let left = self.limit.saturating_sub(self.spent.get());
         self.deadline.set(Some(thread_time() + left));
@@ -124,7 +130,12 @@ impl Budget {
     /// Has every call of the VM that takes too long raise an error, again and again until it ends. Until this is called again,
     /// the VM gets not much more memory, because code could make long strings and work with them before the hook runs.
     pub(crate) fn watch(self: &Rc<Self>, lua: &Lua) -> mlua::Result<()> {
-        let used = lua.used_memory().saturating_add(self.steps.announced());
+        self.watch_using(lua, lua.used_memory())
+    }
+
+    /// The same for a VM that uses so many bytes.
+    fn watch_using(self: &Rc<Self>, lua: &Lua, used: usize) -> mlua::Result<()> {
+        let used = used.saturating_add(self.steps.announced());
         self.memory.bound(lua, used)?;
         let instructions = instructions(used);
         if self.instructions.replace(instructions) == instructions {
@@ -132,16 +143,11 @@ impl Budget {
         }
         let budget = self.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, running| {
-            budget.memory.make_room(lua);
+            let used = budget.memory.make_room(lua);
             budget.steps.pass(instructions);
-            budget.watch(lua)?;
+            budget.watch_using(lua, used)?;
             if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error_at(running)) }
         })
-    }
-
-    /// Collects garbage before a call, which need not pay for it, if the VM is nearly full.
-    pub(crate) fn make_room(&self, lua: &Lua) {
-        self.memory.make_room(lua);
     }
 
     /// After how many instructions the hook runs now.

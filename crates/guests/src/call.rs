@@ -71,7 +71,7 @@ impl Guest {
 
     fn script(&self) -> mlua::Result<(Rc<Vm>, Rc<Script>)> {
         let vm = Vm::of_thread(&self.settings, &self.node)?;
-        vm.host.budget.make_room(&vm.lua);
+        vm.host.budget.prepare(&vm.lua);
         let script = vm.script(self.number, |vm| (self.load)(self, vm));
         let script = script.inspect_err(|_| vm.failures.count(&self.plugin, Reason::Load))?;
         Ok((vm, script))
@@ -181,7 +181,7 @@ impl Call {
         self.go_on(exchange, |strands| {
             let (next, outcome) = next?;
             // Calls that wait are resumed often, and briefly: each counts.
-            strands.machine.host.budget.measure();
+            strands.machine.goes_on();
             strands.resume(next, outcome)
         })
     }

@@ -70,6 +70,12 @@ impl Machine {
         }
     }
 
+    /// A call runs beside requests, or goes on after it has waited: it is measured from now on.
+    pub(crate) fn goes_on(&self) {
+        self.host.budget.prepare(&self.lua);
+        self.host.budget.measure();
+    }
+
     /// A coroutine that runs the function.
     pub(crate) fn thread(&self, function: &Function) -> mlua::Result<Thread> {
         let idle = self.threads.borrow_mut().pop();

@@ -48,15 +48,16 @@ impl Memory {
         Self { limit, bounded: Cell::default(), pace: Cell::default(), alive: Cell::new(0) }
     }
 
-    /// Collects garbage if the VM is nearly full.
-    pub(crate) fn make_room(&self, lua: &Lua) {
-        let percent = self.limit / 100;
-        if lua.used_memory() < (percent * FULL_PERCENT).max(self.alive.get() + percent * MORE_PERCENT) {
-            return;
+    /// Collects garbage if the VM is nearly full. How many bytes it uses then.
+    pub(crate) fn make_room(&self, lua: &Lua) -> usize {
+        let (used, percent) = (lua.used_memory(), self.limit / 100);
+        if used < (percent * FULL_PERCENT).max(self.alive.get() + percent * MORE_PERCENT) {
+            return used;
         }
         // One that fails has freed what it could.
         let _ = lua.gc_collect();
         self.alive.set(lua.used_memory());
+        self.alive.get()
     }
 
     /// Bounds what comes to a VM that uses so many bytes, until this is called again.

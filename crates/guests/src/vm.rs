@@ -182,6 +182,7 @@ impl Vm {
 
     /// Does what loads files, which has a budget of its own.
     pub(crate) fn load_files<T>(&self, load: impl FnOnce() -> T) -> T {
+        self.host.budget.prepare(&self.lua);
         self.host.budget.restart(Duration::ZERO);
         load()
     }

@@ -21,7 +21,7 @@
 //! `authorization.apikey` is sent as `x-api-key`. Otherwise, `authorization.iam` signs the request by Signature Version 4, for the
 //! `service` `execute-api`, which is API Gateway, or `lambda`, which is the URL of a function. As in APISIX, a client's own
 //! `x-api-key` stays, and a request with an `Authorization` of the client's is not signed. Where `function_uri` is of AWS, another
-//! `service` or `aws_region` than that of the host gets a warning, because AWS refuses each request.
+//! `service` or `aws_region` than that of the host gets a warning, because AWS refuses such signatures.
 //!
 //! The client gets the function's status, headers and body.
 //!

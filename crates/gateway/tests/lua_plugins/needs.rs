@@ -326,7 +326,7 @@ fn schemas_that_kong_refuses_are_named_with_their_lines() {
         (
             "daos.lua",
             of_entity("'marks', cache_key = { 'nope', 'id' }", ""),
-            "1: marks: its cache_key names `nope`, which is none of its fields",
+            "1: marks: its cache_key names `nope`, which it has no field of",
         ),
     ] {
         assert_eq!(said_of(name, &text), [expected], "{text}");

@@ -103,7 +103,7 @@ impl Declaration<'_> {
         }
         if let Some(fields) = self.texts("cache_key") {
             if let Some(unknown) = fields.iter().find(|field| record.field(field).is_none()) {
-                return Err(format!("its cache_key names `{unknown}`, which is none of its fields"));
+                return Err(format!("its cache_key names `{unknown}`, which it has no field of"));
             }
             let fields: &'static [&'static str] = fields.leak();
             schema = schema.with_cache_key(fields).with_derived_id(DerivedId::CacheKey(fields));

@@ -108,7 +108,7 @@ fn long_results_are_watched_at_once() {
         let vm = Vm::reading(&Arc::new(patient())).unwrap();
         let function: Function = vm.lua.load(code).eval().unwrap();
         let given = vm.lua.create_string(given).unwrap();
-        vm.host.budget.restart(Duration::ZERO);
+        vm.host.budget.prepare(&vm.lua);
         assert_eq!(vm.host.budget.window(), 250);
         let made: LuaString = function.call(given).unwrap();
         assert_eq!(made.as_bytes().len(), text.len());
@@ -123,6 +123,7 @@ fn a_call_without_time_ends_where_the_hook_begins_anew() {
         let vm = Vm::reading(&Arc::new(patient())).unwrap();
         let budget = &vm.host.budget;
         let function: Function = vm.lua.load("return function() return #('x'):rep(2e6) end").eval().unwrap();
+        budget.prepare(&vm.lua);
         budget.restart(Duration::ZERO);
         let before = budget.window();
         if is_exceeded {
@@ -130,5 +131,20 @@ fn a_call_without_time_ends_where_the_hook_begins_anew() {
         }
         assert_eq!(function.call::<usize>(()).is_err(), is_exceeded);
         assert!(budget.window() < before);
+    }
+}
+
+/// What a call has left in use, before any hook has run, does not count against the next.
+#[test]
+fn a_call_gets_its_memory_whatever_the_one_before_has_kept() {
+    let vm = Vm::reading(&Arc::new(patient())).unwrap();
+    let code = format!(
+        "local kept = {{}} return function() local s = tostring(#kept) {} kept[#kept + 1] = s return #s end",
+        "s = s .. s ".repeat(20)
+    );
+    let grow: Function = vm.lua.load(code).eval().unwrap();
+    for _ in 0..5 {
+        vm.host.budget.prepare(&vm.lua);
+        assert_eq!(grow.call::<usize>(()).unwrap(), 1 << 20);
     }
 }

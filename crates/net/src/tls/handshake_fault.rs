@@ -28,7 +28,7 @@ pub enum FaultKind {
     OldVersion,
     /// Its certificate does not lead to an authority that is trusted.
     UnknownAuthority,
-    /// It refuses this client's certificate, or that there is none.
+    /// It refuses this client's certificate, or asks for one.
     ClientCertificate,
     /// It has no host of the name that it was asked for.
     UnknownName,
@@ -70,9 +70,7 @@ impl HandshakeFault {
             _ => return None,
         })
     }
-}
 
-impl HandshakeFault {
     /// What is wrong with the server's certificate, if that is the fault: `has expired (…)`.
     pub fn of_certificate(&self) -> Option<String> {
         let what = match self.kind {

@@ -28,7 +28,7 @@
 //!
 //! When an authentication plugin has accepted the credentials of a consumer, the response sets the cookie. A later request with the cookie
 //! passes as the same consumer with the same credential, and needs no credentials. The authentication plugin must have
-//! `anonymous`, because without it the plugin asks every request for credentials; if there is none, `weir check` warns of it. A request with neither passes as the anonymous
+//! `anonymous`, because without it the plugin asks every request for credentials; `weir check` warns where no plugin has it. A request with neither passes as the anonymous
 //! consumer, so this consumer should have a `request-termination`, as above. Sessions are for consumers: who logs in
 //! without one, by `ldap-auth`, gets none.
 //!
