@@ -115,14 +115,14 @@ def answers(process):
 
 
 def changes(node, arguments):
-    """A reload each time that a hundredth of the requests has most likely been answered."""
+    """Reloads at even times, more than a hundred."""
     measured = answers(node.load("-c", "32", "-d", "3s"))["requests_per_s"]
     seconds = max(10, int(arguments.requests / measured * 1.5))
     series = [["-c", "32"], ["-c", "8", "--no-keep-alive"], ["-c", "4", "-m", "8", "--protocol", "http2"]]
     loads = [node.load(*it, "-d", f"{seconds}s", port=node.h2c if "http2" in it else None) for it in series]
-    done, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(seconds / 110)
+    done, begin = 0, time.monotonic()
+    while time.monotonic() < begin + seconds:
+        time.sleep(max(0, begin + done * seconds / 110 - time.monotonic()))
         node.reload(f"word-{done}")
         done += 1
     results = [answers(it) for it in loads]
