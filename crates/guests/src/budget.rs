@@ -5,10 +5,10 @@
 //! begun is known by another. Most calls end before the hook runs: for these the coarse clock is enough.
 
 use crate::memory::Memory;
+use crate::source;
 use crate::steps::{Steps, coarse_time, thread_time};
-use mlua::debug::Debug;
 use mlua::{HookTriggers, Lua, VmState, WeakLua};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ pub(crate) struct Budget {
     /// What calls before have used of the limit.
     spent: Cell<Duration>,
     is_exceeded: Cell<bool>,
+    /// The line that ran when the time was used up.
+    ended_at: RefCell<Option<String>>,
     /// After how many instructions the hook runs now.
     instructions: Cell<u32>,
     memory: Memory,
@@ -63,10 +65,11 @@ impl Budget {
     pub(crate) fn new(lua: &Lua, limit: Duration, memory: usize) -> Rc<Self> {
         let steps = Steps::of(lua);
         let (asked, is_exceeded) = (Cell::new(Asked::Never(coarse_time())), Cell::new(false));
-        let (deadline, spent, instructions) = Default::default();
+        let (deadline, spent, ended_at, instructions) = Default::default();
         let (memory, lua) = (Memory::new(memory), lua.weak());
         let budget =
-            Rc::new(Self { limit, steps, asked, deadline, spent, is_exceeded, instructions, memory, lua });
+            Self { limit, steps, asked, deadline, spent, is_exceeded, ended_at, instructions, memory, lua };
+        let budget = Rc::new(budget);
         let weak = Rc::downgrade(&budget);
         let of_watch = weak.clone();
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
@@ -86,6 +89,10 @@ impl Budget {
         self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
+        // Most calls before have ended in time: then there is nothing to drop.
+        if self.ended_at.borrow().is_some() {
+            self.ended_at.take();
+        }
         self.steps.refill();
     }
 
@@ -122,9 +129,18 @@ impl Budget {
         self.is_exceeded.get()
     }
 
-    /// A function in Rust took too long.
-    pub(crate) fn exceed(&self) {
+    /// A function in Rust took too long, where a line called it.
+    pub(crate) fn exceed(&self, line: Option<String>) {
         self.is_exceeded.set(true);
+        self.ends_at(line);
+    }
+
+    /// The first line stays: errors pass through others.
+    fn ends_at(&self, line: Option<String>) {
+        let mut ended_at = self.ended_at.borrow_mut();
+        if ended_at.is_none() {
+            *ended_at = line;
+        }
     }
 
     /// Has every call of the VM that takes too long raise an error, again and again until it ends. Until this is called again,
@@ -142,11 +158,15 @@ impl Budget {
             return Ok(());
         }
         let budget = self.clone();
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, running| {
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
             let used = budget.memory.make_room(lua);
             budget.steps.pass(instructions);
             budget.watch_using(lua, used)?;
-            if budget.has_time() { Ok(VmState::Continue) } else { Err(budget.error_at(running)) }
+            if budget.has_time() {
+                return Ok(VmState::Continue);
+            }
+            budget.ends_at(source::caller(lua));
+            Err(budget.error())
         })
     }
 
@@ -156,22 +176,14 @@ impl Budget {
         self.instructions.get()
     }
 
-    /// What ends the call, with the line that runs, as errors of Lua have it.
-    fn error_at(&self, running: &Debug<'_>) -> mlua::Error {
-        match (running.source().short_src, running.current_line()) {
-            (Some(chunk), Some(line)) => mlua::Error::runtime(format!("{chunk}:{line}: {}", self.message())),
-            _ => self.error(),
-        }
-    }
-
-    /// What ends the call.
+    /// What ends the call, with the line that ran, as errors of Lua have it.
     pub(crate) fn error(&self) -> mlua::Error {
-        mlua::Error::runtime(self.message())
-    }
-
-    fn message(&self) -> String {
+        let ended_at = self.ended_at.borrow();
+        let line = ended_at.as_ref().map(|line| format!("{line}: ")).unwrap_or_default();
         let limit = self.limit.as_millis();
-        format!("the calls for this request took more than {limit} ms of CPU time (lua_timeout)")
+        mlua::Error::runtime(format!(
+            "{line}the calls for this request took more than {limit} ms of CPU time (lua_timeout)"
+        ))
     }
 
     fn has_time(&self) -> bool {

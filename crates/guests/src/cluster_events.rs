@@ -101,7 +101,7 @@ impl ClusterEvents {
         let written = self.log.write(channel, data, delay);
         self.background.spawn(async move {
             if let Err(error) = written.await {
-                tracing::error!("an event of kong.cluster_events was not sent to other nodes: {error}");
+                tracing::error!("other nodes may have missed an event of kong.cluster_events: {error}");
             }
             state.unwritten.fetch_sub(1, Ordering::Relaxed);
         });

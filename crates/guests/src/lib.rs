@@ -57,7 +57,7 @@ mod vm;
 mod worker;
 mod worker_events;
 
-pub use disk::{Missing, PluginNeeds, definitions, plugin_needs, warnings};
+pub use disk::{Missing, PluginNeeds, definitions, plugin_needs, plugins_root, warnings};
 pub use files::{FormerFiles, PluginFiles};
 pub use scripts::LuaScripts;
 pub use settings::{LuaSettings, NodeConfiguration, UntrustedLua};

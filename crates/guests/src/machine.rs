@@ -105,7 +105,7 @@ impl Machine {
             self.out_of_memory();
         }
         if error.downcast_ref::<OutOfSteps>().is_some() {
-            self.host.budget.exceed();
+            self.host.budget.exceed(source::line(&error));
         }
         let reason = match self.host.budget.is_exceeded() {
             true => Reason::Timeout,
@@ -114,9 +114,7 @@ impl Machine {
         };
         self.failures.count(&self.host.origin().plugin, reason);
         if reason == Reason::Timeout {
-            let place = source::message(&error);
-            let budget = source::message(&self.host.budget.error());
-            return Error::runtime(if place.contains(&budget) { place } else { budget });
+            return self.host.budget.error();
         }
         error
     }

@@ -44,8 +44,22 @@ fn place(traceback: &str) -> Option<&str> {
         let (_, number) = line[..at].rsplit_once(':')?;
         number.bytes().all(|byte| byte.is_ascii_digit()).then_some(at)
     };
-    let is_lua = |text: &&str| !text.starts_with('=') && !text.starts_with("[host]");
+    let is_lua = |text: &&str| !text.starts_with('=') && !is_hosts(text);
     traceback.lines().map(str::trim_start).filter(is_lua).find_map(|text| Some(&text[..line(text)?]))
+}
+
+/// The line of Lua that called a function in Rust, which failed: `file:12`.
+pub(crate) fn line(error: &Error) -> Option<String> {
+    match error {
+        Error::CallbackError { traceback, .. } => place(traceback).map(str::to_owned),
+        Error::WithContext { cause, .. } => line(cause),
+        _ => None,
+    }
+}
+
+/// Whether a place is in a chunk of the host, such as `[weir]:9`.
+fn is_hosts(place: &str) -> bool {
+    place.starts_with('[') && !place.starts_with("[string \"")
 }
 
 /// The value of an error, as code of Lua sees it: a string where Rust made it.
@@ -62,7 +76,7 @@ pub(crate) fn caller(lua: &Lua) -> Option<String> {
         lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let line = debug.current_line()?;
-            let file = source.short_src.filter(|file| *file != "[host]")?;
+            let file = source.short_src.filter(|file| !is_hosts(file))?;
             Some(format!("{file}:{line}"))
         })
         .flatten()

@@ -188,8 +188,8 @@ impl Vm {
     }
 }
 
-fn is_out_of_steps(error: &Value) -> bool {
-    error.as_error().is_some_and(|error| error.downcast_ref::<OutOfSteps>().is_some())
+fn out_of_steps(error: &Value) -> Option<&mlua::Error> {
+    error.as_error().filter(|error| error.downcast_ref::<OutOfSteps>().is_some())
 }
 
 fn prelude(lua: &Lua, host: &Rc<Host>, any_handed_out: &Rc<Cell<bool>>) -> mlua::Result<Table> {
@@ -204,8 +204,8 @@ fn prelude(lua: &Lua, host: &Rc<Host>, any_handed_out: &Rc<Cell<bool>>) -> mlua:
     table.set(
         "plain",
         lua.create_function(move |lua, error: Value| {
-            if is_out_of_steps(&error) {
-                of_plain.budget.exceed();
+            if let Some(error) = out_of_steps(&error) {
+                of_plain.budget.exceed(source::line(error));
             }
             match of_plain.must_end() {
                 true => Err(mlua::Error::runtime("the call ends")),

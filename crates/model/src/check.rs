@@ -1,4 +1,5 @@
 //! Rules across entities: every violation at once.
+use crate::deprecated_fields::deprecated_fields;
 use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
@@ -89,7 +90,9 @@ pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<Ent
     found.extend(net_port(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
-        found.extend((schema.warnings)(&plugin.config).into_iter().map(|doubt| {
+        let deprecated = schema.described.map(|it| deprecated_fields(it, &plugin.config)).unwrap_or_default();
+        let doubts = (schema.warnings)(&plugin.config).into_iter().chain(deprecated);
+        found.extend(doubts.map(|doubt| {
             EntityError::new((Plugins, index), format!("config.{}", doubt.path), doubt.message)
         }));
     }

@@ -14,6 +14,7 @@ extern crate self as weir_model;
 
 pub mod check;
 pub mod declarative;
+mod deprecated_fields;
 pub mod document;
 pub mod entities;
 pub mod entity;

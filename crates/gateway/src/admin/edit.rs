@@ -1,6 +1,7 @@
 //! Writes: which entities they change, decided on the entities as they are when it is the write's turn.
 use super::collection::{EntityPath, naming_fields};
 use super::conditions::Conditions;
+use super::immutable::{custom_schema, keeps_id, keeps_immutable, keeps_parent, keeps_plugin};
 use super::kong_words::WrittenEntity;
 use super::merge::merge;
 use super::request_body::Body;
@@ -13,7 +14,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
-use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
+use weir_model::entity::{Entity, EntityKind, Plugin, Route};
 use weir_model::rule::expires;
 use weir_model::schema::{FieldError, Json, JsonMap, Kind, RecordSchema, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid, config_schema, is_reference};
@@ -70,6 +71,7 @@ impl Edit {
         self.conditions.allow(resolved.found, entities)?;
         let mut written = self.written(resolved.kind, None);
         resolved.fill(&mut written);
+        resolved.found.map_or(Ok(()), |found| keeps_immutable(&written, found))?;
         keep_old(&mut written, resolved);
         self.put(written, resolved, !self.skip_hash, entities)
     }
@@ -80,6 +82,7 @@ impl Edit {
         let change = self.written(resolved.kind, Some(found));
         keeps_id(&change, found)?;
         keeps_plugin(&change, found)?;
+        keeps_immutable(&change, found)?;
         let of_plugin = custom_schema(found);
         let hashed = of_plugin.and_then(|schema| change.get(schema.hashed?));
         let (hash, has_password) =
@@ -194,49 +197,6 @@ fn keep_old(written: &mut JsonMap, resolved: &ResolvedPath<'_>) {
         }
         _ => {}
     }
-}
-
-/// The id of an entity cannot change.
-fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
-    let Some(written) = change.get("id").filter(|id| !id.is_null()) else { return Ok(()) };
-    let message = match written.as_str().and_then(weir_model::rule::id) {
-        Some(id) if id == found.id() => return Ok(()),
-        Some(_) => "immutable field cannot be updated",
-        None => "expected a valid UUID",
-    };
-    Err(ApiError::violation("id", message))
-}
-
-/// The name of a plugin entity cannot change, because its configuration belongs to that name.
-fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
-    match (found, change.get("name").and_then(Json::as_str)) {
-        (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
-            let message = "a plugin's name cannot be changed: delete it and create another";
-            Err(ApiError::violation("name", message))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What a plugin declares of an entity.
-fn custom_schema(entity: &Entity) -> Option<&'static CustomEntitySchema> {
-    match entity.kind() {
-        EntityKind::Custom(kind) => Some(kind.schema()),
-        _ => None,
-    }
-}
-
-/// A hash is salted with the parent's id: it is wrong below another parent.
-fn keeps_parent(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
-    let schema =
-        custom_schema(found).and_then(|schema| Some((schema.hashed?, schema.references().next()?.0)));
-    let Some((hashed, parent)) = schema else { return Ok(()) };
-    let moves = |op: &Op| match op {
-        Op::Put(new) => new.id() == found.id() && new.references() != found.references(),
-        Op::Delete(..) => false,
-    };
-    let message = format!("all or none of these fields must be set: '{hashed}', '{parent}.id'");
-    if ops.iter().any(moves) { Err(ApiError::violation("", message)) } else { Ok(()) }
 }
 
 /// Refuses references by `id` whose value is no UUID.

@@ -5,6 +5,7 @@ mod conditions;
 mod edit;
 pub(crate) mod entity_access;
 mod form;
+mod immutable;
 mod item;
 pub(crate) mod kong_manager;
 mod kong_words;

@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_guests::{LuaSettings, Missing, PluginNeeds, plugin_needs};
+use weir_guests::{LuaSettings, Missing, PluginNeeds, plugin_needs, plugins_root};
 use weir_model::schema::printable;
 
 /// What Kong checks if no file is named.
@@ -116,7 +116,7 @@ impl Check<'_> {
 
     /// Checks the plugins below a folder. Returns the settings with which a node has them, and what was found of them.
     fn plugins(&mut self, folder: &Path, settings: Settings) -> Result<(Settings, Vec<PluginNeeds>), String> {
-        let plugins = plugin_needs(&options::lua(&settings), folder)?;
+        let plugins = plugin_needs(&options::lua(&settings), folder, self.context.definitions)?;
         write_needs(&plugins, &mut io::stdout())?;
         self.failures += usize::from(plugins.iter().any(has_problems));
         let names = plugins.iter().map(|plugin| plugin.name.clone()).collect();
@@ -258,8 +258,7 @@ fn write_needs(plugins: &[PluginNeeds], output: &mut dyn Write) -> Result<(), St
 
 /// The settings with which a node loads the plugins of a folder, too, where they are in `kong/plugins` as on a node.
 fn with_plugins(settings: Settings, folder: &Path, names: Vec<String>) -> Settings {
-    let root = folder.to_str().and_then(|folder| folder.trim_end_matches('/').strip_suffix("kong/plugins"));
-    let root = root.map_or(folder, |root| Path::new(if root.is_empty() { "." } else { root }));
+    let root = plugins_root(folder).unwrap_or(folder);
     let is_new = |name: &String| {
         root.join("kong/plugins").join(name).is_dir() && !settings.plugins.iter().any(|known| known == name)
     };

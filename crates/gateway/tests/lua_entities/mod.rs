@@ -68,6 +68,7 @@ fn administers(gateway: &Gateway) {
     assert!(checked.to_string().contains("a tiny note has the size 1"), "{checked}");
     assert_eq!(write(gateway, "POST", "/notes", &json!({ "titel": "x" }), 400)["code"], 2);
     assert_eq!(write(gateway, "PATCH", "/notes/first", &json!({ "size": 9 }), 200)["size"], 9);
+    write(gateway, "PATCH", "/notes/first", &json!({ "origin": "a" }), 400);
     let nested = write(gateway, "POST", "/consumers/jane/note", &json!({ "title": "janes" }), 201);
     assert_eq!(gateway.admin("/consumers/jane/note").json()["data"][0]["id"], nested["id"]);
     assert_eq!(gateway.admin("/notes/janes/consumer").json()["username"], "jane");

@@ -135,6 +135,23 @@ fn what_is_there_and_of_no_use_is_named_with_what_to_use_instead() {
         ("debug.sethook()", "1: there is no debug.sethook here: traceback and getinfo are all"),
         ("local x = 'a' .. os.tmpname()", "1: there is no os.tmpname here"),
         ("package.loadlib('x')", "1: there is no package.loadlib here: C modules"),
+        ("kong.db.connector:query('SELECT 1')", "1: there is no kong.db.connector here: no SQL runs here"),
+        (
+            "local db = kong.db\ndb.consumrs:select({})",
+            "2: there is no kong.db.consumrs here; did you mean `consumers`?",
+        ),
+        (
+            "kong.request.get_headr('x')",
+            "1: there is no kong.request.get_headr here; did you mean `get_header`?",
+        ),
+        (
+            "local cjson = require 'cjson.safe'\ncjson.decod('1')",
+            "2: there is no cjson.safe.decod here; did you mean `decode`?",
+        ),
+        (
+            "kong.service.request.set_headr('x', 'y')",
+            "1: there is no kong.service.request.set_headr here; did you mean `set_header`?",
+        ),
         (
             "require 'kong.plugins.base_plugin'",
             "1: there is no module 'kong.plugins.base_plugin' here: Kong 3",
@@ -159,6 +176,8 @@ fn what_is_there_and_of_no_use_is_named_with_what_to_use_instead() {
         "function string.split(s) end string.split('x') table.contains = 1 print(table.contains)",
         "string.format('x') os.time() io.open('x') debug.traceback() coroutine.wrap(f) math.max(1)",
         "local name = 'x' require('kong.plugins.' .. name)",
+        "kong.db.consumers:select({}) kong.db.keyauth_credentials:page() kong.db.tags:page() kong.db.workspaces:each()",
+        "print(kong.db.strategy, kong.db[name])",
     ] {
         assert!(said_of_code(good).is_empty(), "{good}: {:?}", said_of_code(good));
     }
@@ -347,7 +366,7 @@ fn a_file_is_checked_with_the_plugins_beside_it() {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let good = "_format_version: '3.0'\nplugins:\n- name: mine\nmarks:\n- text: a\n";
-    for folder in [plugins.folder().to_owned(), plugins.folder().join("kong/plugins")] {
+    for folder in ["", "kong/plugins", "kong/plugins/mine/"].map(|folder| plugins.folder().join(folder)) {
         let said = check(good, &folder);
         assert!(said.contains("mine: has all that it needs") && said.contains("kong.yml: good"), "{said}");
     }

@@ -28,7 +28,7 @@ return {
       } } },
       { tags = { type = "array", required = true, default = { "a" }, elements = { type = "string", len_max = 5 } } },
       { note = { type = "string", referenceable = true, description = "Anything." } },
-      { low = { type = "integer" } },
+      { low = { type = "integer", deprecation = { message = "use high", removal_in_version = "3.0" } } },
       { high = { type = "integer" } },
     } } },
   },
@@ -75,9 +75,15 @@ fn the_admin_api_knows_the_schema() {
                           "high": null});
     assert_eq!(*config, expected);
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    let change = json!({"config": {"redis": {"port": 1}, "tags": ["b", "c"]}});
-    let changed = gateway.ask_admin("PATCH", &format!("/plugins/{id}"), &change.to_string());
+    let change = |config: Value| {
+        gateway.ask_admin("PATCH", &format!("/plugins/{id}"), &json!({"config": config}).to_string())
+    };
+    let changed = change(json!({"redis": {"port": 1}, "tags": ["b", "c"]}));
     assert_eq!(changed.json()["config"]["redis"], json!({"host": "127.0.0.1", "port": 1}));
+    assert_eq!(changed.header("X-Weir-Warning"), None);
+    let changed = change(json!({"low": 1}));
+    let warning = changed.header("X-Weir-Warning").unwrap_or_default();
+    assert!(warning.contains("config.low: deprecated: use high; it will be removed in 3.0"), "{warning}");
     assert_eq!(gateway.get("/").status, 404, "without a route, access does not run");
 }
 

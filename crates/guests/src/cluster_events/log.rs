@@ -93,7 +93,7 @@ impl Log {
                     return Ok(());
                 }
             }
-            Err(RowError("the database is too slow: nodes may have missed it".to_owned()))
+            Err(RowError("each of three writes took longer than 2 s".to_owned()))
         }
     }
 

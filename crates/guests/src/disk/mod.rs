@@ -17,7 +17,7 @@ mod schemas;
 mod tokens;
 mod worker;
 
-pub use needs::{Missing, PluginNeeds, plugin_needs};
+pub use needs::{Missing, PluginNeeds, plugin_needs, plugins_root};
 
 use crate::files::{Code, FormerFiles, Handler, PluginFiles};
 use crate::functions::{BODY_READERS, SERVICE_READERS};

@@ -11,14 +11,14 @@ use mlua::{Lua, Table, Value};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
+use weir_plugin::schema::did_you_mean;
 
 /// Tables whose members are those of a request, or of a node that runs.
-const OPEN: [&str; 9] = [
+const OPEN: [&str; 8] = [
     "kong.configuration",
     "kong.ctx.core",
     "kong.ctx.plugin",
     "kong.ctx.shared",
-    "kong.db",
     "ngx.ctx",
     "ngx.header",
     "ngx.shared",
@@ -38,6 +38,14 @@ impl Place {
         Self { root: root.to_owned(), members: Vec::new() }
     }
 
+    /// The kind of entity in `kong.db` that it is, or a member of.
+    fn collection(&self) -> Option<&str> {
+        match (self.root.as_str(), self.members.as_slice()) {
+            ("kong", [db, collection, ..]) if db == "db" => Some(collection),
+            _ => None,
+        }
+    }
+
     fn text(&self) -> String {
         [std::slice::from_ref(&self.root), &self.members].concat().join(".")
     }
@@ -48,11 +56,13 @@ pub(super) struct Names {
     pub(super) vm: Rc<Vm>,
     /// Lua as it comes, with what the host has taken away.
     plain: Lua,
+    /// What is in `kong.db`.
+    collections: HashSet<String>,
 }
 
 impl Names {
-    pub(super) fn new(vm: Rc<Vm>) -> Self {
-        Self { vm, plain: Lua::new() }
+    pub(super) fn new(vm: Rc<Vm>, collections: HashSet<String>) -> Self {
+        Self { vm, plain: Lua::new(), collections }
     }
 
     /// What a file names that is missing. `has_module` says whether `require` finds a module.
@@ -97,10 +107,42 @@ impl Names {
         if place.members.is_empty() {
             return None;
         }
+        if let Some(collection) = place.collection() {
+            return (!self.collections.contains(collection)).then(|| self.missing_collection(collection));
+        }
         match unavailable::refused(&name) {
             Some(why) => Some(format!("{name} always fails here: {why}")),
-            None => (!self.has(place)).then(|| missing(&name, "")),
+            None => (!self.has(place)).then(|| missing(&name, "") + &self.hint(place)),
         }
+    }
+
+    fn missing_collection(&self, collection: &str) -> String {
+        let name = format!("kong.db.{collection}");
+        match unavailable::instead(&name) {
+            Some(_) => missing(&name, ""),
+            None => {
+                missing(&name, "") + &did_you_mean(collection, self.collections.iter().map(String::as_str))
+            }
+        }
+    }
+
+    /// The nearest name that there is, as a question, where nothing else is said of what is missing.
+    fn hint(&self, place: &Place) -> String {
+        if unavailable::instead(&place.text()).is_some() {
+            return String::new();
+        }
+        let mut holder = match place.root.as_str() {
+            name @ ("kong" | "ngx" | "debug") => self.vm.lua.globals().get(name).ok(),
+            name => module(&self.vm.lua, name).ok().flatten(),
+        };
+        for name in &place.members {
+            let Some(Value::Table(table)) = holder else { break };
+            match table.get::<Value>(name.as_str()) {
+                Ok(Value::Nil) => return did_you_mean(name, member_names(&table).iter().map(String::as_str)),
+                member => holder = member.ok(),
+            }
+        }
+        String::new()
     }
 
     /// Whether the VM has the member that a place names. What only a request has is taken to be there, and so is what a plugin
@@ -116,6 +158,14 @@ impl Names {
             (name, _) => holds(module(&self.vm.lua, name).ok().flatten(), place),
         }
     }
+}
+
+/// The names in a table, and in the one that it shows.
+fn member_names(table: &Table) -> Vec<String> {
+    let shown = table.metatable().and_then(|meta| meta.get::<Table>("__index").ok());
+    let tables: Vec<Table> = [Some(table.clone()), shown].into_iter().flatten().collect();
+    let members = tables.iter().flat_map(Table::pairs::<String, Value>);
+    members.filter_map(|pair| Some(pair.ok()?.0)).collect()
 }
 
 /// The message for what is missing.

@@ -13,12 +13,15 @@ use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::source;
 use crate::vm::Vm;
+use foldhash::HashSet;
 use mlua::Table;
 use mlua::chunk::ChunkMode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_plugin::Definition;
+use weir_plugin::entity::EntityKind;
 
 /// Something that keeps a file of a plugin from running.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +58,13 @@ pub struct PluginNeeds {
 }
 
 /// The plugins below a folder: `kong/plugins/NAME`, `NAME`, or the folder itself, each with a `handler.lua`.
-pub fn plugin_needs(settings: &LuaSettings, folder: &Path) -> Result<Vec<PluginNeeds>, String> {
+///
+/// `definitions` are the node's own plugins, whose entities are in `kong.db`.
+pub fn plugin_needs(
+    settings: &LuaSettings,
+    folder: &Path,
+    definitions: &[Definition],
+) -> Result<Vec<PluginNeeds>, String> {
     let mut found = Vec::new();
     for place in [folder.join("kong/plugins"), folder.to_owned()] {
         let entries = fs::read_dir(&place).into_iter().flatten().filter_map(Result::ok);
@@ -72,8 +81,34 @@ pub fn plugin_needs(settings: &LuaSettings, folder: &Path) -> Result<Vec<PluginN
             "{folder}: no plugin here: name a folder with kong/plugins/NAME/handler.lua below it"
         ));
     }
-    let host = Host::new(settings, folder)?;
+    let collections = collections(definitions, &found);
+    let host = Host::new(settings, folder, collections)?;
     found.iter().map(|plugin| host.needs(plugin)).collect()
+}
+
+/// The folder that holds the `kong/plugins` that a folder is in: `lua_package_path` begins there.
+pub fn plugins_root(folder: &Path) -> Option<&Path> {
+    let of_plugins = folder.ancestors().find(|place| place.ends_with("kong/plugins"))?;
+    let root = of_plugins.ancestors().nth(2)?;
+    Some(if root.as_os_str().is_empty() { Path::new(".") } else { root })
+}
+
+/// The names in `kong.db`: kinds of the gateway, of its plugins, and of those that are found.
+fn collections(definitions: &[Definition], found: &[PathBuf]) -> HashSet<String> {
+    let own = EntityKind::BUILT_IN.iter().map(|kind| kind.as_str());
+    let of_plugins = definitions.iter().flat_map(|plugin| plugin.schema.entities).map(|entity| entity.name);
+    let names = own.chain(of_plugins).chain(["strategy", "tags", "workspaces"]).map(str::to_owned);
+    let texts = found.iter().filter_map(|plugin| fs::read_to_string(plugin.join("daos.lua")).ok());
+    names.chain(texts.flat_map(|text| declared_names(&tokens(&text)))).collect()
+}
+
+/// The texts that a file gives as `name`.
+fn declared_names(tokens: &Tokens<'_>) -> Vec<String> {
+    let names = tokens.windows(3).filter_map(|tokens| match *tokens {
+        [(Token::Name("name"), _), (Token::Sign('='), _), (Token::Text(name), _)] => Some(name.to_owned()),
+        _ => None,
+    });
+    names.collect()
 }
 
 /// The methods of an endpoint in `api.lua`.
@@ -96,16 +131,14 @@ fn vm(settings: &LuaSettings) -> Result<(Arc<LuaSettings>, Rc<Vm>), String> {
 }
 
 impl Host {
-    fn new(settings: &LuaSettings, folder: &Path) -> Result<Self, String> {
-        let of_plugins = folder.ancestors().find(|place| place.ends_with("kong/plugins"));
-        let root = of_plugins.and_then(|place| place.ancestors().nth(2));
-        let beside = [Some(folder), root].into_iter().flatten().map(Path::display);
+    fn new(settings: &LuaSettings, folder: &Path, collections: HashSet<String>) -> Result<Self, String> {
+        let beside = [Some(folder), plugins_root(folder)].into_iter().flatten().map(Path::display);
         let beside: String = beside.map(|place| format!("{place}/?.lua;{place}/?/init.lua;")).collect();
         let path = beside + settings.files.path();
         // Schemas are run, and find what is beside them. They are not trusted yet.
         let files = PluginFiles::new(&path, "").into();
         let settings = LuaSettings { files, opens_files: false, ..settings.clone() };
-        let names = Names::new(vm(&settings)?.1);
+        let names = Names::new(vm(&settings)?.1, collections);
         Ok(Self { names, sources: Sources::new(&path, ""), settings, folder: folder.to_owned() })
     }
 

@@ -40,6 +40,7 @@ const OPENSSL_DIGEST: Source = Backed(include_str!("lua/openssl_digest.lua"), cr
 const MODULES: &[(&str, Source)] = &[
     ("cjson", Rust(cjson::raising)),
     ("cjson.safe", Rust(cjson::safe)),
+    ("ffi-zlib", Script(include_str!("lua/ffi_zlib.lua"))),
     ("inspect", Script(include_str!("lua/inspect.lua"))),
     ("kong.api.endpoints", Script(include_str!("lua/kong_endpoints.lua"))),
     ("kong.constants", Script(include_str!("lua/kong_constants.lua"))),

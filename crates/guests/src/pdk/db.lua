@@ -322,6 +322,36 @@ function tags.each()
   return through(function() return all_tags() end)
 end
 
+-- The only workspace.
+local workspaces = { schema = { name = "workspaces", primary_key = { "id" }, endpoint_key = "name", fields = {} } }
+
+local function the_workspace(is_meant)
+  return is_meant and { id = WORKSPACE, name = "default", config = {}, meta = {} } or nil
+end
+
+function workspaces.select(_, key)
+  local id, err = id_of(key, INVALID_PRIMARY_KEY)
+  if not id then
+    return failed(err)
+  end
+  return the_workspace(id == WORKSPACE)
+end
+
+function workspaces.select_by_name(_, name)
+  return the_workspace(name == "default")
+end
+
+function workspaces.page()
+  return { the_workspace(true) }, nil, nil, nil
+end
+
+function workspaces.each()
+  return through(function() return { the_workspace(true) } end)
+end
+
+-- What no kind of entity of the gateway stands behind.
+local OWN = { tags = tags, workspaces = workspaces }
+
 -- What a module that is loaded before the node serves keeps: it becomes the object at its first use.
 local function later(name)
   return setmetatable({}, {
@@ -344,13 +374,13 @@ local function look_up(db, name)
   if type(name) ~= "string" then
     return nil
   end
-  if name ~= "strategy" and name ~= "tags" and not natives.is_ready() then
-    return later(name)
-  end
-  if name == "strategy" then
+  if name == "strategy" and natives.is_ready() then
     return natives.strategy()
   end
-  local made = name == "tags" and tags or dao(name)
+  if not OWN[name] and not natives.is_ready() then
+    return later(name)
+  end
+  local made = OWN[name] or dao(name)
   db[name] = made
   return made
 end

@@ -97,6 +97,7 @@ fn field(name: &'static str, table: &Table, depth: usize) -> mlua::Result<FieldS
         auto: is("auto"),
         uuid: is("uuid"),
         unique: is("unique"),
+        immutable: is("immutable"),
         foreign: text("reference").filter(|_| !is_null("eq")),
         ..FieldSchema::new::<bool>(name, text("description").unwrap_or(""))
     })

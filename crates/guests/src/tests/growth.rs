@@ -127,7 +127,7 @@ fn a_call_without_time_ends_where_the_hook_begins_anew() {
         budget.restart(Duration::ZERO);
         let before = budget.window();
         if is_exceeded {
-            budget.exceed();
+            budget.exceed(None);
         }
         assert_eq!(function.call::<usize>(()).is_err(), is_exceeded);
         assert!(budget.window() < before);

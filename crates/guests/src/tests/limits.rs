@@ -3,8 +3,7 @@
 use super::{run, settings, value};
 use crate::{LuaSettings, UntrustedLua};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
@@ -185,10 +184,11 @@ fn recursion_through_functions_of_the_host_is_an_error() {
     }
 }
 
-/// Keeps the length of the longest event.
-struct Longest(Arc<AtomicUsize>);
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<String>>>);
 
-impl Subscriber for Longest {
+impl Subscriber for Logged {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -203,7 +203,7 @@ impl Subscriber for Longest {
 
     fn event(&self, event: &Event<'_>) {
         event.record(&mut |_: &Field, value: &dyn fmt::Debug| {
-            self.0.fetch_max(format!("{value:?}").len(), Ordering::Relaxed);
+            self.0.lock().unwrap().push(format!("{value:?}"));
         });
     }
 
@@ -212,10 +212,36 @@ impl Subscriber for Longest {
     fn exit(&self, _: &Id) {}
 }
 
+/// What is logged while code runs.
+fn logged(settings: LuaSettings, code: &str) -> Vec<String> {
+    // Other tests log too: what is logged while there is no subscriber would be left out later.
+    let _ = tracing::subscriber::set_global_default(Logged::default());
+    let logged = Logged::default();
+    tracing::subscriber::with_default(logged.clone(), || run(settings, code, "GET /"));
+    std::mem::take(&mut *logged.0.lock().unwrap())
+}
+
+#[test]
+fn the_log_has_the_line_that_took_too_long() {
+    for (code, line) in [
+        ("\nwhile true do end", 2),
+        ("while true do pcall(function()\nwhile true do end end) end", 2),
+        ("coroutine.wrap(function()\n\nwhile true do end end)()", 3),
+        ("\nlocal s = ('a'):rep(30):find(('a*'):rep(25) .. 'c')", 2),
+        ("while true do\npcall(function()\n('a'):rep(30):find(('a*'):rep(25) .. 'c') end) end", 3),
+        ("\n('aaa'):gsub('a', function()\nwhile true do end end)", 3),
+        ("\nwhile true do local _ = ('ab'):rep(1e6) end", 2),
+        ("\nngx.thread.wait(ngx.thread.spawn(function()\nwhile true do end end))", 3),
+    ] {
+        let expected =
+            format!("pre-function.access[1]:{line}: the calls for this request took more than 20 ms");
+        let logged = logged(brief(), code);
+        assert!(logged.iter().any(|it| it.contains(&expected)), "{code}: {logged:?}");
+    }
+}
+
 #[test]
 fn messages_are_cut() {
-    // Other tests log too: what is logged while there is no subscriber would be left out later.
-    let _ = tracing::subscriber::set_global_default(Longest(Arc::default()));
     for code in [
         "kong.log.err(('z'):rep(1e6))",
         "local s = ('z'):rep(3000) kong.log.err(s, s, s)",
@@ -225,12 +251,8 @@ fn messages_are_cut() {
         "ngx.log(ngx.ERR, ('z'):rep(1e6))",
         "print(('z'):rep(1e6))",
     ] {
-        let longest = Arc::new(AtomicUsize::new(0));
-        tracing::subscriber::with_default(Longest(longest.clone()), || {
-            run(settings(UntrustedLua::On), code, "GET /");
-        });
-        let longest = longest.load(Ordering::Relaxed);
-        assert!((4000..4200).contains(&longest), "{code}: {longest}");
+        let longest = logged(settings(UntrustedLua::On), code).iter().map(String::len).max();
+        assert!(longest.is_some_and(|longest| (4000..4200).contains(&longest)), "{code}: {longest:?}");
     }
 }
 

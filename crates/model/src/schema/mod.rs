@@ -142,6 +142,8 @@ pub struct FieldSchema {
     pub uuid: bool,
     /// No two entities of a kind may have the same value.
     pub unique: bool,
+    /// A value that was set cannot be changed.
+    pub immutable: bool,
     /// The kind of entity that the value names.
     pub foreign: Option<&'static str>,
     /// The field whose value decides whether this one may have a value.
@@ -182,6 +184,7 @@ impl FieldSchema {
             auto: false,
             uuid: false,
             unique: false,
+            immutable: false,
             foreign: None,
             depends_on: None,
             extension: false,

@@ -16,6 +16,7 @@ return {
       { title = { type = "string", required = true, unique = true, match = "^[a-z]+$" } },
       { size = { type = "integer", default = 3, between = { 1, 9 } } },
       { parts = { type = "array", elements = { type = "string" }, default = {} } },
+      { origin = { type = "string", immutable = true } },
       { secret = { type = "string", encrypted = true } },
       { tags = typedefs.tags },
     },

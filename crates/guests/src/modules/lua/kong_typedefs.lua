@@ -134,7 +134,11 @@ validated("redis_server_name", validate_sni)
 validated("certificate", loads(x509.new, "certificate"))
 validated("key", loads(pkey.new, "key"))
 validated("jwk", validate_jwk)
-validated("lua_code", compiles)
+define("lua_code", {
+  type = "map",
+  keys = { type = "string", len_min = 1 },
+  values = { type = "string", len_min = 1, custom_validator = compiles },
+})
 define("name", { type = "string", unique = true, custom_validator = validate_name })
 define("utf8_name", { type = "string", unique = true, custom_validator = validate_utf8 })
 define("tag", { type = "string", required = true, custom_validator = validate_tag })

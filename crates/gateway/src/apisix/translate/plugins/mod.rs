@@ -180,7 +180,7 @@ pub(super) fn mistakes_of(
     let row = find(name).and_then(|row| Some((row, row.plugin(schemas)?)));
     let Some((row, plugin)) = row else {
         let hint = did_you_mean(name, names());
-        let message = format!("no such plugin; available: {}{hint}", names().collect::<Vec<_>>().join(", "));
+        let message = format!("no such plugin{hint}; available: {}", names().collect::<Vec<_>>().join(", "));
         return vec![ConfigError { at: entry.at, path, message }];
     };
     let meta = match &mut config.value {

@@ -1,0 +1,65 @@
+//! What of an entity a write cannot change.
+
+use super::response::ApiError;
+use crate::registry::Op;
+use weir_model::entity::{CustomEntitySchema, Entity, EntityKind};
+use weir_model::schema::{Json, JsonMap};
+
+/// The id of an entity cannot change.
+pub(super) fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
+    let Some(written) = change.get("id").filter(|id| !id.is_null()) else { return Ok(()) };
+    let message = match written.as_str().and_then(weir_model::rule::id) {
+        Some(id) if id == found.id() => return Ok(()),
+        Some(_) => "immutable field cannot be updated",
+        None => "expected a valid UUID",
+    };
+    Err(ApiError::violation("id", message))
+}
+
+/// The name of a plugin entity cannot change, because its configuration belongs to that name.
+pub(super) fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
+    match (found, change.get("name").and_then(Json::as_str)) {
+        (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
+            let message = "a plugin's name cannot be changed: delete it and create another";
+            Err(ApiError::violation("name", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A field that is immutable keeps its value.
+pub(super) fn keeps_immutable(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
+    let mut immutable = found.kind().schema().fields.iter().filter(|field| field.immutable).peekable();
+    if immutable.peek().is_none() {
+        return Ok(());
+    }
+    let before = found.to_value();
+    let is_changed = |name: &str| {
+        change.get(name).is_some_and(|value| !value.is_null() && before.get(name) != Some(value))
+    };
+    match immutable.find(|field| is_changed(field.name)) {
+        Some(field) => Err(ApiError::violation(field.name, "immutable field cannot be updated")),
+        None => Ok(()),
+    }
+}
+
+/// What a plugin declares of an entity.
+pub(super) fn custom_schema(entity: &Entity) -> Option<&'static CustomEntitySchema> {
+    match entity.kind() {
+        EntityKind::Custom(kind) => Some(kind.schema()),
+        _ => None,
+    }
+}
+
+/// A hash is salted with the parent's id: it is wrong below another parent.
+pub(super) fn keeps_parent(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
+    let schema =
+        custom_schema(found).and_then(|schema| Some((schema.hashed?, schema.references().next()?.0)));
+    let Some((hashed, parent)) = schema else { return Ok(()) };
+    let moves = |op: &Op| match op {
+        Op::Put(new) => new.id() == found.id() && new.references() != found.references(),
+        Op::Delete(..) => false,
+    };
+    let message = format!("all or none of these fields must be set: '{hashed}', '{parent}.id'");
+    if ops.iter().any(moves) { Err(ApiError::violation("", message)) } else { Ok(()) }
+}
