@@ -4,7 +4,7 @@
     cargo build --release -p weir-gateway -p weirlab && bench/loops.py target/release/weir target/release/weirlab
 
 Each kind of loop is sent to one worker, again and again: first alone, for the CPU time until it is ended, then by a client that
-sends one after another, beside eight others that send 250 requests a second. Exits with 1 if a loop takes more than twice
+sends one after another, beside 64 others that send 250 requests a second. Exits with 1 if a loop takes more than twice
 lua_timeout, or if one in a hundred of the others waits longer than lua_timeout and 5 ms.
 """
 import argparse
@@ -87,7 +87,7 @@ class Node:
         return max(after - before.get(thread, 0) for thread, after in self.cpu_ms().items())
 
     def p99_ms(self, seconds):
-        command = [self.weirlab, "load", f"http://127.0.0.1:{self.port}/plain", "-t", "1", "-c", "8", "-R", "250", "-d", f"{seconds}s", "--format", "json"]
+        command = [self.weirlab, "load", f"http://127.0.0.1:{self.port}/plain", "-t", "1", "-c", "64", "-R", "250", "-d", f"{seconds}s", "--format", "json"]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["response"]["p99_us"] / 1000
 
     def stop(self):

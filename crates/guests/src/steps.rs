@@ -14,8 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// What may be taken at once, and of a VM without a clock in all: some tens of milliseconds.
 const STEPS: u64 = 10_000_000;
-/// What the host grants between two looks at its clock: some milliseconds.
-const GRANT: u64 = 1_000_000;
+/// What the host grants between two looks at its clock: a millisecond or two.
+const GRANT: u64 = 250_000;
 /// How many bytes that are read or written count as a step.
 const BYTES_PER_STEP: usize = 8;
 /// How many steps are taken before the memory is looked at.

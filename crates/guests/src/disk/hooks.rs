@@ -4,6 +4,7 @@ use super::Code;
 use super::conf::Conf;
 use super::handler::{self, PHASES};
 use crate::call::Guest;
+use crate::files::Generation;
 use crate::filter::LuaBodyFilter;
 use crate::host::{BodyPart, Host};
 use crate::pending::PendingHeaders;
@@ -11,6 +12,7 @@ use crate::phase::Phase;
 use crate::service_body::ServiceBody;
 use crate::settings::LuaSettings;
 use crate::vm::{Script, Vm};
+use arc_swap::ArcSwapOption;
 use mlua::{Function, Value};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +30,14 @@ pub(super) struct DiskPlugin {
     name: Box<str>,
     settings: Arc<LuaSettings>,
     pub(super) conf: Arc<Conf>,
+    /// What the files said when they were last asked for.
+    known: ArcSwapOption<Known>,
+}
+
+/// What files said of a plugin.
+struct Known {
+    files: Arc<Generation>,
+    code: Arc<Code>,
 }
 
 impl DiskPlugin {
@@ -36,12 +46,26 @@ impl DiskPlugin {
         let of_load = conf.clone();
         let guest = Guest::new(&build.entity.name, build, move |guest, vm| load(guest, vm, &of_load));
         let (name, settings) = (build.entity.name.as_str().into(), build.retained.get());
-        Self { guest: Arc::new(guest), name, settings, conf }
+        Self { guest: Arc::new(guest), name, settings, conf, known: ArcSwapOption::empty() }
     }
 
     /// What the files say of the plugin since they were last read.
     pub(super) fn code(&self) -> Result<Arc<Code>, String> {
         super::code(&self.settings, &self.name)
+    }
+
+    /// Asks that of each request, without a lock and without a count that workers share. Files that cannot be read say no.
+    fn says(&self, question: impl Fn(&Code) -> bool) -> bool {
+        if let Some(known) = &*self.known.load()
+            && self.settings.files.is_current(&known.files)
+        {
+            return question(&known.code);
+        }
+        let files = self.settings.files.current();
+        let Ok(code) = self.code() else { return false };
+        let says = question(&code);
+        self.known.store(Some(Arc::new(Known { files, code })));
+        says
     }
 }
 
@@ -111,7 +135,7 @@ impl Hooks for DiskPlugin {
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        if self.code().is_ok_and(|code| code.reads_service) {
+        if self.says(|code| code.reads_service) {
             exchange.keep_service_headers();
         }
         self.guest.run_waiting(exchange, Phase::Access)
@@ -136,7 +160,7 @@ impl Hooks for DiskPlugin {
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
         ServiceBody::keep(exchange, &body);
         let is_for = exchange.response_source() == ResponseSource::Service
-            && self.code().is_ok_and(|code| code.handler.has(Phase::Response));
+            && self.says(|code| code.handler.has(Phase::Response));
         let Some(host) = self.guest.host().filter(|_| is_for) else { return body };
         host.body.replace(BodyPart { data: body, is_last: true, collected: Vec::new() });
         let flow = self.guest.run_waiting(exchange, Phase::Response);
@@ -153,9 +177,6 @@ impl Hooks for DiskPlugin {
     }
 
     fn wants_body(&self) -> WantsBody {
-        match self.code() {
-            Ok(code) if code.reads_bodies => WantsBody::Optional,
-            _ => WantsBody::No,
-        }
+        if self.says(|code| code.reads_bodies) { WantsBody::Optional } else { WantsBody::No }
     }
 }
