@@ -14,8 +14,14 @@ fn kibibytes(status: &str, name: &str) -> u64 {
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
 }
 
-/// The limit of the process's control group, or of one above it, if any has one.
-pub(crate) fn limit_of_group() -> Option<u64> {
+/// What the process may use: the limit of its control group, or of one above it, and at most what the machine has.
+pub(crate) fn limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let of_machine = Some(kibibytes(&machine, "MemTotal:") * 1_024).filter(|bytes| *bytes > 0);
+    [limit_of_group(), of_machine].into_iter().flatten().min()
+}
+
+fn limit_of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     limit_below(Path::new("/sys/fs/cgroup"), group)
@@ -46,6 +52,11 @@ mod tests {
         fs::write(group.join("memory.max"), "2000\n").unwrap();
         assert_eq!(limit_below(root.path(), "/a/b"), Some(1000));
         assert_eq!(limit_below(root.path(), "/"), None);
+    }
+
+    #[test]
+    fn a_machine_is_a_limit() {
+        assert!(limit().is_some_and(|bytes| bytes > resident_bytes()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The limits of the node under overload, from the settings.
 
-use crate::memory::{limit_of_group, resident_bytes};
+use crate::memory::{self, resident_bytes};
 use crate::settings::Settings;
 use weir_proxy::MemoryLimit;
 
@@ -22,7 +22,7 @@ pub(crate) fn requests_in_flight(settings: &Settings, connections: usize) -> usi
 
 /// The memory beyond which requests are shed, if it is limited.
 pub(crate) fn memory(settings: &Settings) -> Option<MemoryLimit> {
-    let of_group = || limit_of_group().map(|limit| limit / 10 * 9);
-    let bytes = settings.memory_limit.as_ref().map_or_else(of_group, |limit| Some(limit.0));
+    let automatic = || memory::limit().map(|limit| limit / 10 * 9);
+    let bytes = settings.memory_limit.as_ref().map_or_else(automatic, |limit| Some(limit.0));
     bytes.filter(|bytes| *bytes > 0).map(|bytes| MemoryLimit { bytes, resident: resident_bytes })
 }

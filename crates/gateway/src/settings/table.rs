@@ -172,7 +172,7 @@ settings! {
     max_connections_per_ip: AutoOr = "auto";
     /// How many requests each worker serves at a time; further ones get 503. `auto`: [Overload](overload.md) says.
     worker_requests_in_flight: AutoOr = "auto";
-    /// The memory of the process beyond which requests get 503; 0 is no limit. Without one: 90 % of its control group's.
+    /// The memory of the process beyond which requests get 503; 0 is no limit. Without one: 90 % of its control group's, or of the machine's.
     memory_limit: Option<Bytes> = "";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`, `quic`,
     /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
