@@ -29,6 +29,10 @@ use sinks::Sinks;
 use statistics::Interval;
 use std::time::Instant;
 
+/// As in the gateway.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const ROUNDS: usize = 101;
 /// What a turn begins with, unmeasured: caches hold what the others needed.
 const WARM_UP: usize = 200;
