@@ -84,6 +84,14 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
     let limits = config.as_array().unwrap().iter().find_map(|field| field.get("limits")).unwrap();
     let periods = json!(["second", "minute", "hour", "day", "month", "year"]);
     assert_eq!(limits["values"]["entity_checks"], json!([{ "at_least_one_of": periods }]));
+    let of_ldap = find("/schemas/plugins/ldap-auth", "config")["entity_checks"][0]["conditional"].clone();
+    assert_eq!(of_ldap["then_err"], "'ldaps' and 'start_tls' cannot be enabled simultaneously");
+    let config = find("/schemas/plugins/ai-request-transformer", "config")["fields"].clone();
+    let llm = config.as_array().unwrap().iter().find_map(|field| field.get("llm")).unwrap();
+    let header = json!({ "mutually_required": ["auth.header_name", "auth.header_value"] });
+    assert!(llm["entity_checks"].as_array().unwrap().contains(&header), "{llm}");
+    let of_lambda = get(&gateway, "/schemas/plugins/aws-lambda")["entity_checks"][0].clone();
+    assert_eq!(of_lambda, json!({ "mutually_required": ["config.aws_key", "config.aws_secret"] }));
     assert_eq!(
         find("/schemas/plugins/key-auth", "config")["fields"][0]["key_names"]["default"],
         json!(["apikey"])
@@ -136,6 +144,10 @@ fn entities_are_validated_without_being_made() {
     assert_eq!((refused.status, &body["code"], &body["name"]), (400, &json!(2), &json!("schema violation")));
     assert_eq!(body["fields"]["host"], "required field missing");
     assert!(body["fields"]["retries"].is_string(), "{body}");
+    let config = json!({ "ldap_host": "a.test", "base_dn": "dc=a", "attribute": "uid", "ldaps": true, "start_tls": true });
+    let refused = validate("plugins", json!({ "name": "ldap-auth", "config": config }));
+    let words = json!({ "@entity": ["'ldaps' and 'start_tls' cannot be enabled simultaneously"], "start_tls": "value must be false" });
+    assert_eq!((refused.status, &refused.json()["fields"]["config"]), (400, &words));
     assert_eq!(validate("plugins", json!({ "name": "teleport" })).status, 400);
     assert_eq!(validate("licenses", json!({})).status, 404);
     let long = validate("services", json!({ "host": "a", "tags": vec![1; 300_000], "x".repeat(1 << 20): 1 }));

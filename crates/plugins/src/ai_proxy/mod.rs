@@ -143,7 +143,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     if config.llm.model.provider != format {
         let message =
             format!("native llm_format '{format}' can only be used with the '{format}' model.provider");
-        found.push(FieldError::new("llm_format", message));
+        found.push(FieldError::new("model.provider", message));
     }
     found
 }

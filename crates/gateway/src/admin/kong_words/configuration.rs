@@ -11,6 +11,13 @@ const OF_REQUEST_TERMINATION: [(&str, &str); 3] = [
     ("requires a `body`", "content_type requires a body"),
 ];
 
+/// Rules for one field here that Kong has for the record with that field, or for the entity: what our message says, and the
+/// end of the field's path.
+const OF_RECORDS: [(&str, &str); 2] = [
+    (" does not support statistics when route_type is ", ".logging.log_statistics"),
+    ("proxy_url scheme must be http", "config.proxy_url"),
+];
+
 /// What Kong says of such a rule; none if there is no such rule, or no words for it.
 pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Option<Vec<Violation>> {
     if written.kind != EntityKind::Plugins {
@@ -28,6 +35,9 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
         let entity = Violation { hint: None, ..violation("", words, true) };
         return Some(vec![entity, violation(path, REQUIRED.to_owned(), false)]);
     }
+    if let Some(record) = record(path, message) {
+        return Some(vec![Violation { hint: None, ..violation(record, message.clone(), true) }]);
+    }
     let (field, words) = of_whole_configuration(message).or_else(|| order_of_limits(written, message))?;
     Some(vec![violation(field, words, false)])
 }
@@ -35,6 +45,12 @@ pub(super) fn violations(written: &WrittenEntity<'_>, error: &FieldError) -> Opt
 fn of_whole_configuration(message: &str) -> Option<(&'static str, String)> {
     let rule = OF_REQUEST_TERMINATION.iter().find(|(beginning, _)| message.starts_with(beginning));
     rule.map(|(_, words)| ("config", (*words).to_owned()))
+}
+
+/// The record that Kong says it of.
+fn record<'p>(path: &'p str, message: &str) -> Option<&'p str> {
+    let (_, field) = OF_RECORDS.iter().find(|(words, _)| message.contains(words))?;
+    path.strip_suffix(field)
 }
 
 /// The field for whose value another one must be set.

@@ -8,6 +8,7 @@ use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldError, Json, JsonMap};
 
 /// The rules by the name of the kind of entities, or by `plugins/NAME`; those of a record in it have its path behind a colon.
+/// Several that have the same rules are named together.
 static ENTITY_CHECKS: LazyLock<JsonMap> =
     LazyLock::new(|| serde_json::from_str(include_str!("entity_checks.json")).unwrap_or_default());
 
@@ -34,10 +35,13 @@ fn add(owner: &str, schema: &mut Json) {
 
 /// The rules, each with the path of the record that they are for: empty for the entity itself.
 fn of_owner(owner: &str) -> impl Iterator<Item = (&'static str, &'static Json)> {
-    ENTITY_CHECKS.iter().filter_map(move |(name, checks)| {
-        let (of, path) = name.split_once(':').unwrap_or((name, ""));
-        (of == owner).then_some((path, checks))
-    })
+    let named = ENTITY_CHECKS.iter().flat_map(|(names, checks)| owners(names).map(move |it| (it, checks)));
+    named.filter_map(move |((of, path), checks)| (of == owner).then_some((path, checks)))
+}
+
+/// Who has rules of this name, and the paths of the records.
+fn owners(names: &str) -> impl Iterator<Item = (&str, &str)> {
+    names.split(' ').map(|name| name.split_once(':').unwrap_or((name, "")))
 }
 
 /// The names on a path; `elements` and `values` lead into lists and maps.
@@ -263,7 +267,10 @@ fn failure(condition: &Json, value: &Json) -> Option<String> {
     let (rule, of) = condition.as_object()?.iter().next()?;
     let (is_met, message) = match rule.as_str() {
         "required" => (!value.is_null(), REQUIRED.to_owned()),
-        "eq" => (value == of, format!("value must be {of}")),
+        "eq" => {
+            let shown = of.as_str().map_or_else(|| of.to_string(), str::to_owned);
+            (value == of, format!("value must be {shown}"))
+        }
         "one_of" => (of.as_array()?.contains(value), expected_one_of(texts(of).into_iter())),
         "contains" => {
             let is_in = value.as_array().is_some_and(|elements| elements.contains(of));
@@ -346,9 +353,9 @@ mod tests {
     #[test]
     fn every_rule_that_is_shown_is_broken_by_a_case() {
         // Weir's own defaults are in their place.
-        const ALWAYS_SET: [&str; 2] = ["config.redis.port", "config.redis.timeout"];
-        for (name, checks) in &*ENTITY_CHECKS {
-            let (owner, path) = name.split_once(':').unwrap_or((name, ""));
+        const ALWAYS_SET: [&str; 3] = ["redis.port", "config.redis.timeout", "azure_api_version"];
+        let all = ENTITY_CHECKS.iter().flat_map(|(names, checks)| owners(names).map(move |it| (it, checks)));
+        for ((owner, path), checks) in all {
             // Those of functions are elsewhere.
             let checks = checks.as_array().unwrap().iter();
             for check in checks.filter(|check| check.get("custom_entity_check").is_none()) {
@@ -359,7 +366,7 @@ mod tests {
                 };
                 let is_broken = cases().iter().any(|case| case.of == owner && breaks(case));
                 let cannot_be = ALWAYS_SET.iter().any(|field| check.to_string().contains(field));
-                assert_eq!(is_broken, !cannot_be, "{name}: {check}");
+                assert_eq!(is_broken, !cannot_be, "{owner}:{path}: {check}");
             }
         }
     }
