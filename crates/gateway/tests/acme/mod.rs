@@ -4,6 +4,7 @@
 mod failures;
 mod hashicorp;
 mod storages;
+mod tls_alpn;
 
 use crate::harness::{Builder, Gateway, Identity, Pebble, PebblePlan, curl, document, eventually, handshake};
 use serde_json::{Value, json};

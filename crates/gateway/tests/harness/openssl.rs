@@ -160,14 +160,30 @@ pub struct TlsPeer {
 impl TlsPeer {
     /// Connects, asking for a name.
     pub fn connect(address: SocketAddr, name: &str) -> TlsPeer {
+        TlsPeer::connect_with(address, name, &[])
+    }
+
+    /// The same; `arguments` as of `openssl s_client`.
+    pub fn connect_with(address: SocketAddr, name: &str, arguments: &[&str]) -> TlsPeer {
         let mut child =
             openssl(&["s_client", "-quiet", "-connect", &address.to_string(), "-servername", name])
+                .args(arguments)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("openssl runs");
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         TlsPeer { child, input, output: BufReader::new(output) }
+    }
+
+    /// Sends something, and returns all that arrives until the connection ends.
+    pub fn rest_after(&mut self, sent: &str) -> String {
+        use std::io::Read;
+        // The other end may have closed already.
+        let _ = self.input.write_all(sent.as_bytes());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        rest
     }
 
     /// Sends a GET and returns the response's status line and body.

@@ -4,6 +4,7 @@ use super::certificate::shown;
 use super::domains::is_host;
 use super::error::AcmeError;
 use super::issuer::Issuer;
+use super::method::Method;
 use super::results;
 use super::storage::RENEWALS;
 use super::{Current, on_background};
@@ -115,6 +116,9 @@ fn insane(host: &str, why: &str) -> AdminResponse {
 
 /// Asks the host itself whether its challenges would lead to the plugin.
 async fn test(issuer: &Issuer, host: &str) -> AdminResponse {
+    if issuer.method != Method::Http {
+        return insane(host, "config.challenge is not http-01, so that nothing is asked by HTTP");
+    }
     let Ok(uri) = format!("http://{host}/.well-known/acme-challenge/x").parse::<Uri>() else {
         return insane(host, "it is no host name");
     };

@@ -60,6 +60,10 @@ pub(crate) struct Config {
     /// Whether an IPv4 address may get a certificate.
     #[field(nullable, default = true)]
     pub enable_ipv4_common_name: bool,
+    /// How the CA checks that a name leads to the node: by plain HTTP on port 80, or by a TLS handshake on port 443. Kong has
+    /// `http-01` alone.
+    #[field(extension, nullable, default = "http-01", one_of = ["http-01", "tls-alpn-01"])]
+    pub challenge: String,
 }
 
 /// One of the entities `keys`.

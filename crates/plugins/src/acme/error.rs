@@ -21,8 +21,8 @@ pub(super) enum AcmeError {
     Refused { what: &'static str, status: u16, detail: String },
     /// The CA's answer is not what the protocol (RFC 8555) has.
     Malformed(&'static str),
-    /// The CA found the wrong answer to its challenge, or none.
-    Challenge(String),
+    /// The CA found the wrong answer to its challenge, or none, at this port of the name.
+    Challenge { why: String, port: u16 },
     /// It took too long.
     Timeout,
     /// An earlier try failed a short time ago.
@@ -39,8 +39,8 @@ impl AcmeError {
         Self::Refused { what, status, detail: shortened(detail) }
     }
 
-    pub(super) fn challenge(detail: &str) -> Self {
-        Self::Challenge(shortened(detail))
+    pub(super) fn challenge(detail: &str, port: u16) -> Self {
+        Self::Challenge { why: shortened(detail), port }
     }
 
     /// Whether another try is not due yet: it is no failure of its own.
@@ -64,9 +64,9 @@ impl fmt::Display for AcmeError {
             Self::Malformed(what) => {
                 write!(f, "the CA's answer is not as RFC 8555 has it: {what}; check api_uri")
             }
-            Self::Challenge(why) => write!(
+            Self::Challenge { why, port } => write!(
                 f,
-                "the CA could not validate the name: {why}; port 80 of the name must lead to this node"
+                "the CA could not validate the name: {why}; port {port} of the name must lead to this node"
             ),
             Self::Timeout => f.write_str("the CA took too long"),
             Self::Backoff { host, seconds } => write!(

@@ -8,7 +8,8 @@ use super::config::{AccountKeyName, Config};
 use super::domains::Domains;
 use super::error::AcmeError;
 use super::jws::Binding;
-use super::order::{finish, order};
+use super::method::{Method, proof};
+use super::order::{Claim, finish, order};
 use super::results;
 use super::storage::{LAST_RENEWALS, RENEWALS, Storage};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -44,6 +45,7 @@ const DAY: f64 = 86_400.0;
 /// One configured instance.
 pub(super) struct Issuer {
     pub(super) config: Config,
+    pub(super) method: Method,
     pub(super) domains: Domains,
     pub(super) storage: Storage,
     pub(super) database: Arc<EntityDatabase>,
@@ -79,6 +81,16 @@ impl Issuer {
                 self.cache.keep(host)
             }
         }
+    }
+
+    /// The certificate for a CA that asks by a handshake, while a host has an order.
+    pub(super) async fn proof(&self, host: &str) -> Option<CertificateKey> {
+        let answer = self.storage.get(&Method::TlsAlpn.key(host)).await;
+        let proof = answer.and_then(|answer| answer.map(|answer| proof(host, &answer)).transpose());
+        proof.unwrap_or_else(|error| {
+            tracing::error!("acme: a challenge is not answered: {error}");
+            None
+        })
     }
 
     async fn load(&self, host: &str) -> Result<Option<CertificateKey>, AcmeError> {
@@ -161,7 +173,8 @@ impl Issuer {
 
     async fn issue(&self, host: &str, key: Option<Secret>) -> Result<(), AcmeError> {
         let mut ca = self.enter().await?;
-        let validated = order(&mut ca, &self.storage, host).await?;
+        let claim = Claim { host, method: self.method, storage: &self.storage };
+        let validated = order(&mut ca, &claim).await?;
         // Not earlier: a name that does not lead here should not cost a key.
         let settings = self.config.clone();
         let key = computed(move || certificate_key(&settings, key.as_ref())).await?;

@@ -20,13 +20,23 @@
 //!
 //! The plugin is for the whole node. A certificate is ordered when a client first asks for an allowed name over TLS and the
 //! configuration has no certificate for it: that client gets the default certificate, later ones the new one. `POST /acme` orders one and waits
-//! for it. The CA checks that the name leads to the node by the challenge `http-01`: it must reach one of the nodes by plain HTTP on port 80.
-//! Weir answers the challenge before it looks for a route, so that no route is needed for it.
+//! for it. The CA first [checks](#challenges) that the name leads to one of the nodes.
 //!
 //! Where a name fails, it is left alone for `fail_backoff_minutes`. A node orders at most 16 certificates at a time for handshakes, and an order
 //! takes at most 3 minutes. It makes one key at a time, once the CA has validated the name. Nodes that share a storage order a certificate once.
 //! With `allow_any_domain`, or with a name such as `*.example.com` in `domains`, any client can have certificates ordered for as many names as it
 //! asks for, which uses up the limits that a CA has for an account, and the node's time: list the names themselves where you can.
+//!
+//! ## Challenges
+//!
+//! | `challenge` | the CA must reach one of the nodes | |
+//! |---|---|---|
+//! | `http-01` | by plain HTTP on port 80 | answered before a route is looked for, so that no route is needed |
+//! | `tls-alpn-01` | by TLS on port 443, past nothing that ends TLS | for nodes without port 80. Kong has no such setting |
+//!
+//! With `tls-alpn-01` (RFC 8737) the CA offers the protocol `acme-tls/1` alone in its handshake, and gets a certificate made for that challenge.
+//! The connection ends behind the handshake and carries no request. No other client gets that certificate, and without an order for the name
+//! such a handshake ends with an alert. Any node answers that shares the storage.
 //!
 //! ## Where certificates are kept
 //!
@@ -72,7 +82,7 @@
 //!
 //! ## Responses
 //!
-//! For requests to `/.well-known/acme-challenge/TOKEN` by plain HTTP for an allowed name:
+//! For requests to `/.well-known/acme-challenge/TOKEN` by plain HTTP for an allowed name, with `http-01`:
 //!
 //! | status | body | when |
 //! |---|---|---|
@@ -90,6 +100,7 @@ mod domains;
 mod error;
 mod issuer;
 mod jws;
+mod method;
 mod order;
 mod results;
 mod storage;
@@ -101,7 +112,8 @@ use config::Config;
 use domains::Domains;
 use issuer::{Issuer, MAX_ORDERS};
 use jws::Binding;
-use order::{challenge_key, is_token};
+use method::{Method, PROTOCOL, challenged};
+use order::is_token;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use storage::{MEMORY_HANDOVER, Storage};
@@ -175,6 +187,7 @@ impl Plugin for Acme {
             false => build.dialer(),
         };
         Ok(Self(Arc::new(Issuer {
+            method: Method::of(&config),
             domains: Domains::new(&config),
             storage: Storage::new(&config, build)?,
             database: build.retained.get(),
@@ -207,6 +220,11 @@ impl Hooks for Acme {
     }
 
     fn certificate(&self, handshake: &mut Handshake) -> HandshakeFlow {
+        let is_by_handshake = self.0.method == Method::TlsAlpn;
+        if let Some(host) = challenged(handshake).filter(|host| is_by_handshake && self.0.domains.allow(host))
+        {
+            return prove(&self.0, host.into_owned());
+        }
         let Some(host) = handshake.sni.as_deref().filter(|_| !handshake.has_certificate) else {
             return HandshakeFlow::Continue;
         };
@@ -234,14 +252,15 @@ impl Hooks for Acme {
         let Some(token) = exchange.request.path().strip_prefix(CHALLENGES) else { return Flow::Continue };
         let host = exchange.host();
         let is_allowed = self.0.domains.allow(host.trim_end_matches('.'));
-        if exchange.scheme() != "http" || token.is_empty() || !is_allowed {
+        let is_by_http = self.0.method == Method::Http && exchange.scheme() == "http";
+        if !is_by_http || token.is_empty() || !is_allowed {
             return Flow::Continue;
         }
         // `x` is what Kong's test of the way to the node asks for.
         if token == "x" || !is_token(token) {
             return Flow::Respond(not_found());
         }
-        let (issuer, key) = (self.0.clone(), challenge_key(token));
+        let (issuer, key) = (self.0.clone(), Method::Http.key(token));
         let found = on_background(&self.0, async move { issuer.storage.get(&key).await });
         Flow::Wait(Box::pin(async {
             let answer = match found.await {
@@ -257,6 +276,24 @@ impl Hooks for Acme {
             rest
         }))
     }
+}
+
+/// Answers a CA that asks by a handshake. Where the host has no order the handshake ends, because it can carry no HTTP.
+fn prove(issuer: &Arc<Issuer>, host: String) -> HandshakeFlow {
+    let looking = issuer.clone();
+    let proof = on_background(issuer, async move { looking.proof(&host).await });
+    HandshakeFlow::Wait(Box::pin(async {
+        let proof = proof.await.ok().flatten();
+        let rest: HandshakeResume = Box::new(move |handshake| match &proof {
+            Some(proof) => {
+                handshake.select_alpn(PROTOCOL);
+                handshake.set_certificate(proof);
+                HandshakeFlow::Continue
+            }
+            None => HandshakeFlow::Refuse,
+        });
+        rest
+    }))
 }
 
 fn not_found() -> LocalResponse {

@@ -3,6 +3,7 @@
 use super::ca::{Ca, Problem};
 use super::certificate::issuer_of_root;
 use super::error::AcmeError;
+use super::method::Method;
 use super::storage::Storage;
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD as BASE64, Engine};
 use http::header::LINK;
@@ -17,11 +18,6 @@ const CHALLENGE_TTL: Duration = Duration::from_hours(1);
 
 /// How many chains beside the first one are looked at.
 const MAX_CHAINS: usize = 8;
-
-/// The key of the storage that has the answer to a challenge.
-pub(super) fn challenge_key(token: &str) -> String {
-    format!("{token}#http-01")
-}
 
 /// Whether a token is one: nothing else is looked for in the storage.
 pub(super) fn is_token(text: &str) -> bool {
@@ -64,11 +60,19 @@ impl Order {
 }
 
 impl Authorization {
-    /// The challenge that a file on port 80 answers, with its token.
-    fn http(&self) -> Option<(&Challenge, &str)> {
-        let challenge = self.challenges.iter().find(|challenge| challenge.kind == "http-01")?;
+    /// The challenge of this kind, with its token.
+    fn challenge(&self, method: Method) -> Option<(&Challenge, &str)> {
+        let challenge = self.challenges.iter().find(|challenge| challenge.kind == method.name())?;
         Some((challenge, challenge.token.as_deref().filter(|token| is_token(token))?))
     }
+}
+
+/// A host that a certificate is ordered for, and how it is proven that the host leads here.
+pub(super) struct Claim<'a> {
+    pub(super) host: &'a str,
+    pub(super) method: Method,
+    /// Where all nodes find the answer to the challenge.
+    pub(super) storage: &'a Storage,
 }
 
 /// An order whose host the CA has validated.
@@ -78,12 +82,13 @@ pub(super) struct Validated {
 }
 
 /// Orders a certificate for a host, up to where the CA waits for the request.
-pub(super) async fn order(ca: &mut Ca<'_>, storage: &Storage, host: &str) -> Result<Validated, AcmeError> {
+pub(super) async fn order(ca: &mut Ca<'_>, claim: &Claim<'_>) -> Result<Validated, AcmeError> {
+    let host = claim.host;
     let kind = if host.parse::<Ipv4Addr>().is_ok() { "ip" } else { "dns" };
     let asked = json!({ "identifiers": [{ "type": kind, "value": host }] });
     let (url, order): (_, Order) = ca.order(&asked).await?;
     for authorization in &order.authorizations {
-        authorize(ca, storage, authorization).await?;
+        authorize(ca, claim, authorization).await?;
     }
     let order: Order = ca.wait(&url, "the order", |order: &Order| order.status != "pending").await?;
     match &*order.status {
@@ -110,31 +115,34 @@ pub(super) async fn finish(
 }
 
 /// Proves to the CA that the host leads to this node.
-async fn authorize(ca: &mut Ca<'_>, storage: &Storage, url: &str) -> Result<(), AcmeError> {
+async fn authorize(ca: &mut Ca<'_>, claim: &Claim<'_>, url: &str) -> Result<(), AcmeError> {
+    let Claim { host, method, storage } = *claim;
     let authorization: Authorization = ca.wait(url, "the authorization", |_| true).await?;
     if authorization.status == "valid" {
         return Ok(());
     }
-    let missing = AcmeError::Malformed("there is no challenge http-01");
-    let (challenge, token) = authorization.http().ok_or(missing)?;
-    let key = challenge_key(token);
+    let (challenge, token) = authorization.challenge(method).ok_or_else(|| method.missing())?;
+    let key = match method {
+        Method::Http => method.key(token),
+        Method::TlsAlpn => method.key(host),
+    };
     let answer = format!("{token}.{}", ca.key.thumbprint());
     storage.set(&key, &answer, Some(CHALLENGE_TTL)).await?;
-    let validated = validate(ca, url, &challenge.url).await;
+    let validated = validate(ca, method, url, &challenge.url).await;
     // It ends by itself too.
     let _ = storage.delete(&key).await;
     validated
 }
 
-async fn validate(ca: &mut Ca<'_>, url: &str, challenge: &str) -> Result<(), AcmeError> {
+async fn validate(ca: &mut Ca<'_>, method: Method, url: &str, challenge: &str) -> Result<(), AcmeError> {
     ca.post(challenge, Some(&json!({})), "the answer to its challenge").await?;
     let is_settled = |authorization: &Authorization| authorization.status != "pending";
     let authorization: Authorization = ca.wait(url, "the authorization", is_settled).await?;
     match &*authorization.status {
         "valid" => Ok(()),
         _ => {
-            let detail = authorization.http().map(|(challenge, _)| &*challenge.error.detail);
-            Err(AcmeError::challenge(detail.unwrap_or("it does not say why")))
+            let detail = authorization.challenge(method).map(|(challenge, _)| &*challenge.error.detail);
+            Err(AcmeError::challenge(detail.unwrap_or("it does not say why"), method.port()))
         }
     }
 }
