@@ -1,10 +1,16 @@
-//! The plugins' pages under `docs/plugins`: each consists of the documentation of its file and the table of its fields.
+//! The plugins' pages under `docs/plugins`: each consists of the documentation of its file, where the plugin differs on purpose,
+//! and the table of its fields. `README.md` there lists all of them.
 //!
 //! `docs/entities.md` has the fields of all entities, those of plugins among them.
 //!
 //! `WEIR_BLESS=1 cargo test -p weir-plugins docs::` writes them again.
 
+mod differences;
+mod index;
+
 use super::PLUGINS;
+use differences::Documents;
+use index::{index, row};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,158 +26,20 @@ fn plugins() -> Vec<Definition> {
     plugins
 }
 
-/// The plugins by what they are for, as Kong's documentation groups its own.
-const GROUPS: [(&str, &[&str]); 8] = [
-    (
-        "Authentication",
-        &[
-            "apisix-hmac-auth",
-            "basic-auth",
-            "forward-auth",
-            "hmac-auth",
-            "jwt",
-            "jwt-auth",
-            "key-auth",
-            "ldap-auth",
-            "mtls-auth",
-            "oauth2",
-            "openid-connect",
-            "session",
-        ],
-    ),
-    (
-        "Security",
-        &[
-            "acme",
-            "apisix-cors",
-            "bot-detection",
-            "consumer-restriction",
-            "cors",
-            "ip-restriction",
-            "referer-restriction",
-            "request-validation",
-            "standard-webhooks",
-            "ua-restriction",
-            "uri-blocker",
-        ],
-    ),
-    (
-        "Traffic control",
-        &[
-            "acl",
-            "api-breaker",
-            "apisix-proxy-cache",
-            "apisix-redirect",
-            "fault-injection",
-            "limit-conn",
-            "limit-count",
-            "limit-req",
-            "mocking",
-            "proxy-cache",
-            "proxy-mirror",
-            "rate-limiting",
-            "redirect",
-            "request-size-limiting",
-            "request-termination",
-            "response-ratelimiting",
-            "traffic-split",
-        ],
-    ),
-    (
-        "AI",
-        &[
-            "ai-prompt-decorator",
-            "ai-prompt-guard",
-            "ai-prompt-template",
-            "ai-proxy",
-            "ai-proxy-multi",
-            "ai-rate-limiting",
-            "ai-request-transformer",
-            "ai-response-transformer",
-        ],
-    ),
-    (
-        "Serverless",
-        &[
-            "apisix-aws-lambda",
-            "aws-lambda",
-            "azure-functions",
-            "openfunction",
-            "openwhisk",
-            "post-function",
-            "pre-function",
-        ],
-    ),
-    (
-        "Transformations",
-        &[
-            "correlation-id",
-            "grpc-gateway",
-            "grpc-transcode",
-            "grpc-web",
-            "gzip",
-            "proxy-rewrite",
-            "request-id",
-            "request-transformer",
-            "response-rewrite",
-            "response-transformer",
-        ],
-    ),
-    ("Analytics and monitoring", &["datadog", "opentelemetry", "prometheus", "statsd", "zipkin"]),
-    (
-        "Logging",
-        &[
-            "file-log",
-            "file-logger",
-            "http-log",
-            "http-logger",
-            "kafka-logger",
-            "loggly",
-            "syslog",
-            "tcp-log",
-            "udp-log",
-        ],
-    ),
-];
-
 #[test]
 fn plugins_docs() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = crate_root.join("../../docs/plugins");
+    let (documents, folder) = (Documents::read(), crate_root.join("../../docs/plugins"));
     let mut rows = BTreeMap::new();
     for definition in &plugins() {
-        let (name, priority) = (definition.schema.name, definition.priority);
+        let name = definition.schema.name;
         let text = documentation(crate_root, name);
-        let summary = text.split("\n\n").next().unwrap().replace('\n', " ");
-        let other = if definition.schema.extension { "" } else { "yes" };
-        rows.insert(name, format!("| [{name}]({name}.md) | {priority} | {other} | {summary} |\n"));
-        check(&folder.join(format!("{name}.md")), &page(definition, &text));
+        let differences = documents.differences(name, !definition.schema.extension, &text);
+        check(&folder.join(format!("{name}.md")), &page(definition, &text, &differences.section));
+        rows.insert(name, row(definition, &text, &differences));
     }
     check(&folder.join("README.md"), &index(rows));
 }
-
-/// The index of the plugins, of their rows by their names.
-fn index(mut rows: BTreeMap<&str, String>) -> String {
-    let mut index = INDEX.to_owned();
-    for (group, names) in GROUPS {
-        let rows: String = names
-            .iter()
-            .map(|name| rows.remove(name).unwrap_or_else(|| panic!("no plugin {name}")))
-            .collect();
-        write!(index, "\n## {group}\n\n| plugin | priority | in Kong | |\n|---|---|---|---|\n{rows}")
-            .unwrap();
-    }
-    assert!(rows.is_empty(), "in no group: {:?}", rows.keys());
-    index
-}
-
-const INDEX: &str = "\
-# Plugins
-
-Each page has an example, the fields, and where the plugin differs from Kong's or APISIX's on purpose. Plugins with a higher
-priority run earlier. Those that Kong 3.9 lacks are left out by `weir config db_export --for kong`.
-[Your own](../writing-a-plugin.md) are in Rust or [in Lua](../lua.md).
-";
 
 const ENTITIES: &str = "\
 # Entities
@@ -282,10 +150,11 @@ fn documentation(crate_root: &Path, name: &str) -> String {
     text
 }
 
-fn page(definition: &Definition, text: &str) -> String {
+fn page(definition: &Definition, text: &str, differences: &str) -> String {
     let schema = &definition.schema;
     assert_documented(schema.config, "");
-    format!("# {}\n\n{text}\n\n## Configuration\n\n{}", schema.name, markdown::table(schema.config))
+    let fields = markdown::table(schema.config);
+    format!("# {}\n\n{text}\n\n{differences}## Configuration\n\n{fields}", schema.name)
 }
 
 fn assert_documented(record: &RecordSchema, prefix: &str) {

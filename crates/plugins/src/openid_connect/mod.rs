@@ -104,7 +104,7 @@
 //!
 //! What clients send in these headers is removed from every request; `Authorization` where it holds the access token.
 //!
-//! ## Differs from APISIX
+//! ## Differences from APISIX
 //!
 //! - `use_pkce` is on unless it is turned off, and there is always a nonce: `use_nonce` has no effect.
 //! - Tokens that are not signed, or by an unknown algorithm, are never accepted: `accept_none_alg` and `accept_unsupported_alg` have no effect.
