@@ -152,6 +152,29 @@ fn code_reads_the_services_body_where_it_was_buffered() {
 }
 
 #[test]
+fn code_does_not_see_the_status_of_an_earlier_response() {
+    let access = "if kong.request.get_path() == '/no' then kong.response.exit(418) end
+        kong.response.exit(200, tostring(ngx.status))";
+    let plugin = json!([{ "name": "pre-function", "config": { "access": [access] } }]);
+    let gateway = Gateway::builder(&with(&plugin)).set("workers", "1").start();
+    assert_eq!(gateway.get("/no").status, 418);
+    assert_eq!(gateway.get("/").text(), "0");
+}
+
+#[test]
+fn what_code_prints_has_its_status_and_its_type() {
+    let access = "ngx.status = 401 ngx.header.content_type = 'text/x'
+        ngx.say('no') if kong.request.get_path() == '/exit' then ngx.exit(ngx.HTTP_OK) end";
+    let plugin = json!([{ "name": "pre-function", "config": { "access": [access] } }]);
+    let gateway = Gateway::start(&with(&plugin));
+    for path in ["/", "/exit"] {
+        let answer = gateway.get(path);
+        assert_eq!((answer.status, answer.text()), (401, "no\n"), "{path}");
+        assert_eq!(answer.head.all("content-type"), ["text/x"], "{path}");
+    }
+}
+
+#[test]
 fn code_sees_settings_but_no_secrets() {
     let access = "local c = kong.configuration
         kong.response.exit(200, { c.workers, c.untrusted_lua, tostring(c.pg_password), tostring(c.pg_user),

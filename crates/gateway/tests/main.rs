@@ -81,6 +81,7 @@ mod lost_answers;
 mod lua_cluster;
 mod lua_db;
 mod lua_entities;
+mod lua_logs;
 mod lua_plugins;
 mod lua_state;
 mod lua_survey;

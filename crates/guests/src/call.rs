@@ -8,7 +8,7 @@ use crate::host::{Host, Origin};
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::operation::Outcome;
-use crate::pending::Printed;
+use crate::pending::{PendingHeaders, Printed};
 use crate::phase::Phase;
 use crate::settings::LuaSettings;
 use crate::spent::Spent;
@@ -98,10 +98,11 @@ impl Guest {
         }
     }
 
-    /// Runs the function of another phase. One that fails is logged, and the request goes on.
-    pub(crate) fn run(&self, exchange: &mut Exchange, phase: Phase) {
+    /// Runs the function of another phase. One that fails is logged, and the request goes on. Returns whether it ran to its
+    /// end.
+    pub(crate) fn run(&self, exchange: &mut Exchange, phase: Phase) -> bool {
         if Spent::has_ended(exchange, self.number) {
-            return;
+            return false;
         }
         let ran = self.script().and_then(|(vm, script)| {
             let Some(function) = script.function(phase) else { return Ok(()) };
@@ -109,9 +110,8 @@ impl Guest {
             vm.host.answer.take();
             ended(&vm, ran, (exchange, script.guest_number))
         });
-        if let Err(error) = ran {
-            self.origin().log_failure_in(exchange, phase, &error);
-        }
+        let ran = ran.inspect_err(|error| self.origin().log_failure_in(exchange, phase, error));
+        ran.is_ok()
     }
 
     /// Has `call` make something of the function of a phase that may not wait. None if that fails, which is logged.
@@ -193,15 +193,14 @@ impl Call {
             return Flow::Respond(answer);
         }
         if host.leaves.get() {
-            return Flow::Continue;
+            return printed(exchange);
         }
         if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
             self.script.origin.log_failure_in(exchange, self.phase, &error);
             return failed();
         }
         if self.strands.have_ended() {
-            // What code has written is the response.
-            return Printed::take(exchange).map_or(Flow::Continue, printed);
+            return printed(exchange);
         }
         Flow::Wait(Box::pin(self.wait()))
     }
@@ -225,8 +224,14 @@ fn ended<T>(
     ended
 }
 
-fn printed(text: Vec<u8>) -> Flow {
-    Flow::Respond(LocalResponse::raw(200, Some("text/plain; charset=UTF-8"), text))
+/// What code has written is the response.
+fn printed(exchange: &mut Exchange) -> Flow {
+    let Some(text) = Printed::take(exchange) else { return Flow::Continue };
+    let headers = PendingHeaders::take(exchange);
+    let content_type = (!headers.has("content-type")).then_some("text/plain; charset=UTF-8");
+    // Code may have set `ngx.status`.
+    let status = if exchange.response.status == 0 { 200 } else { exchange.response.status };
+    Flow::Respond(headers.onto(LocalResponse::raw(status, content_type, text)))
 }
 
 fn failed() -> Flow {

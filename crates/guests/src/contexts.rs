@@ -70,6 +70,11 @@ impl Tables<'_> {
         self.all.raw_set("ngx", table)
     }
 
+    /// `kong.ctx.core`
+    pub(crate) fn core(&self) -> mlua::Result<Table> {
+        self.get("core")
+    }
+
     /// `kong.ctx.shared`
     pub(crate) fn shared(&self) -> mlua::Result<Table> {
         self.get("shared")

@@ -13,24 +13,30 @@ pub(crate) struct LuaBodyFilter {
     collected: Vec<u8>,
     /// The body was ended before its end.
     has_ended: bool,
+    /// The code has failed: what follows of the body passes as it is.
+    has_failed: bool,
 }
 
 impl LuaBodyFilter {
     pub(crate) fn new(guest: Arc<Guest>) -> Self {
-        Self { guest, collected: Vec::new(), has_ended: false }
+        Self { guest, collected: Vec::new(), has_ended: false, has_failed: false }
     }
 
     fn pass(&mut self, exchange: &mut Exchange, data: Vec<u8>, is_last: bool) -> Vec<u8> {
         if self.has_ended {
             return Vec::new();
         }
-        let Some(host) = self.guest.host() else { return data };
+        let Some(host) = self.guest.host().filter(|_| !self.has_failed) else { return data };
         let collected = std::mem::take(&mut self.collected);
         host.body.replace(BodyPart { data, is_last, collected });
-        self.guest.run(exchange, Phase::BodyFilter);
+        self.has_failed = !self.guest.run(exchange, Phase::BodyFilter);
         let part = host.body.take();
-        self.collected = part.collected;
         self.has_ended = part.is_last;
+        if self.has_failed {
+            // Nothing will ask for what was withheld.
+            return [part.collected, part.data].concat();
+        }
+        self.collected = part.collected;
         part.data
     }
 }

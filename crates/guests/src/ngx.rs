@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::pdk::headers;
 use crate::pdk::lazy_members::LazyMembers;
 use crate::pdk::log;
+use crate::pending::Printed;
 use crate::phase::Phases;
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
@@ -121,7 +122,10 @@ fn dynamic(make: &Namespace<'_>, vm: u64, members: LazyMembers) -> mlua::Result<
         Ok(match &*key.to_string_lossy() {
             "ctx" => Value::Table(Contexts::of(&mut *host.exchange(Phases::ANY)?, lua, vm)?.ngx()?),
             "status" => Value::Integer(host.exchange(Phases::REQUEST)?.response.status.into()),
-            "headers_sent" => Value::Boolean(!Phases::RESPONSE_WRITE.has(host.phase())),
+            "headers_sent" => {
+                let has_begun = Printed::has_ended(&*host.exchange(Phases::ANY)?).is_some();
+                Value::Boolean(has_begun || !Phases::RESPONSE_WRITE.has(host.phase()))
+            }
             name => members.get(lua, &ngx, name)?,
         })
     };

@@ -5,24 +5,51 @@ use crate::kept;
 use mlua::{Lua, Value};
 use weir_plugin::{Exchange, Headers, HeadersOf, LocalResponse};
 
-/// What code has written by `ngx.say` and `ngx.print`.
+/// The response that code writes by `ngx.print` and its like. Once there is one, its head counts as sent.
 #[derive(Default)]
-pub(crate) struct Printed(pub(crate) Vec<u8>);
+pub(crate) struct Printed {
+    text: Vec<u8>,
+    has_ended: bool,
+}
 
 impl Printed {
-    /// Adds to it.
-    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) -> mlua::Result<()> {
-        kept::keep(exchange, text.len())?;
-        match exchange.extensions.get_mut::<Self>() {
-            Some(printed) => printed.0.extend_from_slice(text),
-            None => exchange.extensions.insert(Self(text.to_vec())),
+    /// That of an exchange, which begins now if it has not.
+    fn of(exchange: &mut Exchange) -> &mut Self {
+        if exchange.extensions.get::<Self>().is_none() {
+            exchange.extensions.insert(Self::default());
         }
-        Ok(())
+        // It was just inserted.
+        exchange.extensions.get_mut::<Self>().unwrap_or_else(|| unreachable!())
     }
 
-    /// Takes it, if there is any.
+    /// Begins it.
+    pub(crate) fn begin(exchange: &mut Exchange) {
+        Self::of(exchange);
+    }
+
+    /// Adds to it. Returns whether it had not ended.
+    pub(crate) fn append(exchange: &mut Exchange, text: &[u8]) -> mlua::Result<bool> {
+        kept::keep(exchange, text.len())?;
+        let printed = Self::of(exchange);
+        if !printed.has_ended {
+            printed.text.extend_from_slice(text);
+        }
+        Ok(!printed.has_ended)
+    }
+
+    /// Ends it. Returns whether it had not ended.
+    pub(crate) fn end(exchange: &mut Exchange) -> bool {
+        !std::mem::replace(&mut Self::of(exchange).has_ended, true)
+    }
+
+    /// Whether it has ended, if it has begun.
+    pub(crate) fn has_ended(exchange: &Exchange) -> Option<bool> {
+        exchange.extensions.get::<Self>().map(|printed| printed.has_ended)
+    }
+
+    /// Takes it, if it has begun.
     pub(crate) fn take(exchange: &mut Exchange) -> Option<Vec<u8>> {
-        exchange.extensions.remove::<Self>().map(|printed| printed.0)
+        exchange.extensions.remove::<Self>().map(|printed| printed.text)
     }
 }
 
@@ -72,6 +99,11 @@ impl PendingHeaders {
             headers.append(name, value);
         }
         headers
+    }
+
+    /// Whether code has set one of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
     }
 
     /// Puts them onto a response of the gateway's own.

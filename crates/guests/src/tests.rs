@@ -1,5 +1,6 @@
 //! Lua of a configuration, in a gateway in memory.
 
+mod body_filters;
 mod cache;
 mod clients;
 mod cluster;

@@ -15,7 +15,7 @@ use crate::syntax::field_error;
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseHead {
-    /// The status code, 100 to 999.
+    /// The status code, 100 to 999; 0 before there is one.
     pub status: u16,
     /// The protocol version.
     pub version: Version,
@@ -83,6 +83,7 @@ impl ResponseHead {
     /// Empties the head and discards a partial one; the memory is kept.
     pub fn clear(&mut self) {
         self.scan.reset();
+        self.status = 0;
         self.headers.clear();
         self.reason.status = 0;
     }

@@ -1,6 +1,7 @@
 //! What goes to the client: `ngx.header`, `ngx.say`, `ngx.exit`, `ngx.arg` and their like.
 
 use super::{field, limit, virtual_table};
+use crate::args::{self, type_name};
 use crate::fields::scalar;
 use crate::host::Host;
 use crate::kept;
@@ -93,43 +94,69 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
     for (name, end) in [("print", &b""[..]), ("say", b"\n")] {
         let print = move |lua: &Lua, exchange: &mut Exchange, values: MultiValue| {
             let (mut text, steps) = (Vec::new(), Steps::of(lua));
-            for value in &values {
-                append(&mut text, &steps, value, MAX_DEPTH)?;
+            for (value, position) in values.iter().zip(1..) {
+                append((&mut text, &steps), (name, position), value, MAX_DEPTH)?;
             }
             text.extend_from_slice(end);
-            Printed::append(exchange, &text)?;
-            Ok(1)
+            Ok(done(Printed::append(exchange, &text)?, SEEN_EOF))
         };
         ngx.set(name, make.exchange(Phases::BEFORE, print)?)?;
     }
-    for name in ["flush", "eof", "send_headers"] {
-        ngx.set(name, make.host(Phases::BEFORE, |_, _: &Host, _: MultiValue| Ok(1))?)?;
-    }
+    let flush = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        let has_ended = Printed::has_ended(exchange);
+        Ok(done(has_ended == Some(false), if has_ended.is_some() { SEEN_EOF } else { "nothing to flush" }))
+    };
+    ngx.set("flush", make.exchange(Phases::BEFORE, flush)?)?;
+    let eof = |_: &Lua, exchange: &mut Exchange, _: MultiValue| Ok(done(Printed::end(exchange), SEEN_EOF));
+    ngx.set("eof", make.exchange(Phases::BEFORE, eof)?)?;
+    let send_headers = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        Printed::begin(exchange);
+        Ok(1)
+    };
+    ngx.set("send_headers", make.exchange(Phases::BEFORE, send_headers)?)?;
     ngx.set("exit", make.ending(make.host(Phases::EXIT, exit)?)?)?;
     ngx.set("redirect", make.ending(make.host(Phases::BEFORE, redirect)?)?)
+}
+
+/// Why nothing is written to a response that code has ended.
+const SEEN_EOF: &str = "seen eof";
+
+/// What functions of the response return: 1, or nil and why not.
+fn done(is_done: bool, why: &'static str) -> Result<u8, &'static str> {
+    if is_done { Ok(1) } else { Err(why) }
 }
 
 /// What a value that is printed costs.
 const STEPS_PER_PIECE: usize = 16;
 /// How deep tables of pieces may be nested.
 const MAX_DEPTH: usize = 100;
+/// What can be printed.
+const PRINTABLE: &str = "string, number, boolean, nil, ngx.null, or array table expected";
 
-/// Appends a value, or the pieces of a table. One that occurs in many places is written as often.
-fn append(printed: &mut Vec<u8>, steps: &Steps, value: &Value, depth: usize) -> mlua::Result<()> {
+/// Appends an argument of a function, or the pieces of a table. One that occurs in many places is written as often.
+fn append(
+    (printed, steps): (&mut Vec<u8>, &Steps),
+    argument: (&str, usize),
+    value: &Value,
+    depth: usize,
+) -> mlua::Result<()> {
     steps.take_many(STEPS_PER_PIECE)?;
+    let bad = |reason: &str| Err(args::bad(argument.0, argument.1, reason).into());
     match value {
         Value::Nil => printed.extend_from_slice(b"nil"),
-        Value::Table(_) if depth == 0 => return refused("bad argument to print: nested too deep"),
+        value if value.is_null() => printed.extend_from_slice(b"null"),
+        Value::Table(_) if depth == 0 => return bad("nested too deep"),
         Value::Table(pieces) => {
             let mut pieces = pieces.sequence_values::<Value>();
-            return pieces.try_for_each(|piece| append(printed, steps, &piece?, depth - 1));
+            return pieces.try_for_each(|piece| append((printed, steps), argument, &piece?, depth - 1));
         }
         value => match scalar(value) {
             Some(text) => {
                 steps.take_bytes(text.len())?;
                 printed.extend_from_slice(&text);
             }
-            None => return refused(format!("bad argument to print: {} not supported", value.type_name())),
+            None if depth == MAX_DEPTH => return bad(&format!("{PRINTABLE}, got {}", type_name(value))),
+            None => return bad(&format!("bad data type {} found", type_name(value))),
         },
     }
     Ok(())
@@ -141,11 +168,17 @@ fn exit(_: &Lua, host: &Host, status: i64) -> mlua::Result<bool> {
         host.leaves.set(host.phase().answers());
         return Ok(host.phase().answers());
     }
-    let status = u16::try_from(status).unwrap_or(500);
-    let printed = Printed::take(&mut *host.exchange(Phases::ANY)?).unwrap_or_default();
-    let content = match printed.is_empty() && status >= 400 {
-        true => Content::Message(crate::pdk::response::reason(status).to_owned()),
-        false => Content::Raw(None, printed),
+    let mut exchange = host.exchange(Phases::ANY)?;
+    let printed = Printed::take(&mut exchange);
+    let status = match exchange.response.status {
+        // The head was sent with the status that code had set.
+        set if set != 0 && printed.is_some() => set,
+        _ => u16::try_from(status).unwrap_or(500),
+    };
+    drop(exchange);
+    let content = match printed {
+        None if status >= 400 => Content::Message(crate::pdk::response::reason(status).to_owned()),
+        printed => Content::Raw(None, printed.unwrap_or_default()),
     };
     finish(host, status, content, &[])
 }

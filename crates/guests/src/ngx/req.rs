@@ -28,7 +28,7 @@ pub(super) fn table(make: &Namespace<'_>) -> mlua::Result<Table> {
         Ok(exchange.started_at().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
     };
     table.set("start_time", make.exchange(ANY, start_time)?)?;
-    table.set("is_internal", make.lua.create_function(|_, ()| Ok(false))?)?;
+    table.set("is_internal", make.exchange(ANY, |_, _, ()| Ok(false))?)?;
     table.set("raw_header", make.exchange(ANY, raw_header)?)?;
     pieces(make, &table)?;
     Ok(table)

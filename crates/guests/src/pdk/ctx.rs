@@ -15,7 +15,7 @@ pub(super) fn table(make: &Namespace<'_>, vm: u64) -> mlua::Result<Table> {
         Ok(match key.as_string().map(|key| key.to_string_lossy()).as_deref() {
             Some("shared") => Some(contexts.shared()?),
             Some("plugin") => Some(contexts.plugin(&origin.plugin)?),
-            Some("core") => Some(contexts.ngx()?),
+            Some("core") => Some(contexts.core()?),
             _ => None,
         })
     };

@@ -8,12 +8,15 @@ use crate::phase::Phases;
 use crate::source::{self, MAX_MESSAGE};
 use crate::steps::Steps;
 use mlua::{Lua, MultiValue, Table, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::rc::Rc;
 use tracing::Level;
 use weir_plugin::{Exchange, Json, LogFieldMode, RequestRecord};
 
 /// Kong's levels, and those of the node's log.
-const LEVELS: [(&str, Level); 9] = [
+const LEVELS: [(&str, Level); 8] = [
     ("emerg", Level::ERROR),
     ("alert", Level::ERROR),
     ("crit", Level::ERROR),
@@ -22,7 +25,6 @@ const LEVELS: [(&str, Level); 9] = [
     ("notice", Level::INFO),
     ("info", Level::DEBUG),
     ("debug", Level::DEBUG),
-    ("deprecation", Level::WARN),
 ];
 
 /// How deep `inspect` shows tables.
@@ -48,6 +50,7 @@ pub(super) fn table(make: &Namespace<'_>, record: RequestRecord) -> mlua::Result
         let log = move |lua: &Lua, host: &Host, values: MultiValue| write(lua, host, level, values);
         members.set(name, make.host(Phases::ANY, log)?)?;
     }
+    members.set("deprecation", make.host(Phases::ANY, deprecation)?)?;
     members.set("inspect", inspect_table(make)?)?;
     members.set("set_serialize_value", make.exchange(Phases::TO_LOG, set_serialize_value)?)?;
     let log = read_only(make.lua, members)?;
@@ -74,6 +77,23 @@ pub(crate) fn write(lua: &Lua, host: &Host, level: Level, values: MultiValue) ->
         push(&mut message, value)?;
     }
     say(lua, host, level, message)
+}
+
+/// A message of what is deprecated. A table behind it says since which version, and when it is removed.
+fn deprecation(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<()> {
+    if let Some(of) = values.back().and_then(Value::as_table).cloned() {
+        values.pop_back();
+        let mut parts = Vec::new();
+        for (name, text) in [("after", "deprecated after"), ("removal", "scheduled for removal in")] {
+            if let Some(version) = of.raw_get::<Option<String>>(name)? {
+                parts.push(format!("{text} {version}"));
+            }
+        }
+        if !parts.is_empty() {
+            values.push_back(Value::String(lua.create_string(format!(" ({})", parts.join(", ")))?));
+        }
+    }
+    write(lua, host, Level::WARN, values)
 }
 
 /// Appends a value to a message: of a string, no more than is logged.
@@ -103,14 +123,24 @@ fn say(lua: &Lua, host: &Host, level: Level, message: String) -> mlua::Result<()
     Ok(())
 }
 
+/// `kong.log.inspect`, which each plugin switches on and off for itself.
 fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
-    let members = make.table()?;
-    for name in ["on", "off"] {
-        members.set(name, make.lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    let (members, silent) = (make.table()?, Rc::<RefCell<BTreeSet<Box<str>>>>::default());
+    for (name, is_on) in [("on", true), ("off", false)] {
+        let silent = silent.clone();
+        let switch = move |_: &Lua, host: &Host, _: MultiValue| {
+            let (origin, mut silent) = (host.origin(), silent.borrow_mut());
+            match is_on {
+                true => silent.remove(&origin.plugin),
+                false => silent.insert(origin.plugin.clone()),
+            };
+            Ok(())
+        };
+        members.set(name, make.host(Phases::ANY, switch)?)?;
     }
-    let call = |lua: &Lua, host: &Host, mut values: MultiValue| {
+    let call = move |lua: &Lua, host: &Host, mut values: MultiValue| {
         values.pop_front();
-        if tracing::enabled!(Level::DEBUG) {
+        if tracing::enabled!(Level::DEBUG) && !silent.borrow().contains(&host.origin().plugin) {
             let mut message = String::new();
             for (at, value) in values.iter().enumerate() {
                 message.push_str(if at > 0 { " " } else { "" });

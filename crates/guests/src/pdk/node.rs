@@ -2,6 +2,7 @@
 
 use super::client::entity;
 use super::lazy_members::LazyMembers;
+use crate::args;
 use crate::host::Host;
 use crate::namespace::{Namespace, read_only, refused};
 use crate::node::Node;
@@ -37,7 +38,7 @@ fn cluster(make: &Namespace<'_>) -> mlua::Result<Table> {
 fn plugin(make: &Namespace<'_>) -> mlua::Result<Table> {
     let table = make.table()?;
     let get_id = |_: &Lua, host: &Host, ()| Ok(host.origin().id.to_string());
-    table.set("get_id", make.host(Phases::ROUTED, get_id)?)?;
+    table.set("get_id", make.host(Phases::ANY, get_id)?)?;
     Ok(table)
 }
 
@@ -100,7 +101,8 @@ fn tables(make: &Namespace<'_>) -> mlua::Result<Table> {
         lua.create_table_with_capacity(bounded(narr), bounded(nrec))
     };
     table.set("new", make.lua.create_function(new)?)?;
-    table.set("clear", make.lua.create_function(|_, table: Table| table.clear())?)?;
+    let clear = |_: &Lua, given: Value| args::table("clear", 1, &given)?.clear();
+    table.set("clear", make.lua.create_function(clear)?)?;
     let merge = |lua: &Lua, tables: MultiValue| {
         let merged = lua.create_table()?;
         for table in tables.iter().filter_map(Value::as_table) {

@@ -74,7 +74,9 @@ function stream:receiveuntil(text, options)
   end
 end
 
+-- As in OpenResty, what is no number stands for the default.
 function stream:settimeout(ms)
+  ms = tonumber(ms) or 0
   tcp.settimeouts(self[1], ms, ms, ms)
 end
 

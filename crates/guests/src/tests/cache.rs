@@ -204,6 +204,13 @@ fn events_reach_handlers_on_all_workers() {
             "failed to publish event: payload exceeds the limitation (65535)",
         ),
         ("return tostring(kong.cluster_events:broadcast('c', 'd'))", "true"),
+        (
+            "local seen = {} local function note(d, event, source) seen[#seen + 1] = source .. event .. d end \
+             kong.worker_events.subscribe('s', 'e', note) kong.worker_events.publish('current', 's', 'e', 1) \
+             kong.worker_events.publish('current', 's', 'f', 2) kong.worker_events.unregister(note) \
+             kong.worker_events.publish('current', 's', 'e', 3) return table.concat(seen, ' ')",
+            "se1",
+        ),
         ("return (select(2, pcall(kong.worker_events.register, 1)):gsub('^.*: ', ''))", "number"),
         (
             "for i = 1, 1001 do kong.worker_events.register(function() end, 's') end",

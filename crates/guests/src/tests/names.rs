@@ -1,5 +1,6 @@
 //! What there is of all names that code of Kong's plugins may use, and in which phases.
 
+use super::waiting::on_worker;
 use super::{gateway, settings, value};
 use crate::host::Origin;
 use crate::node::Node;
@@ -27,6 +28,13 @@ pub(super) fn members() -> BTreeSet<String> {
         ends.map(|end| path[..end].to_owned()).collect::<Vec<_>>()
     });
     parts.collect()
+}
+
+/// What there is of `kong` and `ngx`.
+fn present() -> BTreeSet<String> {
+    let (there, _) = include_str!("names.txt").split_once("\nmissing\n").unwrap();
+    let names = names(there).filter(|(place, _)| !matches!(*place, "_G." | "require."));
+    names.map(|(place, name)| expression(place, name)).collect()
 }
 
 /// An expression that is nil, or raises, if there is no such name.
@@ -58,6 +66,60 @@ fn every_name_is_there_or_known_to_be_missing() {
     assert_eq!(value(settings, &(code + "return table.concat(wrong, ' ')")), "");
 }
 
+/// The files of cases, and what begins the paths that a variable shortens there.
+const CASES: [(&str, &str, &str); 3] = [
+    (include_str!("pdk.cases"), "", ""),
+    (include_str!("shared.cases"), "d.", "ngx.shared.own."),
+    (include_str!("cache.cases"), "c.", "kong.cache."),
+];
+
+/// Where functions are called that no case can call, because they wait or are not in the sandbox; and those that need no request,
+/// whose cases are among those of modules.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("kong.cluster_events.", include_str!("cluster.rs")),
+    ("kong.worker_events.", include_str!("cache.rs")),
+    ("ngx.sleep", include_str!("waiting.rs")),
+    ("ngx.socket.", include_str!("sockets.rs")),
+    ("ngx.thread.", include_str!("threads.rs")),
+    ("ngx.timer.", include_str!("timers.rs")),
+    ("ngx.", include_str!("../../tests/cases/ngx.txt")),
+];
+
+/// Which of these names are in a text. Of a path such as `kong.log.err`, the longest that is one of them.
+fn named<'n>(text: &str, known: &'n BTreeSet<String>, (short, long): (&str, &str)) -> BTreeSet<&'n str> {
+    let is_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
+    let longest = |path: &str| {
+        let path = path.replace(':', ".");
+        let path = path.strip_prefix(short).map_or(path.clone(), |rest| format!("{long}{rest}"));
+        let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+        ends.filter_map(|end| known.get(&path[..end])).next_back().map(String::as_str)
+    };
+    text.split(|c| !is_of_path(c)).filter_map(longest).collect()
+}
+
+#[test]
+fn every_name_has_a_case() {
+    let known = present();
+    let cases = CASES.iter().flat_map(|(text, short, long)| named(text, &known, (short, long)));
+    let elsewhere = ELSEWHERE.iter().flat_map(|(start, text)| {
+        named(text, &known, ("", "")).into_iter().filter(move |name| name.starts_with(start))
+    });
+    let called: BTreeSet<_> = cases.chain(elsewhere).collect();
+    let missing: Vec<_> = known.iter().filter(|name| !called.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "names without a case in pdk.cases or what ELSEWHERE has: {missing:?}");
+}
+
+#[test]
+fn every_function_of_a_request_has_its_phases() {
+    let known = present();
+    let called = named(include_str!("phases.txt"), &known, ("", ""));
+    let is_of_request =
+        |name: &&String| ["kong.", "ngx.req.", "ngx.resp."].iter().any(|at| name.starts_with(at));
+    let missing: Vec<_> =
+        known.iter().filter(is_of_request).filter(|name| !called.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "names without a line in phases.txt: {missing:?}");
+}
+
 /// The phases by their letters.
 const PHASES: [(char, Phase); 9] = [
     ('I', Phase::InitWorker),
@@ -74,6 +136,11 @@ const PHASES: [(char, Phase); 9] = [
 /// A line is the letters of the phases that a call is allowed in, and the call.
 #[test]
 fn functions_are_refused_in_all_other_phases() {
+    let faults = on_worker(async { faults_of_phases() });
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+fn faults_of_phases() -> Vec<String> {
     let gateway =
         gateway(LuaSettings { timeout: std::time::Duration::from_secs(5), ..settings(UntrustedLua::On) });
     let vm = Vm::of_thread(&gateway.retained.get(), &Node::of(&gateway.retained)).unwrap();
@@ -88,13 +155,14 @@ fn functions_are_refused_in_all_other_phases() {
             }
         }
     }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    faults
 }
 
 fn is_refused(gateway: &Gateway, vm: &Vm, phase: Phase, call: &str) -> bool {
     let code = format!(
-        "local ok, why = pcall(function() {call} end) return not ok and tostring(why):find('function cannot be called in ' \
-         .. ngx.get_phase() .. ' phase (only in: ', 1, true) ~= nil"
+        "local ok, why = pcall(function() {call} end) why = tostring(why) \
+         return not ok and (why:find('function cannot be called in ' .. ngx.get_phase() .. ' phase (only in: ', 1, true) \
+         or why:find('API disabled in the context of ', 1, true)) ~= nil"
     );
     let function = vm.sandbox.compile(&vm.lua, &code, "=probe").unwrap();
     let mut exchange = gateway.exchange("GET /");

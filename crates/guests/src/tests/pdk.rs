@@ -108,6 +108,12 @@ fn responded(hooks: &dyn Hooks, phase: &str, exchange: &mut Exchange) {
     exchange.response.headers.append("X-Up", b"u");
     match phase {
         "log" => hooks.log(exchange),
+        "body_filter" => {
+            hooks.response(exchange);
+            let mut filters = exchange.engine.take_body_changes().unwrap().filters;
+            filters.chunk(exchange, b"part".to_vec());
+            filters.end(exchange);
+        }
         _ => hooks.response(exchange),
     }
 }

@@ -59,6 +59,7 @@ fn what_is_received_is_what_code_asks_for() {
             "nilclosedrest",
         ),
         ("s:send('close\\n') s:receive() return select(2, s:receive())", "closed"),
+        ("s:settimeout({}) s:settimeout() s:send('say kept|\\n') return s:receive()", "kept"),
         ("s:send('say abc\\n') return s:receiveany(100)", "abc"),
         (
             "s:settimeout(20) local d, e, p = s:receive(1) s:send('say x\\n') s:settimeout(0) return tostring(d) .. e .. p .. s:receive(1)",
@@ -113,6 +114,8 @@ fn connections_fail_as_in_openresty() {
         ("return select(2, s:connect('unix:/nowhere/at/all'))", "no such file or directory"),
         ("return select(2, s:sslhandshake())", "closed"),
         ("return select(2, s:connect('127.0.0.1'))", "missing the port number"),
+        ("return select(2, ngx.socket.connect('127.0.0.1', 1))", "connection refused"),
+        ("return select(2, ngx.socket.stream():connect('127.0.0.1', 1))", "connection refused"),
         ("return select(2, s:setclientcert('x', 'y'))", "bad client cert type"),
         ("return tostring(s:setclientcert())", "true"),
         ("return select(2, s:getreusedtimes())", "closed"),
