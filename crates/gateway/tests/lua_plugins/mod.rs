@@ -1,6 +1,7 @@
 //! Plugins in Lua on disk, as an operator installs them.
 mod example;
 mod loading;
+mod named;
 mod needs;
 mod reload;
 mod schemas;
