@@ -1,7 +1,10 @@
 //! Plugins in Lua that use what public plugins use: `kong/plugins/NAME` is a plugin, `cases/NAME.toml` what it does.
-//! `PLUGIN=name` runs the cases of one.
+//! `PLUGIN=name` runs the cases of one. `${redis}` in a file of cases is the port of a Redis server.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod certificate;
+
+use crate::harness::RedisServer;
 use crate::plugin_cases::{case::File, run};
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
@@ -33,6 +36,8 @@ fn plugins_in_lua_do_as_their_cases_say() {
 fn run_plugin(name: &str, all: &[String]) -> Vec<String> {
     let path = folder().join(format!("cases/{name}.toml"));
     let text = fs::read_to_string(&path).unwrap();
+    let redis = text.contains("${redis}").then(RedisServer::start);
+    let text = redis.iter().fold(text, |text, redis| text.replace("${redis}", &redis.port.to_string()));
     let mut file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.settings.insert("plugins".to_owned(), format!("bundled,{}", all.join(",")));
     file.settings.insert("lua_package_path".to_owned(), format!("{}/?.lua", folder().display()));

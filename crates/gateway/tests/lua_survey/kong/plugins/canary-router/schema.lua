@@ -1,0 +1,13 @@
+return {
+  name = "canary-router",
+  fields = {
+    { config = {
+        type = "record",
+        fields = {
+          { upstream = { type = "string", required = true } },
+          { target = { type = "string", match = "^[^:]+:%d+$" } },
+        },
+      },
+    },
+  },
+}
