@@ -89,16 +89,18 @@ $(CLIENTS)/installed: crates/gateway/tests/clients/requirements.txt | $(AIOQUIC)
 	$(CLIENTS)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+# apt-get with the sources.list of a folder alone, and a line of it: of `deb` or `deb-src`, for this Debian or a suite of it.
+own_apt = apt-get --quiet -o Dir::Etc::sourcelist=$(1)/sources.list -o Dir::Etc::sourceparts=- \
+  -o Dir::State::lists=$(1)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+own_source = apt-get indextargets --format '$$(REPO_URI)' 'Created-By: Packages' "Release: $$(. /etc/os-release; echo $$VERSION_CODENAME)" | \
+  sed -n "1s|.*|$(1) [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $$(. /etc/os-release; echo $$VERSION_CODENAME)$(2) main|p"
+
 # Valkey, from the backports of Debian 12, without adding them to the system's sources. Later Debians have it themselves.
 VALKEY := $(abspath $(TARGET)/tools/valkey)
-VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o Dir::Etc::sourceparts=- \
-  -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
 $(VALKEY)/usr/bin/valkey-server: | $(CLIENTS)/installed
 	mkdir -p $(VALKEY)/lists/partial
-	apt-get indextargets --format '$$(REPO_URI)' 'Created-By: Packages' "Release: $$(. /etc/os-release; echo $$VERSION_CODENAME)" | \
-	  sed -n "1s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $$(. /etc/os-release; echo $$VERSION_CODENAME)-backports main|p" \
-	  > $(VALKEY)/sources.list
-	if cd $(VALKEY) && $(VALKEY_APT) update && $(VALKEY_APT) download valkey-server valkey-tools; then \
+	$(call own_source,deb,-backports) > $(VALKEY)/sources.list
+	if cd $(VALKEY) && $(call own_apt,$(VALKEY)) update && $(call own_apt,$(VALKEY)) download valkey-server valkey-tools; then \
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
 	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
 
@@ -112,14 +114,17 @@ $(KAFKA)/installed: $(KAFKA_FILES)/pom.xml $(KAFKA_FILES)/sha256sums | $(VALKEY)
 	  (cd $(KAFKA) && sha256sum --check --strict --quiet) < $(KAFKA_FILES)/sha256sums && touch $@; \
 	else echo "Apache Kafka cannot be had here: what needs it is tested only where KAFKA names its jars" >&2; fi
 
-# Libraries in Lua of Debian, which ours are compared with. They are not installed, because some bring nginx.
+# Libraries in Lua of Debian, which ours are compared with, or which run on ours. They are not installed, because some bring
+# nginx. Of lua-cjson, the source has the tests.
 LUA_LIBRARIES := $(abspath $(TARGET)/tools/lua)
-LUA_PACKAGES := lua-penlight lua-inspect lua-socket lua-nginx-redis lua-nginx-memcached lua-dkjson lua-basexx \
-	lua-messagepack lua-argparse
-$(LUA_LIBRARIES)/fetched: | $(KAFKA)/installed
-	rm -rf $(LUA_LIBRARIES) && mkdir -p $(LUA_LIBRARIES)
-	cd $(LUA_LIBRARIES) && apt-get --quiet download $(LUA_PACKAGES) && \
+$(LUA_LIBRARIES)/fetched: crates/guests/tests/packages.txt | $(KAFKA)/installed
+	rm -rf $(LUA_LIBRARIES) && mkdir -p $(LUA_LIBRARIES)/lists/partial $(LUA_LIBRARIES)/lua-cjson
+	cd $(LUA_LIBRARIES) && apt-get --quiet download $$(cat $(abspath $<)) && \
 	  for package in *.deb; do dpkg-deb --extract $$package .; done
+	$(call own_source,deb-src) > $(LUA_LIBRARIES)/sources.list
+	cd $(LUA_LIBRARIES) && $(call own_apt,$(LUA_LIBRARIES)) update && \
+	  $(call own_apt,$(LUA_LIBRARIES)) source --download-only lua-cjson && \
+	  tar --extract --file=$$(echo lua-cjson_*.orig.tar.*) --directory=lua-cjson --strip-components=1
 	touch $@
 
 # Says which step begins, so that a long build is not silent.

@@ -186,10 +186,10 @@ fn http_can_be_used_step_by_step() {
 }
 
 /// A server of Redis; killed when dropped.
-struct Redis(Child, u16);
+pub(super) struct Redis(Child, pub(super) u16);
 
 impl Redis {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("redis-server");
         command.args([
