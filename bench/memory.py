@@ -94,12 +94,12 @@ class Upstream:
 class Weir:
     """A gateway in a folder of its own, and the highest of its resident memory."""
 
-    def __init__(self, options, folder, upstream):
+    def __init__(self, options, folder, upstream, routes=ROUTES):
         self.folder, self.options = folder, options
         self.http, self.https, self.h2c, self.admin = (free_port() for _ in range(4))
         self.config = f"{folder}/kong.yml"
         with open(self.config, "w") as file:
-            file.write(ROUTES.format(upstream=upstream.port))
+            file.write(routes.format(upstream=upstream.port))
         settings = [
             f"workers={options.workers}", "admin_gui_listen=off", f"prefix={folder}/prefix",
             f"proxy_listen=127.0.0.1:{self.http} backlog=8192, 127.0.0.1:{self.https} ssl backlog=8192, 127.0.0.1:{self.h2c} http2",
