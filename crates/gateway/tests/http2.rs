@@ -8,7 +8,7 @@ use h2::Reason;
 use h2::client::SendRequest;
 use http::{HeaderMap, HeaderName, Request};
 use rustix::process::Signal;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -341,6 +341,19 @@ fn an_idle_connection_is_closed_and_one_with_requests_is_not() {
         assert_eq!(read(response.await.unwrap()).await.unwrap().0.body(), "hi");
         busy.await.unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_client_that_agrees_on_it_and_never_begins_is_not_waited_for_forever() {
+    let gateway = gateway("_format_version: \"3.0\"\n").set("client_header_timeout", "1s").start();
+    let address = gateway.proxy_ssl().to_string();
+    let mut silent = Command::new("openssl");
+    silent.args(["s_client", "-quiet", "-alpn", "h2", "-connect", &address]);
+    silent.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut silent = silent.spawn().expect("openssl runs");
+    let _input = silent.stdin.take();
+    silent.wait().expect("the gateway closes its connection");
+    eventually("it is counted", || gateway.acted("handshake_time") == 1);
 }
 
 #[test]

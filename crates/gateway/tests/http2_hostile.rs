@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const PROTOCOL_ERROR: Option<u32> = Some(1);
+const FRAME_SIZE_ERROR: Option<u32> = Some(6);
 const REFUSED_STREAM: Option<u32> = Some(7);
+const COMPRESSION_ERROR: Option<u32> = Some(9);
 const ENHANCE_YOUR_CALM: Option<u32> = Some(11);
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -306,6 +309,24 @@ fn heads_without_an_end() {
         flood(client, &Frames::frame(CONTINUATION, 0, 1, &block), 4000)
     });
     assert_eq!(ended, ENHANCE_YOUR_CALM);
+    eventually("it is counted", || gateway.acted("head_size") == 1);
+}
+
+#[test]
+fn frames_that_break_the_rules_of_a_connection() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let too_long = Frames::frame(0, 0, 1, &[0; 20_000]);
+    let undecodable = Frames::frame(1, 0x5, 1, b"\x80");
+    let no_window = Frames::frame(8, 0, 0, &[0; 4]);
+    let broken =
+        [(too_long, FRAME_SIZE_ERROR), (undecodable, COMPRESSION_ERROR), (no_window, PROTOCOL_ERROR)];
+    for (number, (frame, code)) in (1..).zip(&broken) {
+        let mut client = Frames::connect(gateway.proxy());
+        client.send(frame);
+        assert_eq!(client.goaway(), *code);
+        eventually("it is counted", || gateway.acted("protocol_errors") == number);
+    }
 }
 
 /// One byte of HPACK stands for a field of 4000.
@@ -347,6 +368,7 @@ fn large_heads_of_many_requests_at_a_time() {
             let refused = response.await.unwrap_err();
             assert_eq!(refused.reason(), Some(h2::Reason::REFUSED_STREAM));
         }
+        assert_eq!((gateway.acted("heads_size"), gateway.acted("streams")), (30, 0));
         assert_eq!(ask(&requests, get("/")).await.unwrap().body(), "hi");
         for (response, mut body) in held {
             body.send_data("hi".into(), true).unwrap();
@@ -370,6 +392,7 @@ fn more_fields_or_bytes_than_a_head_may_have() {
         for request in [many, long] {
             assert_eq!(ask(&requests, request.body(()).unwrap()).await.unwrap().status(), 431);
         }
+        eventually("both are counted", || gateway.acted("head_size") == 2);
         assert_eq!(ask(&requests, get("/")).await.unwrap().status(), 200);
     });
 }

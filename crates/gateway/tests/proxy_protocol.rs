@@ -109,6 +109,7 @@ fn a_header_that_does_not_come_is_waited_for_no_longer_than_a_request() {
     let gateway = gateway(&upstream).set("client_header_timeout", "300ms").start();
     assert!(gateway.connect().send("PROXY TCP4").is_closed());
     assert!(gateway.log().contains("no PROXY protocol header came in time"));
+    assert_eq!(gateway.acted("handshake_time"), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! TLS towards clients, seen by OpenSSL.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, handshake, service};
+use crate::harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, eventually, handshake, service};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -209,6 +209,7 @@ fn a_handshake_that_never_comes_is_not_waited_for_forever() {
     begun.send([22, 3, 1]);
     assert!(silent.is_closed());
     assert!(begun.is_closed());
+    eventually("both are counted", || gateway.acted("handshake_time") == 2);
 }
 
 #[test]

@@ -31,8 +31,14 @@ limits! {
     RequestsInFlight = "requests_in_flight",
     /// Memory of the process: a request was shed.
     Memory = "memory",
+    /// The time for a PROXY protocol header and a TLS handshake.
+    HandshakeTime = "handshake_time",
+    /// Handshakes over QUIC with clients whose address is not proven: a client had to prove it.
+    UnprovenHandshakes = "unproven_handshakes",
     /// The size of a request's head.
     HeadSize = "head_size",
+    /// The size of the heads of all requests of one connection: a request was refused.
+    HeadsSize = "heads_size",
     /// The size of a request's body.
     BodySize = "body_size",
     /// The time for a request's head.
@@ -45,6 +51,8 @@ limits! {
     Streams = "streams",
     /// Requests that a client gives up: the connection takes no more.
     Resets = "resets",
+    /// The rules of HTTP/2 for a connection, and floods of its frames: the connection is closed.
+    ProtocolErrors = "protocol_errors",
 }
 
 /// How often each limit acted, by one writer.

@@ -255,6 +255,15 @@ impl Gateway {
         ask(self.start.status[0].address(), path)
     }
 
+    /// How often a limit of the node has acted.
+    #[track_caller]
+    pub fn acted(&self, limit: &str) -> u64 {
+        let name = format!("weir_limit_acted_total{{limit=\"{limit}\"}} ");
+        let metrics = self.status("/metrics");
+        let count = metrics.text().lines().find_map(|line| line.strip_prefix(&name)?.parse().ok());
+        count.unwrap_or_else(|| panic!("no limit has the name {limit}"))
+    }
+
     /// Asks the Admin API for a path.
     #[track_caller]
     pub fn admin(&self, path: &str) -> Message {

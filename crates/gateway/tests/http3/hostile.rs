@@ -5,6 +5,7 @@ use crate::harness::{Gateway, Upstream, eventually, one_route};
 use serde_json::{Value, json};
 
 const EXCESSIVE_LOAD: u64 = 0x107;
+const REQUEST_REJECTED: u64 = 0x10b;
 const MESSAGE_ERROR: u64 = 0x10e;
 
 /// HEADERS of a GET of `/` from `a`, by the static table of QPACK and one literal.
@@ -91,6 +92,24 @@ fn heads_have_limits() {
     let many: Vec<_> = (0..1001).map(|n| json!([format!("x{n}"), "1"])).collect();
     assert_eq!(client.ask("d", ("GET", "/"), &json!({"add": many})).response("d").status(), 431);
     assert_eq!(client.get("/").text(), "hi");
+    eventually("they are counted", || gateway.acted("head_size") == 3);
+}
+
+#[test]
+fn heads_of_one_connection_have_a_limit_together() {
+    let upstream = Upstream::answering(OK);
+    let gateway =
+        gateway(&one_route(upstream.address)).set("http3_connection_header_list_size", "64k").start();
+    let mut client = Client::connect(gateway.proxy_quic());
+    let fields: Vec<_> = (0..5).map(|n| json!([format!("x{n}"), "a".repeat(8_000)])).collect();
+    let large = json!({"add": fields, "open": true});
+    client.ask("held", ("POST", "/"), &large);
+    assert_eq!(
+        client.ask("refused", ("POST", "/"), &large).response("refused").reset(),
+        Some(REQUEST_REJECTED)
+    );
+    assert_eq!(gateway.acted("heads_size"), 1);
+    assert_eq!(client.get("/").text(), "hi");
 }
 
 #[test]
@@ -159,6 +178,7 @@ fn who_takes_most_requests_back_is_closed() {
         client.ask(&name, ("GET", "/"), &json!({})).send(&json!({"do": "cancel", "name": name}));
     }
     assert_eq!(client.closed(), EXCESSIVE_LOAD);
+    eventually("it is counted", || gateway.acted("resets") == 1);
 }
 
 /// The client breaks a rule behind the head, so that the gateway resets the stream.
@@ -184,4 +204,5 @@ fn a_head_that_never_ends_is_given_up() {
     raw(&mut client, &GET[..10], &json!({"end": false}));
     assert_eq!(client.response("raw").reset(), Some(0x10d));
     assert_eq!(client.get("/").text(), "hi");
+    assert_eq!(gateway.acted("head_time"), 1);
 }

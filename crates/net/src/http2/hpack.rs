@@ -94,6 +94,20 @@ static STATIC: [(Name, usize); 61] = {
     entries
 };
 
+/// How long the value is that the static table has beside a name.
+fn static_value_length(index: usize) -> usize {
+    match index {
+        2 | 8..=14 => "GET".len(),
+        3 => "POST".len(),
+        4 => "/".len(),
+        5 => "/index.html".len(),
+        6 => "http".len(),
+        7 => "https".len(),
+        16 => "gzip, deflate".len(),
+        _ => 0,
+    }
+}
+
 /// A field as the table keeps it.
 #[derive(Clone, Copy)]
 struct Entry {
@@ -133,6 +147,8 @@ pub(super) struct Hpack {
     given_up: usize,
     /// What changed the table in the last block, and where that stands.
     changes: Vec<(Range<usize>, Change)>,
+    /// How large the fields of the last block are.
+    list_size: usize,
     /// Room for texts.
     name: Vec<u8>,
     value: Vec<u8>,
@@ -142,6 +158,7 @@ impl Hpack {
     /// What a block means; none where it cannot be decoded, so that nothing that follows could be.
     pub(super) fn read(&mut self, block: &[u8], is_trailers: bool) -> Option<Verdict> {
         self.changes.clear();
+        self.list_size = 0;
         let mut message = Message::new(is_trailers);
         let (mut rest, mut may_resize) = (block, true);
         while let Some(&first) = rest.first() {
@@ -164,9 +181,15 @@ impl Hpack {
                 self.changes
                     .push((start..block.len() - rest.len(), Change::Added(entry, block.len() - left)));
             }
+            self.list_size += entry.size();
             message.field(entry.name, entry.verdict);
         }
         Some(message.verdict())
+    }
+
+    /// How large the fields of the last block are, each with its 32 bytes more.
+    pub(super) fn list_size(&self) -> usize {
+        self.list_size
     }
 
     /// A block that leaves the `h2` crate with the same table as the last one would, and that it takes for malformed;
@@ -195,7 +218,7 @@ impl Hpack {
                 Name::OfConnection => Verdict::OfConnection,
                 _ => Verdict::Fine,
             };
-            return Some(Entry { name, verdict, name_length, value_length: 0 });
+            return Some(Entry { name, verdict, name_length, value_length: static_value_length(index) });
         }
         self.entries.get(index - STATIC.len() - 1).copied()
     }
@@ -295,6 +318,7 @@ mod tests {
         assert_eq!(hpack.read(GET, false), Some(Verdict::Fine));
         // `:authority` was added, and comes again by its number.
         assert_eq!(hpack.read(b"\x82\x84\x86\xbe", false), Some(Verdict::Fine));
+        assert_eq!(hpack.list_size(), ":methodGET:path/:schemehttp:authoritya".len() + 4 * 32);
         assert_eq!(hpack.read(b"\x82\x84\x86\xbe\xbe", false), Some(Verdict::Malformed));
         assert_eq!(hpack.read(b"\x82\x84\x86\xbf", false), None);
         assert_eq!(hpack.read(&added("Bad", "1"), false), Some(Verdict::Malformed));

@@ -98,6 +98,11 @@ impl Sender {
         self.guard(|guard| guard.inbound.failure())?
     }
 
+    /// How many heads were larger than they may be since it was asked last.
+    pub fn large_heads(&self) -> u32 {
+        self.guard(|guard| guard.inbound.large_heads()).unwrap_or_default()
+    }
+
     /// How many streams were reset because the client broke a rule since it was asked last.
     pub fn faults(&self) -> u32 {
         self.guard(|guard| guard.outbound.faults()).unwrap_or_default()

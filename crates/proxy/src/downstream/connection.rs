@@ -6,6 +6,7 @@ use crate::downstream::http2;
 use crate::downstream::proxy_protocol;
 use crate::downstream::request_slot::serve_next;
 use crate::exchange::{Connection, Tls};
+use crate::limits::NodeLimit;
 use crate::listen::Accepted;
 use crate::worker::{Closing, ConnectionGuard, RealIp, Worker};
 use std::future::poll_fn;
@@ -92,6 +93,7 @@ async fn secured(worker: &Worker, socket: Socket, http2: bool, ends: Ends) -> Op
             None
         }
         Err(_) => {
+            worker.limit_acted(NodeLimit::HandshakeTime);
             tracing::debug!(%peer, "the TLS handshake took too long");
             None
         }

@@ -16,6 +16,7 @@ pub(crate) use udp::receive;
 
 use crate::downstream::proxy_protocol;
 use crate::error::upstream_cause;
+use crate::limits::NodeLimit;
 use crate::listen::Accepted;
 use crate::snapshot::{Query, StreamRoute, Transport};
 use crate::worker::{ConnectionGuard, Load, Worker};
@@ -140,6 +141,9 @@ impl Drop for Counted<'_> {
 
 fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
     (session.status, session.cause) = (refusal.status(), refusal.cause());
+    if matches!(refusal, Refusal::Late) {
+        worker.limit_acted(NodeLimit::HandshakeTime);
+    }
     let is_said_elsewhere = matches!(refusal, Refusal::Header | Refusal::NotAdmitted);
     if !is_said_elsewhere && (session.has_warned.get() || worker.may_warn()) {
         tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");

@@ -44,6 +44,9 @@ pub(super) struct Inbound {
     /// A head that has arrived in part.
     partial: Option<Partial>,
     longest_head: usize,
+    /// How large the fields of a head may be, and how many were larger.
+    max_list_size: usize,
+    large_heads: u32,
     last_stream: u32,
     /// Streams that may have trailers yet, as long as they are not too many.
     open: Vec<u32>,
@@ -125,6 +128,8 @@ impl Inbound {
             replaced: 0,
             partial: None,
             longest_head: MAX_HEAD_FACTOR * max_header_list_size as usize + MAX_FRAME_LEN,
+            max_list_size: max_header_list_size as usize,
+            large_heads: 0,
             last_stream: 0,
             open: Vec::new(),
             may_open: max_streams.max(1),
@@ -143,6 +148,11 @@ impl Inbound {
     /// Why the connection has to end, if it has.
     pub(super) fn failure(&self) -> Option<Reason> {
         self.failure
+    }
+
+    /// How many heads were larger than they may be since it was asked last.
+    pub(super) fn large_heads(&mut self) -> u32 {
+        std::mem::take(&mut self.large_heads)
     }
 
     /// Whether there are streams with a `#` in their path that were not accepted yet.
@@ -281,7 +291,14 @@ impl Inbound {
             self.may_open = self.may_open.saturating_sub(1);
         }
         self.follow(stream, is_new && head.flags & END_STREAM == 0);
-        match self.hpack.read(block, is_trailers) {
+        let verdict = self.hpack.read(block, is_trailers);
+        // The crate compares so, and answers 431.
+        if matches!(verdict, Some(Verdict::Fine | Verdict::Fragment))
+            && self.hpack.list_size() >= self.max_list_size
+        {
+            self.large_heads += 1;
+        }
+        match verdict {
             None => {
                 self.fail(Reason::COMPRESSION_ERROR);
                 None

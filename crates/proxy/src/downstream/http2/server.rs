@@ -39,7 +39,11 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let sender = transport.sender();
     let handshake = sender.with(builder(options).handshake(transport));
     let timeout = worker.options.client_header_timeout;
-    let Ok(Ok(Ok(mut http2))) = tokio::time::timeout(timeout, handshake).await else { return };
+    let mut http2 = match tokio::time::timeout(timeout, handshake).await {
+        Ok(Ok(Ok(http2))) => http2,
+        Ok(_) => return,
+        Err(_) => return worker.limit_acted(NodeLimit::HandshakeTime),
+    };
     let Some(pings) = http2.ping_pong() else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
@@ -50,6 +54,14 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let mut served = Served { worker, http2, sender, keep_alive, stats, deadline, idle: true, stage };
     if let Err(error) = driver.with(poll_fn(|cx| served.poll(cx))).await {
         served.ended(&error);
+    }
+}
+
+/// What a client has met whose bytes are not read further: this reason stands for a head without an end.
+fn limit_of(reason: Reason) -> NodeLimit {
+    match reason {
+        Reason::ENHANCE_YOUR_CALM => NodeLimit::HeadSize,
+        _ => NodeLimit::ProtocolErrors,
     }
 }
 
@@ -106,6 +118,9 @@ impl Served {
             match self.http2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(error))) => {
+                    if error.is_go_away() && error.is_library() {
+                        self.worker.limit_acted(NodeLimit::ProtocolErrors);
+                    }
                     self.ended(&error);
                     return Poll::Ready(());
                 }
@@ -121,8 +136,14 @@ impl Served {
     /// just now.
     fn judge(&mut self) -> bool {
         self.stats.resets.broken(self.sender.faults());
+        self.count_large_heads();
         let reason = match (self.sender.failure(), self.stats.resets.standing()) {
-            (Some(reason), _) => reason,
+            (Some(reason), _) => {
+                if self.stage < Stage::Ending {
+                    self.worker.limit_acted(limit_of(reason));
+                }
+                reason
+            }
             (None, Standing::Abusive) => {
                 // What is counted when it takes no more requests is not counted again.
                 if self.stage < Stage::Calming {
@@ -156,7 +177,13 @@ impl Served {
         true
     }
 
+    /// The crate answers requests whose heads are too large, and does not report them.
+    fn count_large_heads(&self) {
+        (0..self.sender.large_heads()).for_each(|_| self.worker.limit_acted(NodeLimit::HeadSize));
+    }
+
     fn ended(&self, error: &dyn Error) {
+        self.count_large_heads();
         let client = self.stats.connection.peer;
         tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
     }
@@ -170,8 +197,9 @@ impl Served {
         let is_refused = self.stage >= Stage::Calming;
         let is_beyond = is_refused || self.stats.live() >= options.http2.max_concurrent_streams;
         self.stats.resets.broken(is_refused.into());
-        if is_beyond || self.stats.is_too_much(head, options.http2.connection_header_list_size) {
-            self.worker.limit_acted(NodeLimit::Streams);
+        let is_too_much = self.stats.is_too_much(head, options.http2.connection_header_list_size);
+        if is_beyond || is_too_much {
+            self.worker.limit_acted(if is_beyond { NodeLimit::Streams } else { NodeLimit::HeadsSize });
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (in_flight, requests) = self.stats.enter(head);

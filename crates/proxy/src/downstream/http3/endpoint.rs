@@ -258,6 +258,7 @@ impl Taker {
         if !incoming.remote_address_validated() {
             if self.quic.unproven.load(Ordering::Relaxed) >= self.worker.options.http3.max_unproven_handshakes
             {
+                self.worker.limit_acted(NodeLimit::UnprovenHandshakes);
                 // What may not be asked is refused by being dropped.
                 let _ = incoming.retry();
                 return None;

@@ -8,6 +8,7 @@ use super::sending::SendStream;
 use super::stream::Http3;
 use crate::downstream::multiplex::InFlightGuard;
 use crate::error::RequestError;
+use crate::limits::NodeLimit;
 use crate::worker::Worker;
 use http::header::{CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
@@ -29,6 +30,19 @@ enum Unresolved {
     Refused,
 }
 
+impl Unresolved {
+    /// The limit that it has met, if it is one.
+    fn limit(&self) -> Option<NodeLimit> {
+        match self {
+            Self::TooLarge | Self::Failed(Failure::Refused(Code::H3_EXCESSIVE_LOAD)) => {
+                Some(NodeLimit::HeadSize)
+            }
+            Self::Refused => Some(NodeLimit::HeadsSize),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
 /// Waits for the head. Returns `None` if it is invalid; then the client has got the error.
 pub(super) async fn resolve(
     worker: &Worker,
@@ -38,14 +52,19 @@ pub(super) async fn resolve(
 ) -> Option<Resolved> {
     let read = read_fields(worker, in_flight, receiving);
     let Ok(read) = tokio::time::timeout(worker.options.client_header_timeout, read).await else {
+        worker.limit_acted(NodeLimit::HeadTime);
         send_stream.reset(Code::H3_REQUEST_INCOMPLETE);
         return None;
     };
-    match read.and_then(|received| request(worker, in_flight, receiving, received)) {
+    let unresolved = match read.and_then(|received| request(worker, in_flight, receiving, received)) {
         Ok(resolved) => return Some(resolved),
-        Err(Unresolved::Refused) => send_stream.reset(Code::H3_REQUEST_REJECTED),
-        Err(Unresolved::TooLarge) => too_large(worker, in_flight, send_stream).await,
-        Err(Unresolved::Failed(failure)) => failed(in_flight, send_stream, failure),
+        Err(unresolved) => unresolved,
+    };
+    unresolved.limit().into_iter().for_each(|limit| worker.limit_acted(limit));
+    match unresolved {
+        Unresolved::Refused => send_stream.reset(Code::H3_REQUEST_REJECTED),
+        Unresolved::TooLarge => too_large(worker, in_flight, send_stream).await,
+        Unresolved::Failed(failure) => failed(in_flight, send_stream, failure),
     }
     None
 }

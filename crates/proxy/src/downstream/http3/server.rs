@@ -14,6 +14,7 @@ use crate::exchange::{Connection, Tls};
 use crate::limits::NodeLimit;
 use crate::pipeline::serve;
 use crate::worker::{Closing, ConnectionGuard, Worker};
+use quinn::ConnectionError;
 use quinn::crypto::rustls::HandshakeData;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -41,19 +42,28 @@ pub(super) async fn serve(worker: Rc<Worker>, mut arriving: Arriving) {
     let shaking = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
     let mut shaking = pin!(shaking);
     let shaken = poll_fn(|cx| match shaking.as_mut().poll(cx) {
-        Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
+        Poll::Ready(Ok(shaken)) => Poll::Ready(Some(shaken)),
+        Poll::Ready(Err(_)) => Poll::Ready(Some(Err(ConnectionError::TimedOut))),
         Poll::Pending if worker.closing.get() >= Closing::Idle => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     });
     let quic = match shaken.await {
         Some(Ok(quic)) => quic,
-        Some(Err(error)) => return tracing::debug!(client = %peer, "no connection over QUIC: {error}"),
+        Some(Err(error)) => {
+            if error == ConnectionError::TimedOut {
+                worker.limit_acted(NodeLimit::HandshakeTime);
+            }
+            return tracing::debug!(client = %peer, "no connection over QUIC: {error}");
+        }
         None => return,
     };
     let trusted = worker.options.trusts_address(peer.ip());
     let (tls, ends) = (agreed(&quic), Ends { peer, client: peer, local });
     let admitted = handshake::admit(&worker, tls.sni.as_deref(), ends);
     let admitted = tokio::time::timeout(worker.options.client_header_timeout, admitted).await;
+    if admitted.is_err() {
+        worker.limit_acted(NodeLimit::HandshakeTime);
+    }
     if admitted != Ok(Admission::Admit) {
         return close(&quic, Code::H3_REQUEST_REJECTED, b"refused");
     }
@@ -79,7 +89,11 @@ async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<
     let options = &worker.options.http3;
     let timeout = worker.options.client_header_timeout;
     let opening = Http3Connection::open(quic.clone(), options.max_header_list_size);
-    let Ok(Ok(http3)) = tokio::time::timeout(timeout, opening).await else { return };
+    let http3 = match tokio::time::timeout(timeout, opening).await {
+        Ok(Ok(http3)) => http3,
+        Ok(Err(_)) => return,
+        Err(_) => return worker.limit_acted(NodeLimit::HandshakeTime),
+    };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
     let stats = StreamStats::new(connection, options.max_resets);
@@ -156,6 +170,9 @@ impl Served {
                 self.close();
             }
             Standing::Abusive => {
+                if std::mem::replace(&mut self.stage, Stage::Closing) != Stage::Closing {
+                    self.worker.limit_acted(NodeLimit::Resets);
+                }
                 tracing::debug!(%client, "a client gave up too many requests over HTTP/3: it is closed");
                 close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
             }

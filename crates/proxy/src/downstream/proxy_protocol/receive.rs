@@ -1,6 +1,7 @@
 //! Receives the PROXY header at the start of a connection.
 
 use super::{Addresses, MAX_HEADER_LEN, Malformed, parse};
+use crate::limits::NodeLimit;
 use crate::listen::Accepted;
 use crate::worker::Worker;
 use std::io;
@@ -69,10 +70,13 @@ pub(crate) async fn open(
         return Ok((socket, None));
     }
     let said = receive(&mut socket, worker.options.client_header_timeout).await;
-    if let Err(refused) = &said
-        && worker.may_warn()
-    {
-        tracing::warn!(%peer, "the connection is closed: {refused}");
+    if let Err(refused) = &said {
+        if matches!(refused, Refused::Late) {
+            worker.limit_acted(NodeLimit::HandshakeTime);
+        }
+        if worker.may_warn() {
+            tracing::warn!(%peer, "the connection is closed: {refused}");
+        }
     }
     let client = said?.filter(|_| trusted).map(|addresses| addresses.source);
     Ok((socket, client))
