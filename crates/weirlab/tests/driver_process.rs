@@ -129,6 +129,31 @@ fn a_daemon_is_followed_and_ended() {
 }
 
 #[test]
+fn a_new_process_that_takes_over_is_followed_and_ended() {
+    let folder = TempDir::new().unwrap();
+    let (mut launch, address) = nginx(folder.path(), "on", "replaced");
+    let found = Command::new("sh").args(["-c", "command -v nginx"]).output().unwrap();
+    // It starts the program by the path that it was started by.
+    launch.command[0] = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+    launch.pid_file = Some(folder.path().join("nginx.pid"));
+    let script = "old=$(cat nginx.pid); kill -USR2 $old; \
+                  until [ -s nginx.pid ] && [ $(cat nginx.pid) != $old ]; do sleep 0.01; done; kill -QUIT $old";
+    launch.upgrade = Some(Reload::Command(["sh", "-c", script].map(str::to_owned).to_vec()));
+    let mut running = start(&launch).unwrap();
+    for _ in 0..2 {
+        let old = running.pid();
+        running.upgrade().unwrap();
+        let written = fs::read_to_string(folder.path().join("nginx.pid")).unwrap();
+        assert_eq!(running.pid(), written.trim().parse::<u32>().unwrap());
+        assert_ne!(running.pid(), old);
+        eventually("the old process ends", || Stat::of(old).is_none_or(|stat| stat.ended()));
+        assert!(running.alive() && get(address).ends_with("replaced"));
+    }
+    running.stop().unwrap();
+    assert_eq!(at_work(folder.path()), BTreeMap::new());
+}
+
+#[test]
 fn dropping_ends_everything_by_force() {
     let folder = TempDir::new().unwrap();
     let running = start(&shell(folder.path(), "trap '' TERM; setsid sleep 600 & sleep 600 & wait")).unwrap();

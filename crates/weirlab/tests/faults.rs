@@ -51,13 +51,14 @@ fn weir_keeps_its_promises_in_quick_scenarios() {
 }
 
 #[test]
-fn a_gateway_that_cannot_reload_lacks_that() {
+fn a_gateway_that_cannot_reload_or_be_replaced_lacks_that() {
     // What it runs does not matter here.
     let envoy = Gateway::of(&target("envoy"), Some("/bin/true".as_ref())).unwrap().unwrap();
     let (reloads, kills) = (scenario("gateway-reloaded"), scenario("upstream-killed"));
     assert_eq!(envoy.lacks(&reloads, None).as_deref(), Some("has no reload here"));
     assert_eq!(envoy.lacks(&kills, None), None);
     assert_eq!(envoy.lacks(&kills, Some(During::Reload)).as_deref(), Some("has no reload here"));
+    assert_eq!(envoy.lacks(&kills, Some(During::Upgrade)).as_deref(), Some("has no upgrade here"));
 }
 
 #[test]

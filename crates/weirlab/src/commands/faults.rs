@@ -21,8 +21,8 @@ const WEIR: &str = "weir";
 pub struct Args {
     /// Scenarios below scenarios/faults; * stands for any characters. All of them, if none is named.
     scenarios: Vec<String>,
-    /// The gateways to put them before.
-    #[arg(long, value_delimiter = ',', default_value = "weir,nginx,haproxy")]
+    /// The gateways to put them before. All that have a faults.toml and are installed, if none is named.
+    #[arg(long, value_delimiter = ',')]
     targets: Vec<String>,
     /// The `weir` to put them before; else target/release/weir or the one beside targets/, else the one on the PATH.
     #[arg(long)]
@@ -89,7 +89,10 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
 }
 
 fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<Vec<Gateway>, String> {
-    let targets = target::find(names, root).map_err(|error| error.to_string())?;
+    let mut targets = target::find(names, root).map_err(|error| error.to_string())?;
+    if names.is_empty() {
+        targets.sort_by_key(|target| target.name != WEIR);
+    }
     let mut gateways = Vec::new();
     for target in &targets {
         let given = weir.filter(|_| target.name == WEIR);
@@ -97,6 +100,7 @@ fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<Vec<Ga
             // A program that was named is not left out.
             Err(error) if given.is_some() => return Err(error.to_string()),
             Ok(Some(gateway)) => gateways.push(gateway),
+            Ok(None) if names.is_empty() => {}
             Ok(None) => note(&format!("{}: has no faults.toml, and takes no part", target.name)),
             Err(error) => note(&format!("{}: takes no part: {error}", target.name)),
         }

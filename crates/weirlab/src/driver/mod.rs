@@ -61,6 +61,14 @@ pub trait Running: Send {
     /// When it has no way, or that failed.
     fn reload(&mut self) -> Result<(), DriverError>;
 
+    /// Has a new process of its program take over in the way its target says, and follows that one.
+    ///
+    /// # Errors
+    /// When it has no way here, or that failed.
+    fn upgrade(&mut self) -> Result<(), DriverError> {
+        Err(DriverError::Unable("an upgrade is for processes of this machine".to_owned()))
+    }
+
     /// Sends a signal, by name, to its main process.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ const STOP_COMMAND_TIMEOUT: Duration = Duration::from_secs(15);
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
 const PORTS_FREE_TIMEOUT: Duration = Duration::from_secs(2);
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A new process has to start before it takes over.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts gateways as processes of this machine, each in a process group of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -251,6 +253,23 @@ impl Running for Gateway {
             Some(Reload::Command(command)) => self.act("reload", &command, RELOAD_TIMEOUT),
             None => Err(super::no_reload(&self.launch.label)),
         }
+    }
+
+    fn upgrade(&mut self) -> Result<(), DriverError> {
+        match self.launch.upgrade.clone() {
+            Some(Reload::Signal(name)) => self.signal(&name)?,
+            Some(Reload::Command(command)) => self.act("upgrade", &command, UPGRADE_TIMEOUT)?,
+            None => {
+                let label = &self.launch.label;
+                return Err(DriverError::Unable(format!("{label} has no way to replace its process")));
+            }
+        }
+        // The old process may still serve its last requests.
+        let members = self.family.members();
+        if let Some(named) = self.family.named(&members) {
+            self.main = MainProcess::from(&named);
+        }
+        self.note()
     }
 
     fn signal(&mut self, name: &str) -> Result<(), DriverError> {

@@ -1,9 +1,11 @@
-//! What a scenario needs of the machine beyond processes: a disk that can be full, a clock that jumps, a network that can be
+//! What a scenario needs of the machine beyond processes: a disk that can be full or read-only, a clock that jumps, a network that can be
 //! cut. Each is made for one run and removed after it.
 use super::FaultError;
-use super::scenario::{DiskAct, Scenario};
+use super::act::DiskAct;
+use super::read_only::ReadOnly;
+use super::scenario::Scenario;
 use super::store::run;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ const SLOW_SYNC_MICROS: u32 = 1_000_000;
 /// A file system in memory. Dropping it unmounts it.
 pub(super) struct Disk {
     pub(super) folder: PathBuf,
+    read_only: Option<ReadOnly>,
 }
 
 impl Disk {
@@ -27,10 +30,11 @@ impl Disk {
         fs::create_dir_all(&folder).map_err(|error| FaultError::system("a folder cannot be made", error))?;
         let size = format!("size={DISK_BYTES}");
         run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "weirlab"]).arg(&folder))?;
-        Ok(Self { folder })
+        Ok(Self { folder, read_only: None })
     }
 
-    pub(super) fn act(&self, act: DiskAct) -> Result<(), FaultError> {
+    /// Does something to it. What can be changed on it concerns these processes.
+    pub(super) fn act(&mut self, act: DiskAct, processes: &BTreeSet<u32>) -> Result<(), FaultError> {
         let filler = self.folder.join("filler");
         match act {
             DiskAct::Fill => {
@@ -38,6 +42,14 @@ impl Disk {
                 let mut file = File::create(filler).map_err(full)?;
                 // The error that ends it is that nothing is left.
                 while file.write_all(&[0; 4096]).is_ok() {}
+                Ok(())
+            }
+            DiskAct::Forbid => {
+                self.read_only = Some(ReadOnly::start(&self.folder, processes)?);
+                Ok(())
+            }
+            DiskAct::Allow => {
+                self.read_only = None;
                 Ok(())
             }
             DiskAct::Free => {
@@ -49,6 +61,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.read_only = None;
         // At once, even if a process still has a file open there.
         let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
     }

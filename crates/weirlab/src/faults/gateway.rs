@@ -1,7 +1,9 @@
 //! A gateway in front of the upstream servers of a scenario: its `faults.toml` beside its `target.toml`.
 use super::FaultError;
+use super::act::Act;
 use super::dns::NAME;
-use super::scenario::{Act, During, Scenario};
+use super::scenario::{During, Scenario};
+use super::store::MASTER;
 use crate::catalogue::{self, read_text, read_toml, render};
 use crate::target::{Launch, Listeners, Ready, Reload, Target, TargetError};
 use serde::{Deserialize, Serialize};
@@ -32,7 +34,12 @@ struct File {
     command_for: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     file: Vec<TemplateFile>,
-    reload: Option<ReloadFile>,
+    /// How it reads its configuration again.
+    reload: Option<OrderFile>,
+    /// How a new process takes over.
+    upgrade: Option<OrderFile>,
+    /// What names its main process, where a new one takes over.
+    pid_file: Option<String>,
     stop: String,
 }
 
@@ -45,7 +52,7 @@ struct TemplateFile {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReloadFile {
+struct OrderFile {
     signal: Option<String>,
     #[serde(default)]
     command: Vec<String>,
@@ -61,6 +68,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) resolver: Option<SocketAddr>,
     /// The server of counters or of the configuration.
     pub(super) store: Option<SocketAddr>,
+    /// The server that takes its place when it fails.
+    pub(super) standby: Option<SocketAddr>,
+    /// What knows which of Redis' servers takes writes.
+    pub(super) sentinel: Option<SocketAddr>,
     /// The folder for what the gateway writes.
     pub(super) disk: Option<&'a Path>,
     pub(super) needs: &'a BTreeSet<String>,
@@ -83,6 +94,10 @@ struct Context<'a> {
     resolver: Option<Address>,
     name: &'a str,
     store: Option<Address>,
+    standby: Option<Address>,
+    sentinel: Option<Address>,
+    /// What sentinels call the servers that they watch.
+    master: &'a str,
     /// Whether the store is for counters.
     redis: bool,
     disk: Option<&'a Path>,
@@ -126,9 +141,13 @@ impl Gateway {
     pub fn lacks(&self, scenario: &Scenario, during: Option<During>) -> Option<String> {
         let mut missing: Vec<&str> =
             scenario.needs.difference(&self.file.features).map(String::as_str).collect();
-        let reloads = scenario.steps_during(during).iter().any(|step| step.act == Act::Reload);
-        if reloads && self.file.reload.is_none() {
+        let steps = scenario.steps_during(during);
+        let takes = |act: Act| steps.iter().any(|step| step.act == act);
+        if takes(Act::Reload) && self.file.reload.is_none() {
             missing.push("reload");
+        }
+        if takes(Act::Upgrade) && self.file.upgrade.is_none() {
+            missing.push("upgrade");
         }
         (!missing.is_empty()).then(|| format!("has no {} here", missing.join(", ")))
     }
@@ -151,22 +170,13 @@ impl Gateway {
             folder: around.folder.to_owned(),
             listeners: Listeners { http: Some(around.listeners[0]), ..Listeners::default() },
             ready: Ready { within: READY, ..Ready::default() },
-            reload: self.reload(fill)?,
+            reload: order(self.file.reload.as_ref(), fill)?,
+            upgrade: order(self.file.upgrade.as_ref(), fill)?,
+            pid_file: self.file.pid_file.as_ref().map(fill).transpose()?.map(PathBuf::from),
             stop_signal: self.file.stop.clone(),
             files,
             ..Launch::default()
         })
-    }
-
-    fn reload(
-        &self,
-        fill: impl Fn(&String) -> Result<String, TargetError>,
-    ) -> Result<Option<Reload>, TargetError> {
-        let Some(reload) = &self.file.reload else { return Ok(None) };
-        match &reload.signal {
-            Some(signal) => Ok(Some(Reload::Signal(signal.clone()))),
-            None => Ok(Some(Reload::Command(words(&reload.command, fill)?))),
-        }
     }
 
     fn context<'a>(&'a self, around: &'a Surroundings<'a>) -> Result<Context<'a>, FaultError> {
@@ -184,9 +194,23 @@ impl Gateway {
             resolver: around.resolver.map(Address::from),
             name: NAME,
             store: around.store.map(Address::from),
+            standby: around.standby.map(Address::from),
+            sentinel: around.sentinel.map(Address::from),
+            master: MASTER,
             redis: around.needs.contains("redis"),
             disk: around.disk,
         })
+    }
+}
+
+fn order(
+    file: Option<&OrderFile>,
+    fill: impl Fn(&String) -> Result<String, TargetError>,
+) -> Result<Option<Reload>, TargetError> {
+    let Some(file) = file else { return Ok(None) };
+    match &file.signal {
+        Some(signal) => Ok(Some(Reload::Signal(signal.clone()))),
+        None => Ok(Some(Reload::Command(words(&file.command, fill)?))),
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Each request has a body of its own in both directions, so that a response which belongs to another request, a truncated
 //! one that looks whole, and a request that was sent twice are found at whichever end sees them.
+mod act;
 mod behaviour;
 mod certificates;
 mod client;
@@ -17,20 +18,24 @@ mod gateway;
 mod journal;
 mod message;
 mod outcome;
+mod read_only;
+mod relay;
 mod run;
 mod scenario;
 mod server;
 mod server_process;
 mod store;
+mod stores;
 mod table;
 mod world;
 mod writes;
 
+pub use act::{Act, ProcessAct, StoreAct};
 pub use behaviour::Behaviour;
 pub use error::FaultError;
 pub use gateway::Gateway;
 pub use outcome::{Outcome, Writes};
 pub use run::{Options, run};
-pub use scenario::{Act, AllowedLosses, During, ProcessAct, Scenario, Step, When, find};
+pub use scenario::{AllowedLosses, During, Scenario, Step, When, find};
 pub use server::{Plan, serve};
 pub use table::{markdown, table};

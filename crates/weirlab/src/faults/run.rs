@@ -1,9 +1,10 @@
 //! One scenario before one gateway.
 use super::FaultError;
+use super::act::Act;
 use super::client::{Client, Clients, Ending};
 use super::gateway::Gateway;
 use super::outcome::Outcome;
-use super::scenario::{Act, AllowedLosses, During, Scenario, When};
+use super::scenario::{AllowedLosses, During, Scenario, When};
 use super::world::World;
 use super::writes::Writer;
 use std::path::{Path, PathBuf};

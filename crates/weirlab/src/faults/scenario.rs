@@ -1,5 +1,5 @@
 //! A fault scenario, as it is written: a load, what happens meanwhile, and what may be lost.
-use super::behaviour::Behaviour;
+use super::act::{Act, DiskAct, ProcessAct};
 use crate::catalogue::{CatalogueError, Kind, Span, read_toml, select};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -32,19 +32,25 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Its steps, with what happens to the gateway right after the first of them. It is started again once the server of its
-    /// configuration is back, without which it does not start.
+    /// Its steps, with what happens to the gateway right after the first of them. A process is started once the server of its
+    /// configuration is back or the disk can be written, without which it does not start.
     #[must_use]
     pub fn steps_during(&self, during: Option<During>) -> Vec<Step> {
         let soon = |act| Step { when: When::After(Duration::from_millis(50)), act };
         let mut steps = self.steps.clone();
         let first = steps.len().min(1);
-        let of_store = steps.iter().rposition(|step| matches!(step.act, Act::Store(_)));
+        let is_of_disk = |step: &Step| matches!(step.act, Act::Disk(DiskAct::Forbid | DiskAct::Allow));
+        let hinders = |step: &Step| is_of_disk(step) || matches!(step.act, Act::Store(_));
+        let back = steps.iter().rposition(hinders).map_or(first, |last| last + 1);
         match during {
             None => {}
             Some(During::Reload) => steps.insert(first, soon(Act::Reload)),
+            Some(During::Upgrade) => {
+                // Without the server of counters it starts.
+                let is_hindered = self.needs.contains("postgres") || steps.iter().any(is_of_disk);
+                steps.insert(if is_hindered { back } else { first }, soon(Act::Upgrade));
+            }
             Some(During::Kill) => {
-                let back = of_store.map_or(first, |last| last + 1);
                 steps.insert(back, soon(Act::Gateway(ProcessAct::Start)));
                 steps.insert(first, soon(Act::Gateway(ProcessAct::Kill)));
             }
@@ -60,17 +66,23 @@ pub enum During {
     Reload,
     /// It is killed and started again.
     Kill,
+    /// A new process of the same program takes over.
+    Upgrade,
 }
 
 impl During {
     /// Why it cannot happen in a scenario.
     #[must_use]
     pub fn is_refused_by(self, scenario: &Scenario) -> Option<&'static str> {
-        let is_done_anyway = scenario.steps.iter().any(|step| matches!(step.act, Act::Gateway(_)));
+        let is_done_anyway =
+            scenario.steps.iter().any(|step| matches!(step.act, Act::Gateway(_) | Act::Upgrade));
         let has_database = ["postgres", "sqlite"].iter().any(|database| scenario.needs.contains(*database));
         match self {
-            _ if is_done_anyway => Some("the scenario itself kills or stops the gateway"),
+            _ if is_done_anyway => Some("the scenario itself kills, stops or replaces the gateway"),
             Self::Reload if has_database => Some("a configuration in a database is not read again"),
+            Self::Upgrade if scenario.needs.contains("slow-sync") => {
+                Some("writes hold the lock of SQLite for longer than a new process waits for it")
+            }
             _ => None,
         }
     }
@@ -123,53 +135,6 @@ pub enum When {
     Requests(usize),
     /// So long after the step before.
     After(Duration),
-}
-
-/// What a step does.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// Changes the behaviour of an upstream server.
-    Behave(usize, Behaviour),
-    /// Does something to the process of an upstream server.
-    Upstream(usize, ProcessAct),
-    /// Does something to the gateway.
-    Gateway(ProcessAct),
-    /// Has the gateway read its configuration again.
-    Reload,
-    /// Limits how many descriptors the gateway may have; none for the limit that it started with.
-    Descriptors(Option<u64>),
-    /// Changes what the name server answers.
-    Dns(super::dns::Answers),
-    /// Does something to the server of counters or of the configuration.
-    Store(ProcessAct),
-    /// Does something to the disk that the gateway writes to.
-    Disk(DiskAct),
-    /// Moves the gateway's wall clock by so many seconds.
-    Clock(i64),
-    /// Cuts or joins the network between the gateway and the first upstream server.
-    Network(bool),
-}
-
-/// What is done to a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessAct {
-    /// SIGKILL.
-    Kill,
-    /// It is started again.
-    Start,
-    /// SIGSTOP: its connections stay open, and nothing comes.
-    Stop,
-    /// SIGCONT.
-    Continue,
-}
-
-/// What is done to a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskAct {
-    /// Not a byte is left.
-    Fill,
-    /// What filled it is removed.
-    Free,
 }
 
 /// Which requests may be lost.
@@ -273,56 +238,13 @@ fn step(file: &StepFile) -> Result<Step, String> {
         (None, Some(after)) => When::After(after.0),
         _ => return Err("a step has either `at`, a number of requests, or `after`, a duration".to_owned()),
     };
-    Ok(Step { when, act: act(file)? })
-}
-
-fn act(StepFile { on, number, act, .. }: &StepFile) -> Result<Act, String> {
-    let unknown = |known: &str| format!("`{act}` cannot be done on `{on}`: use {known}");
-    match on.as_str() {
-        "upstream" => match process_act(act) {
-            Some(process) => Ok(Act::Upstream(*number, process)),
-            None => Ok(Act::Behave(*number, act.parse()?)),
-        },
-        "gateway" if act == "reload" => Ok(Act::Reload),
-        "gateway" => {
-            process_act(act).map(Act::Gateway).ok_or_else(|| unknown("kill, start, stop, continue or reload"))
-        }
-        "descriptors" if act == "restore" => Ok(Act::Descriptors(None)),
-        "descriptors" => {
-            act.parse().map(|limit| Act::Descriptors(Some(limit))).map_err(|_| unknown("a number or restore"))
-        }
-        "dns" => act.parse().map(Act::Dns),
-        "store" => process_act(act).map(Act::Store).ok_or_else(|| unknown("kill, start, stop or continue")),
-        "disk" => match act.as_str() {
-            "fill" => Ok(Act::Disk(DiskAct::Fill)),
-            "free" => Ok(Act::Disk(DiskAct::Free)),
-            _ => Err(unknown("fill or free")),
-        },
-        "clock" => act.parse().map(Act::Clock).map_err(|_| unknown("a number of seconds, such as -3600")),
-        "network" => match act.as_str() {
-            "cut" => Ok(Act::Network(true)),
-            "join" => Ok(Act::Network(false)),
-            _ => Err(unknown("cut or join")),
-        },
-        _ => Err(format!(
-            "nothing can be done on `{on}`: use upstream, gateway, descriptors, dns, store, disk, clock or network"
-        )),
-    }
-}
-
-fn process_act(act: &str) -> Option<ProcessAct> {
-    match act {
-        "kill" => Some(ProcessAct::Kill),
-        "start" => Some(ProcessAct::Start),
-        "stop" => Some(ProcessAct::Stop),
-        "continue" => Some(ProcessAct::Continue),
-        _ => None,
-    }
+    Ok(Step { when, act: Act::read(file.on.as_str(), file.number, file.act.as_str())? })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::act::StoreAct;
     use super::*;
 
     fn scenario(name: &str) -> Scenario {
@@ -337,10 +259,25 @@ mod tests {
             let steps = scenario(name).steps_during(Some(During::Kill));
             steps.into_iter().map(|step| step.act).collect::<Vec<_>>()
         };
-        let expected = [Act::Store(Kill), Act::Gateway(Kill), Act::Store(Start), Act::Gateway(Start)];
+        let store = |act| Act::Store(StoreAct::Process(act));
+        let expected = [store(Kill), Act::Gateway(Kill), store(Start), Act::Gateway(Start)];
         assert_eq!(acts("postgres-killed"), expected);
         let expected = [Act::Network(true), Act::Gateway(Kill), Act::Gateway(Start), Act::Network(false)];
         assert_eq!(acts("network-cut"), expected);
+    }
+
+    #[test]
+    fn a_new_process_takes_over_in_the_midst_or_once_it_can_start() {
+        use super::ProcessAct::{Kill, Start};
+        let acts = |name| {
+            let steps = scenario(name).steps_during(Some(During::Upgrade));
+            steps.into_iter().map(|step| step.act).collect::<Vec<_>>()
+        };
+        let store = |act| Act::Store(StoreAct::Process(act));
+        assert_eq!(acts("redis-killed"), [store(Kill), Act::Upgrade, store(Start)]);
+        assert_eq!(acts("postgres-killed"), [store(Kill), store(Start), Act::Upgrade]);
+        let expected = [Act::Disk(DiskAct::Forbid), Act::Disk(DiskAct::Allow), Act::Upgrade];
+        assert_eq!(acts("disk-read-only"), expected);
     }
 
     #[test]
@@ -349,5 +286,9 @@ mod tests {
         assert!(refused(During::Reload, "disk-full") && !refused(During::Kill, "disk-full"));
         assert!(refused(During::Reload, "gateway-stopped") && refused(During::Kill, "gateway-killed"));
         assert!(!refused(During::Reload, "network-cut"));
+        assert!(refused(During::Upgrade, "disk-slow") && !refused(During::Kill, "disk-slow"));
+        assert!(
+            refused(During::Upgrade, "gateway-upgraded") && !refused(During::Upgrade, "gateway-reloaded")
+        );
     }
 }

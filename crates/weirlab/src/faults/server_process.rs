@@ -1,8 +1,8 @@
 //! An upstream server as the run sees it: a process that is started, given a behaviour, killed and stopped.
 use super::FaultError;
+use super::act::ProcessAct;
 use super::behaviour::Behaviour;
 use super::journal::Journal;
-use super::scenario::ProcessAct;
 use super::server::Plan;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};

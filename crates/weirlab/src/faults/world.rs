@@ -1,15 +1,16 @@
 //! What a scenario runs in: upstream servers, a name server, and the gateway; and what steps do to them.
 use super::FaultError;
+use super::act::{Act, ProcessAct};
 use super::certificates;
 use super::dns::NameServer;
 use super::facilities::{self, Clock, Disk, Network};
 use super::gateway::{Gateway, Surroundings};
 use super::journal::Journal;
 use super::run::Options;
-use super::scenario::{Act, ProcessAct, Scenario};
+use super::scenario::Scenario;
 use super::server::Plan;
 use super::server_process::{ServerProcess, send};
-use super::store::{Kind, Store};
+use super::stores::Stores;
 use super::writes::Writer;
 use crate::driver::process::Process;
 use crate::driver::{Driver, Running};
@@ -40,22 +41,20 @@ pub(super) struct World {
 
 /// What some scenarios need.
 struct Facilities {
-    store: Option<Store>,
+    stores: Option<Stores>,
     disk: Option<Disk>,
     clock: Option<Clock>,
     network: Option<Network>,
 }
 
 impl Facilities {
-    fn of(scenario: &Scenario, folder: &Path, port: u16) -> Result<Self, FaultError> {
+    fn of(scenario: &Scenario, folder: &Path, ports: [u16; 3]) -> Result<Self, FaultError> {
         if let Some(why) = facilities::unable(scenario) {
             return Err(FaultError::Unable(why.to_owned()));
         }
         let needs = |what: &str| scenario.needs.contains(what);
-        let kind =
-            if needs("redis") { Some(Kind::Redis) } else { needs("postgres").then_some(Kind::Postgres) };
         Ok(Self {
-            store: kind.map(|kind| Store::start(kind, folder, port)).transpose()?,
+            stores: Stores::start(scenario, folder, ports)?,
             disk: needs("disk").then(|| Disk::mount(folder)).transpose()?,
             clock: needs("clock").then(|| Clock::new(folder)).transpose()?,
             network: needs("network").then(Network::new).transpose()?,
@@ -72,9 +71,9 @@ impl World {
     ) -> Result<Self, FaultError> {
         let io = |what: &'static str| move |error| FaultError::system(what, error);
         fs::create_dir_all(folder).map_err(io("the working folder cannot be made"))?;
-        let free = free_addresses(LOOPBACK, scenario.upstreams + 4).map_err(io("no port is free"))?;
-        let (listeners, upstreams) = free.split_at(4);
-        let facilities = Facilities::of(scenario, folder, listeners[3].port())?;
+        let free = free_addresses(LOOPBACK, scenario.upstreams + 6).map_err(io("no port is free"))?;
+        let (listeners, upstreams) = free.split_at(6);
+        let facilities = Facilities::of(scenario, folder, [3, 4, 5].map(|at| listeners[at].port()))?;
         let mut upstreams = upstreams.to_vec();
         if let (Some(network), Some(first)) = (&facilities.network, upstreams.first_mut()) {
             first.set_ip(IpAddr::V4(network.inside));
@@ -94,14 +93,16 @@ impl World {
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         let names = scenario.needs.contains("dns").then(NameServer::start).transpose();
         let names = names.map_err(io("the name server cannot listen"))?;
-        let clock = facilities.clock.as_ref();
+        let (clock, stores) = (facilities.clock.as_ref(), facilities.stores.as_ref());
         let launch = gateway.prepare(&Surroundings {
             folder: &folder.join("gateway"),
             listeners: [listeners[0], listeners[1], listeners[2]],
             upstreams: &upstreams,
             ca: tls.as_ref().map(|tls| tls.ca.as_path()),
             resolver: names.as_ref().map(|names| names.address),
-            store: facilities.store.as_ref().map(|store| store.address),
+            store: stores.map(Stores::address),
+            standby: stores.and_then(Stores::standby),
+            sentinel: stores.and_then(Stores::sentinel),
             disk: facilities.disk.as_ref().map(|disk| disk.folder.as_path()),
             needs: &scenario.needs,
             environment: clock.map(Clock::environment).unwrap_or_default(),
@@ -137,6 +138,7 @@ impl World {
             Act::Upstream(number, act) => self.act_on_server(*number, *act),
             Act::Gateway(act) => self.act_on_gateway(*act),
             Act::Reload => Ok(self.running()?.reload()?),
+            Act::Upgrade => Ok(self.running()?.upgrade()?),
             Act::Descriptors(limit) => self.limit_descriptors(*limit),
             Act::Dns(answers) => {
                 let names = self.names.as_ref();
@@ -145,8 +147,11 @@ impl World {
                     .answer(*answers);
                 Ok(())
             }
-            Act::Store(act) => needed(self.facilities.store.as_mut(), "redis or postgres")?.act(*act),
-            Act::Disk(act) => needed(self.facilities.disk.as_mut(), "disk")?.act(*act),
+            Act::Store(act) => needed(self.facilities.stores.as_mut(), "redis or postgres")?.act(*act),
+            Act::Disk(act) => {
+                let processes = self.processes()?;
+                needed(self.facilities.disk.as_mut(), "disk")?.act(*act, &processes)
+            }
             Act::Clock(seconds) => needed(self.facilities.clock.as_mut(), "clock")?.set(*seconds),
             Act::Network(cut) => {
                 self.excuse_what_is_under_way();
@@ -184,7 +189,10 @@ impl World {
             ProcessAct::Stop => self.signal_gateway(Signal::STOP),
             ProcessAct::Continue => self.signal_gateway(Signal::CONT),
             ProcessAct::Start => {
-                self.gateway = None;
+                // It was killed; what it leaves, such as its ports, goes with its last process.
+                if let Some(mut killed) = self.gateway.take() {
+                    killed.stop()?;
+                }
                 self.gateway = Some(Process.start(&self.launch, &[])?);
                 Ok(())
             }

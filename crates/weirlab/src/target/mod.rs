@@ -35,6 +35,9 @@ pub struct Launch {
     pub ready: Ready,
     /// How it reloads its configuration.
     pub reload: Option<Reload>,
+    /// How a new process of its program takes over, in the same ways.
+    #[serde(default)]
+    pub upgrade: Option<Reload>,
     /// The signal that ends it in good order.
     pub stop_signal: String,
     /// The command that ends it in good order, which comes before the signal; empty for none.

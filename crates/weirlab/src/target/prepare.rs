@@ -222,6 +222,7 @@ impl Target {
                 within: self.file.ready.within.0,
             },
             reload: reload(&self.file, &fill)?,
+            upgrade: None,
             stop_signal: self.file.stop.clone(),
             stop_command: filled(&self.file.stop_command)?,
             pid_file: self.file.pid_file.as_ref().map(|path| preparation.folder.join(path)),

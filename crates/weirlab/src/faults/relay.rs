@@ -1,0 +1,118 @@
+//! A relay in front of the server of counters or of the configuration, which can hold answers back.
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How late answers come: later than clients of counters wait, and much sooner than those of a database give up.
+const LATE: Duration = Duration::from_millis(300);
+
+/// A relay that runs. Dropping it ends it for new connections; those that are open end with one of their sides.
+pub(super) struct Relay {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    is_slow: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Starts it on a free port, in front of that server.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn start(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let (is_slow, stop) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let shared = (Arc::clone(&is_slow), Arc::clone(&stop));
+        let thread = Some(thread::spawn(move || accept(&listener, server, &shared.0, &shared.1)));
+        Ok(Self { address, is_slow, stop, thread })
+    }
+
+    /// From now on each piece of an answer comes late, or again at once.
+    pub(super) fn slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Ordering::Release);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // It looks at that once another connection has come.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, server: SocketAddr, is_slow: &Arc<AtomicBool>, stop: &AtomicBool) {
+    for client in listener.incoming().map_while(Result::ok) {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        // Without the server, the client sees its connection end.
+        if let Ok(server) = TcpStream::connect(server) {
+            // A connection that cannot be relayed ends.
+            let _ = relay(client, server, is_slow);
+        }
+    }
+}
+
+fn relay(client: TcpStream, server: TcpStream, is_slow: &Arc<AtomicBool>) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
+    let is_slow = Arc::clone(is_slow);
+    thread::spawn(move || pass(from_client, to_server, || {}));
+    thread::spawn(move || {
+        pass(server, client, || {
+            if is_slow.load(Ordering::Acquire) {
+                thread::sleep(LATE);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Passes what one side sends, until either ends.
+fn pass(mut from: TcpStream, mut to: TcpStream, before: impl Fn()) {
+    let mut piece = [0; 16 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        before();
+        if to.write_all(&piece[..length]).is_err() {
+            break;
+        }
+    }
+    // The other side may have ended them already.
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_pass_at_once_and_late() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let relay = Relay::start(server.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(relay.address).unwrap();
+        let (mut peer, _) = server.accept().unwrap();
+        for is_slow in [false, true, false] {
+            relay.slow(is_slow);
+            client.write_all(b"ask").unwrap();
+            let (mut asked, mut answer) = ([0; 3], [0; 6]);
+            peer.read_exact(&mut asked).unwrap();
+            peer.write_all(b"answer").unwrap();
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!((&asked, &answer), (b"ask", b"answer"));
+        }
+        drop(peer);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "the end passes, too");
+    }
+}
