@@ -23,15 +23,23 @@ pub(crate) fn limit() -> Option<u64> {
 
 fn limit_of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    limit_below(Path::new("/sys/fs/cgroup"), group)
+    let limits = groups.lines().filter_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        match controllers {
+            "" => limit_below((Path::new("/sys/fs/cgroup"), "memory.max"), group),
+            // Version 1, where a limit that is not set is a number beyond the memory of any machine.
+            "memory" => limit_below((Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), group),
+            _ => None,
+        }
+    });
+    limits.min()
 }
 
-fn limit_below(root: &Path, group: &str) -> Option<u64> {
+/// The least limit, in files of this name, of a group and those above it.
+fn limit_below((root, file): (&Path, &str), group: &str) -> Option<u64> {
     let folder: PathBuf = root.join(group.trim_start_matches('/'));
     let groups = folder.ancestors().take_while(|folder| folder.starts_with(root));
-    let limit =
-        |folder: &Path| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse::<u64>().ok();
+    let limit = |folder: &Path| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
     groups.filter_map(limit).min()
 }
 
@@ -44,19 +52,20 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("a/b");
         fs::create_dir_all(&group).unwrap();
-        assert_eq!(limit_below(root.path(), "/a/b"), None);
+        assert_eq!(limit_below((root.path(), "memory.max"), "/a/b"), None);
         fs::write(group.join("memory.max"), "max\n").unwrap();
-        assert_eq!(limit_below(root.path(), "/a/b"), None);
+        assert_eq!(limit_below((root.path(), "memory.max"), "/a/b"), None);
         fs::write(root.path().join("a/memory.max"), "1000\n").unwrap();
-        assert_eq!(limit_below(root.path(), "/a/b"), Some(1000));
+        assert_eq!(limit_below((root.path(), "memory.max"), "/a/b"), Some(1000));
         fs::write(group.join("memory.max"), "2000\n").unwrap();
-        assert_eq!(limit_below(root.path(), "/a/b"), Some(1000));
-        assert_eq!(limit_below(root.path(), "/"), None);
+        assert_eq!(limit_below((root.path(), "memory.max"), "/a/b"), Some(1000));
+        assert_eq!(limit_below((root.path(), "memory.max"), "/"), None);
     }
 
     #[test]
-    fn a_machine_is_a_limit() {
-        assert!(limit().is_some_and(|bytes| bytes > resident_bytes()));
+    fn the_memory_of_the_machine_is_a_limit() {
+        let machine = kibibytes(&fs::read_to_string("/proc/meminfo").unwrap(), "MemTotal:") * 1_024;
+        assert!(limit().is_some_and(|bytes| bytes <= machine && bytes > resident_bytes()));
     }
 
     #[test]

@@ -26,8 +26,11 @@ impl LuaBodyFilter {
         if self.has_ended {
             return Vec::new();
         }
-        let Some(host) = self.guest.host().filter(|_| !self.has_failed) else { return data };
+        if self.has_failed {
+            return data;
+        }
         let collected = std::mem::take(&mut self.collected);
+        let Some(host) = self.guest.host() else { return [collected, data].concat() };
         host.body.replace(BodyPart { data, is_last, collected });
         self.has_failed = !self.guest.run(exchange, Phase::BodyFilter);
         let part = host.body.take();

@@ -27,6 +27,11 @@ fn in_field(field: &Json, value: &Json, path: String, found: &mut Vec<FieldWarni
             in_record(elements, item, &format!("{path}[{at}]"), found);
         }
     }
+    if let Some(values) = field.get("values") {
+        for (key, item) in value.as_object().into_iter().flatten() {
+            in_record(values, item, &format!("{path}.{key}"), found);
+        }
+    }
     if let Some(deprecation) = field.get("deprecation")
         && !is_usual(field, deprecation, value)
     {
@@ -64,7 +69,9 @@ mod tests {
         let old = json!({ "type": "string", "default": "usual", "deprecation": deprecation });
         let record = json!({ "type": "record", "fields": [{ "old": old }, { "new": { "type": "string" } }] });
         let list = json!({ "type": "array", "elements": record });
-        let config = json!({ "fields": [{ "old": old }, { "inner": record }, { "items": list }] });
+        let map = json!({ "type": "map", "values": record });
+        let config =
+            json!({ "fields": [{ "old": old }, { "inner": record }, { "items": list }, { "map": map }] });
         let described = json!({ "fields": [{ "protocols": {} }, { "config": config }] });
         let found = |config: Json| -> Vec<String> {
             deprecated_fields(&described, &config)
@@ -75,10 +82,11 @@ mod tests {
         for usual in [json!("usual"), json!("first"), Json::Null] {
             assert_eq!(found(json!({ "old": usual, "other": 1 })), [""; 0]);
         }
-        let expected = ["old", "inner.old", "items[1].old"]
+        let expected = ["old", "inner.old", "items[1].old", "map.key.old"]
             .map(|path| format!("{path}: deprecated: use new; it will be removed in 4.0"));
         let given = json!({
             "old": "mine", "inner": { "old": "mine", "new": "mine" }, "items": [{ "new": "mine" }, { "old": "mine" }],
+            "map": { "key": { "old": "mine" } },
         });
         let mut all = found(given);
         all.sort_by_key(|line| expected.iter().position(|it| it == line));

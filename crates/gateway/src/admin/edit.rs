@@ -71,9 +71,10 @@ impl Edit {
         self.conditions.allow(resolved.found, entities)?;
         let mut written = self.written(resolved.kind, None);
         resolved.fill(&mut written);
-        resolved.found.map_or(Ok(()), |found| keeps_immutable(&written, found))?;
         keep_old(&mut written, resolved);
-        self.put(written, resolved, !self.skip_hash, entities)
+        let ops = self.put(written, resolved, !self.skip_hash, entities)?;
+        resolved.found.map_or(Ok(()), |found| keeps_immutable(&ops, found))?;
+        Ok(ops)
     }
 
     fn update(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
@@ -82,7 +83,6 @@ impl Edit {
         let change = self.written(resolved.kind, Some(found));
         keeps_id(&change, found)?;
         keeps_plugin(&change, found)?;
-        keeps_immutable(&change, found)?;
         let of_plugin = custom_schema(found);
         let hashed = of_plugin.and_then(|schema| change.get(schema.hashed?));
         let (hash, has_password) =
@@ -95,6 +95,7 @@ impl Edit {
         merge(&mut written, change, resolved.kind.schema(), self.config_schema(found));
         written.insert("id".to_owned(), found.id().to_string().into());
         let ops = self.put(written, resolved, hash, entities)?;
+        keeps_immutable(&ops, found)?;
         if !has_password {
             keeps_parent(&ops, found)?;
         }

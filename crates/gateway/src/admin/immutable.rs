@@ -27,15 +27,18 @@ pub(super) fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiEr
     }
 }
 
-/// A field that is immutable keeps its value.
-pub(super) fn keeps_immutable(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
+/// A field that is immutable keeps the value that it has.
+pub(super) fn keeps_immutable(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
     let mut immutable = found.kind().schema().fields.iter().filter(|field| field.immutable).peekable();
-    if immutable.peek().is_none() {
-        return Ok(());
-    }
-    let before = found.to_value();
+    let new = ops.iter().find_map(|op| match op {
+        Op::Put(new) if new.id() == found.id() => Some(new),
+        _ => None,
+    });
+    let Some(new) = new.filter(|_| immutable.peek().is_some()) else { return Ok(()) };
+    let (before, after) = (found.to_value(), new.to_value());
     let is_changed = |name: &str| {
-        change.get(name).is_some_and(|value| !value.is_null() && before.get(name) != Some(value))
+        let was = before.get(name).filter(|value| !value.is_null());
+        was.is_some() && was != after.get(name)
     };
     match immutable.find(|field| is_changed(field.name)) {
         Some(field) => Err(ApiError::violation(field.name, "immutable field cannot be updated")),

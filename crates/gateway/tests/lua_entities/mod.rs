@@ -68,7 +68,19 @@ fn administers(gateway: &Gateway) {
     assert!(checked.to_string().contains("a tiny note has the size 1"), "{checked}");
     assert_eq!(write(gateway, "POST", "/notes", &json!({ "titel": "x" }), 400)["code"], 2);
     assert_eq!(write(gateway, "PATCH", "/notes/first", &json!({ "size": 9 }), 200)["size"], 9);
-    write(gateway, "PATCH", "/notes/first", &json!({ "origin": "a" }), 400);
+    write(gateway, "PATCH", "/notes/first", &json!({ "origin": "a" }), 200);
+    for body in [json!({ "origin": "b" }), json!({ "origin": null })] {
+        let refused = write(gateway, "PATCH", "/notes/first", &body, 400);
+        assert_eq!(refused["fields"]["origin"], "immutable field cannot be updated", "{refused}");
+    }
+    write(gateway, "PUT", "/notes/first", &json!({ "title": "first", "size": 9 }), 400);
+    write(
+        gateway,
+        "PUT",
+        "/notes/first",
+        &json!({ "title": "first", "size": 9, "origin": "a", "tags": ["a"] }),
+        200,
+    );
     let nested = write(gateway, "POST", "/consumers/jane/note", &json!({ "title": "janes" }), 201);
     assert_eq!(gateway.admin("/consumers/jane/note").json()["data"][0]["id"], nested["id"]);
     assert_eq!(gateway.admin("/notes/janes/consumer").json()["username"], "jane");

@@ -138,7 +138,7 @@ fn what_is_there_and_of_no_use_is_named_with_what_to_use_instead() {
         ("kong.db.connector:query('SELECT 1')", "1: there is no kong.db.connector here: no SQL runs here"),
         (
             "local db = kong.db\ndb.consumrs:select({})",
-            "2: there is no kong.db.consumrs here; did you mean `consumers`?",
+            "2: warning: there is no kong.db.consumrs here; did you mean `consumers`?",
         ),
         (
             "kong.request.get_headr('x')",

@@ -62,7 +62,7 @@ impl DiskPlugin {
             return question(&known.code);
         }
         let files = self.settings.files.current();
-        let Ok(code) = self.code() else { return false };
+        let Ok(code) = super::code_in(&files, &self.settings, &self.name) else { return false };
         let says = question(&code);
         self.known.store(Some(Arc::new(Known { files, code })));
         says

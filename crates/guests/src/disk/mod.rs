@@ -19,7 +19,7 @@ mod worker;
 
 pub use needs::{Missing, PluginNeeds, plugin_needs, plugins_root};
 
-use crate::files::{Code, FormerFiles, Handler, PluginFiles};
+use crate::files::{Code, FormerFiles, Generation, Handler, PluginFiles};
 use crate::functions::{BODY_READERS, SERVICE_READERS};
 use crate::search::Sources;
 use crate::settings::LuaSettings;
@@ -54,7 +54,11 @@ impl LuaSettings {
 
 /// What the files of a plugin say, read in a VM of this thread when it is first asked for.
 fn code(settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
-    let files = settings.files.current();
+    code_in(&settings.files.current(), settings, name)
+}
+
+/// The same of these files.
+fn code_in(files: &Generation, settings: &Arc<LuaSettings>, name: &str) -> Result<Arc<Code>, String> {
     let plugins = || files.plugins.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = plugins().get(name) {
         return Ok(known.clone());

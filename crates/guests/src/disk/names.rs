@@ -46,6 +46,11 @@ impl Place {
         }
     }
 
+    /// Whether a plugin that is elsewhere may declare it.
+    fn may_be_declared(&self) -> bool {
+        self.collection().is_some_and(|name| unavailable::instead(&format!("kong.db.{name}")).is_none())
+    }
+
     fn text(&self) -> String {
         [std::slice::from_ref(&self.root), &self.members].concat().join(".")
     }
@@ -203,6 +208,7 @@ fn holds_exactly(library: &Table, place: &Place) -> bool {
 struct Problem {
     message: String,
     /// The code looks whether it is there.
+    /// Or it may be there all the same.
     is_tested: bool,
 }
 
@@ -245,7 +251,10 @@ impl<'t> Reading<'_, 't> {
             name if self.known.contains_key(name) && !self.is_assigned(at + 1) => {
                 let (place, next) = with_members(&self.known[name], self.tokens, at + 1);
                 let message = self.names.problem(&place).filter(|_| !self.is_assigned(next));
-                let problem = message.map(|message| self.tested(message, &place.text(), at..next));
+                let problem = message.map(|message| {
+                    let said = self.tested(message, &place.text(), at..next);
+                    Problem { is_tested: said.is_tested || place.may_be_declared(), ..said }
+                });
                 self.alias(at, next, place);
                 (problem, next)
             }

@@ -162,8 +162,14 @@ fn append(
     Ok(())
 }
 
-/// `ngx.exit`: below 200 the phase ends, else the request does.
+/// `ngx.ERROR`.
+const ERROR: i64 = -1;
+
+/// `ngx.exit`: below 200 the phase ends, else the request does, and with `ngx.ERROR`, which nginx answers by closing the
+/// connection.
 fn exit(_: &Lua, host: &Host, status: i64) -> mlua::Result<bool> {
+    let is_error = status == ERROR && host.phase().answers();
+    let status = if is_error { 500 } else { status };
     if status < 200 {
         host.leaves.set(host.phase().answers());
         return Ok(host.phase().answers());

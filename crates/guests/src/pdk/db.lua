@@ -374,7 +374,7 @@ local function look_up(db, name)
   if type(name) ~= "string" then
     return nil
   end
-  if name == "strategy" and natives.is_ready() then
+  if name == "strategy" then
     return natives.strategy()
   end
   if not OWN[name] and not natives.is_ready() then

@@ -117,7 +117,10 @@ fn insane(host: &str, why: &str) -> AdminResponse {
 /// Asks the host itself whether its challenges would lead to the plugin.
 async fn test(issuer: &Issuer, host: &str) -> AdminResponse {
     if issuer.method != Method::Http {
-        return insane(host, "config.challenge is not http-01, so that nothing is asked by HTTP");
+        return insane(
+            host,
+            "config.challenge is not http-01, so that there is nothing to test by HTTP: order a certificate instead",
+        );
     }
     let Ok(uri) = format!("http://{host}/.well-known/acme-challenge/x").parse::<Uri>() else {
         return insane(host, "it is no host name");

@@ -21,6 +21,13 @@ pub(super) enum AcmeError {
     Refused { what: &'static str, status: u16, detail: String },
     /// The CA's answer is not what the protocol (RFC 8555) has.
     Malformed(&'static str),
+    /// The CA validates by other challenges.
+    NoChallenge {
+        /// The one that is configured.
+        wanted: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
     /// The CA found the wrong answer to its challenge, or none, at this port of the name.
     Challenge { why: String, port: u16 },
     /// It took too long.
@@ -63,6 +70,12 @@ impl fmt::Display for AcmeError {
             Self::Refused { what, status, detail } => write!(f, "the CA refused {what} ({status}): {detail}"),
             Self::Malformed(what) => {
                 write!(f, "the CA's answer is not as RFC 8555 has it: {what}; check api_uri")
+            }
+            Self::NoChallenge { wanted, other } => {
+                write!(
+                    f,
+                    "the CA offers no challenge {wanted}: set config.challenge to {other}, or use another CA"
+                )
             }
             Self::Challenge { why, port } => write!(
                 f,

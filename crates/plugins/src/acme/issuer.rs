@@ -88,7 +88,7 @@ impl Issuer {
         let answer = self.storage.get(&Method::TlsAlpn.key(host)).await;
         let proof = answer.and_then(|answer| answer.map(|answer| proof(host, &answer)).transpose());
         proof.unwrap_or_else(|error| {
-            tracing::error!("acme: a challenge is not answered: {error}");
+            tracing::error!("acme: a challenge of {host} is not answered: {error}");
             None
         })
     }

@@ -42,10 +42,11 @@ impl Method {
 
     /// The CA offers no such challenge.
     pub(super) fn missing(self) -> AcmeError {
-        AcmeError::Malformed(match self {
-            Self::Http => "there is no challenge http-01",
-            Self::TlsAlpn => "there is no challenge tls-alpn-01",
-        })
+        let other = match self {
+            Self::Http => Self::TlsAlpn,
+            Self::TlsAlpn => Self::Http,
+        };
+        AcmeError::NoChallenge { wanted: self.name(), other: other.name() }
     }
 
     /// The key of the storage that has the answer to a challenge: of its token, or of the host, because a handshake names no

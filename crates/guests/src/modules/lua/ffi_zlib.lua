@@ -1,34 +1,40 @@
 -- ffi-zlib, as lua-ffi-zlib has it: `input(size)` gives parts until it returns nothing, `output(part)` gets what comes of them.
 local zlib = require "zlib"
-local pcall = pcall
+local pcall, tostring = pcall, tostring
 local GZIP_WINDOW, SIZE = 31, 16384
 local _M = { _VERSION = "0.6.0" }
 
-local function run(stream, input, output, size, last)
-  local ended = false
-  while true do
+-- Passes on what came of a part. Returns why that failed.
+local function pass(output, part)
+  if part == "" then return nil end
+  local ok, err = output(part)
+  return ok == nil and err or nil
+end
+
+function _M.inflateGzip(input, output, size)
+  local stream, ended = zlib.inflate(), false
+  while not ended do
     local part = input(size or SIZE)
-    if not part or part == "" then break end
+    if not part or part == "" then return false, "INFLATE: Data error, no input bytes" end
     local ok, out, done = pcall(stream, part)
-    if not ok then return false, out end
-    if out ~= "" then output(out) end
+    if not ok then return false, "INFLATE: " .. tostring(out) end
+    local err = pass(output, out)
+    if err then return false, "INFLATE: " .. tostring(err) end
     ended = done
-  end
-  if last then
-    output((stream("", last)))
-  elseif not ended then
-    return false, "INFLATE: Data error, no input bytes left"
   end
   return true
 end
 
-function _M.inflateGzip(input, output, size)
-  return run(zlib.inflate(), input, output, size)
-end
-
 function _M.deflateGzip(input, output, size, options)
-  local level = options and options.level
-  return run(zlib.deflate(level, GZIP_WINDOW), input, output, size, "finish")
+  local stream = zlib.deflate(options and options.level, GZIP_WINDOW)
+  local part
+  repeat
+    part = input(size or SIZE)
+    local is_last = not part or part == ""
+    local err = pass(output, (stream(part or "", is_last and "finish" or nil)))
+    if err then return false, "DEFLATE: " .. tostring(err) end
+  until is_last
+  return true
 end
 
 return _M
