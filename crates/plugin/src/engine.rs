@@ -5,7 +5,7 @@ mod workers;
 pub use super::body_memory::{BodyMemory, BodyReservation, WorkerBodyMemory};
 pub use super::build::Shared;
 pub use super::durations::Durations;
-pub use super::exchange::body_filter::{BodyChanges, BodyFilters, ReplaceLater};
+pub use super::exchange::body_filter::{BodyChanges, BodyFilters, RefuseTooLong, ReplaceLater};
 pub use super::exchange::connection::{CERTIFICATE, Connection, IDENTITY, Tls};
 pub use super::exchange::fallback::{falls_back, may_fall_back};
 pub use super::exchange::grpc_status;

@@ -1,6 +1,6 @@
 //! ai-proxy-multi with instances that hang, reset, answer rubbish, or break off.
 
-use super::{Failure, KEY, chunk, fail, record, texts};
+use super::{Failure, KEY, chunk, fail, is_error, record, texts};
 use crate::harness::{Gateway, Peer, Upstream, closed_port, eventually};
 use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
@@ -122,6 +122,43 @@ fn whatever_fails_before_the_first_byte_is_asked_of_the_next_instance() {
         assert_eq!(asked.load(SeqCst), route + 1, "{route}");
     }
     assert!(first.iter().all(|(_, asked)| asked.load(SeqCst) == 1), "each is asked once");
+}
+
+#[test]
+fn what_is_no_stream_is_asked_of_the_next_instance() {
+    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type:";
+    let rubbish = [
+        format!("{head} text/html\r\n\r\n<html>secret</html>"),
+        format!("{head} application/json\r\n\r\n{{\"choices\":[]}}"),
+        format!("{head} text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: {{\n\n\r\n"),
+        format!("{head} text/event-stream\r\nContent-Length: 7\r\n\r\nrubbish"),
+        format!("{head} text/event-stream\r\nContent-Length: 0\r\n\r\n"),
+    ];
+    let (second, asked) = answering();
+    let first: Vec<_> = rubbish.map(|sends| failing((sends.leak(), "close"))).into_iter().collect();
+    let configs: Vec<_> = first.iter().map(|(first, _)| config(first.address, second.address)).collect();
+    let gateway = gateway(&configs, None);
+    for (route, (_, failed)) in first.iter().enumerate() {
+        let got = ask(&gateway, route, true).response();
+        assert_eq!((got.status, &*texts(got.text())), (200, "good"), "{route}: {}", got.text());
+        assert_eq!((failed.load(SeqCst), asked.load(SeqCst)), (1, route + 1), "{route}");
+    }
+    let line = "ai-proxy-multi: an instance failed: it answered with what is no stream of events";
+    eventually("each is logged", || gateway.log().matches(line).count() == configs.len());
+    assert!(!gateway.log().contains("secret"));
+}
+
+#[test]
+fn the_last_instance_may_answer_rubbish_too() {
+    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html></html>";
+    let ((first, _), (second, asked)) = (failing((html, "close")), failing((html, "close")));
+    let gateway = gateway(&[config(first.address, second.address)], None);
+    let got = ask(&gateway, 0, true).response();
+    is_error(&got, "the response of the AI provider is no stream of events");
+    assert_eq!(asked.load(SeqCst), 1);
+    eventually("the plugin logs it", || {
+        gateway.log().contains("ai-proxy-multi: the response of the AI provider is no stream")
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod fallback;
 mod limits;
 mod transformers;
 
-use crate::harness::{Gateway, Peer, Upstream, eventually};
+use crate::harness::{Gateway, Message, Peer, Upstream, eventually};
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
@@ -290,13 +290,19 @@ fn a_provider_may_fail_in_every_way() {
                  2f\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\r\n";
     // The connection is named as closed: the next request on a kept one would fail by chance.
     let rubbish = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: 7\r\n\r\nrubbish";
-    let cases: [(Failure, bool, u16); 9] = [
+    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 13\r\n\r\n<html></html>";
+    let whole = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 14\r\n\r\n{\"choices\":[]}";
+    let empty = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let cases: [(Failure, bool, u16); 12] = [
         (("", "silence"), false, 504),
         (("", "silence"), true, 504),
         (("", "reset"), false, 502),
         (("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"choi", "close"), false, 502),
         (("rubbish\r\n\r\n", "close"), false, 502),
-        ((rubbish, "close"), true, 200),
+        ((rubbish, "close"), true, 502),
+        ((html, "close"), true, 502),
+        ((whole, "close"), true, 502),
+        ((empty, "close"), true, 502),
         ((begun, "close"), true, 200),
         ((begun, "reset"), true, 200),
         ((begun, "silence"), true, 200),
@@ -316,17 +322,111 @@ fn a_provider_may_fail_in_every_way() {
         if is_retracted {
             continue;
         }
-        if status == 200 && failure.0 == begun {
+        if status == 200 {
             let rest = String::from_utf8(client.rest()).unwrap();
             assert!(rest.contains("\"content\":\"a\""), "what has come is sent: {rest}");
             assert!(!rest.contains("[DONE]") && !rest.ends_with("0\r\n\r\n"), "there is no end: {rest}");
-        } else if status == 200 {
-            assert_eq!(chunk(&mut client), "data: [DONE]\n\n", "{failure:?}");
         }
     }
     let read = || fs::read_to_string(&log).unwrap_or_default();
     eventually("all requests are logged", || read().lines().count() == cases.len());
     assert!(!read().contains(KEY), "the key is in the log: {}", read());
+}
+
+/// An error that the client gets, by its message.
+fn is_error(response: &Message, message: &str) {
+    let error = json!({ "error": { "message": message } }).to_string();
+    assert_eq!((response.status, response.text()), (502, &*error));
+    assert_eq!(response.header("content-type"), Some("application/json; charset=utf-8"));
+}
+
+#[test]
+fn rubbish_of_any_provider_is_an_error() {
+    for provider in providers() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("requests.log");
+        let (upstream, sender) = failing();
+        let url = format!("http://{}/v1", upstream.address);
+        let gateway = gateway(&config(provider.name, &url, &provider.options), &log);
+        let head =
+            |kind: &str| format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n");
+        let bodies = [
+            (
+                head("text/html"),
+                "<html>secret</html>",
+                "the response of the AI provider is no stream of events",
+            ),
+            (
+                head(provider.content_type),
+                "data: secret\n\n{secret}\n",
+                "the AI provider sent no event that can be read",
+            ),
+        ];
+        for (head, body, message) in bodies {
+            sender.send((format!("{head}{body}").leak(), "close")).unwrap();
+            is_error(&ask(&gateway, true).response(), message);
+        }
+        eventually("both are logged", || {
+            let log = gateway.log();
+            log.contains("ai-proxy: the response of the AI provider is no stream")
+                && log.contains("ai-proxy: the stream of the AI provider cannot be read")
+        });
+        assert!(!gateway.log().contains("secret"), "{}", gateway.log());
+    }
+}
+
+#[test]
+fn the_head_waits_for_the_first_event_that_can_be_read() {
+    let (go, wait) = mpsc::channel::<&str>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Upstream::start(move |mut peer, _| {
+        while peer.request().is_some() {
+            peer.send(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+            );
+            peer.send("a\r\n: waiting\n\r\n");
+            let sends = wait.lock().unwrap().recv().unwrap();
+            peer.send(format!("{:x}\r\n{sends}\r\n0\r\n\r\n", sends.len()));
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests.log");
+    let gateway = gateway(&config("openai", &format!("http://{}/", upstream.address), &json!({})), &log);
+    for (sends, text) in [
+        ("data: {\n\n", None),
+        ("data: {\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", Some("a")),
+    ] {
+        go.send(sends).unwrap();
+        let response = ask(&gateway, true).response();
+        match text {
+            None => is_error(&response, "the AI provider sent no event that can be read"),
+            Some(text) => {
+                assert_eq!((response.status, &*texts(response.text())), (200, text));
+                assert!(response.text().ends_with("data: [DONE]\n\n"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_response_that_is_too_long_to_be_converted_is_an_error() {
+    const LEN: usize = 9 << 20;
+    let upstream = Upstream::start(move |mut peer, _| {
+        if peer.request().is_some() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            // The gateway takes no more than it needs.
+            peer.send(format!("{head}\r\n\r\n{{\"content\":\"{}", "x".repeat(LEN)));
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests.log");
+    let options = json!({ "anthropic_version": "2023-06-01" });
+    let gateway = gateway(&config("anthropic", &format!("http://{}/", upstream.address), &options), &log);
+    is_error(&ask(&gateway, false).response(), "the response of the AI provider is longer than 8 MiB");
+    eventually("it is logged", || {
+        gateway.log().contains("ai-proxy: the response of the AI provider is longer")
+    });
+    assert_eq!(record(&log)["response"]["status"], 502);
 }
 
 #[test]

@@ -4,11 +4,16 @@ use super::Exchange;
 use std::future::Future;
 use std::pin::Pin;
 
-/// Changes a response's body chunk by chunk, on its way to the client. The head has been sent by then. A filter that is
-/// dropped without [`BodyFilter::end`] has not got all of the body: the response broke off, or the client left.
+/// Changes a response's body chunk by chunk, on its way to the client. The head has been sent by then, unless the filter
+/// holds it. A filter that is dropped without [`BodyFilter::end`] has not got all of the body: the response broke off, or the client left.
 pub trait BodyFilter: 'static {
     /// Takes the next chunk, which is never empty, and returns what is sent in its place: less, more or nothing.
     fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8>;
+    /// Whether the head of an upstream's response waits for the next chunk or the end, because the filter may still change
+    /// it: the status to another with a body, and headers. As long as it does, the filter returns nothing.
+    fn holds_head(&self) -> bool {
+        false
+    }
     /// The body has ended. Returns what is sent after the last chunk.
     fn end(self: Box<Self>, _exchange: &mut Exchange) -> Vec<u8> {
         Vec::new()
@@ -24,6 +29,9 @@ pub type WaitForBody = Pin<Box<dyn Future<Output = ResumeBody>>>;
 /// Replaces a body, and waits before it does; it gets none that is too long to be buffered.
 pub type ReplaceLater = Box<dyn FnOnce(&mut Exchange, Option<Vec<u8>>) -> WaitForBody>;
 
+/// Returns what is sent in the place of a body that is too long to be buffered.
+pub type RefuseTooLong = Box<dyn FnOnce(&mut Exchange) -> Vec<u8>>;
+
 /// The filters of a response's body, in the order of their plugins: each gets what the one before returns.
 #[derive(Default)]
 pub struct BodyFilters(Vec<Box<dyn BodyFilter>>);
@@ -32,6 +40,11 @@ impl BodyFilters {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether one of them holds the head.
+    pub fn hold_head(&self) -> bool {
+        self.0.iter().any(|filter| filter.holds_head())
     }
 
     pub(crate) fn push(&mut self, filter: impl BodyFilter) {
@@ -72,6 +85,8 @@ pub struct BodyChanges {
     pub replacement: Option<Vec<u8>>,
     /// This replaces it once it is buffered, or too long for that.
     pub later: Option<ReplaceLater>,
+    /// This replaces it if it is too long to be buffered, and nothing else does.
+    pub too_long: Option<RefuseTooLong>,
     /// It is left out.
     pub drops: bool,
     /// It goes through these.
@@ -79,6 +94,12 @@ pub struct BodyChanges {
 }
 
 impl BodyChanges {
+    /// What replaces a body that is too long to be buffered; none where it passes as it is.
+    pub fn refuse_too_long(&mut self, exchange: &mut Exchange) -> Option<Vec<u8>> {
+        let refuse = self.too_long.take().filter(|_| self.later.is_none())?;
+        Some(refuse(exchange))
+    }
+
     /// Takes them, if there are any.
     pub(crate) fn take(&mut self) -> Option<Self> {
         (self.buffers || self.runs_without_body || self.drops || !self.filters.is_empty())

@@ -208,6 +208,14 @@ impl Exchange {
         self.engine.extras().body_changes.runs_without_body = true;
     }
 
+    /// Has it buffered as [`Exchange::buffer_response_body`] does, but one that is too long does not
+    /// pass as it is: the client gets what the function returns, which may change the head too. For response hooks.
+    pub fn buffer_response_body_or(&mut self, refuse: impl FnOnce(&mut Exchange) -> Vec<u8> + 'static) {
+        let changes = &mut self.engine.extras().body_changes;
+        changes.buffers = true;
+        changes.too_long = Some(Box::new(refuse));
+    }
+
     /// Sends this body in the place of the response's, however long that is. Other plugins may have it buffered and replace
     /// it again. `Content-Length` becomes its length; other headers that describe the body are the plugin's to change. For
     /// response hooks.

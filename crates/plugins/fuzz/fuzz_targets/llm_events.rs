@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../src/llm/frames/mod.rs"]
 mod frames;
 
-fn read(content_type: &[u8], parts: [&[u8]; 2]) -> (Vec<frames::Event>, bool) {
-    let (mut reader, mut events) = (frames::EventReader::of(content_type), Vec::new());
+fn read(format: frames::StreamFormat, parts: [&[u8]; 2]) -> (Vec<frames::Event>, bool) {
+    let (mut reader, mut events) = (frames::EventReader::new(format), Vec::new());
     let is_read = parts.iter().all(|part| reader.push(part, &mut events).is_ok());
     events.extend(reader.finish().filter(|_| is_read));
     (events, is_read)
@@ -18,7 +18,8 @@ fn read(content_type: &[u8], parts: [&[u8]; 2]) -> (Vec<frames::Event>, bool) {
 fuzz_target!(|bytes: &[u8]| {
     let Some((at, stream)) = bytes.split_first() else { return };
     let (before, after) = stream.split_at(usize::from(*at).min(stream.len()));
-    for kind in [&b"text/event-stream"[..], b"application/vnd.amazon.eventstream", b"application/json"] {
-        assert_eq!(read(kind, [stream, b""]), read(kind, [before, after]));
+    let _ = frames::StreamFormat::of(stream);
+    for format in [frames::StreamFormat::Sse, frames::StreamFormat::Aws, frames::StreamFormat::Objects] {
+        assert_eq!(read(format, [stream, b""]), read(format, [before, after]));
     }
 });

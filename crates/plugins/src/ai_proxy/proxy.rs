@@ -1,8 +1,8 @@
 //! Sends a request to the model.
 
-use super::Config;
+use super::{AiProxy, Config};
 use crate::llm::{InFlight, LlmError, Prompts, Provider, Reporting, Route, TokenLimits};
-use weir_plugin::{Exchange, Flow, Json, Uuid};
+use weir_plugin::{BuildContext, Exchange, Flow, Json, Plugin};
 
 /// One configured instance.
 pub(super) struct Proxy {
@@ -14,14 +14,16 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn new(config: Config, plugin: Uuid) -> Self {
+    pub(super) fn new(config: Config, build: &BuildContext<'_>) -> Self {
         let logging = &config.llm.logging;
         let reporting = Reporting {
-            plugin,
+            plugin: build.entity.id,
+            plugin_name: AiProxy::NAME,
             name: "proxy",
             statistics: logging.log_statistics,
             payloads: logging.log_payloads,
             model_header: config.model_name_header,
+            calls: build.retained.get(),
         };
         let provider = Provider::new(config.llm.clone(), config.llm_format != "openai");
         let instance = format!("ai-proxy-{}", config.llm.model.provider);
@@ -50,7 +52,7 @@ impl Proxy {
             return Ok(Flow::Respond(rejected));
         }
         let request = exchange.body().filter(|_| self.reporting.payloads).map(<[u8]>::to_vec);
-        InFlight::send(exchange, &self.provider, (prompts, call), self.reporting, request)?;
+        InFlight::send(exchange, &self.provider, (prompts, call), &self.reporting, request)?;
         Ok(Flow::Continue)
     }
 

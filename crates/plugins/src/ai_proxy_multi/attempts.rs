@@ -23,6 +23,35 @@ pub(super) struct Attempts {
     original: Original,
 }
 
+/// How an attempt has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttemptEnd {
+    /// With this status.
+    Answered(u16),
+    /// With a success that is not the stream that was asked for.
+    NoStream,
+    /// Without a response.
+    NoAnswer,
+}
+
+impl AttemptEnd {
+    fn of(exchange: &Exchange, outcome: UpstreamOutcome, begin: &[u8]) -> Self {
+        match (outcome, exchange.response.status) {
+            (UpstreamOutcome::Failed, _) => Self::NoAnswer,
+            (_, 200) if InFlight::is_no_stream(exchange, begin) => Self::NoStream,
+            (_, status) => Self::Answered(status),
+        }
+    }
+
+    /// The status, if it is that of a response that the client can have.
+    fn status(self) -> Option<u16> {
+        match self {
+            Self::Answered(status) => Some(status),
+            Self::NoStream | Self::NoAnswer => None,
+        }
+    }
+}
+
 /// The request as it was before the first attempt, as far as attempts change it.
 struct Original {
     headers: Vec<(&'static str, Vec<u8>)>,
@@ -90,14 +119,17 @@ impl Attempts {
             original.begun(exchange);
             let (pool, tried, failed, since) = (pool.clone(), vec![index], Vec::new(), Instant::now());
             let mut attempts = Self { pool, choice, tried, failed, since, original };
-            exchange.fall_back(move |exchange, outcome| attempts.go_on(exchange, outcome));
+            exchange.fall_back(move |exchange, outcome, begin| {
+                let end = AttemptEnd::of(exchange, outcome, begin);
+                attempts.go_on(exchange, end)
+            });
         }
         Ok(Flow::Continue)
     }
 
     /// Notes how the last attempt has ended, and sends the request to another instance if it has failed.
-    fn go_on(&mut self, exchange: &mut Exchange, outcome: UpstreamOutcome) -> bool {
-        let status = (outcome == UpstreamOutcome::Answered).then_some(exchange.response.status);
+    fn go_on(&mut self, exchange: &mut Exchange, end: AttemptEnd) -> bool {
+        let status = end.status();
         let now = Instant::now();
         let Some(index) = self.tried.last().copied() else { return false };
         let (health, caller) = (&self.pool.instances[index].health, self.choice.caller);
@@ -105,7 +137,7 @@ impl Attempts {
             self.answered(status, index, now);
             return false;
         }
-        log_failure(exchange, &self.pool.instances[index], status);
+        log_failure(exchange, &self.pool.instances[index], end);
         let retry_after = retry_after(exchange).filter(|_| status.is_some());
         health.failed_for(caller, now, retry_after);
         self.failed.push((index, retry_after));
@@ -131,7 +163,8 @@ impl Attempts {
             return;
         };
         if let Some(instance) = pool.instances.iter().find(|instance| instance.name == *name) {
-            log_failure(exchange, instance, status);
+            let end = status.map_or(AttemptEnd::NoAnswer, AttemptEnd::Answered);
+            log_failure(exchange, instance, end);
         }
     }
 
@@ -186,14 +219,17 @@ fn send(
 ) -> Result<(), LlmError> {
     let call = instance.call(exchange, &mut prompts)?;
     exchange.extensions.insert(Asked(instance.name.clone()));
-    InFlight::send(exchange, &instance.provider, (prompts, call), pool.reporting, request)
+    InFlight::send(exchange, &instance.provider, (prompts, call), &pool.reporting, request)
 }
 
 /// Logs which instance has failed, and how; nothing that it was sent, because keys are among that.
-fn log_failure(exchange: &Exchange, instance: &Instance, status: Option<u16>) {
-    let how = match status {
-        Some(status) => format!("it answered with status {status}"),
-        None => "it gave no answer, or none in time".to_owned(),
+fn log_failure(exchange: &Exchange, instance: &Instance, end: AttemptEnd) {
+    let how = match end {
+        AttemptEnd::Answered(status) => format!("it answered with status {status}"),
+        AttemptEnd::NoStream => {
+            "it answered with what is no stream of events, or begins with an error".to_owned()
+        }
+        AttemptEnd::NoAnswer => "it gave no answer, or none in time".to_owned(),
     };
     tracing::warn!(
         request_id = exchange.id(),

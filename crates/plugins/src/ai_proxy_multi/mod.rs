@@ -46,7 +46,7 @@
 //! | none | never |
 //! | `rate_limiting`, `instance_health_and_rate_limiting` | in the place of one whose [limit](ai-rate-limiting.md) is used up |
 //! | `http_429` | behind one that answers 429 |
-//! | `http_5xx` | behind one that answers 5xx, cannot be reached, resets the connection, sends no HTTP, or nothing within `timeout` |
+//! | `http_5xx` | behind one that answers 5xx, cannot be reached, resets the connection, sends no HTTP, or nothing within `timeout`; where a stream was asked for, also behind a 200 that is no stream of events, or whose first bytes have an error or no event that can be read |
 //! | `fallback_http_statuses` | behind one that answers with one of these |
 //!
 //! Each instance is asked once at most, and the next only as long as the client has got nothing: a response with a status of 2xx
@@ -105,7 +105,7 @@ impl Plugin for AiProxyMulti {
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        Ok(Self(Arc::new(Pool::new(config, build.entity.id)?)))
+        Ok(Self(Arc::new(Pool::new(config, build)?)))
     }
 }
 

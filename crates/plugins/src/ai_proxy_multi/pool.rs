@@ -1,5 +1,6 @@
 //! The instances, and which of them a request is sent to.
 
+use super::AiProxyMulti;
 use super::config::{Config, Strategy};
 use super::instance::Instance;
 use crate::llm::{Reporting, TokenLimits};
@@ -7,7 +8,7 @@ use crate::shared::request_key::Key;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_plugin::{Exchange, Uuid};
+use weir_plugin::{BuildContext, Exchange, Plugin};
 
 /// The instances, and how requests are spread over them.
 pub(super) struct Pool {
@@ -42,14 +43,16 @@ enum By {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, plugin: Uuid) -> Result<Self, String> {
+    pub(super) fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let (strategy, within, key) = (Strategy::of(&config)?, config.within(), config.balancer.key()?);
         let reporting = Reporting {
-            plugin,
+            plugin: build.entity.id,
+            plugin_name: AiProxyMulti::NAME,
             name: "proxy",
             statistics: config.logging.summaries,
             payloads: config.logging.payloads,
             model_header: false,
+            calls: build.retained.get(),
         };
         let max_retries = config.max_retries.map_or(usize::MAX, |most| most as usize);
         Ok(Self {

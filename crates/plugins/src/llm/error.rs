@@ -4,6 +4,9 @@ use serde_json::json;
 use std::fmt;
 use weir_plugin::{Exchange, Flow, LocalResponse};
 
+/// What errors are sent as.
+const CONTENT_TYPE: &str = "application/json; charset=utf-8";
+
 /// Why there is no response of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LlmError {
@@ -11,6 +14,8 @@ pub(crate) enum LlmError {
     Request(String),
     /// The provider is, or the gateway.
     Provider(String),
+    /// What the provider has answered is of no use.
+    Response(String),
 }
 
 impl LlmError {
@@ -30,12 +35,21 @@ impl LlmError {
         match self {
             Self::Request(_) => 400,
             Self::Provider(_) => 500,
+            Self::Response(_) => 502,
         }
     }
 
     /// What the client gets.
     pub(crate) fn response(&self) -> LocalResponse {
-        LocalResponse::raw(self.status(), Some("application/json; charset=utf-8"), self.body())
+        LocalResponse::raw(self.status(), Some(CONTENT_TYPE), self.body())
+    }
+
+    /// Makes it the response of an exchange whose head has not been sent, and returns the body.
+    pub(crate) fn replace(&self, exchange: &mut Exchange) -> Vec<u8> {
+        exchange.response.status = self.status();
+        exchange.response.headers.remove("Content-Encoding");
+        exchange.response.headers.set("Content-Type", CONTENT_TYPE.as_bytes());
+        self.body().into_bytes()
     }
 
     /// Refuses a request by it.
@@ -53,7 +67,9 @@ impl LlmError {
 impl fmt::Display for LlmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request(message) | Self::Provider(message) => f.write_str(message),
+            Self::Request(message) | Self::Provider(message) | Self::Response(message) => {
+                f.write_str(message)
+            }
         }
     }
 }

@@ -1,25 +1,37 @@
 //! A request that a model answers: what its response becomes, what it has used, and what is logged of it.
 
 use super::{
-    Call, Dialect, LlmCall, LlmError, Prompts, Provider, Route, Stream, TokenLimits, Usage, log_payload,
+    Call, Dialect, LlmCall, LlmError, Prompts, Provider, Route, Stream, StreamFormat, TokenLimits, Usage,
+    log_payload,
 };
 use crate::shared::Uncacheable;
+use std::sync::Arc;
 use tokio::time::Instant;
-use weir_plugin::{BodyFilter, Exchange, Json, Known, Source, Uuid};
+use weir_plugin::{BodyFilter, Exchange, Framing, Json, Known, ModelCalls, Source, Uuid};
 
 /// The status of requests whose client has left.
 const CLIENT_GONE: u16 = 499;
 
+/// What clients get in the place of a stream whose content type is that of none.
+const NO_STREAM: &str = "the response of the AI provider is no stream of events";
+
+/// What they get in the place of a response that is too long to be converted.
+const TOO_LONG: &str = "the response of the AI provider is longer than 8 MiB";
+
 /// What is reported of requests and their responses.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Reporting {
     pub(crate) plugin: Uuid,
+    /// The plugin's name.
+    pub(crate) plugin_name: &'static str,
     /// What the plugin's members of records are named by.
     pub(crate) name: &'static str,
     pub(crate) statistics: bool,
     pub(crate) payloads: bool,
     /// Adds `X-Kong-LLM-Model` to responses.
     pub(crate) model_header: bool,
+    /// Where the analytics take calls from.
+    pub(crate) calls: Arc<ModelCalls>,
 }
 
 /// A request that a model answers.
@@ -56,7 +68,7 @@ impl InFlight {
         exchange: &mut Exchange,
         provider: &Provider,
         (prompts, call): (Prompts, Call),
-        reporting: Reporting,
+        reporting: &Reporting,
         request: Option<Vec<u8>>,
     ) -> Result<(), LlmError> {
         let estimated_prompt = prompts.estimated_tokens(if call.streams { 1.8 } else { 1.0 });
@@ -66,7 +78,7 @@ impl InFlight {
         exchange.extensions.insert(Self {
             call,
             dialect: provider.backend.dialect,
-            reporting,
+            reporting: reporting.clone(),
             keeps_form,
             asked: Instant::now(),
             first_token: None,
@@ -86,37 +98,108 @@ impl InFlight {
     /// The head of the response has come.
     pub(crate) fn answered(exchange: &mut Exchange) {
         let is_answer = exchange.source == Source::Service && exchange.service_status() == Some(200);
-        let content_type =
-            exchange.response.headers.get_known(Known::ContentType).unwrap_or_default().to_vec();
-        let is_limited = exchange.extensions.get::<TokenLimits>().is_some();
         let Some(asked) = exchange.extensions.get_mut::<Self>().filter(|_| is_answer) else { return };
         asked.has_answered = true;
-        let (call, reporting) = (&asked.call, asked.reporting);
+        let (call, shows_model) = (&asked.call, asked.reporting.model_header);
         let name = format!("{}/{}", call.provider, call.model);
         let clears_cookies = matches!(&*call.provider, "openai" | "azure" | "mistral" | "gemini" | "bedrock");
-        let (streams, keeps_form) = (call.streams, asked.keeps_form);
-        // A stream in the provider's own form is read for its tokens alone.
-        let reads = !keeps_form || is_limited && call.route != Route::Preserve;
-        if streams && reads {
-            asked.stream = Some(Stream::new(call.clone(), asked.dialect, &content_type, reporting.payloads));
-        }
-        asked.converts =
-            !streams && (!keeps_form || reporting.statistics || reporting.payloads || is_limited);
-        if asked.converts {
-            exchange.buffer_response_body();
-        } else if reads {
-            exchange.filter_response_body(Convert);
-        }
-        if streams && !keeps_form {
-            exchange.response.headers.set("Content-Type", b"text/event-stream");
+        if call.streams {
+            Self::stream(exchange)
+        } else {
+            Self::buffer(exchange)
         }
         let headers = &mut exchange.response.headers;
         if clears_cookies {
             headers.remove("Set-Cookie");
         }
-        if reporting.model_header {
+        if shows_model {
             headers.set("X-Kong-LLM-Model", name.as_bytes());
         }
+    }
+
+    /// Has a stream read as it passes: one in the provider's own form for its tokens alone.
+    fn stream(exchange: &mut Exchange) {
+        let is_limited = exchange.extensions.get::<TokenLimits>().is_some();
+        let content_type = content_type(exchange).to_vec();
+        let Some(asked) = exchange.extensions.get_mut::<Self>() else { return };
+        let keeps_form = asked.keeps_form;
+        if keeps_form && (!is_limited || asked.call.route == Route::Preserve) {
+            return;
+        }
+        let Some(format) = asked.stream_format(&content_type) else {
+            // What is no stream has cost no tokens that are known.
+            asked.has_answered = false;
+            let body = Self::refuse(exchange, NO_STREAM);
+            return exchange.set_response_body(body);
+        };
+        asked.stream = Some(asked.reader(format, asked.reporting.payloads));
+        exchange.filter_response_body(Convert { holds_head: !keeps_form });
+        if !keeps_form {
+            exchange.response.headers.set("Content-Type", b"text/event-stream");
+        }
+    }
+
+    /// Has a body buffered that is to be converted, or read for its tokens.
+    fn buffer(exchange: &mut Exchange) {
+        let is_limited = exchange.extensions.get::<TokenLimits>().is_some();
+        let Some(asked) = exchange.extensions.get_mut::<Self>() else { return };
+        let Reporting { statistics, payloads, .. } = asked.reporting;
+        asked.converts = !asked.keeps_form || statistics || payloads || is_limited;
+        match (asked.keeps_form, asked.converts) {
+            (false, _) => exchange.buffer_response_body_or(Self::refuse_too_long),
+            (true, true) => exchange.buffer_response_body(),
+            (true, false) => {}
+        }
+    }
+
+    /// The body is too long to be converted. Returns what the client gets.
+    fn refuse_too_long(exchange: &mut Exchange) -> Vec<u8> {
+        if let Some(asked) = exchange.extensions.get_mut::<Self>() {
+            asked.converts = false;
+        }
+        Self::refuse(exchange, TOO_LONG)
+    }
+
+    /// Makes the response an error, because the provider's is of no use, and returns its body.
+    fn refuse(exchange: &mut Exchange, why: &str) -> Vec<u8> {
+        if let Some(asked) = exchange.extensions.get::<Self>() {
+            asked.log_error(exchange.id(), why);
+        }
+        LlmError::Response(why.to_owned()).replace(exchange)
+    }
+
+    /// How a stream of this content type is cut; none if it is no stream of the provider.
+    fn stream_format(&self, content_type: &[u8]) -> Option<StreamFormat> {
+        let format = StreamFormat::of(content_type);
+        match self.keeps_form {
+            true => Some(format.unwrap_or(StreamFormat::Objects)),
+            false => format.filter(|format| self.dialect.stream_formats().contains(format)),
+        }
+    }
+
+    fn reader(&self, format: StreamFormat, keeps_text: bool) -> Stream {
+        let logs = (self.reporting.plugin_name, keeps_text);
+        Stream::new(self.call.clone(), (self.dialect, format), logs)
+    }
+
+    /// Whether the upstream has answered a request for a stream with what is none, as its head shows, or its body, which begins
+    /// so.
+    pub(crate) fn is_no_stream(exchange: &Exchange, begin: &[u8]) -> bool {
+        let asked = exchange.extensions.get::<Self>();
+        let Some(asked) = asked.filter(|asked| asked.call.streams && !asked.keeps_form) else { return false };
+        let is_whole = match exchange.response.framing {
+            Framing::Length(length) => length == begin.len() as u64,
+            framing => framing == Framing::None,
+        };
+        match asked.stream_format(content_type(exchange)) {
+            Some(format) => asked.reader(format, false).fails_at_once(begin, is_whole),
+            None => true,
+        }
+    }
+
+    fn log_error(&self, request_id: &str, error: &str) {
+        let Call { provider, model, .. } = &self.call;
+        tracing::error!(request_id, provider, model, "{}: {error}", self.reporting.plugin_name);
     }
 
     /// Brings a whole body into OpenAI's form.
@@ -129,18 +212,8 @@ impl InFlight {
         let body = match asked.converted(body) {
             Ok(body) => body,
             Err(error) => {
-                let Call { provider, model, .. } = &asked.call;
-                tracing::error!(
-                    request_id = exchange.id(),
-                    provider,
-                    model,
-                    "ai-{}: {error}",
-                    asked.reporting.name
-                );
-                exchange.response.status = 500;
-                exchange.response.headers.remove("Content-Encoding");
-                exchange.response.headers.set("Content-Type", b"application/json; charset=utf-8");
-                error.body().into_bytes()
+                asked.log_error(exchange.id(), &error.to_string());
+                error.replace(exchange)
             }
         };
         asked.response = asked.reporting.payloads.then(|| body.clone());
@@ -197,7 +270,7 @@ impl InFlight {
     pub(crate) fn log(exchange: &mut Exchange) {
         let Some(mut asked) = exchange.extensions.remove::<Self>() else { return };
         if asked.converts {
-            // The response was too long to be read.
+            // The response was too long to be read, and passes as it is.
             asked.usage.completion.get_or_insert(exchange.bytes_out / 4);
         }
         asked.count_tokens(exchange);
@@ -216,9 +289,14 @@ impl InFlight {
             let latency = ended.saturating_duration_since(asked.asked);
             let first_token = asked.first_token.map(|first| first.saturating_duration_since(asked.asked));
             let call = LlmCall::new(&asked.call, model, asked.usage(), latency).with_first_token(first_token);
+            call.report(&asked.reporting.calls, exchange.response.status);
             call.record(exchange, name, plugin);
         }
     }
+}
+
+fn content_type(exchange: &Exchange) -> &[u8] {
+    exchange.response.headers.get_known(Known::ContentType).unwrap_or_default()
 }
 
 /// Whether the client has left before the response, while the model was at work: it has got the prompts all the same.
@@ -229,7 +307,25 @@ fn has_client_left(exchange: &Exchange) -> bool {
 }
 
 /// Reads a stream as it passes, and converts one that is not in the form that the client wants.
-struct Convert;
+struct Convert {
+    /// Nothing was sent, so that the response may still be another.
+    holds_head: bool,
+}
+
+impl Convert {
+    /// What the client gets of a stream that has become this: an error in the place of all, if there is nothing else.
+    fn sent(&mut self, exchange: &mut Exchange, converted: Vec<u8>) -> Vec<u8> {
+        if converted.is_empty() || !std::mem::take(&mut self.holds_head) {
+            return converted;
+        }
+        let stream = exchange.extensions.get::<InFlight>().and_then(|asked| asked.stream.as_ref());
+        // The head has been sent all the same, if another plugin has buffered the body.
+        match stream.and_then(Stream::failure).filter(|_| exchange.bytes_out == 0) {
+            Some(error) => error.replace(exchange),
+            None => converted,
+        }
+    }
+}
 
 impl BodyFilter for Convert {
     fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8> {
@@ -239,12 +335,16 @@ impl BodyFilter for Convert {
         if asked.first_token.is_none() && stream.has_text() {
             asked.first_token = Some(Instant::now());
         }
-        if asked.keeps_form { chunk } else { converted }
+        if asked.keeps_form { chunk } else { self.sent(exchange, converted) }
     }
 
-    fn end(self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {
+    fn holds_head(&self) -> bool {
+        self.holds_head
+    }
+
+    fn end(mut self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {
         let Some(asked) = exchange.extensions.get_mut::<InFlight>() else { return Vec::new() };
         let rest = asked.stream.as_mut().map(Stream::end).unwrap_or_default();
-        if asked.keeps_form { Vec::new() } else { rest }
+        if asked.keeps_form { Vec::new() } else { self.sent(exchange, rest) }
     }
 }

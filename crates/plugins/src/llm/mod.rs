@@ -28,6 +28,7 @@ pub(crate) use call::{Backend, Call, Route};
 pub(crate) use config::{Auth, Bedrock, Llm, Logging, Model, Options, key_header};
 pub(crate) use error::LlmError;
 pub(crate) use format::Format;
+pub(crate) use frames::StreamFormat;
 pub(crate) use in_flight::{InFlight, Reporting};
 pub(crate) use prompts::Prompts;
 pub(crate) use provider::Provider;

@@ -6,14 +6,18 @@ use fancy_regex::Regex;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, HttpClient, HttpProxies, HttpProxy, Json, Record, Secret,
-    Uuid, form,
+    BuildContext, Bytes, Exchange, FieldError, HttpClient, HttpProxies, HttpProxy, Json, ModelCalls, Record,
+    Secret, Uuid, form,
 };
 
 /// How long connections to the provider are kept idle.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// The status of a model's answer that is reported: others are errors.
+const ANSWERED: u16 = 200;
 
 /// The longest response of a model.
 const MAX_RESPONSE_LEN: usize = 8 * 1024 * 1024;
@@ -90,6 +94,7 @@ pub(crate) struct Rewriter {
     /// The plugin's name, in logs.
     name: &'static str,
     plugin: Uuid,
+    calls: Arc<ModelCalls>,
     config: Rewriting,
     backend: Backend,
     credentials: Option<Credentials>,
@@ -128,6 +133,7 @@ impl Rewriter {
         Ok(Self {
             name,
             plugin: build.entity.id,
+            calls: build.retained.get(),
             backend: Backend::new(config.llm.clone()),
             credentials: if is_signed { aws::credentials(config.llm.auth.as_ref()) } else { None },
             extract: extract.transpose().map_err(|error| error.to_string())?,
@@ -244,6 +250,7 @@ impl Rewriter {
             log_payload(exchange, self.name, "response", &answer.body);
         }
         if logging.log_statistics {
+            answer.call.report(&self.calls, ANSWERED);
             answer.call.record(exchange, self.name, self.plugin);
         }
     }

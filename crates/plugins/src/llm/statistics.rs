@@ -4,7 +4,7 @@ use super::config::Options;
 use super::{Call, Usage};
 use serde_json::json;
 use std::time::Duration;
-use weir_plugin::{Exchange, Json, LogFieldMode, Uuid};
+use weir_plugin::{Exchange, Json, LogFieldMode, ModelCall, ModelCalls, Uuid};
 
 /// A call of a model that has ended.
 #[derive(Debug, Clone)]
@@ -54,6 +54,21 @@ impl LlmCall {
         let took = self.latency.saturating_sub(self.first_token.unwrap_or_default());
         let completion = self.usage.completion.filter(|count| *count > 0)?;
         (!took.is_zero()).then(|| completion as f64 / took.as_secs_f64())
+    }
+
+    /// Has the analytics count the call, whose response had this status.
+    pub(crate) fn report(&self, calls: &ModelCalls, status: u16) {
+        if calls.are_counted() {
+            calls.push(ModelCall {
+                model: format!("{}/{}", self.provider, self.request_model),
+                status,
+                prompt_tokens: self.usage.prompt.unwrap_or(0),
+                completion_tokens: self.usage.completion.unwrap_or(0),
+                latency: self.latency,
+                first_token: self.first_token,
+                tokens_per_second: self.tokens_per_second(),
+            });
+        }
     }
 
     /// Has log plugins write the call as `ai.NAME`, and Prometheus count it.

@@ -1,6 +1,6 @@
 //! A model's response as a stream: the provider's events become those of OpenAI.
 
-use super::frames::{Event, EventReader};
+use super::frames::{Event, EventReader, StreamFormat};
 use super::reply::finish_reason;
 use super::{Call, Dialect, LlmError, Route, Usage};
 use serde_json::json;
@@ -9,9 +9,17 @@ use weir_plugin::Json;
 /// The most text of a stream that is kept to be logged.
 const MAX_KEPT_LEN: usize = 1024 * 1024;
 
+/// What clients get of a stream that is corrupt.
+const CORRUPT: &str = "the response of the AI provider cannot be read";
+
+/// What they get of one that ends without an event.
+const EMPTY: &str = "the AI provider sent no event that can be read";
+
 /// Converts a provider's stream.
 pub(crate) struct Stream {
     call: Call,
+    /// The name of the plugin, for the log.
+    plugin: &'static str,
     dialect: &'static dyn Dialect,
     reader: EventReader,
     events: Vec<Event>,
@@ -37,19 +45,40 @@ pub(crate) struct Output {
     text: Option<String>,
     /// What was sent are events of our own, not the provider's.
     is_converted: bool,
+    /// An event was read.
+    has_read: bool,
+    /// Something was sent.
+    has_begun: bool,
+    /// Why nothing else was sent.
+    failure: Option<LlmError>,
     is_done: bool,
 }
 
 impl Stream {
-    /// For a stream of this content type. `keeps_text` says whether the text is to be logged.
+    /// For a stream that is cut so. `keeps_text` says whether the text is to be logged, and `plugin` who logs.
     pub(crate) fn new(
         call: Call,
-        dialect: &'static dyn Dialect,
-        content_type: &[u8],
-        keeps_text: bool,
+        (dialect, format): (&'static dyn Dialect, StreamFormat),
+        (plugin, keeps_text): (&'static str, bool),
     ) -> Self {
         let output = Output { text: keeps_text.then(String::new), ..Output::default() };
-        Self { call, dialect, reader: EventReader::of(content_type), events: Vec::new(), output }
+        Self { call, plugin, dialect, reader: EventReader::new(format), events: Vec::new(), output }
+    }
+
+    /// Whether a stream that begins so has nothing for the client: the first event that can be read is an error, or there
+    /// are none but others.
+    pub(crate) fn fails_at_once(mut self, begin: &[u8], is_whole: bool) -> bool {
+        let is_corrupt = self.reader.push(begin, &mut self.events).is_err();
+        if is_whole {
+            self.events.extend(self.reader.finish());
+        }
+        let events = std::mem::take(&mut self.events);
+        let mut events = events.iter().filter(|event| !event.data.is_empty()).peekable();
+        let is_over = is_corrupt || is_whole || events.peek().is_some();
+        match events.any(|event| self.read(event).is_ok()) {
+            true => self.output.failure.is_some(),
+            false => is_over,
+        }
     }
 
     /// Takes what has come, and returns what the client gets for it.
@@ -62,11 +91,7 @@ impl Stream {
             self.take(&event);
         }
         if let Err(error) = pushed {
-            tracing::warn!(
-                provider = self.call.provider,
-                "the stream of the AI provider cannot be read: {error}"
-            );
-            self.output.fail("the response of the AI provider cannot be read");
+            self.fail(CORRUPT, &error.to_string());
         }
         self.output.take()
     }
@@ -78,25 +103,51 @@ impl Stream {
         {
             self.take(&event);
         }
-        if !self.output.is_done {
+        if !self.output.is_done && self.output.has_read {
             self.output.done(&self.call);
+        } else if !self.output.is_done {
+            self.fail(EMPTY, "it ended without an event that can be read");
         }
         self.output.take()
+    }
+
+    /// Ends the stream with an error, and says in the log why.
+    fn fail(&mut self, message: &str, why: &str) {
+        let (plugin, provider) = (self.plugin, &self.call.provider);
+        tracing::error!(
+            provider,
+            model = self.call.model,
+            "{plugin}: the stream of the AI provider cannot be read: {why}"
+        );
+        self.output.fail(message);
     }
 
     fn take(&mut self, event: &Event) {
         if self.output.is_done || event.data.is_empty() {
             return;
         }
-        if event.data.trim() == "[DONE]" {
-            return self.output.done(&self.call);
-        }
-        if let Err(error) = self.dialect.event(event, &self.call, &mut self.output) {
+        if let Err(error) = self.read(event) {
             tracing::warn!(
                 provider = self.call.provider,
-                "an event of the AI provider cannot be read: {error}"
+                "{}: an event of the AI provider cannot be read: {error}",
+                self.plugin
             );
         }
+    }
+
+    fn read(&mut self, event: &Event) -> Result<(), String> {
+        if event.data.trim() == "[DONE]" {
+            self.output.done(&self.call);
+        } else {
+            self.dialect.event(event, &self.call, &mut self.output)?;
+        }
+        self.output.has_read = true;
+        Ok(())
+    }
+
+    /// Why the stream has failed before anything of it was sent.
+    pub(crate) fn failure(&self) -> Option<LlmError> {
+        self.output.failure.clone()
     }
 
     /// The tokens so far: what the provider has counted, and an estimate of what it has not.
@@ -239,7 +290,11 @@ impl Output {
 
     /// Ends the stream with an error.
     pub(crate) fn fail(&mut self, message: &str) {
-        self.send(LlmError::Provider(message.to_owned()).body().as_bytes());
+        let error = LlmError::Response(message.to_owned());
+        if !self.has_begun {
+            self.failure = Some(error.clone());
+        }
+        self.send(error.body().as_bytes());
         self.is_done = true;
     }
 
@@ -261,6 +316,7 @@ impl Output {
     }
 
     fn send(&mut self, data: &[u8]) {
+        self.has_begun = true;
         // Each of the two ends a line of an event. In JSON both are blanks.
         for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
             self.sent.extend_from_slice(b"data: ");

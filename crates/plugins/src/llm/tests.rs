@@ -1,6 +1,6 @@
 //! The providers' forms, by the cases in `cases`: what is sent for a request, and what responses and streams become.
 
-use super::{Backend, Llm, Prompts, Stream};
+use super::{Backend, Llm, Prompts, Stream, StreamFormat};
 use serde_json::json;
 use weir_plugin::Json;
 use weir_plugin::schema::Record;
@@ -104,7 +104,9 @@ fn check(name: &str, case: &Json) {
 fn check_stream(name: &str, case: &Json, (backend, call): (&Backend, super::Call), text: &str) {
     let content_type = case["type"].as_str().unwrap_or("text/event-stream");
     for size in [1, usize::MAX] {
-        let mut stream = Stream::new(call.clone(), backend.dialect, content_type.as_bytes(), false);
+        let format = StreamFormat::of(content_type.as_bytes()).unwrap();
+        assert!(backend.dialect.stream_formats().contains(&format), "{name}: {content_type}");
+        let mut stream = Stream::new(call.clone(), (backend.dialect, format), ("ai-proxy", false));
         let mut sent = Vec::new();
         text.as_bytes().chunks(size.min(text.len())).for_each(|part| sent.extend(stream.push(part)));
         sent.extend(stream.end());
@@ -128,7 +130,7 @@ fn usage_of(provider: &str, bytes: &str) -> [Option<u64>; 3] {
     let llm = Llm::from_value(&json!({ "route_type": "llm/v1/chat", "model": model, "auth": auth })).unwrap();
     let backend = Backend::new(llm);
     let call = backend.call(&Gateway::new(&[]).exchange("POST /"), &Prompts(Default::default())).unwrap();
-    let mut stream = Stream::new(call, backend.dialect, b"text/event-stream", false);
+    let mut stream = Stream::new(call, (backend.dialect, StreamFormat::Sse), ("ai-proxy", false));
     stream.push(bytes.as_bytes());
     let usage = stream.usage(0);
     [usage.prompt, usage.completion, usage.total]
@@ -187,32 +189,91 @@ fn bedrock_speaks_by_the_event_stream_of_aws() {
     assert_eq!((out.usage.prompt, out.usage.completion), (Some(3), Some(1)));
 }
 
+/// A call of this provider, and what reads its streams.
+fn streaming(provider: &str) -> (Backend, super::Call) {
+    let options = json!({ "upstream_url": "http://a", "anthropic_version": "2023-06-01", "max_tokens": 9, "llama2_format": "ollama", "mistral_format": "openai", "azure_instance": "i", "azure_deployment_id": "d" });
+    let llm = json!({
+        "route_type": "llm/v1/chat",
+        "model": { "provider": provider, "name": "m", "options": options },
+        "auth": { "header_name": "x-api-key", "header_value": "key" },
+    });
+    let backend = Backend::new(Llm::from_value(&llm).unwrap_or_else(|found| panic!("{provider}: {found:?}")));
+    let call = backend.call(&Gateway::new(&[]).exchange("POST /"), &Prompts(Default::default())).unwrap();
+    (backend, call)
+}
+
+const PROVIDERS: [&str; 8] =
+    ["openai", "azure", "mistral", "anthropic", "cohere", "gemini", "llama2", "huggingface"];
+
+const EMPTY: &str = "data: {\"error\":{\"message\":\"the AI provider sent no event that can be read\"}}\n\n";
+const CORRUPT: &str =
+    "data: {\"error\":{\"message\":\"the response of the AI provider cannot be read\"}}\n\n";
+
 #[test]
-fn a_stream_that_is_rubbish_ends_with_an_error_or_without_a_word() {
-    let backend = Backend::new(
-        Llm::from_value(
-            &json!({ "route_type": "llm/v1/chat", "model": { "provider": "openai", "name": "m" } }),
-        )
-        .unwrap(),
-    );
-    let exchange = Gateway::new(&[]).exchange("POST /");
-    let call = backend.call(&exchange, &Prompts(Default::default())).unwrap();
-    let read = |content_type: &str, bytes: &[u8]| {
-        let mut stream = Stream::new(call.clone(), backend.dialect, content_type.as_bytes(), false);
-        let mut sent = stream.push(bytes);
-        sent.extend(stream.push(bytes));
-        sent.extend(stream.end());
-        String::from_utf8(sent).unwrap()
-    };
-    assert_eq!(read("text/event-stream", b"data: {\n\n\xff\xfe: x\n\n"), "data: [DONE]\n\n");
-    assert_eq!(read("text/plain", b"<html>no</html>"), "data: [DONE]\n\n");
-    let lines = read("application/json", b"{\r\n}");
-    assert!(!lines.contains('\r') && lines.starts_with("data: {\n"), "{lines:?}");
-    let failed = read("application/vnd.amazon.eventstream", b"rubbish rubbish");
-    assert_eq!(
-        failed,
-        "data: {\"error\":{\"message\":\"the response of the AI provider cannot be read\"}}\n\n"
-    );
-    let long = read("text/event-stream", &vec![b'x'; 2 * 1024 * 1024]);
-    assert!(long.contains("cannot be read"), "{long}");
+fn a_stream_without_an_event_that_can_be_read_ends_with_an_error() {
+    let rubbish =
+        [&b""[..], b"rubbish", b"<html>no</html>", b"data: {\n\n\xff\xfe: x\n\n", b"data: 5\n\n: ping\n\n"];
+    for provider in PROVIDERS {
+        let (backend, call) = streaming(provider);
+        for bytes in rubbish {
+            for format in backend.dialect.stream_formats() {
+                let new = || Stream::new(call.clone(), (backend.dialect, *format), ("ai-proxy", false));
+                let mut stream = new();
+                let mut sent = stream.push(bytes);
+                sent.extend(stream.end());
+                assert_eq!(String::from_utf8(sent).unwrap(), EMPTY, "{provider}: {bytes:?}");
+                assert_eq!(stream.failure().map(|error| error.status()), Some(502));
+                assert!(new().fails_at_once(bytes, true), "{provider}: {bytes:?}");
+                assert!(!new().fails_at_once(b"data: {\"half", false), "an event may still come");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_corrupt_ends_with_an_error_and_keeps_what_was_read() {
+    let (bedrock, call) = streaming("bedrock");
+    let new = || Stream::new(call.clone(), (bedrock.dialect, StreamFormat::Aws), ("ai-proxy", false));
+    let mut stream = new();
+    assert_eq!(String::from_utf8(stream.push(b"rubbish rubbish")).unwrap(), CORRUPT);
+    assert!(stream.failure().is_some() && stream.end().is_empty());
+    assert!(new().fails_at_once(b"rubbish rubbish", false));
+    let (openai, call) = streaming("openai");
+    let new = || Stream::new(call.clone(), (openai.dialect, StreamFormat::Sse), ("ai-proxy", false));
+    let event = b"data: {\"choices\":[]}\n\n";
+    let mut stream = new();
+    stream.push(&[&event[..], &vec![b'x'; 2 * 1024 * 1024]].concat());
+    assert!(stream.failure().is_none(), "something was sent before");
+    let mut stream = new();
+    stream.push(b"data: {\n\ndata: {\r}\n\n");
+    stream.push(event);
+    let sent = String::from_utf8(stream.end()).unwrap();
+    assert_eq!(sent, "data: [DONE]\n\n", "an event that cannot be read is left out");
+    assert!(!new().fails_at_once(&[b"data: {\n\n", &event[..]].concat(), false));
+    assert!(new().fails_at_once(b"data: {\n\n", false));
+    assert!(!new().fails_at_once(b"data: [DONE]\n\n", true), "a response may be empty");
+}
+
+#[test]
+fn an_error_of_the_provider_is_a_failure_if_it_comes_first() {
+    let (anthropic, call) = streaming("anthropic");
+    let new = || Stream::new(call.clone(), (anthropic.dialect, StreamFormat::Sse), ("ai-proxy", false));
+    let error = "data: {\"type\":\"error\",\"error\":{\"message\":\"Overloaded\"}}\n\n";
+    let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"Hi\"}}\n\n";
+    assert!(new().fails_at_once(error.as_bytes(), false));
+    let mut stream = new();
+    stream.push(error.as_bytes());
+    assert_eq!(stream.failure().unwrap().to_string(), "Overloaded");
+    let mut stream = new();
+    stream.push([text, error].concat().as_bytes());
+    assert_eq!(stream.failure(), None);
+    assert!(stream.end().is_empty(), "there is no [DONE]");
+}
+
+#[test]
+fn lines_within_an_event_stay_within_it() {
+    let (openai, call) = streaming("openai");
+    let mut stream = Stream::new(call, (openai.dialect, StreamFormat::Sse), ("ai-proxy", false));
+    let lines = String::from_utf8(stream.push(b"data: {\ndata: }\n\n")).unwrap();
+    assert!(!lines.contains('\r') && lines.starts_with("data: {\ndata: }\n\n"), "{lines:?}");
 }

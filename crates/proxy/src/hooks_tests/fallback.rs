@@ -7,7 +7,7 @@ use weir_plugin::*;
 /// Counts the attempts in a header, and has three of them made.
 fn three_times(exchange: &mut Exchange) -> Flow {
     exchange.request.headers.set("X-Try", b"1");
-    exchange.fall_back(|exchange, outcome| {
+    exchange.fall_back(|exchange, outcome, _| {
         let tried = exchange.request.headers.get("X-Try").unwrap()[0] - b'0';
         exchange.request.headers.set("X-Try", &[b'1' + tried]);
         exchange.set_upstream_path(format!("/{}", tried + 1));

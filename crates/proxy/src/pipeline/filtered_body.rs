@@ -25,6 +25,16 @@ impl FilteredBody {
         &self.output[self.sent..]
     }
 
+    /// Whether the head waits for what the filters make of more. They have returned nothing yet.
+    pub(crate) fn holds_head(&self) -> bool {
+        self.unsent().is_empty() && self.filters.hold_head()
+    }
+
+    /// Whether they have returned what they had left.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// So much more of it was sent.
     pub(crate) fn advance(&mut self, n: usize) {
         self.sent += n;

@@ -72,7 +72,7 @@ fn buffered_framing<C: Client, U: Upstream>(relay: &Relay<'_, C, U>, buffered: &
 pub(crate) async fn change<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
-    changes: BodyChanges,
+    mut changes: BodyChanges,
 ) -> Result<Box<ChangedBody>, RelayError> {
     let framing = relay.exchange.response.framing;
     let (buffered, is_cut, filtered) = (BufferedBody::default(), false, None);
@@ -82,8 +82,7 @@ pub(crate) async fn change<C: Client, U: Upstream>(
         return Ok(changed);
     }
     if changes.buffers {
-        let is_known =
-            buffer(relay, chain, &mut changed, (changes.replacement, changes.later.is_some())).await?;
+        let is_known = buffer(relay, chain, &mut changed, &mut changes).await?;
         if let Some(later) = changes.later {
             let buffered = changed.buffered.take();
             let body = replace_later(relay, later, is_known.then_some(buffered)).await?;
@@ -93,7 +92,11 @@ pub(crate) async fn change<C: Client, U: Upstream>(
     }
     if !changes.filters.is_empty() {
         changed.framing = Framing::Chunked;
-        changed.filtered = Some(FilteredBody::new(changes.filters));
+        let mut filtered = FilteredBody::new(changes.filters);
+        if !changes.buffers {
+            poll_fn(|cx| relay.poll_held(cx, &mut filtered)).await?;
+        }
+        changed.filtered = Some(filtered);
     }
     Ok(changed)
 }
@@ -121,14 +124,18 @@ async fn buffer<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
     changed: &mut ChangedBody,
-    (replacement, is_replaced_later): (Option<Vec<u8>>, bool),
+    changes: &mut BodyChanges,
 ) -> Result<bool, RelayError> {
     let is_too_long = matches!(changed.framing, Framing::Length(n) if n > MAX_BUFFERED_LEN as u64);
     changed.buffered = BufferedBody::within(relay.exchange.engine.reserve_body(false));
     let is_whole =
         !is_too_long && poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await?;
+    let mut replacement = changes.replacement.take();
+    if !is_whole && replacement.is_none() {
+        replacement = changes.refuse_too_long(&mut relay.exchange.public);
+    }
     let is_known = is_whole || replacement.is_some();
-    if !is_known && !is_replaced_later {
+    if !is_known && changes.later.is_none() {
         if may_have_none(relay) {
             changed.is_cut = true;
             relay.exchange.engine.upstream_is_cut();

@@ -41,6 +41,32 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
+/// How a stream is cut into events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamFormat {
+    /// Server-sent events.
+    Sse,
+    /// JSON objects, on lines or in an array.
+    Objects,
+    /// The event stream of AWS.
+    Aws,
+}
+
+impl StreamFormat {
+    /// That of a content type; none if it is that of no stream.
+    pub(crate) fn of(content_type: &[u8]) -> Option<Self> {
+        let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        match media_type.to_ascii_lowercase().as_slice() {
+            b"text/event-stream" => Some(Self::Sse),
+            b"application/vnd.amazon.eventstream" => Some(Self::Aws),
+            media_type if media_type.ends_with(b"json") || media_type.ends_with(b"jsonl") => {
+                Some(Self::Objects)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Reads events from a stream, however that is cut.
 #[derive(Debug)]
 pub(crate) enum EventReader {
@@ -50,15 +76,11 @@ pub(crate) enum EventReader {
 }
 
 impl EventReader {
-    /// The reader for a stream of this content type.
-    pub(crate) fn of(content_type: &[u8]) -> Self {
-        let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
-            Self::Sse(ServerSentEvents::default())
-        } else if media_type.eq_ignore_ascii_case(b"application/vnd.amazon.eventstream") {
-            Self::Aws(AwsEventStream::default())
-        } else {
-            Self::Objects(JsonObjects::default())
+    pub(crate) fn new(format: StreamFormat) -> Self {
+        match format {
+            StreamFormat::Sse => Self::Sse(ServerSentEvents::default()),
+            StreamFormat::Objects => Self::Objects(JsonObjects::default()),
+            StreamFormat::Aws => Self::Aws(AwsEventStream::default()),
         }
     }
 
@@ -76,6 +98,29 @@ impl EventReader {
         match self {
             Self::Sse(reader) => reader.finish(),
             Self::Objects(_) | Self::Aws(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StreamFormat::{self, Aws, Objects, Sse};
+
+    #[test]
+    fn a_content_type_says_whether_it_is_a_stream() {
+        for (content_type, format) in [
+            ("text/event-stream", Some(Sse)),
+            ("Text/Event-Stream ; charset=utf-8", Some(Sse)),
+            ("application/vnd.amazon.eventstream", Some(Aws)),
+            ("application/json; charset=UTF-8", Some(Objects)),
+            ("application/x-ndjson", Some(Objects)),
+            ("application/stream+json", Some(Objects)),
+            ("application/jsonl", Some(Objects)),
+            ("text/html", None),
+            ("text/plain; x=json", None),
+            ("", None),
+        ] {
+            assert_eq!(StreamFormat::of(content_type.as_bytes()), format, "{content_type}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::super::prompts::{role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, in_url, moved, no_such, read, stops,
-    text, unsupported,
+    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, StreamFormat, in_url, moved, no_such,
+    read, stops, text, unsupported,
 };
 use serde_json::json;
 
@@ -58,6 +58,10 @@ impl Dialect for Bedrock {
         let texts = vec![content.iter().filter_map(|part| text(part, "/text")).collect()];
         let finish = text(body, "/stopReason").map(finish_reason);
         Ok(Some(Reply { texts, finish, usage: usage(body), ..Reply::default() }))
+    }
+
+    fn stream_formats(&self) -> &'static [StreamFormat] {
+        &[StreamFormat::Aws]
     }
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {

@@ -2,7 +2,10 @@
 
 use super::super::prompts::{role_of, text_of};
 use super::super::reply::{Usage, finish_reason};
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, moved, no_such, read, stops, text};
+use super::{
+    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, StreamFormat, moved, no_such, read, stops,
+    text,
+};
 use serde_json::json;
 
 /// Cohere's API.
@@ -62,6 +65,10 @@ impl Dialect for Cohere {
         let finish = text(body, "/finish_reason").or_else(|| text(body, "/generations/0/finish_reason"));
         let finish = Some(finish_reason(finish.unwrap_or("stop")));
         Ok(Some(Reply { id, texts, finish, usage: usage(body), ..Reply::default() }))
+    }
+
+    fn stream_formats(&self) -> &'static [StreamFormat] {
+        &[StreamFormat::Sse, StreamFormat::Objects]
     }
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {

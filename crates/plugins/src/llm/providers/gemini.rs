@@ -3,8 +3,8 @@
 use super::super::prompts::{data_url, role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, in_url, moved, no_such, read, stops,
-    text, unsupported,
+    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, StreamFormat, in_url, moved, no_such,
+    read, stops, text, unsupported,
 };
 use serde_json::json;
 
@@ -77,6 +77,10 @@ impl Dialect for Gemini {
         };
         let texts = vec![said(candidate)];
         Ok(Some(Reply { texts, tool_calls, finish, usage: usage(body), ..Reply::default() }))
+    }
+
+    fn stream_formats(&self) -> &'static [StreamFormat] {
+        &[StreamFormat::Sse, StreamFormat::Objects]
     }
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {

@@ -11,7 +11,7 @@ mod ollama;
 mod openai;
 
 use super::config::Options;
-use super::frames::Event;
+use super::frames::{Event, StreamFormat};
 use super::stream::Output;
 use super::{Call, Object, Prompts, Reply, Route};
 use weir_plugin::Json;
@@ -41,6 +41,11 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// What a whole response says; none if it is in OpenAI's form already.
     fn response(&self, body: &Json, call: &Call) -> Result<Option<Reply>, String>;
+
+    /// How streams of the provider may be cut.
+    fn stream_formats(&self) -> &'static [StreamFormat] {
+        &[StreamFormat::Sse]
+    }
 
     /// Sends the result of an event.
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String>;
@@ -87,7 +92,8 @@ fn no_such(what: &str, call: &Call) -> String {
 
 /// The event as JSON.
 fn read(event: &Event) -> Result<Json, String> {
-    serde_json::from_str(&event.data).map_err(|error| format!("it is no JSON: {error}"))
+    let read: Json = serde_json::from_str(&event.data).map_err(|error| format!("it is no JSON: {error}"))?;
+    if read.is_object() { Ok(read) } else { Err("it is no JSON object".to_owned()) }
 }
 
 /// A text within JSON.

@@ -2,7 +2,9 @@
 
 use super::super::prompts::text_of;
 use super::super::reply::{Usage, finish_reason, tool_call};
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, moved, no_such, read, text};
+use super::{
+    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, StreamFormat, moved, no_such, read, text,
+};
 
 /// Ollama's API.
 pub(super) struct Ollama;
@@ -44,6 +46,10 @@ impl Dialect for Ollama {
             finish: Some(finish(body, call)),
             usage: usage(body),
         }))
+    }
+
+    fn stream_formats(&self) -> &'static [StreamFormat] {
+        &[StreamFormat::Sse, StreamFormat::Objects]
     }
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {

@@ -29,6 +29,30 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         if self.poll_send_filtered(cx, filtered)?.is_pending() {
             return self.read_ahead(cx);
         }
+        if filtered.has_ended() {
+            return self.finish_download(cx);
+        }
+        self.filter_step(cx, filtered)
+    }
+
+    /// Has the filters take what comes for as long as they hold the head.
+    pub(crate) fn poll_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        filtered: &mut FilteredBody,
+    ) -> Poll<Result<(), RelayError>> {
+        self.poll_download(cx, |relay, cx| match filtered.holds_head() {
+            true => relay.filter_step(cx, filtered),
+            false => Poll::Ready(Ok(true)),
+        })
+    }
+
+    /// Gives the filters what has come, or the end; false, because what they return is still to be sent.
+    fn filter_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        filtered: &mut FilteredBody,
+    ) -> Poll<Result<bool, RelayError>> {
         let data = self.upstream.body().map_err(RelayError::Garbage)?;
         let n = data.len();
         if n > 0 {
@@ -41,11 +65,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             if let Some(trailers) = self.upstream.trailers() {
                 show_trailers(self.exchange, trailers);
             }
-            return if filtered.end(self.exchange) {
-                Poll::Ready(Ok(false))
-            } else {
-                self.finish_download(cx)
-            };
+            filtered.end(self.exchange);
+            return Poll::Ready(Ok(false));
         }
         let filled = self.fill(cx);
         if filled.is_pending() {

@@ -25,13 +25,13 @@ pub(super) async fn run<'s, C: Client>(
     let mut start = exchange.timing.upstream_start.unwrap_or(exchange.timing.start);
     loop {
         reached = begun(client, exchange, reached).await;
-        let outcome = match &reached {
-            Ok(_) => UpstreamOutcome::Answered,
-            Err(RequestError::Upstream(_)) => UpstreamOutcome::Failed,
+        let (outcome, begin) = match &mut reached {
+            Ok((_, upstream, _)) => (UpstreamOutcome::Answered, body_here(upstream)),
+            Err(RequestError::Upstream(_)) => (UpstreamOutcome::Failed, &[][..]),
             Err(_) => return reached,
         };
         let status = exchange.response.status;
-        if !engine::falls_back(exchange, outcome) {
+        if !engine::falls_back(exchange, outcome, begin) {
             return reached;
         }
         pass_over(worker, exchange, (start, status), reached.err());
@@ -64,6 +64,16 @@ async fn begun<'s, C: Client>(
             Err(failure)
         }
     }
+}
+
+/// The bytes of the body that are here.
+fn body_here(upstream: &mut AnyUpstream) -> &[u8] {
+    let body = match upstream {
+        AnyUpstream::Http1(upstream) => upstream.body(),
+        AnyUpstream::Http2(upstream) => upstream.body(),
+    };
+    // What is wrong with it shows when it is passed on.
+    body.unwrap_or_default()
 }
 
 fn poll_begin<C: Client, U: Upstream>(
