@@ -38,11 +38,21 @@ pub enum Kind {
     Plugin,
     /// Pairs of a consumer and a route. The name of one is that of the consumer, a slash and that of the route.
     Pair,
+    /// Language models. Calls of them are counted, not requests.
+    Model,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 7] =
-        [Self::Node, Self::Route, Self::Service, Self::Upstream, Self::Consumer, Self::Plugin, Self::Pair];
+    pub(crate) const ALL: [Kind; 8] = [
+        Self::Node,
+        Self::Route,
+        Self::Service,
+        Self::Upstream,
+        Self::Consumer,
+        Self::Plugin,
+        Self::Pair,
+        Self::Model,
+    ];
 
     /// The name in queries and answers.
     pub fn name(self) -> &'static str {
@@ -54,15 +64,24 @@ impl Kind {
             Self::Consumer => "consumer",
             Self::Plugin => "plugin",
             Self::Pair => "pair",
+            Self::Model => "model",
         }
     }
 
     /// How many entities of the kind are counted one by one.
     pub const fn limit(self) -> usize {
         match self {
-            Self::Consumer => 256,
+            Self::Consumer | Self::Model => 256,
             Self::Pair => 1_024,
             _ => 4_096,
+        }
+    }
+
+    /// How many names of the kind there are at most. Those of models may be clients' words.
+    const fn max_names(self) -> usize {
+        match self {
+            Self::Model => 1_024,
+            _ => MAX_NAMES,
         }
     }
 
@@ -123,11 +142,11 @@ struct Names {
 }
 
 impl Names {
-    fn intern(&mut self, name: &str) -> u32 {
+    fn intern(&mut self, name: &str, most: usize) -> u32 {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        if self.names.len() == MAX_NAMES {
+        if self.names.len() == most {
             return OTHERS;
         }
         self.text_bytes += name.len();
@@ -170,7 +189,8 @@ impl Entities {
             return NONE;
         }
         let name = &name[..name.floor_char_boundary(MAX_NAME_LEN)];
-        self.find(kind, name).unwrap_or_else(|| self.write().names[kind as usize].intern(name))
+        self.find(kind, name)
+            .unwrap_or_else(|| self.write().names[kind as usize].intern(name, kind.max_names()))
     }
 
     /// The number of a route, whose requests count for this service too.
@@ -326,5 +346,7 @@ mod tests {
         }
         assert_eq!(entities.intern(Kind::Upstream, "one more"), OTHERS);
         assert_eq!(entities.intern(Kind::Upstream, "7"), 8);
+        (0..1_024).for_each(|n| assert_ne!(entities.intern(Kind::Model, &n.to_string()), OTHERS));
+        assert_eq!(entities.intern(Kind::Model, "one more"), OTHERS);
     }
 }

@@ -18,7 +18,8 @@ const FORMAT: u64 = 1;
 /// The longest frame in bytes: about 10,000 entities that are all busy.
 pub const MAX_FRAME_LEN: usize = 4 << 20;
 /// The most entities of a frame: all that are counted one by one, and the others of each kind.
-const MAX_ENTITIES: usize = 4 * 4_096 + Kind::Consumer.limit() + Kind::Pair.limit() + 2 * Kind::ALL.len();
+const MAX_ENTITIES: usize =
+    4 * 4_096 + Kind::Consumer.limit() + Kind::Pair.limit() + Kind::Model.limit() + 2 * Kind::ALL.len();
 /// The most combinations of status and cause of one entity.
 pub(crate) const MAX_OUTCOMES: usize = 1_024;
 /// The most names that one connection introduces.

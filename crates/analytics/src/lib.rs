@@ -5,6 +5,8 @@
 //!                               │              ├────► disk
 //!        sample ─► samples ◄────┘              └────► outbox ─► frame ─► inbox ─► store (of the control plane)
 //! ```
+//! Calls of language models come beside that ([`model`]), because a record has no room for them.
+//!
 //! A worker writes one [`record::Record`] of 32 bytes for each request into a [`ring`] of its own. One thread of low
 //! priority owns the [`store::Store`], drains all rings and answers questions ([`query`]). The crate has no sockets, no
 //! thread and no clock: the caller gives the time. It knows entities by name and number only ([`entities`]).
@@ -21,6 +23,7 @@ pub mod histogram;
 pub mod inbox;
 pub mod known;
 mod live;
+pub mod model;
 pub mod outbox;
 mod pairs;
 pub mod query;

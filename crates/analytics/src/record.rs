@@ -274,6 +274,13 @@ impl Packed {
 }
 
 impl Class {
+    /// The class of a call that a status alone describes.
+    pub(crate) fn of_status(status: u16) -> Class {
+        let (traits, cause) = (Traits::new(Protocol::Http1), Cause::Response);
+        let status = u32::from(status.min(1023)) | u32::from(traits.bits()) << 10;
+        Class(status << 16 | u32::from(cause.code()))
+    }
+
     pub(crate) fn status(self) -> u16 {
         (self.0 >> 16) as u16 & 1023
     }
@@ -313,6 +320,9 @@ mod tests {
         assert_eq!(packed.time(), record.time);
         let class = packed.class();
         assert_eq!((class.status(), class.cause(), class.traits()), (999, record.cause, record.traits));
+        let class = Class::of_status(503);
+        let traits = Traits::new(Protocol::Http1);
+        assert_eq!((class.status(), class.cause(), class.traits()), (503, Cause::Response, traits));
         assert_eq!(packed.latencies(), [Bucket::MAX, Bucket(5), Bucket::NONE]);
         assert_eq!(packed.bytes(), [1, 1 << 40]);
     }

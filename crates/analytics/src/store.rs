@@ -4,6 +4,7 @@ use crate::entities::{Entities, Entity, Kind};
 use crate::inbox::Inbox;
 use crate::known::Known;
 use crate::live::Live;
+use crate::model::ModelCall;
 use crate::outbox::Outbox;
 use crate::record::Cutoff;
 use crate::ring::{self, Consumer, Producer};
@@ -166,6 +167,16 @@ impl Store {
     /// The disk, if there is one.
     pub fn disk_mut(&mut self) -> Option<&mut Disk> {
         self.disk.as_mut()
+    }
+
+    /// Counts a call of a language model that has ended just now.
+    pub fn record_model(&mut self, call: &ModelCall<'_>) {
+        self.live.record_model(call, &self.entities);
+    }
+
+    /// Notes that so many calls of models could not be counted.
+    pub fn lose(&mut self, calls: u64) {
+        self.dropped_before += calls;
     }
 
     /// Reads what workers have recorded, and brings everything up to now into view. Call it before a query.

@@ -5,6 +5,7 @@
 //! the node and the busiest routes each second.
 use crate::aggregate::Keep;
 use crate::entities::{Entities, Entity, Kind, NONE};
+use crate::model::ModelCall;
 use crate::record::Packed;
 use crate::slot::{Slot, SlotWriter};
 use classes::Classes;
@@ -27,6 +28,7 @@ pub(crate) struct Live {
     upstreams: Table,
     consumers: Table,
     pairs: Table,
+    models: Table,
 }
 
 impl Live {
@@ -39,6 +41,7 @@ impl Live {
             upstreams: Table::new(Kind::Upstream),
             consumers: Table::new(Kind::Consumer),
             pairs: Table::new(Kind::Pair),
+            models: Table::new(Kind::Model),
         }
     }
 
@@ -57,9 +60,15 @@ impl Live {
         }
     }
 
+    /// Counts a call of a model, of this alone.
+    pub(crate) fn record_model(&mut self, call: &ModelCall<'_>, entities: &Entities) {
+        let request = Request::of_model(call, &mut self.classes);
+        self.models.record(call.number(entities), &request, Keep::All);
+    }
+
     /// Whether nothing has been counted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+        self.routes.is_empty() && self.models.is_empty()
     }
 
     /// Makes the counts ready to be taken. Call it before a slot is made and before the busiest entities are asked for.
@@ -101,13 +110,14 @@ impl Live {
 
     /// The memory of the tables, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let tables = [&self.routes, &self.services, &self.upstreams, &self.consumers, &self.pairs];
+        let Live { routes, services, upstreams, consumers, pairs, models, .. } = self;
+        let tables = [routes, services, upstreams, consumers, pairs, models];
         self.seconds.heap_bytes() + tables.iter().map(|table| table.heap_bytes()).sum::<usize>()
     }
 
     /// The tables in the order in which a slot has their entities.
     fn tables(&mut self) -> impl Iterator<Item = &mut Table> {
-        let Live { routes, services, upstreams, consumers, pairs, .. } = self;
-        [routes, services, upstreams, consumers, pairs].into_iter()
+        let Live { routes, services, upstreams, consumers, pairs, models, .. } = self;
+        [routes, services, upstreams, consumers, pairs, models].into_iter()
     }
 }

@@ -2,6 +2,7 @@
 use super::classes::{Classes, MAX_CLASSES};
 use crate::aggregate::{Aggregate, Keep};
 use crate::bucket::Bucket;
+use crate::model::ModelCall;
 use crate::record::{Class, Packed};
 
 /// A request, as every table counts it.
@@ -19,6 +20,12 @@ impl Request {
         let class = record.class();
         let (number, bytes, latencies) = (classes.number(class), record.bytes(), record.latencies());
         Request { class, number, bytes, latencies }
+    }
+
+    /// A call of a model, as its table counts it.
+    pub(super) fn of_model(call: &ModelCall<'_>, classes: &mut Classes) -> Request {
+        let class = Class::of_status(call.status);
+        Request { class, number: classes.number(class), bytes: call.tokens, latencies: call.measures() }
     }
 }
 

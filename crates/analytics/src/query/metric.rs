@@ -3,13 +3,16 @@ use super::QueryError;
 use crate::aggregate::{Aggregate, Latency, Outcome};
 use crate::bucket;
 use crate::entities::Kind;
+use crate::histogram::Histogram;
+use crate::model;
 use std::fmt;
 use std::str::FromStr;
 
 pub(super) const METRICS: &str = "requests, errors, error_rate, 4xx, 5xx, bytes_in, bytes_out, retried, cached, reused, \
-     and mean, p50, p90, p95, p99 or p999, also with _gateway or _upstream after it";
+     and mean, p50, p90, p95, p99 or p999, also with _gateway or _upstream after it; of models prompt_tokens, completion_tokens, \
+     and mean or a percentile with _first_token or _tokens_per_second after it";
 pub(super) const DIMENSIONS: &str =
-    "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer, node";
+    "status, class, origin, cause, protocol, bucket, route, service, upstream, consumer, model, node";
 
 /// A number of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,25 @@ pub enum Metric {
     Mean(Latency),
     /// A percentile of a latency in seconds; the share is per mille.
     Percentile(Latency, u16),
+    /// Tokens of prompts.
+    PromptTokens,
+    /// Tokens of responses.
+    CompletionTokens,
+    /// The mean time to the first token in seconds, or a percentile per mille.
+    FirstToken(Option<u16>),
+    /// The mean of tokens per second, or a percentile per mille.
+    TokensPerSecond(Option<u16>),
+}
+
+/// The mean of a histogram in seconds, or a percentile per mille.
+fn summary(histogram: &Histogram, per_mille: Option<u16>) -> Option<f64> {
+    match per_mille {
+        Some(per_mille) => histogram.percentile(f64::from(per_mille) / 1_000.0).map(bucket::seconds),
+        None => {
+            let count = histogram.count();
+            (count > 0).then(|| bucket::seconds(histogram.sum()) / count as f64)
+        }
+    }
 }
 
 impl Metric {
@@ -54,34 +76,65 @@ impl Metric {
             Self::Retried => aggregate.requests_of(|traits| traits.is_retried()) as f64,
             Self::Cached => aggregate.requests_of(|traits| traits.is_cached()) as f64,
             Self::Reused => aggregate.requests_of(|traits| traits.is_reused()) as f64,
-            Self::Mean(latency) => {
-                let histogram = aggregate.latency(latency);
-                return share(bucket::seconds(histogram.sum()), histogram.count());
-            }
+            Self::Mean(latency) => return summary(aggregate.latency(latency), None),
             Self::Percentile(latency, per_mille) => {
-                let share = f64::from(per_mille) / 1_000.0;
-                return aggregate.latency(latency).percentile(share).map(bucket::seconds);
+                return summary(aggregate.latency(latency), Some(per_mille));
+            }
+            Self::PromptTokens => model::tokens(aggregate)[0] as f64,
+            Self::CompletionTokens => model::tokens(aggregate)[1] as f64,
+            Self::FirstToken(per_mille) => return summary(model::first_token(aggregate), per_mille),
+            Self::TokensPerSecond(per_mille) => {
+                return summary(model::tokens_per_second(aggregate), per_mille);
             }
         })
     }
 
-    fn latency(name: &str) -> Option<Metric> {
-        let (name, latency) = match name.split_once('_') {
-            None => (name, Latency::Total),
-            Some((name, "gateway")) => (name, Latency::Gateway),
-            Some((name, "upstream")) => (name, Latency::Upstream),
-            Some(_) => return None,
-        };
+    /// Whether it is counted of entities of this kind.
+    pub(super) fn is_counted_of(self, kind: Kind) -> bool {
+        match self {
+            Self::Requests | Self::Errors | Self::ErrorRate | Self::Class(_) => true,
+            Self::Mean(Latency::Total) | Self::Percentile(Latency::Total, _) => true,
+            Self::PromptTokens | Self::CompletionTokens | Self::FirstToken(_) | Self::TokensPerSecond(_) => {
+                kind == Kind::Model
+            }
+            _ => kind != Kind::Model,
+        }
+    }
+
+    /// Whether it counts something, so that it is a whole number.
+    pub fn is_count(self) -> bool {
+        !matches!(
+            self,
+            Self::ErrorRate
+                | Self::Mean(_)
+                | Self::Percentile(..)
+                | Self::FirstToken(_)
+                | Self::TokensPerSecond(_)
+        )
+    }
+
+    /// A mean or a percentile.
+    fn summary(name: &str) -> Option<Metric> {
+        let (name, of) = name.split_once('_').map_or((name, None), |(name, of)| (name, Some(of)));
         let per_mille = match name {
-            "mean" => return Some(Self::Mean(latency)),
-            "p50" => 500,
-            "p90" => 900,
-            "p95" => 950,
-            "p99" => 990,
-            "p999" => 999,
+            "mean" => None,
+            "p50" => Some(500),
+            "p90" => Some(900),
+            "p95" => Some(950),
+            "p99" => Some(990),
+            "p999" => Some(999),
             _ => return None,
         };
-        Some(Self::Percentile(latency, per_mille))
+        let of_latency =
+            |latency| per_mille.map_or(Self::Mean(latency), |share| Self::Percentile(latency, share));
+        Some(match of {
+            None => of_latency(Latency::Total),
+            Some("gateway") => of_latency(Latency::Gateway),
+            Some("upstream") => of_latency(Latency::Upstream),
+            Some("first_token") => Self::FirstToken(per_mille),
+            Some("tokens_per_second") => Self::TokensPerSecond(per_mille),
+            Some(_) => return None,
+        })
     }
 }
 
@@ -100,7 +153,9 @@ impl FromStr for Metric {
             "retried" => Self::Retried,
             "cached" => Self::Cached,
             "reused" => Self::Reused,
-            name => Self::latency(name).ok_or_else(|| QueryError::Metric(name.to_owned()))?,
+            "prompt_tokens" => Self::PromptTokens,
+            "completion_tokens" => Self::CompletionTokens,
+            name => Self::summary(name).ok_or_else(|| QueryError::Metric(name.to_owned()))?,
         })
     }
 }
@@ -122,10 +177,21 @@ impl fmt::Display for Metric {
             Self::Retried => f.write_str("retried"),
             Self::Cached => f.write_str("cached"),
             Self::Reused => f.write_str("reused"),
-            Self::Mean(latency) => write!(f, "mean{}", suffix(latency)),
-            Self::Percentile(latency, 999) => write!(f, "p999{}", suffix(latency)),
-            Self::Percentile(latency, per_mille) => write!(f, "p{}{}", per_mille / 10, suffix(latency)),
+            Self::Mean(latency) => write_summary(f, None, suffix(latency)),
+            Self::Percentile(latency, per_mille) => write_summary(f, Some(*per_mille), suffix(latency)),
+            Self::PromptTokens => f.write_str("prompt_tokens"),
+            Self::CompletionTokens => f.write_str("completion_tokens"),
+            Self::FirstToken(per_mille) => write_summary(f, *per_mille, "_first_token"),
+            Self::TokensPerSecond(per_mille) => write_summary(f, *per_mille, "_tokens_per_second"),
         }
+    }
+}
+
+fn write_summary(f: &mut fmt::Formatter<'_>, per_mille: Option<u16>, suffix: &str) -> fmt::Result {
+    match per_mille {
+        None => write!(f, "mean{suffix}"),
+        Some(999) => write!(f, "p999{suffix}"),
+        Some(per_mille) => write!(f, "p{}{suffix}", per_mille / 10),
     }
 }
 
@@ -166,6 +232,7 @@ impl FromStr for By {
             "service" => Self::Entity(Kind::Service),
             "upstream" => Self::Entity(Kind::Upstream),
             "consumer" => Self::Entity(Kind::Consumer),
+            "model" => Self::Entity(Kind::Model),
             "node" => Self::Entity(Kind::Node),
             _ => return Err(QueryError::By(name.to_owned())),
         })

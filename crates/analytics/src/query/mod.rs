@@ -30,6 +30,8 @@ pub enum QueryError {
     Indivisible(Metric, By),
     /// The requests of an entity of the second kind cannot be divided by the first.
     NotPaired(Kind, Kind),
+    /// This is not counted of entities of a kind.
+    NotCounted(String, Kind),
     /// The frame of time is empty or the step is 0.
     EmptyFrame,
 }
@@ -50,6 +52,14 @@ impl fmt::Display for QueryError {
                 )?;
                 f.write_str("by=consumer of one route")
             }
+            Self::NotCounted(what, Kind::Model) => write!(
+                f,
+                "{what} is not counted of models; there are: requests, errors, error_rate, 4xx, 5xx, mean and percentiles, and what \
+                 models alone have"
+            ),
+            Self::NotCounted(what, _) => {
+                write!(f, "{what} is counted of models alone; ask with by=model, or model=NAME")
+            }
             Self::EmptyFrame => f.write_str("from, to, step: the frame is empty; 'to' must be after 'from'"),
         }
     }
@@ -64,6 +74,14 @@ pub struct Frame {
     pub from: u64,
     /// The end.
     pub to: u64,
+}
+
+/// Refuses a metric that entities of a kind do not have.
+fn check(name: &str, metric: Metric, kind: Kind) -> Result<(), QueryError> {
+    match metric.is_counted_of(kind) {
+        true => Ok(()),
+        false => Err(QueryError::NotCounted(format!("{name}: '{metric}'"), kind)),
+    }
 }
 
 /// How far an answer can be relied on. It is a part of every answer.

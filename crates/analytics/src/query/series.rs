@@ -64,6 +64,13 @@ pub fn series(view: &View, query: &SeriesQuery, entities: &Entities) -> Result<S
     if query.metric != Metric::Requests && !matches!(query.by, By::Nothing | By::Entity(_)) {
         return Err(QueryError::Indivisible(query.metric, query.by));
     }
+    match query.by {
+        By::Entity(kind) => super::check("metric", query.metric, kind)?,
+        By::Protocol if query.of.kind == Kind::Model => {
+            return Err(QueryError::NotCounted("by: 'protocol'".to_owned(), Kind::Model));
+        }
+        _ => super::check("metric", query.metric, query.of.kind)?,
+    }
     let step = query.step.max((to - from).div_ceil(MAX_POINTS)).next_multiple_of(view.width);
     let times: Vec<u64> = (from / step * step..to).step_by(step as usize).collect();
     let place = |slot: &Slot| (slot.start.max(from) / step - from / step) as usize;

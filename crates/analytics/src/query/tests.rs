@@ -2,11 +2,13 @@ use super::*;
 use crate::bucket::Bucket;
 use crate::cause::{Cause, Origin};
 use crate::entities::{Entities, Entity, Kind};
+use crate::model::ModelCall;
 use crate::record::{Record, Tick};
 use crate::samples::{Reason, RequestTexts, SampleBuilder};
 use crate::store::{Budget, Store};
 use crate::testing::{LOCALHOST, record};
 use std::sync::Arc;
+use std::time::Duration;
 
 const START: u64 = 1_790_000_040;
 const FRAME: Frame = Frame { from: START, to: START + 60 };
@@ -320,4 +322,103 @@ fn who_is_slow_misses_requests() {
     let seen = arrivals(&store.samples, &RequestFilter::default(), first + 9, 200, store.entities());
     assert!(seen.missed > 50 && !seen.requests.is_empty(), "{} missed", seen.missed);
     assert_eq!(seen.missed + seen.requests.len() as u64, 90);
+}
+
+/// A minute in which a model was called each second, by turns as a stream, whole, and in vain; another model was asked for in vain.
+fn with_models() -> Store {
+    let mut store = store();
+    for second in 60..120 {
+        let call = ModelCall {
+            model: "openai/m",
+            status: 200,
+            tokens: [100, 1 << 40],
+            latency: Duration::from_secs(2),
+            first_token: None,
+            tokens_per_second: Some(50.0),
+        };
+        store.record_model(&match second % 3 {
+            0 => ModelCall { first_token: Some(Duration::from_millis(250)), ..call },
+            1 => call,
+            _ => ModelCall { status: 502, tokens: [100, 0], tokens_per_second: None, ..call },
+        });
+        store.record_model(&ModelCall {
+            model: "openai/nope",
+            status: 404,
+            tokens: [0, 0],
+            ..call_in_vain()
+        });
+        store.drain((START + second) * 1_000 + 500);
+    }
+    store.drain((START + 122) * 1_000);
+    store
+}
+
+fn call_in_vain() -> ModelCall<'static> {
+    ModelCall {
+        model: "",
+        status: 404,
+        tokens: [0, 0],
+        latency: Duration::ZERO,
+        first_token: None,
+        tokens_per_second: Some(f64::NAN),
+    }
+}
+
+const SECOND_MINUTE: Frame = Frame { from: START + 60, to: START + 120 };
+
+#[test]
+fn calls_of_models_are_counted_beside_requests() {
+    let store = with_models();
+    let view = store.view(SECOND_MINUTE.from, SECOND_MINUTE.to, 10, None);
+    let query = |of: &str| TopQuery { frame: SECOND_MINUTE, ..table_of(Kind::Model, Entity::NODE, of, 10) };
+    let top = top(&view, &query("completion_tokens"), store.entities()).unwrap();
+    let labels: Vec<_> = top.rows.iter().map(|row| (&*row.label, row.aggregate.requests())).collect();
+    assert_eq!(labels, [("openai/m", 60), ("others", 60)], "what failed gives no model a name");
+    let of = |metric: &str| metric.parse::<Metric>().unwrap().of(&top.rows[0].aggregate);
+    assert_eq!((of("errors"), of("5xx")), (Some(20.0), Some(20.0)));
+    assert_eq!(
+        (of("prompt_tokens"), of("completion_tokens")),
+        (Some(6_000.0), Some(40.0 * (1u64 << 40) as f64))
+    );
+    for (metric, expected) in [
+        ("mean", 2.0),
+        ("p99", 2.0),
+        ("p50_first_token", 0.25),
+        ("mean_first_token", 0.25),
+        ("p99_tokens_per_second", 50.0),
+        ("mean_tokens_per_second", 50.0),
+    ] {
+        let value = of(metric).unwrap();
+        assert!((value / expected - 1.0).abs() < 0.012, "{metric}: {value}");
+        assert_eq!(metric.parse::<Metric>().unwrap().to_string(), metric);
+    }
+    let other = top.rows[1].aggregate.clone();
+    assert_eq!("p50_tokens_per_second".parse::<Metric>().unwrap().of(&other), None);
+    let node = view.slots.iter().filter_map(|slot| slot.get(Entity::NODE));
+    assert_eq!(node.map(|aggregate| aggregate.requests()).sum::<u64>(), 0, "they are no requests");
+}
+
+#[test]
+fn a_metric_is_asked_of_what_has_it() {
+    let store = with_models();
+    let model = Entity::new(Kind::Model, store.entities().find(Kind::Model, "openai/m").unwrap());
+    let asked =
+        |metric: &str, by: &str, of| chart(&store, metric, by, of, 10).map_err(|error| error.to_string());
+    for (metric, by, of) in [
+        ("p50_first_token", "", Entity::NODE),
+        ("prompt_tokens", "route", Entity::NODE),
+        ("bytes_in", "model", Entity::NODE),
+        ("p99_upstream", "", model),
+        ("requests", "protocol", model),
+    ] {
+        assert!(asked(metric, by, of).unwrap_err().contains("models"), "{metric} {by}");
+    }
+    for (metric, by, of) in
+        [("p50_first_token", "model", Entity::NODE), ("mean", "", model), ("requests", "status", model)]
+    {
+        assert!(asked(metric, by, of).is_ok(), "{metric} {by}");
+    }
+    let view = store.view(FRAME.from, FRAME.to, 10, None);
+    let refused = top(&view, &table_of(Kind::Route, Entity::NODE, "prompt_tokens", 1), store.entities());
+    assert!(refused.unwrap_err().to_string().starts_with("of: 'prompt_tokens' is counted of models alone"));
 }

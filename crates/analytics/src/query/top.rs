@@ -54,6 +54,7 @@ pub fn top(view: &View, query: &TopQuery, entities: &Entities) -> Result<Top, Qu
     if frame.from >= frame.to {
         return Err(QueryError::EmptyFrame);
     }
+    super::check("of", query.of, query.by)?;
     let rows = Rows::new(query.by, query.within, entities)?;
     let parts = Parts::new(view, frame);
     let mut sums: BTreeMap<Entity, (Aggregate, Sparkline)> = BTreeMap::new();

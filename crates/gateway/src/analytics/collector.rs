@@ -85,6 +85,7 @@ impl Collector {
         }
         let mut store = lock(&self.memory.store);
         let Some(store) = store.as_mut() else { return };
+        self.memory.read_models(store);
         store.drain(now());
         match &mut self.exchange {
             Exchange::None => {}
@@ -98,7 +99,8 @@ impl Collector {
 
     fn finish(&self) {
         let store: Option<Store> = lock(&self.memory.store).take();
-        if let Some(store) = store {
+        if let Some(mut store) = store {
+            self.memory.read_models(&mut store);
             store.finish(now());
         }
     }

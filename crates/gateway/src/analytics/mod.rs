@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! worker ─► ring ─► collector ─► store ◄─ queries of the Admin API
+//! plugin ─► models ─────┘
 //!                       └─► outgoing ─► control plane: incoming ─► collector ─► store ◄─ queries
 //! ```
 mod changes;
 mod collector;
 mod incoming;
+mod models;
 mod outgoing;
 mod prometheus;
 
@@ -20,6 +22,7 @@ use crate::settings::{Role, SampledRequests, Settings};
 use changes::ChangeWatcher;
 use collector::{Collector, Exchange};
 use incoming::Incoming;
+use models::ModelReader;
 use outgoing::Outgoing;
 use std::io;
 use std::path::PathBuf;
@@ -60,12 +63,24 @@ enum FleetPart {
 struct Memory {
     /// None once the node has stopped.
     store: Mutex<Option<Store>>,
+    /// It is locked behind the store.
+    models: Option<Mutex<ModelReader>>,
     changes: Mutex<Changes>,
+}
+
+impl Memory {
+    /// Counts the calls of models until now.
+    fn read_models(&self, store: &mut Store) {
+        if let Some(models) = &self.models {
+            lock(models).read(store);
+        }
+    }
 }
 
 /// Analytics whose collector has not started yet.
 pub(crate) struct Prepared {
     store: Store,
+    models: Option<ModelReader>,
     role: Role,
     disk: Option<(PathBuf, u64)>,
 }
@@ -86,7 +101,9 @@ impl Prepared {
             Role::DataPlane => store.hand_in(),
             Role::Traditional => {}
         }
+        let mut models = None;
         if settings.role != Role::ControlPlane {
+            models = ModelReader::new(retained);
             let producers = (0..settings.workers.0.max(1)).map(|_| store.add_worker()).collect();
             let recording = Recording::new(entities, producers);
             let headers = &settings.analytics_sample_headers;
@@ -97,13 +114,14 @@ impl Prepared {
         }
         let folder = prefix::or_default(settings.prefix.clone()).map(|prefix| prefix.join(FOLDER));
         let disk = folder.ok().zip(Some(settings.analytics_disk.0)).filter(|(_, budget)| *budget > 0);
-        Some(Prepared { store, role: settings.role, disk })
+        Some(Prepared { store, models, role: settings.role, disk })
     }
 
     /// Starts the collector, which notes the changes of this configuration too.
     pub(crate) fn start(self, registry: &Arc<Registry>, files: &Arc<FilesGate>) -> io::Result<Analytics> {
-        let Prepared { store, role, disk } = self;
-        let memory = Arc::new(Memory { store: Mutex::new(Some(store)), changes: Mutex::default() });
+        let Prepared { store, models, role, disk } = self;
+        let (store, models) = (Mutex::new(Some(store)), models.map(Mutex::new));
+        let memory = Arc::new(Memory { store, models, changes: Mutex::default() });
         let ((stop, stopping), (ending, ended)) = (channel(), channel());
         let watcher = ChangeWatcher::new(registry.clone());
         let (fleet, exchange) = fleet_part(role);
@@ -151,6 +169,7 @@ impl Analytics {
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Store) -> T) -> Option<T> {
         let mut store = lock(&self.memory.store);
         let store = store.as_mut()?;
+        self.memory.read_models(store);
         store.refresh(now());
         Some(question(store))
     }
@@ -158,6 +177,7 @@ impl Analytics {
     /// Reads what the workers of a node that stops have recorded until their end.
     pub(crate) fn read_last(&self) {
         if let Some(store) = lock(&self.memory.store).as_mut() {
+            self.memory.read_models(store);
             store.refresh_last(now());
         }
     }

@@ -1,5 +1,6 @@
 //! ai-proxy with a provider that tokens trickle from, one that fails in every way, and logs that must not know its key.
 
+mod analytics;
 mod fallback;
 mod limits;
 mod transformers;

@@ -23,10 +23,19 @@ pub(crate) struct Load {
     _upstreams: [Upstream; 3],
 }
 
+/// What a language model answers.
+const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n\
+    30\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n\r\n\
+    56\r\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n\r\n0\r\n\r\n";
+
 /// What an upstream with a body of 1,000 bytes answers.
 fn answers() -> Upstream {
     Upstream::start(|mut peer, _| {
         while let Some(request) = peer.request() {
+            if request.head.start.contains("/v1/chat/completions") {
+                peer.send(STREAM);
+                continue;
+            }
             let status = match &*request.head.start {
                 start if start.starts_with("POST") => "201 Created",
                 start if start.contains("fail") => "500 Internal Server Error",
@@ -64,6 +73,9 @@ fn kinds() -> Vec<Kind> {
     let keyed = |key: &str| format!("GET /accounts HTTP/1.1\r\nHost: a\r\napikey: {key}\r\n\r\n");
     let post =
         format!("POST /orders HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n{}", "y".repeat(10_000));
+    let prompt = r#"{"messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
+    let prompt =
+        format!("POST /models HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{prompt}", prompt.len());
     let kind = |request, service, route, code, source, consumer, times| Kind {
         request,
         service,
@@ -83,6 +95,7 @@ fn kinds() -> Vec<Kind> {
         kind(get("/slow"), "slow", "slow", 200, "service", "", 2),
         kind(get("/kept/TURN"), "kept", "kept", 200, "service", "", 3),
         kind(get("/kept/first"), "kept", "kept", 200, "kong", "", 4),
+        kind(prompt, "models", "models", 200, "service", "", 3),
         kind(get("/broken"), "broken", "broken", 502, "kong", "", 3),
     ]
 }
@@ -108,6 +121,15 @@ services:
   url: http://{answers}
   plugins: [{{ name: proxy-cache, config: {{ strategy: memory, content_type: [text/plain], cache_ttl: 3600 }} }}]
   routes: [{{ name: kept, paths: [/kept] }}]
+- name: models
+  url: http://{answers}
+  plugins:
+  - name: ai-proxy
+    config:
+      route_type: llm/v1/chat
+      model: {{ provider: openai, name: m, options: {{ upstream_url: 'http://{answers}/v1/chat/completions' }} }}
+      logging: {{ log_statistics: true }}
+  routes: [{{ name: models, paths: [/models] }}]
 - name: nowhere
   host: lost
 - name: broken
@@ -140,6 +162,7 @@ plugins:
     latency_metrics: true
     bandwidth_metrics: true
     upstream_health_metrics: true
+    ai_metrics: true
 - {{ name: file-log, protocols: [http, tcp], config: {{ path: /nowhere/to/be/found }} }}
 ",
         answers = answers.address,

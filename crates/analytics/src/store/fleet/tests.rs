@@ -1,11 +1,13 @@
 use super::*;
 use crate::disk::Disk;
+use crate::model::ModelCall;
 use crate::record::{Record, Tick};
 use crate::ring::Producer;
 use crate::store::Budget;
 use crate::testing::record;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const START: u64 = 1_790_000_000_000;
 
@@ -263,4 +265,25 @@ fn a_frame_that_is_early_is_taken_once_the_clock_has_followed() {
     plane.hand_in(&mut control, START + 121_000, true);
     assert_eq!(requests(&control, Entity::NODE), 5);
     assert_eq!(control.arrival("a").map(|it| it.lost), Some(0));
+}
+
+#[test]
+fn calls_of_models_are_handed_in() {
+    let mut control = control_plane(START, None);
+    control.entities().intern(Kind::Model, "another");
+    let mut plane = DataPlane::start("a", START, None);
+    plane.serve(START, 1);
+    let call = ModelCall {
+        model: "openai/m",
+        status: 200,
+        tokens: [3, 4],
+        latency: Duration::from_secs(1),
+        first_token: None,
+        tokens_per_second: Some(4.0),
+    };
+    (0..3).for_each(|_| plane.store.record_model(&call));
+    plane.hand_in(&mut control, START + 11_000, true);
+    control.refresh(START + 12_000);
+    let model = Entity::new(Kind::Model, control.entities().find(Kind::Model, "openai/m").unwrap());
+    assert_eq!((requests(&control, model), requests(&control, Entity::NODE)), (3, 1));
 }

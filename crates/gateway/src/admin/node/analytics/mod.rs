@@ -29,7 +29,7 @@ use parameters::check_arguments;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
-use weir_analytics::entities::{Entities, Entity};
+use weir_analytics::entities::{Entities, Entity, Kind};
 use weir_analytics::query::{
     self, By, Column, Frame, Metric, Precision, QueryError, Row, Series, SeriesQuery, TopQuery,
 };
@@ -57,6 +57,24 @@ const ROW_METRICS: [&str; 14] = [
     "p99_upstream",
 ];
 
+/// The metrics of a row that is a language model.
+const MODEL_METRICS: [&str; 14] = [
+    "requests",
+    "errors",
+    "error_rate",
+    "4xx",
+    "5xx",
+    "prompt_tokens",
+    "completion_tokens",
+    "mean",
+    "p50",
+    "p99",
+    "p50_first_token",
+    "p99_first_token",
+    "mean_tokens_per_second",
+    "p50_tokens_per_second",
+];
+
 /// The status and message that say why a question is not answered.
 type Refused = (StatusCode, String);
 
@@ -75,8 +93,8 @@ struct Question {
 const SERIES: Question = Question {
     name: "series",
     arguments: &[&[
-        "metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "node", "source",
-        "format",
+        "metric", "by", "from", "to", "step", "route", "service", "consumer", "upstream", "model", "node",
+        "source", "format",
     ]],
     answer: series,
     table: Some(Table::Series),
@@ -87,6 +105,7 @@ const TOP: Question = Question {
     answer: top,
     table: Some(Table::Rows(TOP_COLUMNS)),
 };
+const TOP_MODELS: Question = Question { table: Some(Table::Rows(MODEL_COLUMNS)), ..TOP };
 const ERRORS: Question = Question {
     name: "errors",
     arguments: &[&["from", "to", "route", "by", "limit", "format"]],
@@ -127,6 +146,24 @@ const TOP_COLUMNS: &[(&str, &str)] = &[
     ("p50_upstream", "/p50_upstream"),
     ("p99_upstream", "/p99_upstream"),
 ];
+const MODEL_COLUMNS: &[(&str, &str)] = &[
+    ("id", "/id"),
+    ("name", "/name"),
+    ("requests", "/requests"),
+    ("errors", "/errors"),
+    ("error_rate", "/error_rate"),
+    ("4xx", "/4xx"),
+    ("5xx", "/5xx"),
+    ("prompt_tokens", "/prompt_tokens"),
+    ("completion_tokens", "/completion_tokens"),
+    ("mean", "/mean"),
+    ("p50", "/p50"),
+    ("p99", "/p99"),
+    ("p50_first_token", "/p50_first_token"),
+    ("p99_first_token", "/p99_first_token"),
+    ("mean_tokens_per_second", "/mean_tokens_per_second"),
+    ("p50_tokens_per_second", "/p50_tokens_per_second"),
+];
 const CHANGE_COLUMNS: &[(&str, &str)] =
     &[("at", "/at"), ("revision", "/revision"), ("source", "/source"), ("what", "/what")];
 
@@ -153,9 +190,10 @@ async fn ask_series(call: ApiRequest) -> Result<Response, ApiError> {
 
 async fn ask_top(call: ApiRequest) -> Result<Response, ApiError> {
     check_arguments(&call, TOP.arguments)?;
-    let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, TOP).await };
+    let question = if call.argument("by") == Some(Kind::Model.name()) { TOP_MODELS } else { TOP };
+    let Some(prometheus) = from_prometheus::wanted(&call).await? else { return ask(call, question).await };
     let (need, answer) = (prometheus.need, from_prometheus::top(&call, prometheus).await);
-    ask_unless_answered(call, TOP, (need, answer)).await
+    ask_unless_answered(call, question, (need, answer)).await
 }
 
 /// The answer of Prometheus; that of this node if Prometheus has none and need not answer.
@@ -342,7 +380,8 @@ fn top(call: &ApiRequest, analytics: &Analytics) -> Answer {
 }
 
 fn shown_row(row: &Row, of: Metric, mut shown: Map<String, Value>) -> Value {
-    let metrics = ROW_METRICS.iter().filter_map(|name| name.parse::<Metric>().ok());
+    let metrics = if row.entity.kind == Kind::Model { &MODEL_METRICS } else { &ROW_METRICS };
+    let metrics = metrics.iter().filter_map(|name| name.parse::<Metric>().ok());
     for metric in metrics.chain([of]) {
         shown.insert(metric.to_string(), number(metric, &row.aggregate));
     }
@@ -353,10 +392,7 @@ fn shown_row(row: &Row, of: Metric, mut shown: Map<String, Value>) -> Value {
 /// A whole number where the metric is a count.
 fn number(metric: Metric, aggregate: &Aggregate) -> Value {
     let value = metric.of(aggregate);
-    match metric {
-        Metric::ErrorRate | Metric::Mean(_) | Metric::Percentile(..) => json!(value),
-        _ => json!(value.map(|count| count as u64)),
-    }
+    if metric.is_count() { json!(value.map(|count| count as u64)) } else { json!(value) }
 }
 
 /// The changes of the configuration.

@@ -54,14 +54,14 @@ impl<'d> Names<'d> {
         self.by_id(kind)?.get(&id.parse().ok()?).copied().flatten()
     }
 
-    /// Id and name of an entity; an upstream's address is both. Requests of no entity, and those of all that are not
+    /// Id and name of an entity; an upstream's address is both, and so is a model's name. Requests of no entity, and those of all that are not
     /// counted one by one, have no id.
     pub(super) fn of(&self, entity: Entity, entities: &Entities) -> Map<String, Value> {
         let id = entities.name(entity);
         let name = match (entity.id, &id) {
             (NONE, _) => Some("none"),
             (OTHERS, _) => Some("others"),
-            (_, Some(address)) if entity.kind == Kind::Upstream => Some(&**address),
+            (_, Some(name)) if matches!(entity.kind, Kind::Upstream | Kind::Model) => Some(&**name),
             (_, Some(id)) => self.name(entity.kind, id),
             _ => None,
         };

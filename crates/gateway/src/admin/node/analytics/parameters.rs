@@ -14,7 +14,8 @@ const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 1_000;
 
 /// The kinds of entities that can be asked for.
-const KINDS: [Kind; 5] = [Kind::Route, Kind::Service, Kind::Consumer, Kind::Upstream, Kind::Node];
+const KINDS: [Kind; 6] =
+    [Kind::Route, Kind::Service, Kind::Consumer, Kind::Upstream, Kind::Model, Kind::Node];
 
 type Parsed<T> = Result<T, (StatusCode, String)>;
 

@@ -69,7 +69,13 @@ impl Question {
             Metric::BytesOut => bytes("egress"),
             Metric::Mean(latency) => self.mean(latency, seconds)?,
             Metric::Percentile(latency, per_mille) => self.percentile(latency, per_mille, seconds)?,
-            Metric::Retried | Metric::Cached | Metric::Reused => {
+            Metric::Retried
+            | Metric::Cached
+            | Metric::Reused
+            | Metric::PromptTokens
+            | Metric::CompletionTokens
+            | Metric::FirstToken(_)
+            | Metric::TokensPerSecond(_) => {
                 return Err(missing("metric", &metric.to_string()));
             }
         })
