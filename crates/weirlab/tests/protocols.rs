@@ -53,6 +53,7 @@ fn plan(case: &CasePlan, address: SocketAddr) -> Plan {
         threads: 1,
         cpus: Vec::new(),
         keep_alive: true,
+        first_byte: false,
         pace: Pace::Closed,
         warm_up: WarmUp { at_least: Duration::ZERO, at_most: Duration::ZERO },
         duration: Duration::from_millis(500),

@@ -127,6 +127,17 @@ impl CellAnalysis {
         })
     }
 
+    /// How long the first byte of bodies took, where that was asked for.
+    #[must_use]
+    pub fn first_byte(&self) -> Option<String> {
+        let of = self.summary.as_ref()?.first_byte?;
+        let milliseconds = |quantile: Option<f64>| {
+            quantile.map_or("n too small".to_owned(), |milliseconds| format!("{milliseconds:.3} ms"))
+        };
+        let (median, p99) = (milliseconds(of.p50_ms), milliseconds(of.p99_ms));
+        Some(format!("to the first byte of the body from {}: p50 {median}, p99 {p99}", self.target))
+    }
+
     fn of(run: &Run, cell: &Cell, ratios: Vec<Ratio>, noise: &Noise) -> CellAnalysis {
         let verdict = Verdict::of(cell, &ratios, &run.baseline, noise);
         CellAnalysis {

@@ -80,6 +80,8 @@ pub struct Summary {
     pub ranges: QuantileRanges,
     /// Service times: from the instant of sending.
     pub service: Quantiles,
+    /// From the instant of sending to the first byte of the body, where that was asked for.
+    pub first_byte: Option<Quantiles>,
     /// The merged histograms themselves.
     pub latencies: Latencies,
     /// Resident memory at the end of a block in KiB (median).
@@ -178,16 +180,30 @@ pub struct QuantileRanges {
     pub p95_ms: Option<(f64, f64)>,
     /// Of the 99th percentiles.
     pub p99_ms: Option<(f64, f64)>,
+    /// Of the medians to the first byte.
+    pub first_byte_p50_ms: Option<(f64, f64)>,
+    /// Of the 99th percentiles to it.
+    pub first_byte_p99_ms: Option<(f64, f64)>,
 }
 
 impl QuantileRanges {
     fn of(blocks: &[&Block]) -> QuantileRanges {
-        let range = |q: f64| {
-            let values: Vec<f64> = blocks.iter().filter_map(|block| quantile_ms(block, q)).collect();
+        let ends = |values: Vec<f64>| {
             let (low, high) = stats::ends(&values)?;
             (values.len() > 1).then_some((low, high))
         };
-        QuantileRanges { p50_ms: range(0.5), p95_ms: range(0.95), p99_ms: range(0.99) }
+        let range = |q: f64| ends(blocks.iter().filter_map(|block| quantile_ms(block, q)).collect());
+        let first_byte = |q: f64| {
+            let quantiles = blocks.iter().filter_map(|block| block.latencies.first_byte.quantile(q));
+            ends(quantiles.map(|duration| duration.as_secs_f64() * 1e3).collect())
+        };
+        QuantileRanges {
+            p50_ms: range(0.5),
+            p95_ms: range(0.95),
+            p99_ms: range(0.99),
+            first_byte_p50_ms: first_byte(0.5),
+            first_byte_p99_ms: first_byte(0.99),
+        }
     }
 }
 
@@ -230,6 +246,7 @@ impl Summary {
             response: Quantiles::of(&latencies.response),
             ranges: QuantileRanges::of(&blocks),
             service: Quantiles::of(&latencies.service),
+            first_byte: Some(&latencies.first_byte).filter(|them| !them.is_empty()).map(Quantiles::of),
             rss_kib: stats::median(&memory)? as u64,
             rss_peak_kib: blocks.iter().map(|block| block.target.rss_peak_kib).max()?,
             switches: middle(|sample| sample.switches)?,

@@ -68,7 +68,8 @@ mod tests {
     fn block() -> Block {
         let mut response = Histogram::default();
         (0..2000).for_each(|_| response.record(Duration::from_micros(900)));
-        let latencies = crate::result::Latencies { service: response.clone(), response };
+        let latencies =
+            crate::result::Latencies { service: response.clone(), response, ..Default::default() };
         Block {
             measured_s: 2.0,
             warm_up_s: 0.5,

@@ -81,6 +81,9 @@ struct Options {
     /// Open a connection for each request.
     #[arg(long)]
     no_keep_alive: bool,
+    /// Also report how long the first byte of each body took.
+    #[arg(long)]
+    first_byte: bool,
     /// The time before the measured window, or its bounds as in 200ms..3s: then it ends when answers come steadily.
     #[arg(long, default_value = "200ms..3s", value_parser = arguments::warm_up)]
     warm_up: WarmUp,
@@ -178,6 +181,7 @@ fn plan(args: &Options) -> Result<Plan, String> {
         threads: args.threads,
         cpus: Vec::new(),
         keep_alive: !args.no_keep_alive,
+        first_byte: args.first_byte,
         pace: match (args.rate, args.arrivals) {
             (None, _) => Pace::Closed,
             (Some(rate), Arrivals::Constant) => Pace::Constant(rate),

@@ -267,7 +267,7 @@ fn outcome(plan: &Plan, reading: Reading, ended: &Ended) -> Outcome {
         bytes: reading.bytes,
         statuses: reading.statuses,
         errors: reading.errors,
-        latencies: Latencies { response: reading.response, service: reading.service },
+        latencies: Latencies { response: reading.response, service: reading.service, ..Latencies::default() },
         lateness: Histogram::default(),
         connect: Histogram::default(),
         offered,

@@ -52,6 +52,7 @@ impl ClientRequest {
             threads: 1,
             cpus: Vec::new(),
             keep_alive: true,
+            first_byte: false,
             pace: Pace::Closed,
             warm_up: WarmUp { at_least: Duration::ZERO, at_most: Duration::ZERO },
             duration: Duration::ZERO,

@@ -63,6 +63,11 @@ impl Answer {
         self.status
     }
 
+    /// Whether some of the body has come.
+    pub(super) fn has_body(&self) -> bool {
+        self.length > 0
+    }
+
     /// Of what does not come as HTTP/1.1 writes it.
     pub(super) fn begin(&mut self, status: u16) {
         self.status = status;

@@ -32,6 +32,8 @@ pub(crate) struct Document<'a> {
     generator_cpu_us: u128,
     response: Times<'a>,
     service: Times<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte: Option<Times<'a>>,
     lateness: Times<'a>,
     connect: Times<'a>,
     series: &'a [u64],
@@ -79,6 +81,7 @@ impl<'a> Document<'a> {
             generator_cpu_us: outcome.generator_cpu.as_micros(),
             response: Times::of(&outcome.latencies.response),
             service: Times::of(&outcome.latencies.service),
+            first_byte: Some(&outcome.latencies.first_byte).filter(|them| !them.is_empty()).map(Times::of),
             lateness: Times::of(&outcome.lateness),
             connect: Times::of(&outcome.connect),
             series: &outcome.series,

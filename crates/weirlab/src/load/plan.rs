@@ -26,6 +26,9 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// Whether a connection carries more than one request.
     pub keep_alive: bool,
+    /// Whether to note when the first byte of each body comes.
+    #[serde(default)]
+    pub first_byte: bool,
     /// When requests are sent.
     pub pace: Pace,
     /// What precedes the measured window and is left out of it.

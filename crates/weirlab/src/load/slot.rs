@@ -16,6 +16,8 @@ pub(super) struct Slot {
     pub(super) scheduled: u64,
     /// When the stage began; of a place that waits, when its connection began to be opened.
     pub(super) since: u64,
+    /// When the first byte of the answer's body came, if that is asked for and it was not the last one too.
+    pub(super) first_byte: Option<u64>,
     /// Whether a request waits for the connection to be open.
     pub(super) assigned: bool,
     /// Whether it does so for the second time.
@@ -93,6 +95,7 @@ impl Slot {
             template: 0,
             scheduled: 0,
             since: 0,
+            first_byte: None,
             assigned: false,
             again: false,
             late: false,

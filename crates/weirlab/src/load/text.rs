@@ -157,19 +157,26 @@ fn row(out: &mut String, name: &str, [mean, deviation, max]: [String; 3], share:
     writeln!(out, "    {name:<10}{mean}{deviation}{max}{share:>8.2}%")
 }
 
-/// In an open loop those of both clocks, unless the generator knows one of them alone.
+/// In an open loop those of both clocks, unless the generator knows one of them alone. Then that of first bytes, where it
+/// was asked for.
 fn distributions(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
-    let Latencies { response, service } = summary.latencies;
+    let Latencies { response, service, first_byte } = summary.latencies;
     if summary.offered.is_none() {
-        return distribution(out, "", response);
+        distribution(out, "", response)?;
+    } else {
+        if response.count() > 0 || service.count() == 0 {
+            distribution(out, " (response, from the scheduled instant)", response)?;
+        }
+        if service.count() > 0 || response.count() == 0 {
+            distribution(out, " (service, from the instant of sending)", service)?;
+        }
     }
-    if response.count() > 0 || service.count() == 0 {
-        distribution(out, " (response, from the scheduled instant)", response)?;
+    match first_byte.is_empty() {
+        true => Ok(()),
+        false => {
+            distribution(out, " (to the first byte of the body, from the instant of sending)", first_byte)
+        }
     }
-    if service.count() > 0 || response.count() == 0 {
-        distribution(out, " (service, from the instant of sending)", service)?;
-    }
-    Ok(())
 }
 
 fn distribution(out: &mut String, what: &str, histogram: &Histogram) -> std::fmt::Result {

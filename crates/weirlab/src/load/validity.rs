@@ -99,7 +99,7 @@ mod tests {
             bytes: 0,
             statuses: BTreeMap::new(),
             errors: BTreeMap::new(),
-            latencies: Latencies { response: times(1000), service: times(1000) },
+            latencies: Latencies { response: times(1000), service: times(1000), ..Latencies::default() },
             lateness: times(20),
             connect: Histogram::default(),
             offered: Some(1000.0),

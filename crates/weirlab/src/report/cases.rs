@@ -154,7 +154,9 @@ fn overview_cell(cell: Option<&CellAnalysis>) -> OverviewCell {
 pub(super) fn case(run: &Run, analysis: &Analysis, case: &CaseAnalysis, colours: &Colours) -> CasePart {
     let rows = case.cells.iter().filter_map(|cell| row(cell, analysis, colours)).collect();
     let absent = case.cells.iter().filter_map(|cell| absent(cell, colours)).collect();
-    let noted = |cell| [spoiled(cell, colours), clock(cell, colours)].into_iter().flatten();
+    let noted = |cell| {
+        [spoiled(cell, colours), clock(cell, colours), first_byte(cell, colours)].into_iter().flatten()
+    };
     let spoiled = case.cells.iter().flat_map(noted).collect();
     CasePart {
         anchor: anchor(case),
@@ -333,6 +335,11 @@ fn spoiled(cell: &CellAnalysis, colours: &Colours) -> Option<Absent> {
 fn clock(cell: &CellAnalysis, colours: &Colours) -> Option<Absent> {
     let why = cell.clock()?;
     Some(Absent { name: name(&cell.target, colours), status: "service times", why })
+}
+
+fn first_byte(cell: &CellAnalysis, colours: &Colours) -> Option<Absent> {
+    let why = cell.first_byte()?;
+    Some(Absent { name: name(&cell.target, colours), status: "first byte", why })
 }
 
 fn parity(run: &Run, case: &CaseAnalysis) -> ParityPart {

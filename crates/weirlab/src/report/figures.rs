@@ -1,6 +1,8 @@
 //! The figures of each cell that are quoted, and what the interval around each is.
 use super::text::is_watched;
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Conditions, Knee, ProbedCase, Summary};
+use crate::analysis::{
+    Analysis, CaseAnalysis, CellAnalysis, Conditions, Knee, ProbedCase, QuantileRanges, Quantiles, Summary,
+};
 use crate::result::{ChainCost, Flame, Run};
 use crate::stats::Estimate;
 use serde::Serialize;
@@ -43,6 +45,12 @@ pub struct CellFigures {
     pub p95_ms: Option<Figure>,
     /// The 99th percentile.
     pub p99_ms: Option<Figure>,
+    /// The median time to the first byte of the body, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_p50_ms: Option<Figure>,
+    /// The 99th percentile of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_p99_ms: Option<Figure>,
     /// CPU time of the target for each request, in microseconds.
     pub cpu_us: Option<Figure>,
     /// CPU per request over the baseline's.
@@ -172,6 +180,10 @@ impl CellFigures {
         let summary = cell.summary.as_ref();
         let estimate = |of: fn(&Summary) -> Option<Estimate>| summary.and_then(of).map(Figure::confidence);
         let ratio = cell.ratio_to(baseline).and_then(|ratio| ratio.cpu);
+        let first_byte = |value: fn(&Quantiles) -> Option<f64>,
+                          range: fn(&QuantileRanges) -> Option<(f64, f64)>| {
+            summary.and_then(|all| Figure::quantile(value(all.first_byte.as_ref()?), range(&all.ranges)))
+        };
         CellFigures {
             case: case.case.name.clone(),
             target: cell.target.clone(),
@@ -180,6 +192,8 @@ impl CellFigures {
             p50_ms: summary.and_then(|all| Figure::quantile(all.shown().p50_ms, all.ranges.p50_ms)),
             p95_ms: summary.and_then(|all| Figure::quantile(all.shown().p95_ms, all.ranges.p95_ms)),
             p99_ms: summary.and_then(|all| Figure::quantile(all.shown().p99_ms, all.ranges.p99_ms)),
+            first_byte_p50_ms: first_byte(|of| of.p50_ms, |ranges| ranges.first_byte_p50_ms),
+            first_byte_p99_ms: first_byte(|of| of.p99_ms, |ranges| ranges.first_byte_p99_ms),
             cpu_us: estimate(|summary| summary.cpu_us),
             ratio: ratio.map(|effect| Figure::confidence(effect.ratio)),
             verdict: cell.verdict.words(),

@@ -19,13 +19,16 @@ const MAX_NANOSECONDS: u64 = 600_000_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
-/// Two clocks for the same answers.
+/// Clocks for the same answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latencies {
     /// From the instant the request was scheduled for (in a closed loop: from the instant it was sent).
     pub response: Histogram,
     /// From the instant it was sent.
     pub service: Histogram,
+    /// From then to the first byte of the body; empty unless that was asked for.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub first_byte: Histogram,
 }
 
 impl Latencies {
@@ -45,6 +48,7 @@ impl Latencies {
     pub fn merge(&mut self, other: &Latencies) {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
+        self.first_byte.merge(&other.first_byte);
     }
 }
 
@@ -59,6 +63,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
     /// Records one duration.
     pub fn record(&mut self, duration: Duration) {
         self.record_nanos(u64::try_from(duration.as_nanos()).unwrap_or(MAX_NANOSECONDS));

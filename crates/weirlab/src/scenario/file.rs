@@ -153,6 +153,8 @@ pub(super) struct LoadFile {
     pub(super) streams: Amount,
     #[serde(default = "default_true")]
     pub(super) keep_alive: bool,
+    #[serde(default)]
+    pub(super) first_byte: bool,
     pub(super) rate: Option<Amount>,
     #[serde(default)]
     pub(super) arrivals: Arrivals,

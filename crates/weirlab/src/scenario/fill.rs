@@ -126,6 +126,7 @@ impl Fill<'_> {
             connections: self.some("connections", &load.connections)?,
             threads: self.some("threads", &load.threads)?,
             keep_alive: load.keep_alive,
+            first_byte: load.first_byte,
             pace,
             requests: Requests {
                 templates: load

@@ -112,6 +112,8 @@ pub struct LoadPlan {
     pub protocol: Protocol,
     /// Whether connections are kept.
     pub keep_alive: bool,
+    /// Whether it is noted when the first byte of each body comes.
+    pub first_byte: bool,
     /// Closed, or a rate.
     pub pace: Pace,
     /// What is asked.

@@ -96,6 +96,7 @@ impl Gateway {
                 threads: 1,
                 protocol: Protocol::Http1,
                 keep_alive: true,
+                first_byte: false,
                 pace: Pace::Closed,
                 requests: Requests::default(),
                 timeout: Duration::from_secs(2),

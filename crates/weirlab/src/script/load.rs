@@ -153,6 +153,7 @@ impl Load {
             threads: self.threads,
             cpus,
             keep_alive: true,
+            first_byte: false,
             pace: self.rate.map_or(Pace::Closed, Pace::Constant),
             warm_up: self.warm_up,
             duration: self.duration,

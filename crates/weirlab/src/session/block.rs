@@ -189,6 +189,7 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
         threads: load.threads.min(room).min(load.connections).max(1),
         cpus: setting.layout.generator.clone(),
         keep_alive: load.keep_alive,
+        first_byte: load.first_byte,
         pace: setting.pace.unwrap_or(load.pace),
         warm_up: setting.profile.warm_up,
         duration: setting.profile.window(setting.case),

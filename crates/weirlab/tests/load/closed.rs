@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weirlab::load::{self, Edge, Plan, WarmUp};
+use weirlab::result::Histogram;
 
 #[test]
 fn the_service_time_is_the_delay() {
@@ -162,4 +163,28 @@ fn hundreds_of_connections() {
     let outcome = run(&Plan { connections: 300, duration: millis(2000), ..plan(&server) });
     assert_eq!(server.connections(), 300);
     assert!(outcome.good > 300 && outcome.errors.is_empty(), "{} {:?}", outcome.good, outcome.errors);
+}
+
+#[test]
+fn the_first_byte_of_a_body_has_a_time_of_its_own() {
+    let server = Server::start(|_, writer| {
+        writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")?;
+        writer.write_all(b"on")?;
+        thread::sleep(millis(20));
+        writer.write_all(b"ce")
+    });
+    let outcome = run(&Plan { first_byte: true, duration: millis(1000), ..plan(&server) });
+    let latencies = &outcome.latencies;
+    assert_eq!(latencies.first_byte.count(), outcome.good);
+    let median = |histogram: &Histogram| histogram.quantile(0.5).unwrap();
+    let (first, whole) = (median(&latencies.first_byte), median(&latencies.service));
+    assert!(first + millis(10) < whole, "{first:?} {whole:?}");
+    let at_once = Server::start(|_, writer| plain(writer, 200, "once"));
+    let outcome = run(&Plan { first_byte: true, ..plan(&at_once) });
+    assert_eq!(outcome.latencies.first_byte.count(), outcome.good, "the first byte may be the last");
+    let unasked = run(&plan(&at_once));
+    assert!(unasked.good > 0 && unasked.latencies.first_byte.is_empty());
+    let empty = Server::start(|_, writer| plain(writer, 200, ""));
+    let outcome = run(&Plan { first_byte: true, ..plan(&empty) });
+    assert!(outcome.good > 0 && outcome.latencies.first_byte.is_empty(), "there is no body");
 }

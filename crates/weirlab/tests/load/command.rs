@@ -45,6 +45,19 @@ fn it_prints_as_wrk_does() {
 }
 
 #[test]
+fn first_bytes_are_reported_if_they_are_asked_for() {
+    let (_server, url) = answering();
+    let line = "  Latency Distribution (to the first byte of the body, from the instant of sending)";
+    let said = |options: &[&str]| text(&output(&[&url], options).stdout);
+    assert!(said(&["--first-byte"]).contains(line) && !said(&[]).contains(line));
+    let document: serde_json::Value =
+        serde_json::from_str(&said(&["--first-byte", "--format", "json"])).unwrap();
+    assert_eq!(document["first_byte"]["count"], document["good"]);
+    let without: serde_json::Value = serde_json::from_str(&said(&["--format", "json"])).unwrap();
+    assert_eq!(without.get("first_byte"), None);
+}
+
+#[test]
 fn an_open_loop_prints_both_times() {
     let (_server, url) = answering();
     let output = output(&[&url], &["-R", "100", "--arrivals", "constant"]);

@@ -24,6 +24,7 @@ fn plan(server: &Server) -> Plan {
         threads: 1,
         cpus: Vec::new(),
         keep_alive: true,
+        first_byte: false,
         pace: Pace::Closed,
         warm_up: WarmUp { at_least: Duration::ZERO, at_most: Duration::ZERO },
         duration: millis(500),

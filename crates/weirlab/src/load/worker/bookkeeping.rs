@@ -22,6 +22,7 @@ impl Worker<'_> {
             None => {
                 self.tally.good += 1;
                 self.record_duration(now, (slot.since, slot.scheduled));
+                self.record_first_byte(index, now);
             }
         }
     }
@@ -40,6 +41,25 @@ impl Worker<'_> {
         }
         if let Some(live) = self.live {
             live.duration(shown);
+        }
+    }
+
+    /// Notes that the first byte of an answer's body has come, and more is to follow.
+    pub(super) fn note_first_byte(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if self.plan.first_byte && slot.first_byte.is_none() && slot.answer.has_body() {
+            slot.first_byte = Some(self.shared.now());
+        }
+    }
+
+    /// Records how long the first byte of a right answer's body took since the request was sent. A body that came at once
+    /// took as long as its answer.
+    fn record_first_byte(&mut self, index: usize, now: u64) {
+        let slot = &self.slots[index];
+        let is_due = !self.is_open_loop() || slot.scheduled >= self.begin;
+        if self.plan.first_byte && is_due && slot.answer.has_body() {
+            let took = slot.first_byte.unwrap_or(now).saturating_sub(slot.since);
+            self.tally.latencies.first_byte.record_nanos(took);
         }
     }
 

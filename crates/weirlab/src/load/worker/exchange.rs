@@ -47,6 +47,7 @@ impl Worker<'_> {
         slot.answer.reset();
         slot.stage = Stage::Busy;
         slot.since = now;
+        slot.first_byte = None;
         slot.again = false;
         if self.arrivals.is_none() {
             slot.scheduled = now;
@@ -115,7 +116,7 @@ impl Worker<'_> {
                         let taken =
                             slot.answer.take(bytes, &mut self.head, template.method, &template.expect);
                         match taken {
-                            Ok(None) => {}
+                            Ok(None) => self.note_first_byte(link),
                             Ok(Some(taken)) => {
                                 let surplus = taken < bytes.len();
                                 self.complete(link, surplus);

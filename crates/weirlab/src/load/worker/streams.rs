@@ -63,7 +63,10 @@ impl Worker<'_> {
             let slot = &mut self.slots[index];
             let expect = &self.requests.template(slot.template).expect;
             match session.advance(lane, &mut slot.answer, expect) {
-                Progress::Pending => continue,
+                Progress::Pending => {
+                    self.note_first_byte(index);
+                    continue;
+                }
                 Progress::Complete => {
                     let open = session.is_open();
                     self.links[link].hung_up |= !open;

@@ -35,7 +35,9 @@ pub fn table(case: &CaseAnalysis, baseline: &str) -> String {
 /// What is to be said below the table, a line each: what noise explains, and why blocks do not count. In Markdown an
 /// empty line must precede them, or they would be rows.
 pub fn notes(case: &CaseAnalysis) -> Vec<String> {
-    let notes = case.cells.iter().flat_map(|cell| note(cell).into_iter().chain(cell.clock()));
+    let notes = case.cells.iter().flat_map(|cell| {
+        note(cell).into_iter().chain(cell.clock()).chain(cell.first_byte().map(|text| text + "."))
+    });
     std::iter::once(noise(case)).chain(notes).collect()
 }
 
