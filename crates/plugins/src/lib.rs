@@ -38,6 +38,8 @@ mod fault_injection;
 mod file_log;
 mod file_logger;
 mod forward_auth;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod grpc_gateway;
 mod grpc_transcode;
 mod grpc_web;

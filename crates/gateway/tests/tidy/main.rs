@@ -73,6 +73,20 @@ fn no_source_is_too_long() {
 }
 
 #[test]
+fn each_fuzz_target_is_documented() {
+    let documented = fs::read_to_string(root().join("docs/testing.md")).unwrap();
+    let manifests = texts(&["toml"]).into_iter().filter(|(path, _)| path.ends_with("fuzz/Cargo.toml"));
+    let mut targets = 0;
+    for (_, text) in manifests {
+        for target in text.split("[[bin]]\nname = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            targets += 1;
+            assert!(documented.contains(&format!("`{target}`")), "docs/testing.md does not have {target}");
+        }
+    }
+    assert!(targets > 20, "the targets were not found");
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
     assert!(lines <= MAX_README_LINES, "README.md has {lines} lines: move details to docs/");

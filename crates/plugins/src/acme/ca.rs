@@ -27,7 +27,7 @@ const NONCE: HeaderName = HeaderName::from_static("replay-nonce");
 /// Where the CA takes requests.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Directory {
+pub(super) struct Directory {
     new_nonce: String,
     new_account: String,
     new_order: String,
@@ -207,7 +207,7 @@ async fn send(
     }
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, AcmeError> {
+pub(super) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, AcmeError> {
     serde_json::from_slice(body).map_err(|_| AcmeError::Malformed("what it sends is of another form"))
 }
 

@@ -124,6 +124,26 @@ use weir_plugin::{
     WorkerContext,
 };
 
+/// Reads what CAs and storages answer, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_answer(answer: &[u8]) {
+    let body = answer.to_vec().into();
+    let _ = ca::read::<ca::Directory>(&body);
+    let _ = ca::read::<ca::Problem>(&body);
+    let _ = ca::read::<order::Order>(&body);
+    if let Ok(authorization) = ca::read::<order::Authorization>(&body)
+        && let Some((_, token)) = authorization.challenge(Method::Http)
+    {
+        assert!(is_token(token));
+    }
+    storage::read_answer(answer);
+    let text = String::from_utf8_lossy(answer);
+    let _ = account::AccountKey::from_jwk(&text);
+    let _ = account::AccountKey::from_pem(&text);
+    let _ = results::of_text(&text, "a.test");
+    let _ = (certificate::not_after(&text), certificate::issuer_of_root(&text), certificate::shown(&text));
+}
+
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// How often renewals run.

@@ -26,7 +26,7 @@ pub(super) fn is_token(text: &str) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Order {
+pub(super) struct Order {
     status: String,
     #[serde(default)]
     authorizations: Vec<String>,
@@ -37,14 +37,14 @@ struct Order {
 }
 
 #[derive(Deserialize)]
-struct Authorization {
+pub(super) struct Authorization {
     status: String,
     #[serde(default)]
     challenges: Vec<Challenge>,
 }
 
 #[derive(Deserialize)]
-struct Challenge {
+pub(super) struct Challenge {
     #[serde(rename = "type")]
     kind: String,
     url: String,
@@ -61,7 +61,7 @@ impl Order {
 
 impl Authorization {
     /// The challenge of this kind, with its token.
-    fn challenge(&self, method: Method) -> Option<(&Challenge, &str)> {
+    pub(super) fn challenge(&self, method: Method) -> Option<(&Challenge, &str)> {
         let challenge = self.challenges.iter().find(|challenge| challenge.kind == method.name())?;
         Some((challenge, challenge.token.as_deref().filter(|token| is_token(token))?))
     }

@@ -54,7 +54,7 @@ pub(super) async fn keep(storage: &Storage, host: &str, issued: &Issued) -> Resu
     storage.set(&format!("{CERTIFICATES}{host}"), &text, None).await
 }
 
-fn of_text(text: &str, host: &str) -> Result<Issued, AcmeError> {
+pub(super) fn of_text(text: &str, host: &str) -> Result<Issued, AcmeError> {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     issued(&value).ok_or_else(|| {
         AcmeError::Storage(format!("{CERTIFICATES}{host} holds no certificate and key: delete it"))

@@ -88,6 +88,12 @@ const MAX_RESULT_LEN: usize = 8 * 1024 * 1024;
 
 const VERIFY_OFF: &str = "config.ssl_verify: false";
 
+/// The response for a function's result, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn answer_of(config: &Config, result: Response<Bytes>) -> LocalResponse {
+    answer::answer(config, result)
+}
+
 /// The function, and how it is invoked.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]

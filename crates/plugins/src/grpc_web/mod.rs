@@ -58,6 +58,17 @@ use weir_plugin::{
     Plugin, Record, UpstreamOutcome, WantsBody,
 };
 
+/// Reads a body as clients with base64 send it, and one that was encoded in these two pieces, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_text(body: &[u8], [first, second]: [&[u8]; 2]) {
+    let Some(text) = media_type::find(b"application/grpc-web-text") else { return };
+    if let Some(decoded) = text.decoded(body) {
+        let _ = text.message(decoded);
+    }
+    let pieces = [text.encoded(first.to_vec()), text.encoded(second.to_vec())].concat();
+    assert_eq!(text.decoded(&pieces), Some([first, second].concat()));
+}
+
 /// How messages are translated.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {

@@ -16,7 +16,7 @@
 //!
 //! Set `response_example` or `response_schema`; the example takes precedence, and may contain
 //! [variables](../coming-from-apisix.md#variables), such as `$arg_id`. A schema is a JSON Schema, of which `type`, `properties`, `items` and
-//! `example` count: a value is its `example`, or random. The body is JSON, or XML if `content_type` says so. The response has the
+//! `example` count: a value is its `example`, or random. Arrays have one to three items, and are nested six deep at most. The body is JSON, or XML if `content_type` says so. The response has the
 //! header `X-Mock-By` unless `with_mock_header` is false.
 //!
 //! The plugin runs before authentication, as in APISIX. Other than in APISIX, a schema with an unknown `type` is refused, and so is one

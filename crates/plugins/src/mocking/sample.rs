@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use weir_plugin::Json;
 
+/// How deep arrays may be nested, because each has up to three items.
+const MAX_NESTED_ARRAYS: usize = 6;
+
 /// What a body is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -80,6 +83,9 @@ fn one(schema: &Json, path: &str) -> Result<Sample, String> {
         Some("integer") => example_if(Json::is_i64, Sample::Integer),
         Some("boolean") => example_if(Json::is_boolean, Sample::Boolean),
         Some("array") => {
+            if path.matches("[]").count() >= MAX_NESTED_ARRAYS {
+                return Err(format!("{path}: arrays may be nested {MAX_NESTED_ARRAYS} deep"));
+            }
             let items = schema.get("items").ok_or_else(|| format!("{path}: an array needs `items`"))?;
             Sample::Array(Box::new(one(items, &format!("{path}[]"))?))
         }
@@ -173,5 +179,11 @@ mod tests {
         assert_eq!(error(json!({ "properties": { "a": { "type": "array" } } })), "a: an array needs `items`");
         assert!(error(json!({ "type": "string" })).contains("type: object"));
         assert!(error(json!({ "properties": { "a": {} } })).contains("a has no `type`"));
+        let nested = |depth| {
+            let list = |items, _| json!({ "type": "array", "items": items });
+            json!({ "properties": { "a": (0..depth).fold(json!({ "type": "string" }), list) } })
+        };
+        assert!(Sample::read(&nested(6)).is_ok());
+        assert_eq!(error(nested(40)), "a[][][][][][]: arrays may be nested 6 deep");
     }
 }

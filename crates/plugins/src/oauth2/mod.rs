@@ -106,6 +106,28 @@ use weir_plugin::{
     Method, Phases, Plugin, ROWS_HANDOVER, Record, Resume, Rows, Uuid, WantsBody,
 };
 
+/// Reads the parameters of a request as endpoints do, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_parameters(exchange: &mut Exchange) {
+    let parameters = Parameters::of(exchange);
+    assert!(parameters.text("client_id").is_none() || parameters.has("client_id"));
+    parameters::hide(exchange, "client_secret");
+    assert!(!Parameters::of(exchange).has("client_secret") || has_files(exchange));
+}
+
+/// Whether the body is a form with files, of which nothing is hidden.
+#[cfg(any(test, fuzzing))]
+fn has_files(exchange: &Exchange) -> bool {
+    let content_type = exchange.header(weir_plugin::Known::ContentType).unwrap_or_default();
+    content_type.to_ascii_lowercase().starts_with(b"multipart/")
+}
+
+/// Whether a text is the hash of a secret, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn is_hash(text: &str) -> bool {
+    secret::is_hash(text)
+}
+
 /// Which grants there are, and how long tokens last.
 #[derive(Clone, Record)]
 #[record(check = grants)]

@@ -177,6 +177,20 @@ use weir_plugin::{
 /// A shorter secret of sessions can be guessed.
 const MIN_SECRET_LEN: usize = 16;
 
+/// Reads what a provider answers, as its metadata and as what it says of a token, for fuzzing. Returns whether the token is active.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_answer(config: &Json, answer: &[u8]) -> bool {
+    use crate::shared::fetched::Document;
+    use weir_plugin::Record;
+    if let Ok(metadata) = metadata::Metadata::read(answer.to_vec().into(), "https://issuer.test/") {
+        assert!(metadata.is_fetched() && metadata.is_same_as(&metadata.clone()));
+    }
+    let (Ok(config), Ok(claims)) = (Config::from_value(config), serde_json::from_slice(answer)) else {
+        return false;
+    };
+    introspection::introspected(&config, claims, 1_700_000_000).is_some()
+}
+
 /// One configured instance; requests that wait for the provider keep it alive.
 pub(super) struct OpenIdConnect(Arc<Instance>);
 

@@ -28,9 +28,27 @@ struct Entry {
 }
 
 impl Entry {
+    /// The first of a response, if it has any.
+    fn first(body: &[u8]) -> serde_json::Result<Option<Self>> {
+        serde_json::from_slice::<Vec<Self>>(body).map(|entries| entries.into_iter().next())
+    }
+
     fn has_ended(&self) -> bool {
         self.flags > 0 && self.flags <= now()
     }
+}
+
+/// Reads what the server answers, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_answer(answer: &[u8]) {
+    if let Ok(Some(entry)) = Entry::first(answer) {
+        let _ = (entry.has_ended(), entry.value.map(|value| text(&value)));
+    }
+}
+
+/// The text that a value is the base64 of, if it is one.
+fn text(value: &str) -> Option<String> {
+    BASE64_STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
 /// Milliseconds since 1970.
@@ -61,8 +79,7 @@ impl ConsulStorage {
     pub(super) async fn get(&self, key: &str) -> Result<Option<String>, AcmeError> {
         let entry = self.entry(key).await?.filter(|entry| !entry.has_ended());
         let Some(value) = entry.and_then(|entry| entry.value) else { return Ok(None) };
-        let bytes = BASE64_STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        bytes.map(Some).ok_or_else(|| self.server.failed(&format!("{key} is no text")))
+        text(&value).map(Some).ok_or_else(|| self.server.failed(&format!("{key} is no text")))
     }
 
     pub(super) async fn set(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<(), AcmeError> {
@@ -100,8 +117,7 @@ impl ConsulStorage {
 
     async fn entry(&self, key: &str) -> Result<Option<Entry>, AcmeError> {
         let Some(body) = self.ask(Method::GET, &self.path(key), "").await? else { return Ok(None) };
-        let entries: Vec<Entry> = serde_json::from_slice(&body).map_err(|_| self.server.malformed())?;
-        Ok(entries.into_iter().next())
+        Entry::first(&body).map_err(|_| self.server.malformed())
     }
 
     /// Writes a text; false if it has been written since the version that `query` names.

@@ -27,6 +27,13 @@ pub(super) const CERTIFICATES: &str = "kong_acme:cert_key:";
 /// What a namespace must not begin with.
 pub(super) const RESERVED: [&str; 3] = [RENEWALS, LAST_RENEWALS, CERTIFICATES];
 
+/// Reads what servers with texts answer, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_answer(answer: &[u8]) {
+    consul::read_answer(answer);
+    vault::read_answer(answer);
+}
+
 /// Texts by key.
 pub(super) enum Storage {
     Rows(RowStorage),

@@ -95,8 +95,7 @@ impl VaultStorage {
             StatusCode::NOT_FOUND => return Ok(Vec::new()),
             _ => return Err(self.server.refused(&response)),
         };
-        let keys = listed["data"]["keys"].as_array().into_iter().flatten().filter_map(Json::as_str);
-        Ok(keys.filter(|key| key.starts_with(prefix)).map(str::to_owned).collect())
+        Ok(keys(&listed).filter(|key| key.starts_with(prefix)).map(str::to_owned).collect())
     }
 
     fn path(&self, part: &str, key: &str) -> String {
@@ -109,10 +108,7 @@ impl VaultStorage {
         if !matches!(response.status(), StatusCode::OK | StatusCode::NOT_FOUND) {
             return Err(self.server.refused(&response));
         }
-        // Of a text that has ended there is the number of its version, with the status 404.
-        let found = self.json(&response)?;
-        let version = found["data"]["metadata"]["version"].as_u64().unwrap_or(0);
-        Ok((found["data"]["data"]["value"].as_str().map(str::to_owned), version))
+        Ok(version(&self.json(&response)?))
     }
 
     /// Writes a text; false if it has another version than this one.
@@ -137,7 +133,7 @@ impl VaultStorage {
         let response = self.ask(&Method::POST, &self.path("data", key), Some(&body)).await?;
         match response.status() {
             StatusCode::OK => Ok(true),
-            StatusCode::BAD_REQUEST if is_conflict(&response) => Ok(false),
+            StatusCode::BAD_REQUEST if is_conflict(response.body()) => Ok(false),
             _ => Err(self.server.refused(&response)),
         }
     }
@@ -211,8 +207,7 @@ impl VaultStorage {
             )));
         }
         let answer = self.json(&response)?;
-        let token = answer["auth"]["client_token"].as_str().ok_or_else(|| self.server.malformed())?;
-        Ok(Secret::from(token.to_owned()))
+        client_token(&answer).ok_or_else(|| self.server.malformed())
     }
 }
 
@@ -232,9 +227,34 @@ impl Access {
     }
 }
 
+/// The keys of a list.
+fn keys(listed: &Json) -> impl Iterator<Item = &str> {
+    listed["data"]["keys"].as_array().into_iter().flatten().filter_map(Json::as_str)
+}
+
+/// A text, if there is one, and the number of its version. Of a text that has ended there is the number, with the status 404.
+fn version(found: &Json) -> (Option<String>, u64) {
+    let version = found["data"]["metadata"]["version"].as_u64().unwrap_or(0);
+    (found["data"]["data"]["value"].as_str().map(str::to_owned), version)
+}
+
+/// The token of a login.
+fn client_token(answer: &Json) -> Option<Secret> {
+    answer["auth"]["client_token"].as_str().map(|token| Secret::from(token.to_owned()))
+}
+
+/// Reads what the server answers, for fuzzing.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_answer(answer: &[u8]) {
+    is_conflict(answer);
+    if let Ok(answer) = serde_json::from_slice(answer) {
+        let _ = (keys(&answer).count(), version(&answer), client_token(&answer));
+    }
+}
+
 /// Whether another version was written meanwhile, by the server's message.
-fn is_conflict(response: &Response<Bytes>) -> bool {
-    let body: Json = serde_json::from_slice(response.body()).unwrap_or_default();
+fn is_conflict(body: &[u8]) -> bool {
+    let body: Json = serde_json::from_slice(body).unwrap_or_default();
     let mut errors = body["errors"].as_array().into_iter().flatten().filter_map(Json::as_str);
     errors.any(|error| error.contains("check-and-set"))
 }

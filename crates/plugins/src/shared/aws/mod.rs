@@ -14,6 +14,12 @@ pub(crate) use source::ImdsVersion;
 use std::fmt;
 use weir_plugin::{HttpError, Secret};
 
+/// Whether a response of STS has credentials.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn is_sts_response(xml: &str) -> bool {
+    sts::read(xml).is_some()
+}
+
 /// What a request is signed with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {

@@ -88,7 +88,7 @@ fn unsendable(error: impl std::fmt::Display) -> CredentialsError {
 }
 
 /// The credentials in a response.
-fn read(xml: &str) -> Option<Temporary> {
+pub(super) fn read(xml: &str) -> Option<Temporary> {
     let credentials = Credentials {
         access_key_id: element(xml, "AccessKeyId")?.to_owned(),
         secret_access_key: element(xml, "SecretAccessKey")?.to_owned().into(),
