@@ -2,6 +2,7 @@
 use crate::harness::{Builder, Gateway, Identity, Upstream, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::TcpListener;
 use std::path::Path;
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -30,6 +31,12 @@ pub(crate) fn with_rpc(builder: Builder) -> Builder {
 pub(crate) fn control_plane(identity: &Identity) -> Builder {
     let builder = Gateway::empty().set("role", "control_plane").set("cluster_listen", "127.0.0.1:0");
     with_certificate(builder, identity)
+}
+
+/// An address to listen on again after a restart. Its port is below those that connections of other tests get meanwhile.
+pub(crate) fn lasting_address() -> String {
+    let addresses = std::iter::repeat_with(|| format!("127.0.0.1:{}", fastrand::u16(22_000..31_000)));
+    addresses.take(1000).find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 /// A control plane that listens here, and finds what one of the same folder has left.
@@ -127,8 +134,8 @@ fn a_data_plane_serves_on_while_its_control_plane_is_away() {
     let (identity, upstream) = (shared(), Upstream::answering(HELLO));
     let folder = tempfile::tempdir().unwrap();
     let start = |listen: &str| lasting(&identity, folder.path(), listen);
-    let mut control = start("127.0.0.1:0");
-    let listen = control.cluster().to_string();
+    let listen = lasting_address();
+    let mut control = start(&listen);
     let data = data_plane(&identity, &control).start();
     assert_eq!(route(&control, "first", &upstream, ""), 200);
     eventually("it is served", || data.get("/first").status == 200);

@@ -1,7 +1,8 @@
 //! What goes wrong in fleets of Weir: killed control planes, frozen data planes, refused configurations, starts alone.
 use crate::durability::ask;
 use crate::fleet::{
-    control_plane, data_plane, is_ready, lasting, members, route, shared, state, with_certificate,
+    control_plane, data_plane, is_ready, lasting, lasting_address, members, route, shared, state,
+    with_certificate,
 };
 use crate::harness::{Builder, Gateway, Identity, PATIENCE, Peer, Upstream, closed_port, eventually, weir};
 use rustix::process::Signal;
@@ -31,8 +32,8 @@ fn kill_under_load(kills: u64) {
     let (identity, upstream) = (shared(), Upstream::answering(HELLO));
     let folder = tempfile::tempdir().unwrap();
     let start = |listen: &str| lasting(&identity, folder.path(), listen);
-    let mut control = start("127.0.0.1:0");
-    let listen = control.cluster().to_string();
+    let listen = lasting_address();
+    let mut control = start(&listen);
     let data = data_plane(&identity, &control).start();
     assert_eq!(route(&control, "served", &upstream, ""), 200);
     eventually("it is served", || data.get("/served").status == 200);
@@ -40,6 +41,8 @@ fn kill_under_load(kills: u64) {
     let mut written = 0;
     thread::scope(|scope| {
         scope.spawn(|| request_until(&data, &over, &requests));
+        // Also where what follows fails, because the scope waits for the thread.
+        let _ends = SetsWhenDropped(&over);
         for _ in 0..kills {
             let before = requests.load(Ordering::SeqCst);
             written += write_until_killed(&control, written);
@@ -48,12 +51,19 @@ fn kill_under_load(kills: u64) {
             check_written(&control, written);
             eventually("requests are answered meanwhile", || requests.load(Ordering::SeqCst) > before);
         }
-        over.store(true, Ordering::SeqCst);
     });
     assert_eq!(route(&control, "last", &upstream, ""), 200);
     eventually("what was written last is served", || data.get("/last").status == 200);
     let requests = requests.load(Ordering::SeqCst);
     eprintln!("{kills} kills, {requests} requests and {written} acknowledged writes, none of them lost");
+}
+
+struct SetsWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetsWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Sends one request after the other over kept connections; each is answered.
@@ -205,8 +215,8 @@ fn an_apply_whose_connection_ends_leaves_the_old_or_the_new_configuration() {
     let start = |listen: &str| {
         large(&identity, upstream.address, folder.path()).set("cluster_listen", listen).start()
     };
-    let mut control = start("127.0.0.1:0");
-    let listen = control.cluster().to_string();
+    let listen = lasting_address();
+    let mut control = start(&listen);
     let prefix = folder.path().join("data").display().to_string();
     let data = data_plane(&identity, &control).set("prefix", &prefix).start();
     eventually("something is sent", || pushed_bytes(&control) > 0 || is_ready(&data));
