@@ -9,10 +9,10 @@ use crate::entities::{Entities, Kind, OTHERS};
 use crate::histogram::Histogram;
 use std::time::Duration;
 
-/// The latency whose place tokens per second have. A rate is kept as if it were seconds.
+/// The latency under which tokens per second are kept, as if they were seconds.
 pub(crate) const RATE: Latency = Latency::Gateway;
 
-/// The latency whose place the time to the first token has.
+/// The latency under which the time to the first token is kept.
 pub(crate) const FIRST_TOKEN: Latency = Latency::Upstream;
 
 /// The highest rate, in tokens per second.

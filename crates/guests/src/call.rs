@@ -190,6 +190,8 @@ impl Call {
         let host = self.vm.host.clone();
         let ran = host.lend(exchange, (self.phase, &self.script.origin), || run(&mut self.strands));
         if let Some(answer) = host.answer.take().filter(|_| ran.is_ok() || host.unwinds.get()) {
+            // It takes the place of what was printed.
+            Printed::take(exchange);
             return Flow::Respond(answer);
         }
         if host.leaves.get() {
@@ -197,6 +199,7 @@ impl Call {
         }
         if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
             self.script.origin.log_failure_in(exchange, self.phase, &error);
+            Printed::take(exchange);
             return failed();
         }
         if self.strands.have_ended() {

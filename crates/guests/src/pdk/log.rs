@@ -85,7 +85,7 @@ fn deprecation(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<(
         values.pop_back();
         let mut parts = Vec::new();
         for (name, text) in [("after", "deprecated after"), ("removal", "scheduled for removal in")] {
-            if let Some(version) = of.raw_get::<Option<String>>(name)? {
+            if let Some(version) = of.raw_get::<Option<String>>(name).ok().flatten() {
                 parts.push(format!("{text} {version}"));
             }
         }

@@ -82,3 +82,19 @@ fn what_was_withheld_passes_when_code_is_ended() {
     let (sent, failures) = filtered(brief, code, &["a", "b", "c"]);
     assert_eq!((sent.concat().as_str(), failures), ("abc", 1));
 }
+
+#[test]
+fn what_was_printed_is_gone_once_there_is_another_response() {
+    for code in [
+        "ngx.say('a') error('no')",
+        "ngx.say('a') ngx.redirect('/b')",
+        "ngx.say('a') kong.response.exit(401)",
+    ] {
+        let gateway = gateway(settings(UntrustedLua::Sandbox));
+        let sent = "kong.response.set_header('x-sent', tostring(ngx.headers_sent))";
+        let hooks =
+            gateway.plugin("pre-function", json!({ "access": [code], "header_filter": [sent] })).unwrap();
+        let headers = gateway.send(&[&*hooks], "GET /").exchange.response.headers;
+        assert_eq!(headers.get("x-sent"), Some(&b"false"[..]), "{code}");
+    }
+}

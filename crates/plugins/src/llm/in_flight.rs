@@ -182,8 +182,7 @@ impl InFlight {
         Stream::new(self.call.clone(), (self.dialect, format), logs)
     }
 
-    /// Whether the upstream has answered a request for a stream with what is none, as its head shows, or its body, which begins
-    /// so.
+    /// Whether the upstream has answered a request for a stream with something else, as its head shows, or the begin of its body.
     pub(crate) fn is_no_stream(exchange: &Exchange, begin: &[u8]) -> bool {
         let asked = exchange.extensions.get::<Self>();
         let Some(asked) = asked.filter(|asked| asked.call.streams && !asked.keeps_form) else { return false };
