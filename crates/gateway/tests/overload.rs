@@ -39,12 +39,15 @@ fn let_go(held: Vec<(Peer, mpsc::Sender<()>)>) {
     }
 }
 
-/// An upstream entity of these targets, with these tags, and a service that leads to it.
-fn balanced(targets: &[SocketAddr], tags: &str, service_fields: &str) -> String {
+/// The upstream entity `orders` of these targets, with these tags.
+fn upstream_entity(targets: &[SocketAddr], tags: &str) -> String {
     let targets: Vec<_> = targets.iter().map(|target| format!("{{target: \"{target}\"}}")).collect();
-    let upstreams =
-        format!("upstreams:\n- {{name: orders, tags: [{tags}], targets: [{}]}}\n", targets.join(", "));
-    document(&[service("/", "orders", service_fields, "")], &upstreams)
+    format!("upstreams:\n- {{name: orders, tags: [{tags}], targets: [{}]}}\n", targets.join(", "))
+}
+
+/// A document of that upstream entity and a service that leads to it.
+fn balanced(targets: &[SocketAddr], tags: &str, service_fields: &str) -> String {
+    document(&[service("/", "orders", service_fields, "")], &upstream_entity(targets, tags))
 }
 
 #[test]
@@ -100,8 +103,10 @@ fn each_target_has_as_many_requests_as_it_may_have_and_others_wait() {
 #[test]
 fn a_client_that_leaves_or_waits_too_long_gives_its_place_back() {
     let (upstream, asked) = Upstream::holding(OK);
-    let tags = "\"weir-max-requests:1\", \"weir-max-waiting:1\"";
-    let gateway = Gateway::start(&balanced(&[upstream.address], tags, "connect_timeout: 300"));
+    let services = [service("/", "orders", "connect_timeout: 300", ""), service("/patient", "orders", "", "")];
+    let upstreams = upstream_entity(&[upstream.address], "\"weir-max-requests:1\", \"weir-max-waiting:1\"");
+    let gateway = Gateway::start(&document(&services, &upstreams));
+    let waiting = || metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}");
     let held = hold(&gateway, "/", &asked);
     assert_shed(&gateway.get("/"), "The upstream has too many requests");
     assert_eq!(
@@ -109,11 +114,10 @@ fn a_client_that_leaves_or_waits_too_long_gives_its_place_back() {
         Some(1.0)
     );
     let mut leaves = gateway.connect();
-    leaves.send(get("/"));
+    leaves.send(get("/patient"));
+    eventually("it waits", || waiting() == Some(1.0));
     leaves.reset();
-    eventually("nobody waits", || {
-        metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}") == Some(0.0)
-    });
+    eventually("no request waits", || waiting() == Some(0.0));
     let_go(vec![held]);
     let_go(vec![hold(&gateway, "/", &asked)]);
 }
