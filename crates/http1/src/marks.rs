@@ -13,6 +13,7 @@ const BLOCK: usize = 64;
 const BLOCKS: usize = 16;
 
 /// Where the lines of a plain head end, and where its colons are.
+#[derive(Default)]
 pub(crate) struct Marks {
     ends: [u64; BLOCKS],
     colons: [u64; BLOCKS],
@@ -30,10 +31,10 @@ struct Masks {
 }
 
 impl Marks {
-    /// The marks of the plain head at the start of `input`.
+    /// Finds the marks of the plain head at the start of `input`; false if there is none. Of marks that have found nothing yet:
+    /// they are filled where they are, because they are too large to be returned for each head.
     #[inline]
-    pub(crate) fn of(input: &[u8]) -> Option<Marks> {
-        let mut marks = Marks { ends: [0; BLOCKS], colons: [0; BLOCKS], len: 0 };
+    pub(crate) fn find(&mut self, input: &[u8]) -> bool {
         // The last bytes of the block before, for an end of line across two blocks.
         let mut before = Masks::default();
         for (index, block) in input.chunks(BLOCK).take(BLOCKS).enumerate() {
@@ -47,17 +48,17 @@ impl Marks {
             // All bytes up to the first empty line.
             let head = empty_line ^ empty_line.wrapping_sub(1);
             if masks.lf & head != after_cr & head || masks.odd & head != (masks.cr | masks.lf) & head {
-                return None;
+                return false;
             }
-            marks.ends[index] = masks.cr & head;
-            marks.colons[index] = masks.colon & head;
+            self.ends[index] = masks.cr & head;
+            self.colons[index] = masks.colon & head;
             if empty_line != 0 {
-                marks.len = index * BLOCK + empty_line.trailing_zeros() as usize + 1;
-                return Some(marks);
+                self.len = index * BLOCK + empty_line.trailing_zeros() as usize + 1;
+                return true;
             }
             before = masks;
         }
-        None
+        false
     }
 
     /// How long the head is, with the empty line that ends it.
@@ -181,13 +182,18 @@ mod tests {
         }
     }
 
+    fn marks_of(input: &[u8]) -> Option<Marks> {
+        let mut marks = Marks::default();
+        marks.find(input).then_some(marks)
+    }
+
     #[test]
     fn a_head_has_marks_wherever_it_ends() {
         for filler in 1..3 * BLOCK {
             for behind in [0, 1, BLOCK] {
                 let head = format!("a: {}\r\nb:\r\n\r\n", "x".repeat(filler));
                 let input = [head.as_bytes(), &vec![b'\n'; behind]].concat();
-                let marks = Marks::of(&input).unwrap();
+                let marks = marks_of(&input).unwrap();
                 assert_eq!(marks.len(), head.len());
                 let line = filler + 3;
                 assert_eq!(marks.ends().collect::<Vec<_>>(), [line, line + 4, line + 6]);
@@ -201,12 +207,12 @@ mod tests {
         for filler in 0..2 * BLOCK {
             for odd in ["\t", "\0", "\x7f", "é", "\r", "\n", "\n\r"] {
                 let head = format!("a: {}{odd}b\r\nc: d\r\n\r\n", "x".repeat(filler));
-                assert!(Marks::of(head.as_bytes()).is_none(), "{head:?}");
+                assert!(marks_of(head.as_bytes()).is_none(), "{head:?}");
             }
             let unfinished = format!("a: {}\r\n\r", "x".repeat(filler));
-            assert!(Marks::of(unfinished.as_bytes()).is_none());
+            assert!(marks_of(unfinished.as_bytes()).is_none());
         }
         let long = format!("a: {}\r\n\r\n", "x".repeat(BLOCK * BLOCKS));
-        assert!(Marks::of(long.as_bytes()).is_none());
+        assert!(marks_of(long.as_bytes()).is_none());
     }
 }

@@ -132,7 +132,10 @@ impl RequestHead {
     /// Reads a plain head. None if the other parser has to decide.
     #[inline]
     fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
-        let Some(marks) = Marks::of(input) else { return Ok(None) };
+        let mut marks = Marks::default();
+        if !marks.find(input) {
+            return Ok(None);
+        }
         let head = &input[..marks.len()];
         let line = marks.ends().next().unwrap_or_default();
         let Some(line_parts) = PlainLine::read(&head[..line]) else { return Ok(None) };

@@ -97,7 +97,10 @@ impl ResponseHead {
     #[inline]
     fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Option<usize> {
         self.headers.clear();
-        let marks = Marks::of(input)?;
+        let mut marks = Marks::default();
+        if !marks.find(input) {
+            return None;
+        }
         let head = &input[..marks.len()];
         if head.len() > limits.max_head_bytes {
             return None;

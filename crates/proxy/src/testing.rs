@@ -1,7 +1,7 @@
 //! A gateway in memory, for tests of the engine.
 
-use crate::exchange::Exchange;
 use crate::exchange::WorkerSnapshot;
+use crate::exchange::{Exchange, Sampler};
 use crate::snapshot::{Compiler, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -49,7 +49,7 @@ impl Gateway {
         let snapshot = Rc::new(WorkerSnapshot::apart(Arc::new(self.snapshot())));
         let (heads, body) = heads(request);
         let origin = (0, *b"0123456789abcdef0123456789abcdef");
-        let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);
+        let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads, Sampler::default());
         complete(&mut exchange, body);
         exchange
     }

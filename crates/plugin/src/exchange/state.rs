@@ -76,7 +76,7 @@ pub struct ExchangeState {
 }
 
 /// A request whose head has arrived, on its way from here.
-#[inline]
+#[inline(always)] // It is too large to be moved for each request.
 pub fn begin(
     connection: &Rc<Connection>,
     configuration: Rc<Configuration>,

@@ -56,16 +56,21 @@ pub(crate) struct Took {
 
 impl Exchange {
     /// A request whose head has arrived, on its way from here.
-    #[inline]
+    #[inline(always)] // It is too large to be moved for each request.
     pub(crate) fn new(
         connection: &Rc<Connection>,
         snapshot: Rc<WorkerSnapshot>,
         origin: (usize, [u8; 32]),
         heads: Heads,
+        watch: Sampler,
     ) -> Exchange {
-        let public = engine::begin(connection, snapshot.configuration.clone(), origin, heads);
-        let (watch, decision) = (Sampler::default(), Decision::default());
-        Exchange { public, snapshot, watch, decision, measured: None }
+        Exchange {
+            public: engine::begin(connection, snapshot.configuration.clone(), origin, heads),
+            snapshot,
+            watch,
+            decision: Decision::default(),
+            measured: None,
+        }
     }
 
     /// The route that the request matched.

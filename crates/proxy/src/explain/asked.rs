@@ -1,7 +1,7 @@
 //! The question: a hypothetical request, which was never sent.
 use super::BadQuestion;
 use crate::exchange::WorkerSnapshot;
-use crate::exchange::{Connection, Exchange, Tls};
+use crate::exchange::{Connection, Exchange, Sampler, Tls};
 use crate::snapshot::Snapshot;
 use crate::worker::Options;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl Asked {
         let connection = Rc::new(self.connection(snapshot, options));
         let snapshot = Rc::new(WorkerSnapshot::apart(snapshot.clone()));
         let heads = (request, Box::default());
-        Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
+        Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads, Sampler::default()))
     }
 
     fn is_https(&self) -> bool {

@@ -41,12 +41,10 @@ use weir_plugin::LocalResponse;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.
-#[inline]
+#[inline(always)] // It is too large to be moved for each request.
 pub(crate) fn begin(worker: &Worker, connection: &Rc<Connection>, heads: Heads) -> Exchange {
-    let mut exchange =
-        Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads);
-    exchange.watch = Sampler::new(worker.ledger.next(|| worker.random()));
-    exchange
+    let watch = Sampler::new(worker.ledger.next(|| worker.random()));
+    Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads, watch)
 }
 
 /// What a request comes to.
@@ -61,6 +59,16 @@ enum Outcome<'s> {
     Tunnel(Tunnel),
     /// Nothing more can be sent.
     Over,
+}
+
+impl Outcome<'_> {
+    /// Takes the gateway's own response, if it is one.
+    fn take_local(&mut self) -> Option<LocalResponse> {
+        match std::mem::replace(self, Outcome::Over) {
+            Outcome::Local(answer) => Some(answer),
+            _ => None,
+        }
+    }
 }
 
 /// Serves a request whose head took so many bytes, or refuses it.
@@ -192,9 +200,14 @@ async fn leave<C: Client>(
     exchange: &mut Exchange,
     (chain, outcome): (Option<&Chain>, &mut Outcome<'_>),
 ) {
-    let instead = match std::mem::replace(outcome, Outcome::Over) {
-        Outcome::Local(answer) => Some(answer),
-        Outcome::Upstream(mut response) => response.pass_on(client, exchange).await,
+    let instead = match outcome {
+        Outcome::Local(_) => outcome.take_local(),
+        // Where it is, because it is too large to be moved for each request.
+        Outcome::Upstream(response) => {
+            let instead = response.pass_on(client, exchange).await;
+            *outcome = Outcome::Over;
+            instead
+        }
         Outcome::Head => {
             exchange.bytes_out += client.begin(exchange, Framing::Length(0));
             local_response::send_whole(worker, client, exchange, &[]).await;

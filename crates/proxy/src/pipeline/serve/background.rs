@@ -4,7 +4,7 @@ use super::Outcome;
 use super::proxy;
 use crate::client::Client;
 use crate::error::RequestError;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Sampler};
 use crate::worker::Worker;
 use std::io;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn copy(worker: &Worker, exchange: &mut Exchange) -> Exchange {
     let heads = (exchange.request.clone(), Box::default());
     let connection = exchange.engine.connection.clone();
     let origin = (worker.index, exchange.id);
-    let mut copy = Exchange::new(&connection, exchange.snapshot.clone(), origin, heads);
+    let mut copy = Exchange::new(&connection, exchange.snapshot.clone(), origin, heads, Sampler::default());
     // As a trusted proxy or a plugin has said.
     copy.client_ip = exchange.client_ip;
     engine::ask_the_same(exchange, &mut copy);
