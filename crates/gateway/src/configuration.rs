@@ -150,6 +150,22 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
     })
 }
 
+/// Reads what was posted to `/config`, as that did: it has no access to the environment.
+pub(crate) fn posted(text: &str, plugins: &[PluginSchema]) -> Result<Configuration, Vec<String>> {
+    let read = Document::read(text, Format::of(text), plugins, &|_| None);
+    let read = read.map_err(|problems| {
+        problems.iter().map(|problem| format!("/config: {problem}")).collect::<Vec<_>>()
+    })?;
+    Ok(Configuration {
+        document: read.document,
+        hash: hash(text),
+        // They were in the response to who has posted it.
+        warnings: Vec::new(),
+        ignored_fields: Vec::new(),
+        places: read.places,
+    })
+}
+
 /// What is probably a mistake in the expressions of routes.
 pub(crate) fn expression_warnings(
     document: &Document,

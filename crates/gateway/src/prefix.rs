@@ -3,7 +3,6 @@ use rustix::fs::{Access, OFlags, access};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -160,10 +159,11 @@ impl Prefix {
         Prefix { folder, pid_file, is_own: false }
     }
 
-    /// Takes the folder over from that process.
+    /// Takes the folder over from that process, or leaves it to it where that fails.
     pub(crate) fn take_over(&mut self) -> io::Result<()> {
+        write_pid(&self.pid_file)?;
         self.is_own = true;
-        write_pid(&self.pid_file)
+        Ok(())
     }
 
     /// Leaves the folder to the process that has taken it over.
@@ -172,8 +172,8 @@ impl Prefix {
     }
 
     /// The pid file, for another process.
-    pub(crate) fn pid_file(&self) -> io::Result<OwnedFd> {
-        self.pid_file.try_clone().map(OwnedFd::from)
+    pub(crate) fn pid_file(&self) -> io::Result<File> {
+        self.pid_file.try_clone()
     }
 
     /// The folder's path.
@@ -193,8 +193,8 @@ impl Drop for Prefix {
     }
 }
 
-/// Both processes of an upgrade have the same place in the file, so it is named.
-fn write_pid(file: &File) -> io::Result<()> {
+/// Has the pid file name this process. Both processes of an upgrade have the same place in the file, so it is named.
+pub(crate) fn write_pid(file: &File) -> io::Result<()> {
     let line = format!("{}\n", std::process::id());
     // In this order, so that a reader never finds it empty.
     file.write_all_at(line.as_bytes(), 0)?;
@@ -240,7 +240,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pid_file = folder.path().join("weir.pid");
         let mut old = Prefix::take(folder.path().to_owned()).unwrap();
-        let share = |old: &Prefix| Prefix::share(folder.path().to_owned(), old.pid_file().unwrap().into());
+        let share = |old: &Prefix| Prefix::share(folder.path().to_owned(), old.pid_file().unwrap());
         fs::write(socket(folder.path()), "").unwrap();
         drop(share(&old));
         let pid = format!("{}\n", std::process::id());
@@ -254,6 +254,20 @@ mod tests {
         assert!(Prefix::take(folder.path().to_owned()).is_err(), "the lock is kept");
         drop(new);
         assert!(Prefix::take(folder.path().to_owned()).is_ok());
+    }
+
+    #[test]
+    fn a_process_that_cannot_take_it_over_leaves_it_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let _old = Prefix::take(folder.path().to_owned()).unwrap();
+        fs::write(socket(folder.path()), "").unwrap();
+        let read_only = File::open(folder.path().join("weir.pid")).unwrap();
+        let mut new = Prefix::share(folder.path().to_owned(), read_only);
+        new.take_over().unwrap_err();
+        drop(new);
+        assert!(socket(folder.path()).exists());
+        let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();
+        assert_eq!(pid, format!("{}\n", std::process::id()));
     }
 
     #[test]

@@ -103,7 +103,8 @@ fn each_target_has_as_many_requests_as_it_may_have_and_others_wait() {
 #[test]
 fn a_client_that_leaves_or_waits_too_long_gives_its_place_back() {
     let (upstream, asked) = Upstream::holding(OK);
-    let services = [service("/", "orders", "connect_timeout: 300", ""), service("/patient", "orders", "", "")];
+    let services =
+        [service("/", "orders", "connect_timeout: 300", ""), service("/patient", "orders", "", "")];
     let upstreams = upstream_entity(&[upstream.address], "\"weir-max-requests:1\", \"weir-max-waiting:1\"");
     let gateway = Gateway::start(&document(&services, &upstreams));
     let waiting = || metric(&gateway, "weir_upstream_waiting{upstream=\"orders\"}");

@@ -61,9 +61,15 @@ struct AccessLog {
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
     let of_node = node::router(control.plugin_definitions());
-    let paths = status::shared().merge(entities(&control)).merge(of_node).with_state(control);
+    let paths = status::shared().merge(entities(&control)).merge(of_node).with_state(control.clone());
     // The methods that a path allows are known only outside the router of paths, where a path can still be changed too.
-    Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
+    let paths = Router::new().fallback_service(paths).layer(middleware::from_fn(finish));
+    paths.layer(middleware::from_fn_with_state(control, keep_up))
+}
+
+async fn keep_up(State(control): State<Arc<Control>>, request: Request, next: Next) -> Response {
+    control.keep_up().await;
+    next.run(request).await
 }
 
 /// `/services/` is answered as `/services`.

@@ -84,6 +84,7 @@ impl Api {
     }
 
     async fn admin(&self, request: &Request<Bytes>) -> Result<ApiResponse, ApiResponse> {
+        self.control.keep_up().await;
         let segments = segments(request);
         match segments.as_slice() {
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {

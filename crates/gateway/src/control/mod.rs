@@ -12,7 +12,7 @@ use crate::cluster::{self, Cluster, Shared};
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::handover::FilesGate;
-use crate::listener::ServedCounts;
+use crate::listener::{RequestsInFlight, ServedCounts};
 use crate::logger;
 use crate::low_priority::spawn_low_priority;
 use crate::options::{access_logs, options};
@@ -67,6 +67,7 @@ pub(crate) struct Control {
     shown_settings: Map<String, Json>,
     /// What the Admin API has served.
     admin_counts: Arc<ServedCounts>,
+    requests_in_flight: Arc<RequestsInFlight>,
     cluster: Cluster,
     /// What a control plane shares with others by its store.
     shared: Option<Shared>,
@@ -79,6 +80,10 @@ pub(crate) struct Control {
     stored: Mutex<Stored>,
     /// Whether the process that replaces this one may use the store.
     shares_store: Mutex<bool>,
+    /// Whether the process that this one replaces may still commit to the store.
+    follows: AtomicBool,
+    /// What was posted to `/config`, if that is what is served.
+    posted: Mutex<Option<Arc<str>>>,
     started: SystemTime,
     sockets: Arc<SocketTable>,
     files: Arc<FilesGate>,
@@ -100,6 +105,8 @@ pub(crate) struct Beginning {
     pub(crate) inheritance: Inheritance,
     /// Whether it replaces another process of the node.
     pub(crate) replaces: bool,
+    /// What was posted to `/config` of that process, if that is what it serves.
+    pub(crate) posted: Option<String>,
 }
 
 /// How a process ends.
@@ -130,7 +137,7 @@ impl Control {
         shown_settings: Map<String, Json>,
         source: Source,
         own: InternalEndpoints,
-        Beginning { inheritance, replaces }: Beginning,
+        Beginning { inheritance, replaces, posted }: Beginning,
     ) -> Result<(Control, Vec<String>), StartError> {
         let (sockets, files) = (inheritance.sockets.clone(), Arc::new(FilesGate::new(replaces)));
         let compiler = compiler(&settings, source.definitions, &source.lua)?;
@@ -139,9 +146,8 @@ impl Control {
         let analytics = analytics::Prepared::new(&settings, &compiler.retained);
         let (cached, stored) = cached::open(&settings, &source.plugins, &compiler);
         let options = options(&settings, own);
-        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source, cached, replaces)
-            .await?
-        {
+        let initial = begin(&settings, &source, cached, replaces, posted.as_deref()).await?;
+        let (plane, registry, warnings, ignored_fields) = match initial {
             InitialConfiguration::Cached(cached) => {
                 let Cached { document, hash, snapshot } = *cached;
                 let plane = serve((options, inheritance), &settings, compiler, snapshot, &document)?;
@@ -194,6 +200,7 @@ impl Control {
             node_id: node_id.to_string(),
             shown_settings,
             admin_counts: Arc::default(),
+            requests_in_flight: Arc::new(RequestsInFlight::new()),
             cluster,
             shared,
             analytics,
@@ -201,6 +208,8 @@ impl Control {
             otlp,
             stored: Mutex::new(stored),
             shares_store: Mutex::default(),
+            follows: AtomicBool::new(replaces),
+            posted: Mutex::new(posted.map(Arc::from)),
             started: SystemTime::now(),
             sockets,
             files,
@@ -226,6 +235,11 @@ impl Control {
     /// The plugins of this program, allowed or not.
     pub(crate) fn plugin_definitions(&self) -> Definitions {
         self.source.definitions
+    }
+
+    /// The requests to the node's own APIs that it answers.
+    pub(crate) fn requests_in_flight(&self) -> &Arc<RequestsInFlight> {
+        &self.requests_in_flight
     }
 
     /// The settings of the node.
@@ -288,7 +302,25 @@ impl Control {
     async fn declare(&self, read: Configuration) -> Result<Published, Vec<String>> {
         let declared = self.registry.declare(read.document.clone(), read.hash.clone()).await;
         declared.map_err(|errors| read.compile_errors(&self.source.origin, &errors))?;
+        *self.posted.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(self.published(read))
+    }
+
+    /// Serves a configuration that was posted to `/config`.
+    pub(crate) async fn declare_posted(
+        &self,
+        document: Document,
+        hash: String,
+        text: &str,
+    ) -> Result<(), Vec<CompileError>> {
+        self.registry.declare(document, hash).await?;
+        *self.posted.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
+        Ok(())
+    }
+
+    /// What was posted to `/config`, if that is what is served.
+    pub(crate) fn posted(&self) -> Option<Arc<str>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_not_reloadable(&self) -> Option<&'static str> {
@@ -355,7 +387,11 @@ impl Control {
             shared.leave().await;
         }
         let idle = if is_replaced { REPLACED_IDLE_GRACE } else { IDLE_GRACE };
-        let in_time = self.plane.proxy.drain(DrainTimeouts { total: timeout, idle }).await;
+        let (in_time, answered) = tokio::join!(
+            self.plane.proxy.drain(DrainTimeouts { total: timeout, idle }),
+            tokio::time::timeout(timeout, self.requests_in_flight.ended()),
+        );
+        let in_time = in_time && answered.is_ok();
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();
         let left = end.saturating_duration_since(Instant::now()).max(MIN_DELIVERY_TIMEOUT);
@@ -539,6 +575,7 @@ async fn begin(
     source: &Source,
     cached: Option<Cached>,
     replaces: bool,
+    posted: Option<&str>,
 ) -> Result<InitialConfiguration, StartError> {
     if let Some(cached) = cached {
         return Ok(InitialConfiguration::Cached(Box::new(cached)));
@@ -554,7 +591,11 @@ async fn begin(
             Ok(InitialConfiguration::Stored(store, loaded))
         }
         None => {
-            let read = configuration::read(source).map_err(StartError::Configuration)?;
+            let read = match posted {
+                Some(text) => configuration::posted(text, &source.plugins),
+                None => configuration::read(source),
+            };
+            let read = read.map_err(StartError::Configuration)?;
             Ok(InitialConfiguration::Declared(Box::new(read)))
         }
     }

@@ -3,9 +3,15 @@ use super::{Cluster, Control};
 use crate::handover::{FilesGate, Handovers};
 use std::fs::File;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::time::timeout;
 use weir_proxy::Proxy;
 use weir_proxy::listen::SocketTable;
+
+/// How long a request to the Admin API waits at most for what the other process has committed.
+const MAX_KEEP_UP: Duration = Duration::from_secs(2);
 
 impl Control {
     /// The data plane.
@@ -43,6 +49,11 @@ impl Control {
         self.registry.share_store(is_shared);
     }
 
+    /// Whether another process is about to take over, or has.
+    pub(crate) fn is_succeeded(&self) -> bool {
+        *self.shares_store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends the use of the store by the process that this one has replaced; false if it still uses it. While the next process
     /// starts, the store stays shared.
     pub(crate) fn take_store(&self) -> bool {
@@ -54,6 +65,20 @@ impl Control {
     pub(crate) fn catch_up(&self) {
         if self.registry.is_stored() {
             self.plane.runtime.block_on(self.registry.catch_up());
+        }
+    }
+
+    /// The process that this one replaces commits nothing more.
+    pub(crate) fn end_following(&self) {
+        self.follows.store(false, Ordering::Release);
+    }
+
+    /// Takes over what the other process of the node has committed before the call, while there is one. So a client reads what
+    /// was acknowledged, whichever of them answers.
+    pub(crate) async fn keep_up(&self) {
+        if self.registry.is_stored() && (self.follows.load(Ordering::Acquire) || self.is_succeeded()) {
+            // While the store does not answer, what is known is.
+            let _ = timeout(MAX_KEEP_UP, self.registry.catch_up()).await;
         }
     }
 

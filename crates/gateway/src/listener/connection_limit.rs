@@ -1,4 +1,5 @@
 //! The limit of a listener's connections, and which of them is closed for another.
+use super::requests_in_flight::RequestsInFlight;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ pub(super) struct ConnectionLimit {
     idle: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Connections without a request are closed.
     closing: AtomicBool,
+    in_flight: Arc<RequestsInFlight>,
 }
 
 /// The share of one connection in the limit.
@@ -21,17 +23,20 @@ pub(super) struct ConnectionPermit {
     /// Its key among the idle connections.
     number: AtomicU64,
     close: Arc<Notify>,
+    /// Whether it has a request that is counted as in flight.
+    is_counted: AtomicBool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimit {
-    pub(super) fn new(size: usize) -> ConnectionLimit {
+    pub(super) fn new(size: usize, in_flight: Arc<RequestsInFlight>) -> ConnectionLimit {
         ConnectionLimit {
             size,
             free: Arc::new(Semaphore::new(size)),
             next: AtomicU64::new(1),
             idle: Mutex::default(),
             closing: AtomicBool::new(false),
+            in_flight,
         }
     }
 
@@ -61,7 +66,8 @@ impl ConnectionLimit {
     /// Registers a connection, which is idle so far.
     pub(super) fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> ConnectionPermit {
         let (number, close) = (AtomicU64::default(), Arc::new(Notify::new()));
-        let permit = ConnectionPermit { limit: self.clone(), number, close, _permit: permit };
+        let is_counted = AtomicBool::new(false);
+        let permit = ConnectionPermit { limit: self.clone(), number, close, is_counted, _permit: permit };
         permit.mark_idle();
         permit
     }
@@ -70,11 +76,26 @@ impl ConnectionLimit {
 impl ConnectionPermit {
     /// The connection has sent the head of a request.
     pub(super) fn mark_busy(&self) {
+        self.leave_idle();
+        if !self.is_counted.swap(true, Ordering::Relaxed) {
+            self.limit.in_flight.add();
+        }
+    }
+
+    /// A node that stops does not wait for its request: that is answered, or its response has no end of its own.
+    pub(super) fn uncount(&self) {
+        if self.is_counted.swap(false, Ordering::Relaxed) {
+            self.limit.in_flight.remove();
+        }
+    }
+
+    fn leave_idle(&self) {
         self.limit.idle().remove(&self.number.load(Ordering::Relaxed));
     }
 
     /// The connection has no request: it may be closed for another, after those that have been idle longer.
     pub(super) fn mark_idle(&self) {
+        self.uncount();
         let number = self.limit.next.fetch_add(1, Ordering::Relaxed);
         let mut idle = self.limit.idle();
         idle.remove(&self.number.swap(number, Ordering::Relaxed));
@@ -97,6 +118,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.mark_busy();
+        self.leave_idle();
+        self.uncount();
     }
 }

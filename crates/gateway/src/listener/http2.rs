@@ -43,6 +43,9 @@ pub(super) async fn serve(
         async move {
             let response = responding.await?;
             in_flight.0.change(|counts| counts.responding += 1);
+            if response.body().size_hint().exact().is_none() {
+                in_flight.0.permit.uncount();
+            }
             Ok::<_, Infallible>(response.map(|body| ResponseBody { body, in_flight }))
         }
     });

@@ -8,6 +8,7 @@ mod lingering;
 mod progress;
 mod proxy_protocol;
 mod request_body;
+mod requests_in_flight;
 mod response;
 mod send_timeout;
 mod socket;
@@ -15,6 +16,7 @@ mod socket;
 pub(crate) use bind::bind;
 pub(crate) use proxy_protocol::TrustedPeers;
 pub(crate) use request_body::BodyError;
+pub(crate) use requests_in_flight::RequestsInFlight;
 pub(crate) use response::{json_response, message};
 
 use crate::settings::Settings;
@@ -135,6 +137,7 @@ pub(crate) struct Serving {
     pub(crate) proxy_protocol: Option<Arc<TrustedPeers>>,
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) counts: Arc<ServedCounts>,
+    pub(crate) in_flight: Arc<RequestsInFlight>,
 }
 
 struct ApiService {
@@ -149,7 +152,7 @@ struct ApiService {
 impl ControlListener {
     /// Serves on a socket.
     pub(crate) fn new(
-        Serving { name, tls, requires_certificate, proxy_protocol, timeouts, counts }: Serving,
+        Serving { name, tls, requires_certificate, proxy_protocol, timeouts, counts, in_flight }: Serving,
         Bound { listener, file }: Bound,
         router: Router,
     ) -> io::Result<ControlListener> {
@@ -161,7 +164,7 @@ impl ControlListener {
         }));
         let tls = tls.map(TlsAcceptor::from);
         let service = ApiService { tls, requires_certificate, proxy_protocol, router, timeouts, counts };
-        let limit = Arc::new(ConnectionLimit::new(crate::options::control_connections()));
+        let limit = Arc::new(ConnectionLimit::new(crate::options::control_connections(), in_flight));
         Ok(ControlListener { name, socket, file, service: Arc::new(service), limit })
     }
 

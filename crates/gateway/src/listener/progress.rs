@@ -89,6 +89,9 @@ impl Progress {
 
     /// Tracks the send of a response; with `keep_alive` another request may follow.
     pub(super) fn response(self: Arc<Self>, response: Response<Body>, keep_alive: bool) -> Response<Body> {
+        if response.body().size_hint().exact().is_none() {
+            self.permit.uncount();
+        }
         let mut response = response.map(|body| Body::new(ResponseBody { body, progress: self.clone() }));
         if !keep_alive || self.permit.is_crowded() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -164,6 +164,7 @@ impl Api<'_> {
                 proxy_protocol: listen.proxy_protocol.then(|| trusted.clone()),
                 timeouts: self.timeouts,
                 counts: self.counts.clone(),
+                in_flight: self.control.requests_in_flight().clone(),
             };
             servers.push(ControlListener::new(serving, bound, router(listen))?);
         }

@@ -30,7 +30,7 @@ use signals::{Ended, Requests, Signals, Stopped};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
@@ -152,7 +152,8 @@ impl Node {
         let status = bind("status_listen", &settings.status_listen, &sockets)?;
         let cluster = bind("cluster_listen", &settings.cluster_listen, &sockets)?;
         let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
-        let beginning = Beginning { inheritance, replaces: predecessor.is_some() };
+        let posted = predecessor.as_mut().map(Predecessor::posted).transpose()?.flatten();
+        let beginning = Beginning { inheritance, replaces: predecessor.is_some(), posted };
         let starting = Box::pin(Control::start(settings.clone(), shown, source, own, beginning));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -211,11 +212,19 @@ impl Node {
             }
             Some(predecessor) => {
                 let (control, manager) = (&self.control, self.manager.clone());
-                if control.registry().is_stored() {
-                    self.runtime.block_on(control.registry().catch_up());
-                }
+                let catch_up = || {
+                    if control.registry().is_stored() {
+                        self.runtime.block_on(control.registry().catch_up());
+                    }
+                };
+                catch_up();
+                let take_node = || {
+                    // Again, because the other process has gone on meanwhile.
+                    catch_up();
+                    self.prefix.take_over()
+                };
                 // The service manager hears of this process from the other one first.
-                predecessor.take_over(control, || self.prefix.take_over(), move || manager.ready())?;
+                predecessor.take_over(control, take_node, move || manager.ready())?;
             }
         }
         Ok(())
@@ -242,6 +251,7 @@ impl Node {
             launch,
             pid_file: prefix.pid_file()?,
             commands: rustix::io::fcntl_dupfd_cloexec(&commands, 0)?,
+            starting: Mutex::default(),
         });
         let (_watched, ended) = std::sync::mpsc::channel();
         watchdog::start(control.clone(), manager.clone(), ended)?;

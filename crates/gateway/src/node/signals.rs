@@ -64,12 +64,7 @@ impl Signals {
 
     /// The next signal to stop.
     async fn stop(&mut self) {
-        let [terminate, quit, interrupt] = &mut self.stop;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = quit.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        stop_signal(&mut self.stop).await;
     }
 
     /// Handles signals and commands until the node no longer serves.
@@ -82,32 +77,62 @@ impl Signals {
     ) -> Ended {
         let mut upgrading: Option<Upgrading> = None;
         loop {
-            let [terminate, quit, interrupt] = &mut self.stop;
-            tokio::select! {
+            let asked = tokio::select! {
                 _ = self.hangup.recv() => {
                     let reloader = reloader.clone();
                     tokio::spawn(async move { reloader.reload().await });
+                    continue;
                 }
-                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
+                _ = self.reopen.recv() => {
+                    reloader.control().reopen_access_logs();
+                    continue;
+                }
                 _ = self.upgrade.recv() => {
                     let request = UpgradeRequest { program: None, timeout: None, reply: None };
                     Upgrading::begin(&mut upgrading, reloader, upgrader, request);
+                    continue;
                 }
                 Some(request) = requests.upgrade.recv() => {
                     Upgrading::begin(&mut upgrading, reloader, upgrader, request);
+                    continue;
                 }
                 (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
                     Ok(successor) => return Ended::Replaced(successor, reply),
                     Err(error) => {
                         upgrading = None;
                         answer(reply, Err(error.to_string())).await;
+                        continue;
                     }
                 },
-                _ = terminate.recv() => return Ended::Stop(stop),
-                _ = quit.recv() => return Ended::Stop(stop),
-                _ = interrupt.recv() => return Ended::Stop(stop),
-                asked = requests.quit.recv() => return Ended::Stop(asked.unwrap_or(stop)),
-            }
+                () = stop_signal(&mut self.stop) => stop,
+                asked = requests.quit.recv() => asked.unwrap_or(stop),
+            };
+            return match upgrading {
+                Some(upgrading) => self.stop_upgrading(upgrading, upgrader, asked).await,
+                None => Ended::Stop(asked),
+            };
+        }
+    }
+
+    /// Stops both processes: this one, and the one that is about to take over. A second signal does not wait for that one.
+    async fn stop_upgrading(&mut self, upgrading: Upgrading, upgrader: &Upgrader, stop: Stop) -> Ended {
+        tracing::warn!("the node is to stop: the upgrade is cancelled");
+        let is_asked = upgrader.cancel();
+        let mut upgrading = Some(upgrading);
+        tokio::select! {
+            (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
+                Ok(successor) => {
+                    if !is_asked {
+                        successor.stop();
+                    }
+                    Ended::Replaced(successor, reply)
+                }
+                Err(error) => {
+                    answer(reply, Err(format!("{error}; the node was asked to stop"))).await;
+                    Ended::Stop(stop)
+                }
+            },
+            () = self.stop() => Ended::Stop(stop),
         }
     }
 
@@ -149,6 +174,15 @@ impl Signals {
             in_time = control.drain(Drain { timeout, is_replaced: true }) => ended(in_time),
             () = stop => at_once(),
         }
+    }
+}
+
+/// The next of these signals.
+async fn stop_signal([terminate, quit, interrupt]: &mut [Signal; 3]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = quit.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }
 

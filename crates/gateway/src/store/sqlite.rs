@@ -185,7 +185,12 @@ impl Store for Sqlite {
     }
 
     fn share(&self, is_shared: bool) -> bool {
-        lock(&self.file, &self.place, is_shared).is_ok()
+        let is_held = lock(&self.file, &self.place, is_shared).is_ok();
+        if !is_held {
+            // The system gives the old lock up before it finds that there is no new one.
+            let _ = lock(&self.file, &self.place, true);
+        }
+        is_held
     }
 
     fn changed(&self) -> Pending<'_, ()> {
@@ -208,6 +213,11 @@ pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), 
 
 async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) -> Result<Found, StoreError> {
     let failed = |error| failure(place, error);
+    let found = Found::of(version(connection).await.map_err(failed)?, place)?;
+    if task != Task::Reset && found == Found::Current {
+        // Nothing is to be written, so that a process which writes need not be waited for.
+        return Ok(found);
+    }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let found = Found::of(version(&mut transaction).await.map_err(failed)?, place)?;
     if task == Task::Reset && found != Found::Missing {

@@ -28,6 +28,8 @@ pub(super) enum Message {
     Commands,
     /// Old: the way to pass back datagrams of connections over QUIC.
     Quic(QuicIdentity),
+    /// Old: what was posted to `/config`, if that is what it serves.
+    Configuration,
     /// Old: that was all; its process id, and the secret key under which the node keeps counts.
     Begin { pid: u32, key: (u64, u64) },
     /// New: everything has started, and these listeners of HTTP/3 would be received from.

@@ -4,7 +4,7 @@ use super::{VARIABLE, old};
 use crate::control::Control;
 use rustix::stdio;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub(crate) struct Predecessor {
     pid_file: Option<OwnedFd>,
     commands: Option<OwnedFd>,
     quic: Option<(QuicIdentity, OwnedFd)>,
+    configuration: Option<OwnedFd>,
 }
 
 /// The way to say that this process does not start.
@@ -47,8 +48,15 @@ impl Predecessor {
 
     fn receive(channel: Channel) -> io::Result<Predecessor> {
         let channel = Arc::new(channel);
-        let mut own =
-            Predecessor { pid: 0, channel, sockets: Vec::new(), pid_file: None, commands: None, quic: None };
+        let mut own = Predecessor {
+            pid: 0,
+            channel,
+            sockets: Vec::new(),
+            pid_file: None,
+            commands: None,
+            quic: None,
+            configuration: None,
+        };
         loop {
             match own.channel.receive()? {
                 (Message::Socket { setting, asked }, Some(socket)) => {
@@ -58,6 +66,7 @@ impl Predecessor {
                 (Message::PidFile, file) => own.pid_file = file,
                 (Message::Commands, socket) => own.commands = socket,
                 (Message::Quic(identity), Some(way)) => own.quic = Some((identity, way)),
+                (Message::Configuration, file) => own.configuration = file,
                 (Message::Begin { pid, key }, _) => {
                     own.pid = pid;
                     weir_plugin::inherit_node_key(key);
@@ -92,18 +101,26 @@ impl Predecessor {
         Ok((File::from(file), commands))
     }
 
+    /// What was posted to its `/config`, if that is what it serves.
+    pub(crate) fn posted(&mut self) -> io::Result<Option<String>> {
+        let Some(file) = self.configuration.take() else { return Ok(None) };
+        let mut file = File::from(file);
+        file.rewind()?;
+        io::read_to_string(file).map(Some)
+    }
+
     /// What the data plane begins with.
     pub(crate) fn inheritance(&mut self) -> Inheritance {
         let sockets = Arc::new(SocketTable::given(std::mem::take(&mut self.sockets)));
         Inheritance { sockets, quic: self.quic.take() }
     }
 
-    /// Says that this process is ready, waits until it is its turn, takes the state over, and lets clients in. `left` is called
-    /// once the other process has left the node to this one.
+    /// Says that this process is ready, waits until it is its turn, takes the state over, and lets clients in. `take_node` takes
+    /// over what else the node has, and `left` is called once the other process has left the node to this one.
     pub(crate) fn take_over(
         self,
         control: &Arc<Control>,
-        take_prefix: impl FnOnce() -> io::Result<()>,
+        take_node: impl FnOnce() -> io::Result<()>,
         left: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let [.., quic] = control.addresses();
@@ -115,7 +132,7 @@ impl Predecessor {
             ));
         };
         control.import_state(File::from(state));
-        take_prefix()?;
+        take_node()?;
         control.sockets().own_files();
         control.proxy().open();
         self.channel.send(&Message::Serving)?;
@@ -132,7 +149,7 @@ impl Predecessor {
 }
 
 /// How often the store is looked at for what the old process still commits.
-const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often the store is tried to be held alone, once the old process has ended.
 const MAX_STORE_ATTEMPTS: usize = 50;
@@ -141,6 +158,7 @@ const MAX_STORE_ATTEMPTS: usize = 50;
 /// Takes over what the old process commits while its last connections end.
 fn follow(channel: &Channel, control: &Control) {
     if channel.set_timeout(FOLLOW_INTERVAL).is_ok() {
+        control.catch_up();
         while let Err(error) = channel.receive()
             && matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
         {
@@ -152,7 +170,8 @@ fn follow(channel: &Channel, control: &Control) {
         if control.take_store() {
             break;
         }
-        thread::sleep(FOLLOW_INTERVAL / 10);
+        thread::sleep(FOLLOW_INTERVAL);
     }
     control.catch_up();
+    control.end_following();
 }

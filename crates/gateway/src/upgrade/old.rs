@@ -2,15 +2,19 @@
 use super::VARIABLE;
 use super::channel::{Channel, Message};
 use crate::control::Control;
+use crate::prefix;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_proxy::listen::NamedSocket;
 
@@ -104,8 +108,10 @@ impl From<io::Error> for UpgradeError {
 pub(crate) struct Upgrader {
     pub(crate) control: Arc<Control>,
     pub(crate) launch: Launch,
-    pub(crate) pid_file: OwnedFd,
+    pub(crate) pid_file: File,
     pub(crate) commands: OwnedFd,
+    /// The new process, while it has not taken over.
+    pub(crate) starting: Mutex<Option<Pid>>,
 }
 
 /// The process that has taken over.
@@ -115,6 +121,11 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
+    /// Asks it to stop as well.
+    pub(crate) fn stop(&self) {
+        terminate(process_id(self.pid));
+    }
+
     /// Lets it use the files of this process.
     pub(crate) fn leave_files(&self) {
         if let Err(error) = self.channel.send(&Message::Left) {
@@ -140,7 +151,9 @@ impl Upgrader {
         })?;
         let pid = child.id();
         tracing::info!(pid, "upgrade: a new process starts");
+        *self.starting() = process_id(pid);
         let outcome = self.replace(&channel, Instant::now() + timeout);
+        *self.starting() = None;
         match outcome.map_err(|error| explain(error, &mut child, timeout)) {
             Ok(()) => Ok(Successor { pid, channel }),
             Err(error) => {
@@ -148,10 +161,24 @@ impl Upgrader {
                 let _ = child.kill();
                 let _ = child.wait();
                 self.control.share_store(false);
+                if let Err(error) = prefix::write_pid(&self.pid_file) {
+                    tracing::error!(%error, "the pid file may name the process that did not start");
+                }
                 tracing::error!("upgrade refused: {error}; this process goes on");
                 Err(error)
             }
         }
+    }
+
+    fn starting(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the process that is to take over end instead, or stop as soon as it has taken over. False if it has done so already.
+    pub(crate) fn cancel(&self) -> bool {
+        let starting = self.starting();
+        terminate(*starting);
+        starting.is_some()
     }
 
     fn replace(&self, channel: &Channel, end: Instant) -> Result<(), UpgradeError> {
@@ -181,6 +208,9 @@ impl Upgrader {
         }
         channel.send_descriptor(&Message::PidFile, &self.pid_file)?;
         channel.send_descriptor(&Message::Commands, &self.commands)?;
+        if let Some(text) = self.control.posted() {
+            channel.send_descriptor(&Message::Configuration, memory_file(&text)?)?;
+        }
         let (own, other) = Channel::pair()?;
         channel.send_descriptor(&Message::Quic(self.control.proxy().quic_successor()), other)?;
         channel.send(&Message::Begin { pid: std::process::id(), key: weir_plugin::node_key() })?;
@@ -199,6 +229,24 @@ impl Upgrader {
     }
 }
 
+/// A file in memory, with this text.
+fn memory_file(text: &str) -> io::Result<File> {
+    let mut file = File::from(memfd_create("weir-configuration", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+fn process_id(number: u32) -> Option<Pid> {
+    Pid::from_raw(number.try_into().ok()?)
+}
+
+/// Asks a process to end. If it is gone, that is as good.
+fn terminate(process: Option<Pid>) {
+    if let Some(pid) = process {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
 fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol")
 }
@@ -208,10 +256,14 @@ fn explain(error: UpgradeError, child: &mut Child, timeout: Duration) -> Upgrade
     use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
     let UpgradeError::System(io) = error else { return error };
     match io.kind() {
-        BrokenPipe | ConnectionReset | UnexpectedEof => match child.wait() {
-            Ok(status) => UpgradeError::Ended(status.to_string()),
-            Err(error) => UpgradeError::System(error),
-        },
+        BrokenPipe | ConnectionReset | UnexpectedEof => {
+            // It may have closed the socket alone. One that is about to end has its status already.
+            let _ = child.kill();
+            match child.wait() {
+                Ok(status) => UpgradeError::Ended(status.to_string()),
+                Err(error) => UpgradeError::System(error),
+            }
+        }
         WouldBlock | TimedOut => UpgradeError::Late(timeout),
         _ => UpgradeError::System(io),
     }

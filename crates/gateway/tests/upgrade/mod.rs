@@ -1,5 +1,6 @@
 //! `weir upgrade` and SIGUSR2: a new process takes the place of the old one, and no client notices.
 mod connections;
+mod interrupted;
 mod load;
 mod state;
 
@@ -128,7 +129,7 @@ fn what_does_not_start_changes_nothing() {
     assert!(said.contains("ended before it was ready (exit status: 1)"), "{said}");
     let said = node.refused(&["--program", "/nonexistent/weir"]);
     assert!(said.contains("cannot run /nonexistent/weir"), "{said}");
-    let said = node.refused(&["--program", &sleeping(folder.path()), "--timeout", "0.2"]);
+    let said = node.refused(&["--program", &program(folder.path(), "exec sleep 1000"), "--timeout", "0.2"]);
     assert!(said.contains("was not ready within 0.2 s"), "{said}");
     assert_eq!(node.gateway.get("/").text(), "hi");
     assert_eq!(node.gateway.status("/status/ready").status, 200);
@@ -139,10 +140,10 @@ fn what_does_not_start_changes_nothing() {
     assert_eq!(node.gateway.get("/").text(), "hi");
 }
 
-/// A program that never becomes ready.
-fn sleeping(folder: &Path) -> String {
-    let program = folder.join("sleeping");
-    fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+/// A program of the shell.
+fn program(folder: &Path, text: &str) -> String {
+    let program = folder.join("program");
+    fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program.display().to_string()
 }

@@ -1,6 +1,6 @@
 //! What the new process knows of what the old one counted and kept.
 use super::{Node, OK};
-use crate::harness::{Gateway, Upstream, document, eventually, service};
+use crate::harness::{Gateway, Peer, Upstream, document, eventually, service};
 use serde_json::json;
 
 #[test]
@@ -58,4 +58,26 @@ fn the_store_goes_on() {
     }
     eventually("the old processes end", || node.gateway.log().matches("INFO stopped").count() == 2);
     post("third");
+}
+
+/// A connection to the Admin API that has sent a request but the last byte of its body, so that the process which has accepted
+/// it answers.
+pub(super) fn begin_put(gateway: &Gateway, name: &str) -> Peer {
+    let mut client = Peer::connect(gateway.admin_addresses()[0]);
+    let head = format!("PUT /consumers/{name} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json");
+    client.send(format!("{head}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"));
+    assert_eq!(client.response().status, 100, "the request is being read");
+    client.send("{");
+    client
+}
+
+#[test]
+fn what_the_old_process_commits_is_read_from_the_new_one_at_once() {
+    let node = Node::start(Gateway::empty());
+    let mut puts: Vec<_> = (0..8).map(|number| begin_put(&node.gateway, &format!("late-{number}"))).collect();
+    node.upgrade();
+    for (number, client) in puts.iter_mut().enumerate() {
+        assert_eq!(client.send("}").response().status, 200);
+        assert_eq!(node.gateway.admin(&format!("/consumers/late-{number}")).status, 200);
+    }
 }

@@ -212,6 +212,24 @@ async fn the_deleted_are_forgotten_after_a_while(place: Place) {
     assert_eq!(kept(&*store).await, (revision, entities[5..].to_vec()));
 }
 
+#[tokio::test]
+async fn a_file_of_sqlite_is_opened_while_another_process_of_the_node_writes() {
+    let place = Place::in_sqlite();
+    let path = sqlite_path(&place.settings).unwrap();
+    let open = async |is_shared| sqlite::Sqlite::open(&path, all_plugins(), is_shared).await;
+    let old = open(false).await.unwrap();
+    assert!(old.share(true));
+    let mut writer = sqlite::connect(&path, "").await.unwrap();
+    let writing = sqlx::Connection::begin_with(&mut writer, "BEGIN IMMEDIATE").await.unwrap();
+    let new = open(true).await.unwrap();
+    drop(writing);
+    assert!(!new.share(false), "the old process has it too");
+    drop(old);
+    // What failed has not given the file up meanwhile.
+    assert!(open(false).await.is_err());
+    assert!(new.share(false));
+}
+
 /// A store that remembers the deleted for so many revisions.
 async fn remembering(place: &Place, tombstone_revisions: u64) -> Arc<dyn Store> {
     if database(&place.settings) == Database::Sqlite {

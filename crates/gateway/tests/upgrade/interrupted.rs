@@ -1,0 +1,75 @@
+//! Upgrades that do not come to their end, and requests that are in flight meanwhile.
+use super::state::begin_put;
+use super::{Node, OK, program};
+use crate::harness::{Gateway, Upstream, eventually, one_route};
+use rustix::process::Signal;
+use std::fs;
+use std::thread;
+
+/// Begins an upgrade, stops the node in the midst of it, and returns what the command said. All processes of the node end.
+fn stop_within_an_upgrade(arguments: &[&str]) -> String {
+    let (upstream, asked) = Upstream::holding(OK);
+    let mut node = Node::start(Gateway::builder(&one_route(upstream.address)));
+    let mut client = node.gateway.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let go = asked.recv().unwrap();
+    let output = thread::scope(|scope| {
+        let upgrade = scope.spawn(|| node.try_upgrade(arguments));
+        eventually("the new process starts", || node.gateway.log().contains("a new process starts"));
+        node.gateway.signal(Signal::TERM);
+        eventually("the node stops", || node.gateway.log().contains("draining"));
+        go.send(()).unwrap();
+        upgrade.join().unwrap()
+    });
+    assert_eq!(client.response().text(), "hi");
+    assert_eq!(node.gateway.exit().code(), Some(0));
+    let pid_file = node.gateway.prefix().join("weir.pid");
+    eventually("no process holds the folder", || {
+        fs::read_to_string(&pid_file).unwrap().is_empty() && !node.gateway.prefix().join("weir.sock").exists()
+    });
+    [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat()
+}
+
+#[test]
+fn a_node_that_is_stopped_within_an_upgrade_ends_with_all_its_processes() {
+    let said = stop_within_an_upgrade(&[]);
+    assert!(said.contains("upgraded: process") || said.contains("the node was asked to stop"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let sleeping = program(folder.path(), "exec sleep 1000");
+    let said = stop_within_an_upgrade(&["--program", &sleeping]);
+    assert!(said.contains("the node was asked to stop"), "{said}");
+}
+
+#[test]
+fn a_program_that_hangs_up_and_lives_on_is_ended() {
+    let node = Node::start(Gateway::builder("_format_version: \"3.0\"\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let said = node.refused(&["--program", &program(folder.path(), "exec sleep 1000 < /dev/null")]);
+    assert!(said.contains("ended before it was ready (signal: 9"), "{said}");
+    node.upgrade();
+}
+
+#[test]
+fn what_was_posted_to_config_goes_on() {
+    let upstream = Upstream::answering(OK);
+    let node = Node::start(Gateway::empty().set("database", "off"));
+    let body = format!("{{\"config\": {:?}}}", one_route(upstream.address));
+    assert_eq!(node.gateway.ask_admin("POST", "/config", &body).status, 201);
+    let hash = || node.gateway.admin("/status").json()["configuration_hash"].clone();
+    let before = hash();
+    for _ in 0..2 {
+        node.upgrade();
+        assert_eq!((node.gateway.get("/").text(), hash()), ("hi".into(), before.clone()));
+        assert_eq!(node.gateway.status("/status/ready").status, 200);
+    }
+}
+
+#[test]
+fn a_node_that_stops_answers_the_requests_to_its_admin_api_first() {
+    let mut node = Node::start(Gateway::empty());
+    let mut put = begin_put(&node.gateway, "late");
+    node.gateway.signal(Signal::TERM);
+    eventually("the node drains", || node.gateway.log().contains("draining"));
+    assert_eq!(put.send("}").response().status, 200);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+}
