@@ -5,6 +5,8 @@ use crate::harness::{
     Gateway, Message, PATIENCE, Peer, RedisServer, Upstream, document, eventually, service,
 };
 use rustix::process::Signal;
+use std::fs;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -40,6 +42,17 @@ fn counting(first: &'static str) -> (Upstream, Arc<AtomicUsize>, mpsc::Sender<()
     (upstream, asked, answer)
 }
 
+/// Whether bytes wait on a connection that this address has accepted.
+fn has_unread(address: SocketAddr) -> bool {
+    let port = format!(":{:04X}", address.port());
+    let connections = fs::read_to_string("/proc/net/tcp").unwrap();
+    connections.lines().skip(1).any(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let is_open = columns[1].ends_with(&port) && columns[3] == "01";
+        is_open && !columns[4].ends_with(":00000000")
+    })
+}
+
 /// Sends the same request on many connections, spread over workers, before the first is answered.
 fn herd(first: &'static str) -> (Vec<(String, String)>, usize) {
     let (upstream, asked, answer) = counting(first);
@@ -52,6 +65,7 @@ fn herd(first: &'static str) -> (Vec<(String, String)>, usize) {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     eventually("the upstream is asked", || asked.load(SeqCst) > 0);
+    eventually("all requests are read", || !has_unread(gateway.proxy()));
     // Time for those that do not wait to show it.
     thread::park_timeout(std::time::Duration::from_millis(300));
     assert_eq!(asked.load(SeqCst), 1, "the others wait");

@@ -8,7 +8,8 @@ fn in_postgres(schema: &str) -> Kong {
     let name = |key: &str| format!("KONG_{}", key.to_uppercase());
     let kong = Kong::bare();
     let prefix = kong.prefix();
-    let kong = kong.with("KONG_PREFIX", &prefix);
+    // Another program may listen where a node does by default.
+    let kong = kong.with("KONG_PREFIX", &prefix).with("KONG_STATUS_LISTEN", "off");
     settings.iter().fold(kong, |kong, (key, value)| kong.with(&name(key), value))
 }
 
