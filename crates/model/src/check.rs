@@ -5,6 +5,7 @@ use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{CustomKind, Entity, Plugin, Route, Service, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
+use crate::limits_of_services::limits_of_services;
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::rule;
 use crate::schema::{closest, quoted};
@@ -42,6 +43,7 @@ pub fn relation_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<E
     let mut found: Vec<_> = unknown_anonymous(document).collect();
     found.extend(idle_plugins(document, plugins));
     found.extend(without_targets(document));
+    found.extend(limits_of_services(document));
     found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found
 }

@@ -22,6 +22,7 @@ pub mod entity_error;
 mod entity_reader;
 pub mod kong_schema;
 mod label;
+mod limits_of_services;
 pub mod node;
 mod other_plugins;
 mod pem;

@@ -46,8 +46,15 @@ pub(crate) fn misspelling(text: &str) -> Option<String> {
         return Some(format!("{what}, so that it stands for no secret; {FORM}"));
     }
     let what = meant(text)?;
-    Some(format!("{what}, so that it is no reference, and the text itself is used as the secret; {FORM}"))
+    // As in `Bearer {vault://env/key}`.
+    let is_part = what == PRECEDED && !text.trim().starts_with('$');
+    let whole = if is_part { ", and put the text before it into the secret" } else { "" };
+    Some(format!(
+        "{what}, so that it is no reference, and the text itself is used as the secret; {FORM}{whole}"
+    ))
 }
+
+const PRECEDED: &str = "text precedes the reference";
 
 /// Why a text is no reference that looks like one.
 fn meant(text: &str) -> Option<&'static str> {
@@ -60,7 +67,7 @@ fn meant(text: &str) -> Option<&'static str> {
         return Some(if has_end { "text follows the reference" } else { "the closing `}` is missing" });
     }
     if trimmed.contains(OPENING) {
-        return Some("text precedes the reference");
+        return Some(PRECEDED);
     }
     if trimmed.starts_with("vault://") {
         return Some("the opening `{` is missing");

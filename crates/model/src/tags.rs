@@ -107,6 +107,12 @@ pub fn number_of(tags: &Option<Vec<String>>, name: &str) -> Option<u32> {
     values.filter_map(|(_, value)| value?.parse().ok()).find(|value| numbers.contains(value))
 }
 
+/// The tags of these that limit requests to the upstream of an entity.
+pub(crate) fn limits(tags: &Option<Vec<String>>) -> impl Iterator<Item = &str> {
+    let tags = tags.iter().flatten().map(String::as_str);
+    tags.filter(|tag| Tag::named(split(tag).0).is_some_and(|tag| tag.kinds == BOTH))
+}
+
 /// What is probably wrong with a tag of an entity of this kind, if it looks like one of these.
 pub(crate) fn doubt(written: &str, kind: EntityKind) -> Option<String> {
     if !written.starts_with("weir-") {

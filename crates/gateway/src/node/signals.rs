@@ -190,7 +190,7 @@ fn ended(in_time: bool) -> Stopped {
     if !in_time {
         tracing::warn!("drain_timeout ended before all requests did; the others are cut off");
     }
-    tracing::info!("stopped");
+    tracing::info!(pid = std::process::id(), "stopped");
     Stopped::Drained
 }
 

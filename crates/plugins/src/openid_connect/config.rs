@@ -180,7 +180,7 @@ pub(crate) struct AudienceRule {
 /// The cookie, and how long a session lasts.
 #[derive(Debug, Clone, Record)]
 pub(crate) struct SessionConfig {
-    /// What encrypts the cookie. All nodes need the same.
+    /// What encrypts the cookie: at least 16 characters. All nodes need the same.
     #[field(secret, len_min = 16)]
     pub secret: Secret,
     /// The cookie's name; if unset, one that differs for each client. `__Host-` comes before it where that fits.

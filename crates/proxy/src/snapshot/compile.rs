@@ -38,6 +38,13 @@ pub struct CompileError {
     pub message: String,
 }
 
+/// The field of a plugin's configuration that a message names first.
+fn field_of(message: &str) -> Option<&str> {
+    let (field, _) = message.split_once(": ")?;
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "_.[]".contains(c);
+    (field.starts_with("config.") && field.chars().all(is_path)).then_some(field)
+}
+
 impl CompileError {
     /// The field, or nothing, and what is wrong with it.
     pub fn field(&self) -> (&str, &str) {
@@ -317,13 +324,17 @@ impl<'d> Compilation<'d> {
         };
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(placed(hooks)),
-            // What is wrong may quote a secret.
-            Err(_) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
+            // What is wrong may quote a secret, but not where it is.
+            Err(error) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
                 let (name, id) = (&entity.name, entity.id);
                 let outcome = if definition.fails_open { "pass without it" } else { "are answered 500" };
+                let place = match field_of(&error.to_string()) {
+                    Some(field) => format!(" for `{field}`, and what the plugin's page says of that field"),
+                    None => String::new(),
+                };
                 let line = format!(
                     "plugin {name} {id} cannot be built with the secrets that it refers to, so its requests {outcome}: \
-                     check what the vault has"
+                     check what the vault has{place}"
                 );
                 tracing::error!("{line}");
                 self.unusable.borrow_mut().push(line);

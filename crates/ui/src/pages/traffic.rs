@@ -1,4 +1,4 @@
-//! Tables of what was measured: routes, services, consumers, and upstreams' addresses.
+//! Tables of what was measured: routes, services, consumers, upstreams' addresses, and language models.
 use super::charts::off;
 use super::{Shown, csv};
 use crate::chart::{Unit, bytes, number, share, sparkline};
@@ -44,6 +44,8 @@ enum Number {
     Share,
     Seconds,
     Bytes,
+    /// A number as it is.
+    Plain,
 }
 
 const fn column(metric: &'static str, title: &'static str, shown: Number) -> Column {
@@ -72,10 +74,23 @@ const OF_ADDRESSES: &[Column] = &[
     RECEIVED,
     SENT,
 ];
+const OF_MODELS: &[Column] = &[
+    column("requests", "traffic.calls", Number::Count),
+    RATE,
+    CLIENT_ERRORS,
+    SERVER_ERRORS,
+    column("prompt_tokens", "traffic.prompt_tokens", Number::Count),
+    column("completion_tokens", "traffic.completion_tokens", Number::Count),
+    column("p50_first_token", "traffic.first_token_p50", Number::Seconds),
+    column("p99_first_token", "traffic.first_token_p99", Number::Seconds),
+    column("mean_tokens_per_second", "traffic.tokens_per_second", Number::Plain),
+    P50,
+    P99,
+];
 const IN_SHORT: &[Column] = &[RATE, CLIENT_ERRORS, SERVER_ERRORS, P99];
 const OF_PAIRS: &[Column] = &[REQUESTS, RATE, CLIENT_ERRORS, SERVER_ERRORS, P50, P99];
 
-const BY: [By; 4] = [
+const BY: [By; 5] = [
     By {
         name: "route",
         collection: "routes",
@@ -107,6 +122,15 @@ const BY: [By; 4] = [
         many: "traffic.upstreams_addresses",
         none: "traffic.no_upstream",
         columns: OF_ADDRESSES,
+    },
+    // Models are no entities, and requests are not kept by model.
+    By {
+        name: "model",
+        collection: "",
+        one: "words.model",
+        many: "traffic.models",
+        none: "words.others",
+        columns: OF_MODELS,
     },
 ];
 
@@ -181,7 +205,7 @@ pub(super) async fn page(visit: &Visit, given: &Pairs) -> Shown {
 
 /// The rows by a number, the highest first, or by their names.
 fn sort(rows: &mut [Value], by: &str) {
-    let column = ALL.iter().chain(OF_ADDRESSES).find(|column| column.metric == by);
+    let column = [ALL, OF_ADDRESSES, OF_MODELS].into_iter().flatten().find(|column| column.metric == by);
     match column {
         Some(column) => rows.sort_by(|a, b| column.number(b).total_cmp(&column.number(a))),
         None => rows.sort_by_key(name),
@@ -210,6 +234,7 @@ impl Column {
             Number::Share => share(value, requests),
             Number::Seconds => Unit::Seconds.text(value),
             Number::Bytes => bytes(value),
+            Number::Plain => number(value),
         }
     }
 }
@@ -314,6 +339,9 @@ impl<'a> Lines<'a> {
     /// The address of what a number counts: groups of errors of a route, or else requests that were kept.
     fn behind(&self, column: &Column, row: &Value) -> Option<Address> {
         let by = self.by.name;
+        if self.by.collection.is_empty() {
+            return None;
+        }
         let [id, name] = ["id", "name"].map(|member| plain(&row[member]));
         let of = Some(if id.is_empty() { name } else { id })
             .filter(|of| !of.is_empty() && column.number(row) > 0.0)?;
@@ -340,6 +368,7 @@ fn link(visit: &Visit, by: &By, frame: &Frame, row: &Value) -> Markup {
     let to = match (id.as_str(), plain(&row["name"]).as_str()) {
         ("", "none") if by.name == "route" => Some(Address::new("errors").with("route", "none")),
         ("", _) => None,
+        _ if by.collection.is_empty() => None,
         (id, _) => Some(Address::new(format!("{}/{}", by.collection, segment(id)))),
     };
     let words = match (id.as_str(), plain(&row["name"]).as_str()) {
