@@ -312,6 +312,63 @@ fn heads_without_an_end() {
     eventually("it is counted", || gateway.acted("head_size") == 1);
 }
 
+/// Alone, and beside a request that is under way; cut between its frames, and within one.
+#[test]
+fn heads_whose_end_is_late() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let gateway = gateway(&upstream).set("client_header_timeout", "1s").start();
+    let between = |stream| Frames::frame(1, 0x1, stream, b"\x82\x84\x86\x41\x01a");
+    let within = |stream| Frames::get(stream)[..12].to_vec();
+    for (number, is_beside, late) in
+        [(1, false, between as OnStream), (2, false, within), (3, true, between), (4, true, within)]
+    {
+        let mut client = Frames::connect(gateway.proxy());
+        let _under_way = is_beside.then(|| {
+            assert!(client.send(&Frames::get(1)));
+            asked.recv().unwrap()
+        });
+        assert!(client.send(&late(3)));
+        // The request that had begun may be sent again.
+        assert_eq!(client.goaway(), Some(0));
+        eventually("it is counted", || gateway.acted("head_time") == number);
+    }
+    assert_eq!(gateway.acted("head_size") + gateway.acted("protocol_errors"), 0);
+}
+
+#[test]
+fn more_requests_at_a_time_than_there_may_be() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let gateway = gateway(&upstream).set("http2_max_concurrent_streams", "4").start();
+    let mut client = Frames::connect(gateway.proxy());
+    assert!(client.send(&(1..21).step_by(2).flat_map(Frames::get).collect::<Vec<_>>()));
+    for stream in (9..21).step_by(2) {
+        assert_eq!(client.reset(stream), REFUSED_STREAM);
+    }
+    eventually("each is counted", || gateway.acted("streams") == 6);
+    for _ in 0..4 {
+        asked.recv().unwrap().send(()).unwrap();
+    }
+    assert!(client.answer(7).is_some());
+    assert_eq!(gateway.acted("streams"), 6);
+}
+
+#[test]
+fn trailers_that_are_too_large() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let gateway = gateway(&upstream).set("http2_max_header_list_size", "8k").start();
+    let mut client = Frames::connect(gateway.proxy());
+    // Each field alone is no larger than trailers may be.
+    let field = [&b"\x00\x01a\x7f\x81\x01"[..], &[b'x'; 256]].concat();
+    let large = [&b"\x00\x01b\x011"[..], &field.repeat(40)].concat();
+    assert!(client.send(&Frames::frame(1, 0x4, 1, b"\x83\x84\x86\x41\x01a")));
+    assert!(client.send(&Frames::frame(1, 0x5, 1, &large)));
+    assert_eq!(client.reset(1), PROTOCOL_ERROR);
+    assert!(client.send(&Frames::get(3)));
+    asked.recv().unwrap().send(()).unwrap();
+    assert!(client.answer(3).is_some());
+    assert_eq!(gateway.acted("head_size"), 0);
+}
+
 #[test]
 fn frames_that_break_the_rules_of_a_connection() {
     let upstream = Upstream::answering(OK);

@@ -7,7 +7,7 @@ mod transport;
 
 pub use body::{Incoming, Outgoing, broken, gone, reset_reason};
 pub use keep_alive::KeepAlivePing;
-pub use transport::{Sender, Transport};
+pub use transport::{Failure, Sender, Transport};
 
 /// The length of the connection preface.
 const PREFACE_LENGTH: usize = 24;

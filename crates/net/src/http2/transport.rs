@@ -8,6 +8,7 @@ use crate::buffer::{Buffer, Outbox};
 use crate::io::Io;
 use crate::wire::Wire;
 use h2::Reason;
+pub use inbound::Failure;
 use inbound::{Inbound, Next};
 use outbound::Outbound;
 use std::cell::RefCell;
@@ -17,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 /// How many bytes are buffered at most, including those that were already sent.
 const HELD: usize = 64 * 1024;
@@ -94,8 +96,18 @@ impl Sender {
     }
 
     /// Why the client's connection has to end: its bytes can no longer be understood.
-    pub fn failure(&self) -> Option<Reason> {
+    pub fn failure(&self) -> Option<Failure> {
         self.guard(|guard| guard.inbound.failure())?
+    }
+
+    /// When the first of a head came that has no end so far.
+    pub fn head_begun(&self) -> Option<Instant> {
+        self.guard(|guard| guard.inbound.begun())?
+    }
+
+    /// The head that has begun is not waited for any longer.
+    pub fn give_up_head(&self) {
+        self.guard(|guard| guard.inbound.give_up());
     }
 
     /// How many heads were larger than they may be since it was asked last.
@@ -106,6 +118,16 @@ impl Sender {
     /// How many streams were reset because the client broke a rule since it was asked last.
     pub fn faults(&self) -> u32 {
         self.guard(|guard| guard.outbound.faults()).unwrap_or_default()
+    }
+
+    /// How many streams were refused because there were too many since it was asked last.
+    pub fn refused(&self) -> u32 {
+        self.guard(|guard| guard.outbound.refused()).unwrap_or_default()
+    }
+
+    /// If a stream is refused from now on, it is for another reason than the number of streams.
+    pub fn refuses_otherwise(&self, stream: u32) {
+        self.guard(|guard| guard.outbound.refuses_otherwise(stream));
     }
 
     /// Whether the path of a stream that is accepted now has a `#`.

@@ -7,6 +7,7 @@ use crate::http2::PREFACE_LENGTH;
 use crate::http2::hpack::Hpack;
 use crate::multiplex::Verdict;
 use h2::Reason;
+use tokio::time::Instant;
 
 /// The start of a frame.
 pub(super) const HEAD: usize = 9;
@@ -43,6 +44,8 @@ pub(super) struct Inbound {
     replaced: usize,
     /// A head that has arrived in part.
     partial: Option<Partial>,
+    /// When the first of a head came that has no end so far.
+    begun: Option<Instant>,
     longest_head: usize,
     /// How large the fields of a head may be, and how many were larger.
     max_list_size: usize,
@@ -55,7 +58,30 @@ pub(super) struct Inbound {
     max_streams: u32,
     /// Streams whose path has a `#`, which were not accepted yet.
     fragments: Vec<u32>,
-    failure: Option<Reason>,
+    failure: Option<Failure>,
+}
+
+/// Why the bytes of a client are not read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A head goes on and on.
+    EndlessHead,
+    /// A head has not come to its end in time.
+    LateHead,
+    /// The client broke a rule of the connection.
+    Broken(Reason),
+}
+
+impl Failure {
+    /// What the client is told.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::EndlessHead => Reason::ENHANCE_YOUR_CALM,
+            // The request may be sent again: nothing has seen it.
+            Self::LateHead => Reason::NO_ERROR,
+            Self::Broken(reason) => reason,
+        }
+    }
 }
 
 /// A head without its end.
@@ -127,6 +153,7 @@ impl Inbound {
             replacement: Vec::new(),
             replaced: 0,
             partial: None,
+            begun: None,
             longest_head: MAX_HEAD_FACTOR * max_header_list_size as usize + MAX_FRAME_LEN,
             max_list_size: max_header_list_size as usize,
             large_heads: 0,
@@ -146,8 +173,18 @@ impl Inbound {
     }
 
     /// Why the connection has to end, if it has.
-    pub(super) fn failure(&self) -> Option<Reason> {
+    pub(super) fn failure(&self) -> Option<Failure> {
         self.failure
+    }
+
+    /// When the first of a head came that has no end so far, if its bytes are still read.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.begun.filter(|_| self.failure.is_none())
+    }
+
+    /// The head that has begun is not waited for any longer.
+    pub(super) fn give_up(&mut self) {
+        self.failure.get_or_insert(Failure::LateHead);
     }
 
     /// How many heads were larger than they may be since it was asked last.
@@ -215,16 +252,22 @@ impl Inbound {
             let end = HEAD + head.length;
             let is_watched = self.partial.is_some() || head.kind == HEADERS;
             if head.length > MAX_FRAME_LEN {
-                self.fail(Reason::FRAME_SIZE_ERROR);
+                self.fail(Failure::Broken(Reason::FRAME_SIZE_ERROR));
                 return true;
             }
             if is_watched && rest.len() < end {
+                self.begun.get_or_insert_with(Instant::now);
                 break;
             }
             if head.kind == RST_STREAM || head.kind == DATA && head.flags & END_STREAM != 0 {
                 self.follow(head.stream, false);
             }
-            if is_watched && !self.head(&head, &rest[..end]) {
+            let passes = !is_watched || self.head(&head, &rest[..end]);
+            // In an `if` of its own, since most frames are no heads.
+            if is_watched {
+                self.begun = self.partial.as_ref().map(|_| self.begun.unwrap_or_else(Instant::now));
+            }
+            if !passes {
                 self.left_out = if self.failure.is_some() { 0 } else { end };
                 return true;
             }
@@ -244,7 +287,7 @@ impl Inbound {
             return false;
         }
         let payload = &frame[HEAD..];
-        let Some(block) = head.block(payload) else { return self.fail(Reason::PROTOCOL_ERROR) };
+        let Some(block) = head.block(payload) else { return self.fail(Failure::Broken(Reason::PROTOCOL_ERROR)) };
         let is_circular = head.is_circular(payload);
         if head.flags & END_HEADERS == 0 {
             let (frames, block) = (frame.to_vec(), block.to_vec());
@@ -260,13 +303,13 @@ impl Inbound {
 
     fn go_on(&mut self, mut partial: Partial, head: &Head, frame: &[u8]) {
         if head.kind != CONTINUATION || head.stream != partial.head.stream {
-            self.fail(Reason::PROTOCOL_ERROR);
+            self.fail(Failure::Broken(Reason::PROTOCOL_ERROR));
             return;
         }
         partial.frames.extend_from_slice(frame);
         partial.block.extend_from_slice(&frame[HEAD..]);
         if partial.frames.len() > self.longest_head {
-            self.fail(Reason::ENHANCE_YOUR_CALM);
+            self.fail(Failure::EndlessHead);
         } else if head.flags & END_HEADERS == 0 {
             self.partial = Some(partial);
         } else {
@@ -292,15 +335,17 @@ impl Inbound {
         }
         self.follow(stream, is_new && head.flags & END_STREAM == 0);
         let verdict = self.hpack.read(block, is_trailers);
-        // The crate compares so, and answers 431.
-        if matches!(verdict, Some(Verdict::Fine | Verdict::Fragment))
-            && self.hpack.list_size() >= self.max_list_size
-        {
+        // The crate compares so.
+        let is_large = self.hpack.list_size() >= self.max_list_size;
+        // It answers 431.
+        if is_large && is_new && matches!(verdict, Some(Verdict::Fine | Verdict::Fragment)) {
             self.large_heads += 1;
         }
         match verdict {
+            // It would pass trailers on without those that are too much.
+            Some(Verdict::Fine) if is_large && is_trailers => Some(true),
             None => {
-                self.fail(Reason::COMPRESSION_ERROR);
+                self.fail(Failure::Broken(Reason::COMPRESSION_ERROR));
                 None
             }
             Some(Verdict::Fine) => Some(false),
@@ -331,7 +376,7 @@ impl Inbound {
     /// Puts another head in the place of a malformed one.
     fn replace(&mut self, stream: u32, flags: u8, block: &[u8]) -> bool {
         let replacement = self.hpack.replacement(block).filter(|block| block.len() <= MAX_FRAME_LEN);
-        let Some(block) = replacement else { return self.fail(Reason::PROTOCOL_ERROR) };
+        let Some(block) = replacement else { return self.fail(Failure::Broken(Reason::PROTOCOL_ERROR)) };
         self.replacement.extend_from_slice(&(block.len() as u32).to_be_bytes()[1..]);
         self.replacement.extend_from_slice(&[HEADERS, flags & END_STREAM | END_HEADERS]);
         self.replacement.extend_from_slice(&stream.to_be_bytes());
@@ -339,8 +384,8 @@ impl Inbound {
         false
     }
 
-    fn fail(&mut self, reason: Reason) -> bool {
-        self.failure = Some(reason);
+    fn fail(&mut self, failure: Failure) -> bool {
+        self.failure = Some(failure);
         false
     }
 }

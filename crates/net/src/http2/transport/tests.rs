@@ -193,4 +193,38 @@ fn a_client_that_takes_nothing_opens_no_more_streams_than_it_may() {
     assert_eq!([(); 4].map(|()| read(&mut transport)), [2 * head.len(); 4]);
 }
 
+/// Has the transport read what a client sends.
+fn receive(transport: &mut Transport, peer: &RefCell<Peer>, bytes: &[u8]) {
+    peer.borrow_mut().sends.extend(bytes);
+    transport.0.borrow_mut().begin_turn();
+    let mut room = [0; 1000];
+    while Pin::new(&mut *transport).poll_read(&mut context(), &mut ReadBuf::new(&mut room)).is_ready() {}
+}
+
+#[test]
+fn a_head_that_has_begun_is_known_until_its_end() {
+    let (transport, peer) = transport(usize::MAX);
+    let mut transport = transport.guarded(2, 1000);
+    let sender = transport.sender();
+    receive(&mut transport, &peer, &[b'p'; crate::http2::PREFACE_LENGTH]);
+    assert_eq!(sender.head_begun(), None);
+    // The start of HEADERS without END_HEADERS, what is in it, and a part of its CONTINUATION.
+    receive(&mut transport, &peer, b"\0\0\x01\x01\x01\0\0\0\x01");
+    let begun = sender.head_begun();
+    assert!(begun.is_some());
+    for part in [&b"\x82"[..], b"\0\0\x02\x09\x04\0\0\0\x01\x84"] {
+        receive(&mut transport, &peer, part);
+        assert_eq!(sender.head_begun(), begun);
+    }
+    receive(&mut transport, &peer, b"\x86");
+    assert_eq!(sender.head_begun(), None);
+    // A body may take its time, and another head has its own.
+    receive(&mut transport, &peer, b"\0\0\x05\0\0\0\0\0\x01abc");
+    assert_eq!(sender.head_begun(), None);
+    receive(&mut transport, &peer, b"de\0\0\x01\x01\x05\0\0\0\x03");
+    assert!(sender.head_begun() > begun);
+    sender.give_up_head();
+    assert_eq!((sender.head_begun(), sender.failure()), (None, Some(Failure::LateHead)));
+}
+
 mod tables;

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use weir_http1::ParseError;
 use weir_net::buffer;
 use weir_net::deadline::Deadline;
-use weir_net::http2::{KeepAlivePing, Sender, Transport};
+use weir_net::http2::{Failure, KeepAlivePing, Sender, Transport};
 use weir_net::multiplex::size;
 
 /// What is queued of one response that its client does not take.
@@ -51,17 +51,20 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let keep_alive = KeepAlivePing::new(pings, worker.options.http2.ping_interval);
     let stats = StreamStats::new(connection, worker.options.http2.max_resets);
     let (driver, stage) = (sender.clone(), Stage::Open);
-    let mut served = Served { worker, http2, sender, keep_alive, stats, deadline, idle: true, stage };
+    let head_deadline = Deadline::default();
+    let mut served =
+        Served { worker, http2, sender, keep_alive, stats, deadline, head_deadline, idle: true, stage };
     if let Err(error) = driver.with(poll_fn(|cx| served.poll(cx))).await {
         served.ended(&error);
     }
 }
 
-/// What a client has met whose bytes are not read further: this reason stands for a head without an end.
-fn limit_of(reason: Reason) -> NodeLimit {
-    match reason {
-        Reason::ENHANCE_YOUR_CALM => NodeLimit::HeadSize,
-        _ => NodeLimit::ProtocolErrors,
+/// What a client has met whose bytes are not read further.
+fn limit_of(failure: Failure) -> NodeLimit {
+    match failure {
+        Failure::EndlessHead => NodeLimit::HeadSize,
+        Failure::LateHead => NodeLimit::HeadTime,
+        Failure::Broken(_) => NodeLimit::ProtocolErrors,
     }
 }
 
@@ -105,6 +108,8 @@ struct Served {
     stats: Rc<StreamStats>,
     /// The idle timeout of a client without requests in flight.
     deadline: Deadline,
+    /// By when a head that has begun has to be there.
+    head_deadline: Deadline,
     idle: bool,
     stage: Stage,
 }
@@ -124,8 +129,11 @@ impl Served {
                     self.ended(&error);
                     return Poll::Ready(());
                 }
-                Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending if self.judge() => {}
+                Poll::Ready(None) => {
+                    self.count_refused();
+                    return Poll::Ready(());
+                }
+                Poll::Pending if self.judge() || self.gives_up_head(cx) => {}
                 Poll::Pending => break,
             }
         }
@@ -136,13 +144,13 @@ impl Served {
     /// just now.
     fn judge(&mut self) -> bool {
         self.stats.resets.broken(self.sender.faults());
-        self.count_large_heads();
+        self.count_refused();
         let reason = match (self.sender.failure(), self.stats.resets.standing()) {
-            (Some(reason), _) => {
+            (Some(failure), _) => {
                 if self.stage < Stage::Ending {
-                    self.worker.limit_acted(limit_of(reason));
+                    self.worker.limit_acted(limit_of(failure));
                 }
-                reason
+                failure.reason()
             }
             (None, Standing::Abusive) => {
                 // What is counted when it takes no more requests is not counted again.
@@ -177,13 +185,25 @@ impl Served {
         true
     }
 
-    /// The crate answers requests whose heads are too large, and does not report them.
-    fn count_large_heads(&self) {
+    /// The crate answers requests whose heads are too large, refuses those that are too many, and reports neither.
+    fn count_refused(&self) {
         (0..self.sender.large_heads()).for_each(|_| self.worker.limit_acted(NodeLimit::HeadSize));
+        (0..self.sender.refused()).for_each(|_| self.worker.limit_acted(NodeLimit::Streams));
+    }
+
+    /// Whether a head just now turned out to be late: nothing can follow on the connection before its end.
+    fn gives_up_head(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(begun) = self.sender.head_begun() else { return false };
+        self.head_deadline.set(begun, self.worker.options.client_header_timeout);
+        let is_late = self.head_deadline.poll(cx).is_ready();
+        if is_late {
+            self.sender.give_up_head();
+        }
+        is_late
     }
 
     fn ended(&self, error: &dyn Error) {
-        self.count_large_heads();
+        self.count_refused();
         let client = self.stats.connection.peer;
         tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
     }
@@ -195,11 +215,18 @@ impl Served {
         // A stream that the client reset no longer counts as open, while its exchange may still be ending.
         // A client that cancels requests and sends others at once breaks no rule; what it cancels is counted already.
         let is_refused = self.stage >= Stage::Calming;
-        let is_beyond = is_refused || self.stats.live() >= options.http2.max_concurrent_streams;
+        let is_beyond = self.stats.live() >= options.http2.max_concurrent_streams;
         self.stats.resets.broken(is_refused.into());
         let is_too_much = self.stats.is_too_much(head, options.http2.connection_header_list_size);
-        if is_beyond || is_too_much {
-            self.worker.limit_acted(if is_beyond { NodeLimit::Streams } else { NodeLimit::HeadsSize });
+        if is_refused || is_beyond || is_too_much {
+            // What is refused because there are too many is counted when it leaves, like what the crate refuses.
+            if is_refused || !is_beyond {
+                self.sender.refuses_otherwise(respond.stream_id().into());
+            }
+            // A client that gave up too many is counted already.
+            if !is_refused && !is_beyond {
+                self.worker.limit_acted(NodeLimit::HeadsSize);
+            }
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (in_flight, requests) = self.stats.enter(head);
@@ -235,7 +262,9 @@ impl Served {
         if self.keep_alive.poll(cx, !idle).is_ready() {
             return Poll::Ready(());
         }
-        while idle && self.deadline.poll(cx).is_ready() {
+        // A head that has begun has a deadline of its own.
+        let waits = idle && self.sender.head_begun().is_none();
+        while waits && self.deadline.poll(cx).is_ready() {
             if self.stage > Stage::Open {
                 return Poll::Ready(());
             }
