@@ -5,9 +5,11 @@
 #[cfg(test)]
 mod catalogue_bench;
 
-use catalogue_bench::{program, root, target};
+use catalogue_bench::{program, root, target, weir};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use weirlab::faults::{Act, Behaviour, During, Gateway, Options, Outcome, Scenario, find, markdown, run};
 
@@ -107,4 +109,99 @@ fn losses_are_counted() {
     assert!(outcome.lost >= 300, "{outcome:#?}");
     assert_eq!(outcome.right + outcome.lost, outcome.sent);
     assert!(outcome.recovered);
+}
+
+/// How long the laboratory waits for what cannot come.
+const IMPATIENCE: Duration = Duration::from_secs(5);
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// A catalogue with Weir, but for a text of one of its files, and a scenario.
+fn catalogue(file: &str, from: &str, to: &str, scenario: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for below in ["targets/weir".to_owned(), format!("scenarios/faults/{scenario}")] {
+        copy(&root().join(&below), &folder.path().join(&below));
+    }
+    let file = folder.path().join("targets/weir").join(file);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(from), "{from}");
+    std::fs::write(&file, text.replace(from, to)).unwrap();
+    folder
+}
+
+/// A few requests of a scenario without its fault, before Weir but for a text of one of its files.
+fn calm_outcome(name: &str, (file, from, to): (&str, &str, &str), patience: Duration) -> Outcome {
+    let catalogue = catalogue(file, from, to, name);
+    let target = weirlab::target::find(&["weir".to_owned()], catalogue.path()).unwrap().remove(0);
+    let gateway = Gateway::of(&target, Some(&weir())).unwrap().unwrap();
+    let mut scenario = scenario(name);
+    scenario.steps.clear();
+    scenario.load.requests = 100;
+    let options = Options { patience, ..options() };
+    run(&scenario, &gateway, &options, &catalogue.path().join("run")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const SAME: (&str, &str, &str) = ("faults.toml", "", "");
+
+#[test]
+fn redis_has_to_get_counts() {
+    let outcome = calm_outcome("redis-slow", SAME, HANG_TIMEOUT);
+    assert!(outcome.holds() && outcome.counted == Some(true), "{outcome:#?}");
+    let without_plugin = ("faults.yml.j2", "{% if redis %}", "{% if redis and false %}");
+    let outcome = calm_outcome("redis-slow", without_plugin, IMPATIENCE);
+    assert_eq!((outcome.holds(), outcome.counted, outcome.unexcused), (false, Some(false), 0), "{outcome:#?}");
+}
+
+#[test]
+fn writes_have_to_be_acknowledged_and_kept() {
+    let name = "database-killed-under-writes";
+    let outcome = calm_outcome(name, SAME, HANG_TIMEOUT);
+    let writes = outcome.writes.unwrap();
+    assert!(outcome.holds() && writes.afterwards > 0, "{outcome:#?}");
+    let off = ("faults.toml", "admin_listen={{ admin.address }}", "admin_listen=off");
+    let outcome = calm_outcome(name, off, IMPATIENCE);
+    assert_eq!((outcome.holds(), outcome.writes.unwrap().acknowledged), (false, 0), "{outcome:#?}");
+    // Each start begins with what was imported alone.
+    let forgetful = ("faults.toml", "[ -e imported ] || \"$binary\" config", "rm -rf \"$prefix\"; \"$binary\" config");
+    let outcome = calm_outcome(name, forgetful, HANG_TIMEOUT);
+    let writes = outcome.writes.unwrap();
+    assert!(writes.lost > 0 && writes.lost == writes.acknowledged && !outcome.holds(), "{outcome:#?}");
+}
+
+fn weirlab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    command.arg("faults").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_weir_that_was_asked_for_and_did_not_run_is_a_failure() {
+    let catalogue = catalogue("faults.toml", "", "", "garbage");
+    let path = catalogue.path().to_str().unwrap();
+    for targets in [&["--targets", "weir"][..], &[]] {
+        let mut command = weirlab(&["--catalogue", path]);
+        let output = command.args(targets).env("PATH", "").env_remove("WEIRLAB_WEIR").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("no scenario was run before weir"), "{said}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_is_a_failure() {
+    let weir = weir();
+    let arguments = ["garbage", "slow-head", "--targets", "weir", "--weir", weir.to_str().unwrap()];
+    let mut laboratory = weirlab(&arguments).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(laboratory.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.by_ref().any(|line| line.starts_with("garbage before weir: ")));
+    let signal = Command::new("kill").args(["-TERM", &laboratory.id().to_string()]).status();
+    assert!(signal.unwrap().success());
+    assert!(said.any(|line| line.starts_with("interrupted: ")));
+    assert_eq!(laboratory.wait().unwrap().code(), Some(1));
 }

@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let root = root(args.catalogue.as_deref()).map_err(|error| error.to_string())?;
     let mut scenarios = find(&args.scenarios, &root).map_err(|error| error.to_string())?;
     scenarios.retain(|scenario| scenario.quick || !args.quick);
-    let gateways = gateways(&args.targets, args.weir.as_deref(), &root)?;
+    let (gateways, asks_weir) = gateways(&args.targets, args.weir.as_deref(), &root)?;
     let weirlab = std::env::current_exe().map_err(|error| format!("the program's path: {error}"))?;
     let options = Options { weirlab, patience: args.patience, during: args.during };
     let folder = tempfile::tempdir().map_err(|error| format!("a working folder: {error}"))?;
@@ -83,12 +83,27 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             has_run &= has || gateway.name() != WEIR;
         }
     }
-    let holds = outcomes.iter().filter(|outcome| outcome.target == WEIR).all(Outcome::holds);
     print(&written(args.format, &outcomes)?);
-    Ok(if holds && has_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_whole = is_whole(asks_weir, &outcomes, stop.load(Ordering::Relaxed));
+    let holds = outcomes.iter().filter(|outcome| outcome.target == WEIR).all(Outcome::holds);
+    Ok(if holds && has_run && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<Vec<Gateway>, String> {
+/// Whether there is what the exit status is about.
+fn is_whole(asks_weir: bool, outcomes: &[Outcome], is_interrupted: bool) -> bool {
+    if is_interrupted {
+        note("interrupted: the scenarios that remained were not run");
+        return false;
+    }
+    let is_missing = asks_weir && !outcomes.iter().any(|outcome| outcome.target == WEIR);
+    if is_missing {
+        note("no scenario was run before weir: nothing says whether it keeps its promises");
+    }
+    !is_missing
+}
+
+/// Those that can take part, and whether Weir was asked for.
+fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<(Vec<Gateway>, bool), String> {
     let mut targets = target::find(names, root).map_err(|error| error.to_string())?;
     if names.is_empty() {
         targets.sort_by_key(|target| target.name != WEIR);
@@ -105,7 +120,7 @@ fn gateways(names: &[String], weir: Option<&Path>, root: &Path) -> Result<Vec<Ga
             Err(error) => note(&format!("{}: takes no part: {error}", target.name)),
         }
     }
-    Ok(gateways)
+    Ok((gateways, targets.iter().any(|target| target.name == WEIR)))
 }
 
 /// Whether it could be run, if the gateway and the machine have what it takes.

@@ -1,5 +1,6 @@
 //! The clients of a run: each sends one request after the other, checks every byte of the response, and never sends
 //! anything again.
+use super::FaultError;
 use super::exchange::RequestId;
 use super::message::{Inbox, Message, MessageError};
 use super::scenario::Load;
@@ -43,6 +44,8 @@ pub(super) struct Record {
     pub(super) ending: Ending,
     /// How long that took.
     pub(super) wait: Duration,
+    /// When that was.
+    pub(super) ended: Instant,
 }
 
 /// Clients at work.
@@ -82,10 +85,12 @@ impl Clients {
     }
 
     /// Lets them end once they have sent what the load says, and waits for that.
-    #[must_use]
-    pub(super) fn join(self) -> Vec<Record> {
+    pub(super) fn join(self) -> Result<Vec<Record>, FaultError> {
         self.steps_over.store(true, Ordering::Release);
-        self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        let ended: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        let records = ended.into_iter().collect::<Result<Vec<_>, _>>();
+        // Who panics has records, too, that are missing now.
+        records.map(|records| records.concat()).map_err(|_| FaultError::lost("a client"))
     }
 }
 
@@ -129,7 +134,8 @@ impl Client {
         if !matches!(ending, Ending::Right | Ending::Status(_)) {
             self.connection = None;
         }
-        Record { id, post, ending, wait: began.elapsed() }
+        let ended = Instant::now();
+        Record { id, post, ending, wait: ended - began, ended }
     }
 
     fn exchange(&mut self, id: RequestId, post: bool) -> Result<Message, MessageError> {
@@ -188,4 +194,15 @@ fn request(id: RequestId, post: bool, bytes: usize) -> Vec<u8> {
         format!("POST /r/{id} HTTP/1.1\r\nHost: faults\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
     request.extend(id.body(bytes));
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_panics_fails_the_run() {
+        let threads = vec![thread::spawn(Vec::new), thread::spawn(|| panic!("as it may"))];
+        assert!(Clients { finished: Arc::default(), steps_over: Arc::default(), threads }.join().is_err());
+    }
 }

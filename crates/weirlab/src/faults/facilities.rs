@@ -48,10 +48,7 @@ impl Disk {
                 self.read_only = Some(ReadOnly::start(&self.folder, processes)?);
                 Ok(())
             }
-            DiskAct::Allow => {
-                self.read_only = None;
-                Ok(())
-            }
+            DiskAct::Allow => self.read_only.take().map_or(Ok(()), ReadOnly::end),
             DiskAct::Free => {
                 fs::remove_file(filler).map_err(|error| FaultError::system("the disk cannot be freed", error))
             }

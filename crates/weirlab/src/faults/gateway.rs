@@ -222,3 +222,39 @@ fn words(
     let filled: Vec<String> = words.iter().map(fill).collect::<Result<_, _>>()?;
     Ok(filled.into_iter().filter(|word| !word.is_empty()).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::scenario::find;
+    use super::*;
+
+    #[test]
+    fn the_access_log_is_on_the_disk_in_each_scenario_that_has_one() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let weir = crate::target::find(&["weir".to_owned()], root).unwrap().remove(0);
+        let weir = Gateway::of(&weir, Some(Path::new("/bin/true"))).unwrap().unwrap();
+        let scenarios = find(&[], root).unwrap().into_iter().filter(|one| one.needs.contains("disk"));
+        let mut names = Vec::new();
+        for scenario in scenarios {
+            let launch = weir.prepare(&Surroundings {
+                folder: Path::new("/run"),
+                listeners: [1, 2, 3].map(|port| ([127, 0, 0, 1], port).into()),
+                upstreams: &[([127, 0, 0, 1], 4).into()],
+                ca: None,
+                resolver: None,
+                store: None,
+                standby: None,
+                sentinel: None,
+                disk: Some(Path::new("/disk")),
+                needs: &scenario.needs,
+                environment: BTreeMap::new(),
+                wrap: Vec::new(),
+            });
+            let command = launch.unwrap().command;
+            assert!(command.contains(&"proxy_access_log=/disk/access.log".to_owned()), "{command:?}");
+            names.push(scenario.name);
+        }
+        assert_eq!(names, ["disk-full", "disk-read-only", "log-disk-full", "log-disk-read-only"]);
+    }
+}

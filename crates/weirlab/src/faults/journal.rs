@@ -1,6 +1,7 @@
 //! What upstream servers have seen of a run.
 use super::exchange::RequestId;
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 /// The reports of all servers together.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +10,8 @@ pub(super) struct Journal {
     seen: HashMap<RequestId, u32>,
     /// Which of them are POST.
     posts: HashSet<RequestId>,
+    /// When the response of each was written whole.
+    done: HashMap<RequestId, Instant>,
     /// Requests that a fault hit.
     hit: HashSet<RequestId>,
     /// Connections that a fault hit before a request could be read on them.
@@ -28,6 +31,7 @@ impl Journal {
                     self.posts.insert(id);
                 }
             }
+            ("done", Some(id)) => drop(self.done.entry(id).or_insert_with(Instant::now)),
             ("hit", Some(id)) => drop(self.hit.insert(id)),
             ("hit", None) => self.anonymous_hits += 1,
             ("bad", _) => self.bad.push(rest.to_owned()),
@@ -45,6 +49,12 @@ impl Journal {
     #[must_use]
     pub(super) fn was_hit(&self, id: RequestId) -> bool {
         self.hit.contains(&id)
+    }
+
+    /// Whether a server had written the whole response by then.
+    #[must_use]
+    pub(super) fn was_done_by(&self, id: RequestId, moment: Instant) -> bool {
+        self.done.get(&id).is_some_and(|done| *done <= moment)
     }
 
     /// How many connections a fault hit before a request could be read.

@@ -37,6 +37,8 @@ pub struct Outcome {
     pub recovered: bool,
     /// Writes to the Admin API that were acknowledged, and those of them that were gone afterwards.
     pub writes: Option<Writes>,
+    /// Whether requests were counted again in the server of counters once the fault was over, where there is one.
+    pub counted: Option<bool>,
 }
 
 /// Writes of a run.
@@ -46,6 +48,8 @@ pub struct Writes {
     pub acknowledged: usize,
     /// Refused, or without an answer.
     pub failed: usize,
+    /// Acknowledged, of those that began once the fault was over.
+    pub afterwards: usize,
     /// Acknowledged and not there afterwards.
     pub lost: usize,
 }
@@ -95,6 +99,7 @@ impl Outcome {
                 .as_secs_f64(),
             recovered,
             writes: None,
+            counted: None,
         }
     }
 
@@ -106,7 +111,8 @@ impl Outcome {
             && self.duplicated == 0
             && self.hung == 0
             && self.recovered
-            && self.writes.is_none_or(|writes| writes.lost == 0)
+            && self.writes.is_none_or(|writes| writes.lost == 0 && writes.afterwards > 0)
+            && self.counted != Some(false)
     }
 }
 
@@ -128,16 +134,21 @@ fn is_lost(record: &Record) -> bool {
 /// The requests that were lost although the scenario gives no reason for it.
 fn unexcused(records: &[Record], journal: &Journal, allowed: AllowedLosses) -> usize {
     let lost = || records.iter().filter(|record| is_lost(record));
-    // A POST that was sent on a connection which broke may have been read; and only the gateway knows which it was.
-    let unsafe_excuse = |record: &&Record| record.post && journal.has_seen(record.id);
+    // A server may have acted on a POST that it has read, so that only a client may send it again. But what a server has
+    // answered, and no fault has hit, is lost by the gateway.
+    let is_excused = |r: &&Record| {
+        let was_hit = journal.was_hit(r.id);
+        r.post && journal.has_seen(r.id) && (was_hit || !journal.was_done_by(r.id, r.ended))
+    };
     match allowed {
         AllowedLosses::Any => 0,
         AllowedLosses::None => lost().count(),
-        AllowedLosses::Hit => lost().filter(|r| !journal.was_hit(r.id) && !unsafe_excuse(r)).count(),
+        AllowedLosses::Hit => lost().filter(|r| !journal.was_hit(r.id) && !is_excused(r)).count(),
         AllowedLosses::Unsafe => {
-            let gets = lost().filter(|record| !record.post).count();
-            let unread = lost().filter(|r| r.post && !journal.has_seen(r.id)).count();
-            gets + unread.saturating_sub(journal.anonymous_hits())
+            let is_unread = |r: &&Record| r.post && !journal.has_seen(r.id);
+            let unread = lost().filter(is_unread).count();
+            let others = lost().filter(|r| !is_unread(r) && !is_excused(r)).count();
+            others + unread.saturating_sub(journal.anonymous_hits())
         }
     }
 }
@@ -145,9 +156,11 @@ fn unexcused(records: &[Record], journal: &Journal, allowed: AllowedLosses) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn record(id: &str, post: bool, ending: Ending) -> Record {
-        Record { id: id.parse().unwrap(), post, ending, wait: Duration::from_millis(3) }
+        let wait = Duration::from_millis(3);
+        Record { id: id.parse().unwrap(), post, ending, wait, ended: Instant::now() }
     }
 
     fn journal(lines: &[&str]) -> Journal {
@@ -176,6 +189,23 @@ mod tests {
     }
 
     #[test]
+    fn a_post_that_was_answered_whole_before_it_was_lost_is_not_excused() {
+        let done = journal(&["seen POST 1-1", "done 1-1", "seen POST 1-2"]);
+        // The answer to the second comes once the client has given it up.
+        let records = ["1-1", "1-2"].map(|id| record(id, true, Ending::Broken("closed".to_owned())));
+        let mut late = done.clone();
+        late.note("done 1-2");
+        for allowed in [AllowedLosses::Unsafe, AllowedLosses::Hit] {
+            for journal in [&done, &late] {
+                assert_eq!(unexcused(&records, journal, allowed), 1, "{allowed:?}");
+            }
+            let mut hit = late.clone();
+            hit.note("hit 1-1");
+            assert_eq!(unexcused(&records, &hit, allowed), 0, "{allowed:?}");
+        }
+    }
+
+    #[test]
     fn an_answer_that_no_upstream_gave_is_wrong() {
         let records = [record("1-1", false, Ending::Right)];
         let outcome = outcome(&records, &[], AllowedLosses::Any);
@@ -191,5 +221,17 @@ mod tests {
         assert!(!outcome(&[record("1-1", false, Ending::Hung)], &[], AllowedLosses::Any).holds());
         let never = Outcome::of(("s", "g"), &right, &journal(&["seen POST 1-1"]), AllowedLosses::Any, false);
         assert!(!never.holds());
+    }
+
+    #[test]
+    fn writes_must_be_possible_again_and_counts_be_kept() {
+        let right = [record("1-1", false, Ending::Right)];
+        let outcome = outcome(&right, &["seen GET 1-1"], AllowedLosses::None);
+        let with = |afterwards, lost, counted| {
+            let writes = Some(Writes { acknowledged: 5, failed: 3, afterwards, lost });
+            Outcome { writes, counted, ..outcome.clone() }.holds()
+        };
+        assert!(with(1, 0, None) && with(1, 0, Some(true)));
+        assert!(!with(0, 0, None) && !with(1, 1, None) && !with(1, 0, Some(false)));
     }
 }

@@ -14,17 +14,20 @@ const CHANGES: &str = "write,writev,pwrite64,pwritev,pwritev2,ftruncate,truncate
 /// Changes fail for as long as this is kept.
 pub(super) struct ReadOnly {
     tracer: Child,
+    /// Where it notes each change that failed.
+    notes: PathBuf,
 }
 
 impl ReadOnly {
-    /// For these processes and what they start, and the files that are in the folder now.
+    /// For these processes and what they start, and the files that are in the folder now. What fails is noted beside it.
     pub(super) fn start(folder: &Path, processes: &BTreeSet<u32>) -> Result<Self, FaultError> {
+        let notes = folder.with_extension("failed");
         let mut files = Vec::new();
         list(folder, &mut files)
             .map_err(|error| FaultError::system("the files of the disk cannot be listed", error))?;
         let inject = format!("inject={CHANGES}:error=EROFS");
         let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={CHANGES}"), "-e", &inject]);
+        strace.args(["-f", "-qq", "-e", &format!("trace={CHANGES}"), "-e", &inject, "-o"]).arg(&notes);
         for file in &files {
             strace.arg("-P").arg(file);
         }
@@ -33,9 +36,23 @@ impl ReadOnly {
         }
         strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let tracer = strace.spawn().map_err(|error| FaultError::system("strace cannot be run", error))?;
-        let mut read_only = Self { tracer };
+        let mut read_only = Self { tracer, notes };
         until("strace", || read_only.is_attached(processes))?;
         Ok(read_only)
+    }
+
+    /// Files can be changed again. A run in which no change has failed shows nothing, unless the processes have ended.
+    pub(super) fn end(mut self) -> Result<(), FaultError> {
+        let is_traced = matches!(self.tracer.try_wait(), Ok(None));
+        let notes = self.notes.clone();
+        drop(self);
+        let failed = fs::read_to_string(notes)
+            .map_err(|error| FaultError::system("what failed on the disk cannot be read", error))?;
+        if is_traced && !failed.contains("(INJECTED)") {
+            let text = "nothing was written to the disk while it was read-only: the scenario shows nothing";
+            return Err(FaultError::Unable(text.to_owned()));
+        }
+        Ok(())
     }
 
     /// Whether it traces each thread.

@@ -3,7 +3,7 @@ use super::FaultError;
 use super::act::Act;
 use super::client::{Client, Clients, Ending};
 use super::gateway::Gateway;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Writes};
 use super::scenario::{AllowedLosses, During, Scenario, When};
 use super::world::World;
 use super::writes::Writer;
@@ -62,15 +62,55 @@ pub fn run(
             _ => Ok(()),
         }
     });
+    writer.iter().for_each(Writer::steps_are_over);
     let records = clients.join();
     stepped.map_err(|error| with_log(error, &world))?;
-    let mut probe = Client::new(address, PROBE + 1, scenario.load.clone(), options.patience);
-    let recovered = settle(&mut probe, options.patience);
-    let writes = writer.map(Writer::finish);
+    let records = records?;
+    let probe = Client::new(address, PROBE + 1, scenario.load.clone(), options.patience);
+    let after = look_back(&mut world, probe, writer, options.patience);
+    let Aftermath { recovered, counted, writes } = after.map_err(|error| with_log(error, &world))?;
     let journal = world.end();
     let lost = if options.during == Some(During::Kill) { AllowedLosses::Any } else { scenario.lost };
     let outcome = Outcome::of((&scenario.name, gateway.name()), &records, &journal, lost, recovered);
-    Ok(Outcome { writes, ..outcome })
+    Ok(Outcome { writes, counted, ..outcome })
+}
+
+/// What a gateway does once the fault is over.
+struct Aftermath {
+    recovered: bool,
+    counted: Option<bool>,
+    writes: Option<Writes>,
+}
+
+fn look_back(
+    world: &mut World,
+    mut probe: Client,
+    writer: Option<Writer>,
+    patience: Duration,
+) -> Result<Aftermath, FaultError> {
+    world.forget_counts()?;
+    let recovered = settle(&mut probe, patience);
+    let counted = is_counted(world, &mut probe, patience);
+    let written = writer.map(Writer::stop).transpose()?;
+    if written.is_some() {
+        // It might know from its memory what it has not kept.
+        world.restart()?;
+    }
+    let writes = written.map(|written| written.look()).transpose()?;
+    Ok(Aftermath { recovered, counted, writes })
+}
+
+/// Sends requests until one is counted in the server of counters; whether that came to be, if there is such a server.
+fn is_counted(world: &World, probe: &mut Client, patience: Duration) -> Option<bool> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let is_counted = world.has_counts()?;
+        if is_counted || Instant::now() > deadline {
+            return Some(is_counted);
+        }
+        // What comes of it is no matter here.
+        let _ = probe.send();
+    }
 }
 
 /// Sends requests until some in a row are right; whether that came to be.

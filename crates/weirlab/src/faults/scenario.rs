@@ -33,21 +33,24 @@ pub struct Scenario {
 
 impl Scenario {
     /// Its steps, with what happens to the gateway right after the first of them. A process is started once the server of its
-    /// configuration is back or the disk can be written, without which it does not start.
+    /// configuration is back or the disk can be written, without which it does not start, and once descriptors are not
+    /// limited, since it would have a limit of its own.
     #[must_use]
     pub fn steps_during(&self, during: Option<During>) -> Vec<Step> {
         let soon = |act| Step { when: When::After(Duration::from_millis(50)), act };
         let mut steps = self.steps.clone();
         let first = steps.len().min(1);
-        let is_of_disk = |step: &Step| matches!(step.act, Act::Disk(DiskAct::Forbid | DiskAct::Allow));
-        let hinders = |step: &Step| is_of_disk(step) || matches!(step.act, Act::Store(_));
+        let is_of_process = |step: &Step| {
+            matches!(step.act, Act::Disk(DiskAct::Forbid | DiskAct::Allow) | Act::Descriptors(_))
+        };
+        let hinders = |step: &Step| is_of_process(step) || matches!(step.act, Act::Store(_));
         let back = steps.iter().rposition(hinders).map_or(first, |last| last + 1);
         match during {
             None => {}
             Some(During::Reload) => steps.insert(first, soon(Act::Reload)),
             Some(During::Upgrade) => {
                 // Without the server of counters it starts.
-                let is_hindered = self.needs.contains("postgres") || steps.iter().any(is_of_disk);
+                let is_hindered = self.needs.contains("postgres") || steps.iter().any(is_of_process);
                 steps.insert(if is_hindered { back } else { first }, soon(Act::Upgrade));
             }
             Some(During::Kill) => {
@@ -76,10 +79,12 @@ impl During {
     pub fn is_refused_by(self, scenario: &Scenario) -> Option<&'static str> {
         let is_done_anyway =
             scenario.steps.iter().any(|step| matches!(step.act, Act::Gateway(_) | Act::Upgrade));
+        let is_limited = scenario.steps.iter().any(|step| matches!(step.act, Act::Descriptors(_)));
         let has_database = ["postgres", "sqlite"].iter().any(|database| scenario.needs.contains(*database));
         match self {
             _ if is_done_anyway => Some("the scenario itself kills, stops or replaces the gateway"),
             Self::Reload if has_database => Some("a configuration in a database is not read again"),
+            Self::Kill if is_limited => Some("the limit of its descriptors ends with the process"),
             Self::Upgrade if scenario.needs.contains("slow-sync") => {
                 Some("writes hold the lock of SQLite for longer than a new process waits for it")
             }
@@ -278,6 +283,8 @@ mod tests {
         assert_eq!(acts("postgres-killed"), [store(Kill), store(Start), Act::Upgrade]);
         let expected = [Act::Disk(DiskAct::Forbid), Act::Disk(DiskAct::Allow), Act::Upgrade];
         assert_eq!(acts("disk-read-only"), expected);
+        let steps = acts("descriptors-exhausted");
+        assert_eq!(steps[steps.len() - 2..], [Act::Descriptors(None), Act::Upgrade]);
     }
 
     #[test]
@@ -286,6 +293,8 @@ mod tests {
         assert!(refused(During::Reload, "disk-full") && !refused(During::Kill, "disk-full"));
         assert!(refused(During::Reload, "gateway-stopped") && refused(During::Kill, "gateway-killed"));
         assert!(!refused(During::Reload, "network-cut"));
+        assert!(refused(During::Kill, "descriptors-exhausted"));
+        assert!(!refused(During::Reload, "descriptors-exhausted"));
         assert!(refused(During::Upgrade, "disk-slow") && !refused(During::Kill, "disk-slow"));
         assert!(
             refused(During::Upgrade, "gateway-upgraded") && !refused(During::Upgrade, "gateway-reloaded")

@@ -178,9 +178,7 @@ impl Server {
             self.say(&format!("bad the body of request {id}"));
         }
         self.say(&format!("seen {method} {id}"));
-        let goes_on = self.answer(channel, id) && !request.closes();
-        self.say(&format!("done {id}"));
-        goes_on
+        self.answer(channel, id) && !request.closes()
     }
 
     fn answer(&self, channel: &mut impl Channel, id: RequestId) -> bool {
@@ -201,19 +199,34 @@ impl Server {
             Behaviour::CloseInBody => cut(channel, &whole[..head.len() + body.len() / 2], false),
             Behaviour::Garbage => cut(channel, b"\x16\x03\x01 this is no HTTP\r\n\r\n", false),
             Behaviour::BlackHole => self.swallow(channel),
-            Behaviour::Drip => drip(channel, &whole),
+            Behaviour::Drip => self.send(channel, &whole, id, drip),
             Behaviour::SlowHead => {
                 thread::sleep(SLOW);
-                channel.write_all(&whole).is_ok()
+                self.send(channel, &whole, id, Write::write_all)
             }
-            Behaviour::CloseIdle => channel.write_all(&whole).is_ok() && self.stays_open(),
+            Behaviour::CloseIdle => self.send(channel, &whole, id, Write::write_all) && self.stays_open(),
             Behaviour::CloseAfterEach => {
                 // The connection ends whether or not this reached the gateway.
-                let _ = channel.write_all(&whole);
+                self.send(channel, &whole, id, Write::write_all);
                 false
             }
-            _ => channel.write_all(&whole).is_ok(),
+            _ => self.send(channel, &whole, id, Write::write_all),
         }
+    }
+
+    /// Sends a whole response, and reports that. Whether the connection took it.
+    fn send<C: Channel>(
+        &self,
+        channel: &mut C,
+        whole: &[u8],
+        id: RequestId,
+        write: impl Fn(&mut C, &[u8]) -> io::Result<()>,
+    ) -> bool {
+        let is_done = write(channel, whole).and_then(|()| channel.flush()).is_ok();
+        if is_done {
+            self.say(&format!("done {id}"));
+        }
+        is_done
     }
 
     /// One connection in two is closed while it is idle, at a moment when the next request may already be on its way.
@@ -269,10 +282,10 @@ fn cut(channel: &mut impl Channel, part: &[u8], by_reset: bool) -> bool {
     false
 }
 
-fn drip(channel: &mut impl Channel, whole: &[u8]) -> bool {
-    whole.chunks(DROP_BYTES).all(|piece| {
+fn drip(channel: &mut impl Channel, whole: &[u8]) -> io::Result<()> {
+    whole.chunks(DROP_BYTES).try_for_each(|piece| {
         thread::sleep(DROP_INTERVAL);
-        channel.write_all(piece).is_ok()
+        channel.write_all(piece)
     })
 }
 

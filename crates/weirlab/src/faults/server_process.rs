@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,6 +24,8 @@ pub(super) struct ServerProcess {
     namespace: Option<String>,
     plan: Plan,
     journal: Arc<Mutex<Journal>>,
+    /// What it sends does not arrive.
+    is_cut_off: Arc<AtomicBool>,
     process: Option<Process>,
 }
 
@@ -40,7 +43,8 @@ impl ServerProcess {
         journal: &Arc<Mutex<Journal>>,
     ) -> Result<Self, FaultError> {
         let (weirlab, journal) = (weirlab.to_owned(), Arc::clone(journal));
-        let mut server = Self { weirlab, namespace, plan, journal, process: None };
+        let is_cut_off = Arc::default();
+        let mut server = Self { weirlab, namespace, plan, journal, is_cut_off, process: None };
         server.spawn()?;
         Ok(server)
     }
@@ -54,8 +58,8 @@ impl ServerProcess {
             .map_err(|error| FaultError::system("an upstream server cannot be started", error))?;
         let output = child.stdout.take().ok_or_else(|| FaultError::lost("an upstream server"))?;
         let (sender, replies) = channel();
-        let journal = Arc::clone(&self.journal);
-        let reader = thread::spawn(move || read(BufReader::new(output), &journal, &sender));
+        let (journal, is_cut_off) = (Arc::clone(&self.journal), Arc::clone(&self.is_cut_off));
+        let reader = thread::spawn(move || read(BufReader::new(output), &journal, &is_cut_off, &sender));
         let process = Process { child, replies, reader };
         process.wait_for_reply()?;
         self.process = Some(process);
@@ -88,6 +92,11 @@ impl ServerProcess {
             .write_all(format!("{behaviour}\n").as_bytes())
             .map_err(|error| FaultError::system("an upstream server takes no orders", error))?;
         process.wait_for_reply()
+    }
+
+    /// What it sends arrives no longer, or again.
+    pub(super) fn cut_off(&self, is_cut_off: bool) {
+        self.is_cut_off.store(is_cut_off, Ordering::Release);
     }
 
     pub(super) fn act(&mut self, act: ProcessAct) -> Result<(), FaultError> {
@@ -136,12 +145,12 @@ pub(super) fn send(process: u32, signal: Signal) -> Result<(), FaultError> {
     kill_process(pid, signal).map_err(|error| FaultError::system("a signal cannot be sent", error.into()))
 }
 
-fn read(output: impl BufRead, journal: &Mutex<Journal>, replies: &Sender<()>) {
+fn read(output: impl BufRead, journal: &Mutex<Journal>, is_cut_off: &AtomicBool, replies: &Sender<()>) {
     for line in output.lines().map_while(Result::ok) {
         if line == "ready" || line.starts_with("behaves ") {
             // The run may have given up.
             let _ = replies.send(());
-        } else {
+        } else if !(line.starts_with("done ") && is_cut_off.load(Ordering::Acquire)) {
             journal.lock().unwrap_or_else(PoisonError::into_inner).note(&line);
         }
     }

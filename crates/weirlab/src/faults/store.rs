@@ -192,6 +192,16 @@ impl Store {
 
     /// Whether a server or a sentinel of Redis answers with such a text.
     pub(super) fn says(&self, question: &str, expected: &str) -> bool {
+        self.answer(question).is_some_and(|answer| answer.contains(expected))
+    }
+
+    /// Whether a server of Redis has keys.
+    pub(super) fn has_keys(&self) -> bool {
+        self.answer("DBSIZE").is_some_and(|answer| answer.starts_with(':') && answer.trim() != ":0")
+    }
+
+    /// What a server or a sentinel of Redis answers.
+    fn answer(&self, question: &str) -> Option<String> {
         let ask = || -> io::Result<String> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -201,7 +211,7 @@ impl Store {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        ask().is_ok_and(|answer| answer.contains(expected))
+        ask().ok()
     }
 
     fn signal(&self, signal: Signal) -> Result<(), FaultError> {

@@ -72,6 +72,18 @@ impl Stores {
         self.sentinel.as_ref().map(|sentinel| sentinel.address)
     }
 
+    /// What counters are kept in now, if they are.
+    pub(super) fn counters(&self) -> Option<&Store> {
+        let promoted = self.standby.as_ref().filter(|standby| standby.says("INFO replication", "role:master"));
+        (self.kind == Kind::Redis).then(|| promoted.unwrap_or(&self.main))
+    }
+
+    /// Forgets what was counted, so that only what is counted from now on is found.
+    pub(super) fn forget(&self) -> Result<(), FaultError> {
+        let forgets = |counters: &Store| until("Redis", || Ok(counters.says("FLUSHALL", "+OK")));
+        self.counters().map_or(Ok(()), forgets)
+    }
+
     pub(super) fn act(&mut self, act: StoreAct) -> Result<(), FaultError> {
         match act {
             StoreAct::Process(act) => self.main.act(act),

@@ -72,13 +72,15 @@ fn verdict(outcome: &Outcome) -> String {
     if outcome.holds() {
         return "holds".to_owned();
     }
-    let writes = outcome.writes.map_or(0, |writes| writes.lost);
+    let (writes, counted) = (outcome.writes, outcome.counted);
     let broken = [
         (outcome.wrong > 0, "wrong answers"),
         (outcome.duplicated > 0, "duplicates"),
         (outcome.hung > 0, "hangs"),
         (outcome.unexcused > 0, "losses"),
-        (writes > 0, "lost writes"),
+        (writes.is_some_and(|writes| writes.lost > 0), "lost writes"),
+        (writes.is_some_and(|writes| writes.afterwards == 0), "no writes afterwards"),
+        (counted == Some(false), "no counts afterwards"),
         (!outcome.recovered, "no recovery"),
     ];
     broken.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect::<Vec<_>>().join(", ")

@@ -127,6 +127,16 @@ impl World {
         scenario.needs.contains("admin-writes").then(|| Writer::start(self.admin, options.patience))
     }
 
+    /// Forgets what was counted in the server of counters, if there is one.
+    pub(super) fn forget_counts(&self) -> Result<(), FaultError> {
+        self.facilities.stores.as_ref().map_or(Ok(()), Stores::forget)
+    }
+
+    /// Whether something was counted since; none without a server of counters.
+    pub(super) fn has_counts(&self) -> Option<bool> {
+        Some(self.facilities.stores.as_ref()?.counters()?.has_keys())
+    }
+
     /// Where the gateway takes requests.
     pub(super) fn address(&self) -> Result<SocketAddr, FaultError> {
         self.launch.listeners.http.ok_or_else(|| FaultError::lost("the gateway"))
@@ -153,11 +163,27 @@ impl World {
                 needed(self.facilities.disk.as_mut(), "disk")?.act(*act, &processes)
             }
             Act::Clock(seconds) => needed(self.facilities.clock.as_mut(), "clock")?.set(*seconds),
-            Act::Network(cut) => {
-                self.excuse_what_is_under_way();
-                needed(self.facilities.network.as_mut(), "network")?.cut(*cut)
-            }
+            Act::Network(cut) => self.cut_network(*cut),
         }
+    }
+
+    /// Kills the gateway and starts it again, so that it knows only what it has kept.
+    pub(super) fn restart(&mut self) -> Result<(), FaultError> {
+        self.act_on_gateway(ProcessAct::Kill)?;
+        self.act_on_gateway(ProcessAct::Start)
+    }
+
+    fn cut_network(&mut self, cut: bool) -> Result<(), FaultError> {
+        self.excuse_what_is_under_way();
+        // No response counts as done that is written in between.
+        if cut {
+            self.server(0)?.cut_off(true);
+        }
+        needed(self.facilities.network.as_mut(), "network")?.cut(cut)?;
+        if !cut {
+            self.server(0)?.cut_off(false);
+        }
+        Ok(())
     }
 
     fn server(&mut self, number: usize) -> Result<&mut ServerProcess, FaultError> {
