@@ -112,7 +112,7 @@ fn losses_are_counted() {
 }
 
 /// How long the laboratory waits for what cannot come.
-const IMPATIENCE: Duration = Duration::from_secs(5);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -144,7 +144,8 @@ fn calm_outcome(name: &str, (file, from, to): (&str, &str, &str), patience: Dura
     scenario.steps.clear();
     scenario.load.requests = 100;
     let options = Options { patience, ..options() };
-    run(&scenario, &gateway, &options, &catalogue.path().join("run")).unwrap_or_else(|error| panic!("{error}"))
+    run(&scenario, &gateway, &options, &catalogue.path().join("run"))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 const SAME: (&str, &str, &str) = ("faults.toml", "", "");
@@ -154,8 +155,12 @@ fn redis_has_to_get_counts() {
     let outcome = calm_outcome("redis-slow", SAME, HANG_TIMEOUT);
     assert!(outcome.holds() && outcome.counted == Some(true), "{outcome:#?}");
     let without_plugin = ("faults.yml.j2", "{% if redis %}", "{% if redis and false %}");
-    let outcome = calm_outcome("redis-slow", without_plugin, IMPATIENCE);
-    assert_eq!((outcome.holds(), outcome.counted, outcome.unexcused), (false, Some(false), 0), "{outcome:#?}");
+    let outcome = calm_outcome("redis-slow", without_plugin, SHORT_TIMEOUT);
+    assert_eq!(
+        (outcome.holds(), outcome.counted, outcome.unexcused),
+        (false, Some(false), 0),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
@@ -165,10 +170,11 @@ fn writes_have_to_be_acknowledged_and_kept() {
     let writes = outcome.writes.unwrap();
     assert!(outcome.holds() && writes.afterwards > 0, "{outcome:#?}");
     let off = ("faults.toml", "admin_listen={{ admin.address }}", "admin_listen=off");
-    let outcome = calm_outcome(name, off, IMPATIENCE);
+    let outcome = calm_outcome(name, off, SHORT_TIMEOUT);
     assert_eq!((outcome.holds(), outcome.writes.unwrap().acknowledged), (false, 0), "{outcome:#?}");
     // Each start begins with what was imported alone.
-    let forgetful = ("faults.toml", "[ -e imported ] || \"$binary\" config", "rm -rf \"$prefix\"; \"$binary\" config");
+    let forgetful =
+        ("faults.toml", "[ -e imported ] || \"$binary\" config", "rm -rf \"$prefix\"; \"$binary\" config");
     let outcome = calm_outcome(name, forgetful, HANG_TIMEOUT);
     let writes = outcome.writes.unwrap();
     assert!(writes.lost > 0 && writes.lost == writes.acknowledged && !outcome.holds(), "{outcome:#?}");

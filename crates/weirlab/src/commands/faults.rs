@@ -160,8 +160,11 @@ fn failed(scenario: &Scenario, gateway: &Gateway, error: &FaultError) -> String 
 
 fn summary(outcome: &Outcome) -> String {
     let counts = format!("{} sent, {} right, {} lost", outcome.sent, outcome.right, outcome.lost);
+    let writes = outcome.writes.map(|writes| {
+        format!("{} writes acknowledged, {} failed, {} lost", writes.acknowledged, writes.failed, writes.lost)
+    });
     let details = outcome.details.iter().map(|(what, count)| format!("{count} × {what}"));
-    std::iter::once(counts).chain(details).collect::<Vec<_>>().join("; ")
+    std::iter::once(counts).chain(writes).chain(details).collect::<Vec<_>>().join("; ")
 }
 
 fn written(format: Format, outcomes: &[Outcome]) -> Result<String, String> {

@@ -108,7 +108,7 @@ fn is_counted(world: &World, probe: &mut Client, patience: Duration) -> Option<b
         if is_counted || Instant::now() > deadline {
             return Some(is_counted);
         }
-        // What comes of it is no matter here.
+        // Only whether it is counted matters here.
         let _ = probe.send();
     }
 }

@@ -74,7 +74,8 @@ impl Stores {
 
     /// What counters are kept in now, if they are.
     pub(super) fn counters(&self) -> Option<&Store> {
-        let promoted = self.standby.as_ref().filter(|standby| standby.says("INFO replication", "role:master"));
+        let promoted =
+            self.standby.as_ref().filter(|standby| standby.says("INFO replication", "role:master"));
         (self.kind == Kind::Redis).then(|| promoted.unwrap_or(&self.main))
     }
 

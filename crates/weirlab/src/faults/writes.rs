@@ -19,7 +19,7 @@ pub(super) struct Writer {
     admin: SocketAddr,
     patience: Duration,
     shared: Arc<Shared>,
-    thread: JoinHandle<Tally>,
+    thread: JoinHandle<WriteCounts>,
 }
 
 #[derive(Default)]
@@ -32,16 +32,16 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Tally {
+struct WriteCounts {
     acknowledged: Vec<usize>,
     failed: usize,
 }
 
 /// What a writer has written.
-pub(super) struct Written {
+pub(super) struct WriteReport {
     admin: SocketAddr,
     patience: Duration,
-    tally: Tally,
+    counts: WriteCounts,
     afterwards: usize,
 }
 
@@ -59,21 +59,21 @@ impl Writer {
     }
 
     /// Ends once such a write was acknowledged, or patience has.
-    pub(super) fn stop(self) -> Result<Written, FaultError> {
+    pub(super) fn stop(self) -> Result<WriteReport, FaultError> {
         let deadline = Instant::now() + self.patience;
         let afterwards = || self.shared.afterwards.load(Ordering::Acquire);
         while afterwards() == 0 && Instant::now() < deadline && !self.thread.is_finished() {
             thread::sleep(PAUSE);
         }
         self.shared.stop.store(true, Ordering::Release);
-        let tally = self.thread.join().map_err(|_| FaultError::lost("who writes to the Admin API"))?;
+        let counts = self.thread.join().map_err(|_| FaultError::lost("who writes to the Admin API"))?;
         let afterwards = self.shared.afterwards.load(Ordering::Acquire);
-        Ok(Written { admin: self.admin, patience: self.patience, tally, afterwards })
+        Ok(WriteReport { admin: self.admin, patience: self.patience, counts, afterwards })
     }
 }
 
-fn write(admin: SocketAddr, patience: Duration, shared: &Shared) -> Tally {
-    let mut tally = Tally::default();
+fn write(admin: SocketAddr, patience: Duration, shared: &Shared) -> WriteCounts {
+    let mut counts = WriteCounts::default();
     for number in 0.. {
         if shared.stop.load(Ordering::Acquire) {
             break;
@@ -82,25 +82,25 @@ fn write(admin: SocketAddr, patience: Duration, shared: &Shared) -> Tally {
         let body = format!("{{\"username\":\"writer-{number}\"}}");
         match ask(admin, "PUT", number, &body, patience) {
             Ok(200 | 201) => {
-                tally.acknowledged.push(number);
+                counts.acknowledged.push(number);
                 shared.afterwards.fetch_add(is_afterwards.into(), Ordering::AcqRel);
             }
-            _ => tally.failed += 1,
+            _ => counts.failed += 1,
         }
         thread::sleep(PAUSE);
     }
-    tally
+    counts
 }
 
-impl Written {
+impl WriteReport {
     /// Looks for all that was acknowledged.
     pub(super) fn look(&self) -> Result<Writes, FaultError> {
         let mut lost = 0;
-        for number in &self.tally.acknowledged {
+        for number in &self.counts.acknowledged {
             lost += usize::from(!self.is_there(*number)?);
         }
-        let (acknowledged, afterwards) = (self.tally.acknowledged.len(), self.afterwards);
-        Ok(Writes { acknowledged, failed: self.tally.failed, afterwards, lost })
+        let (acknowledged, afterwards) = (self.counts.acknowledged.len(), self.afterwards);
+        Ok(Writes { acknowledged, failed: self.counts.failed, afterwards, lost })
     }
 
     /// An answer that says neither is asked for again.
@@ -168,13 +168,13 @@ mod tests {
         address
     }
 
-    fn written(admin: SocketAddr, acknowledged: &[usize], patience: Duration) -> Written {
-        let tally = Tally { acknowledged: acknowledged.to_vec(), failed: 0 };
-        Written { admin, patience, tally, afterwards: 1 }
+    fn written(admin: SocketAddr, acknowledged: &[usize], patience: Duration) -> WriteReport {
+        let counts = WriteCounts { acknowledged: acknowledged.to_vec(), failed: 0 };
+        WriteReport { admin, patience, counts, afterwards: 1 }
     }
 
-    const PATIENCE: Duration = Duration::from_secs(60);
-    const IMPATIENCE: Duration = Duration::from_millis(200);
+    const LONG_TIMEOUT: Duration = Duration::from_secs(60);
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
     #[test]
     fn only_what_is_not_found_is_lost() {
@@ -183,23 +183,23 @@ mod tests {
             (2, 0) => 503,
             _ => 200,
         });
-        let writes = written(admin, &[0, 1, 2], PATIENCE).look().unwrap();
+        let writes = written(admin, &[0, 1, 2], LONG_TIMEOUT).look().unwrap();
         assert_eq!((writes.acknowledged, writes.lost), (3, 1));
     }
 
     #[test]
     fn what_cannot_be_read_is_an_error_of_the_run() {
-        let said = written(admin(|_, _| 503), &[0], IMPATIENCE).look().unwrap_err().to_string();
+        let said = written(admin(|_, _| 503), &[0], SHORT_TIMEOUT).look().unwrap_err().to_string();
         assert!(said.contains("the write 0") && said.contains("503"), "{said}");
     }
 
     #[test]
     fn a_write_after_the_last_step_is_waited_for() {
-        let writer = Writer::start(admin(|number, _| if number < 5 { 503 } else { 201 }), PATIENCE);
+        let writer = Writer::start(admin(|number, _| if number < 5 { 503 } else { 201 }), LONG_TIMEOUT);
         writer.steps_are_over();
         let written = writer.stop().unwrap();
-        assert!(written.afterwards > 0 && written.tally.failed >= 4);
-        let writer = Writer::start(admin(|_, _| 201), IMPATIENCE);
+        assert!(written.afterwards > 0 && written.counts.failed >= 4);
+        let writer = Writer::start(admin(|_, _| 201), SHORT_TIMEOUT);
         // Those before do not count.
         assert_eq!(writer.stop().unwrap().afterwards, 0);
     }
@@ -208,7 +208,7 @@ mod tests {
     fn a_writer_that_panics_fails_the_run() {
         let thread = thread::spawn(|| panic!("as it may"));
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let writer = Writer { admin, patience: IMPATIENCE, shared: Arc::default(), thread };
+        let writer = Writer { admin, patience: SHORT_TIMEOUT, shared: Arc::default(), thread };
         assert!(writer.stop().is_err());
     }
 }

@@ -73,7 +73,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the client is told.
+    /// The code that the client gets.
     pub fn reason(self) -> Reason {
         match self {
             Self::EndlessHead => Reason::ENHANCE_YOUR_CALM,
@@ -287,7 +287,9 @@ impl Inbound {
             return false;
         }
         let payload = &frame[HEAD..];
-        let Some(block) = head.block(payload) else { return self.fail(Failure::Broken(Reason::PROTOCOL_ERROR)) };
+        let Some(block) = head.block(payload) else {
+            return self.fail(Failure::Broken(Reason::PROTOCOL_ERROR));
+        };
         let is_circular = head.is_circular(payload);
         if head.flags & END_HEADERS == 0 {
             let (frames, block) = (frame.to_vec(), block.to_vec());
