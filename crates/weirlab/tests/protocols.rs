@@ -32,6 +32,7 @@ fn answering(answers: Answers) -> Upstream {
         answers,
         delay: None,
         at_once: None,
+        event_pause: None,
         stall: None,
         seed: 1,
     })

@@ -3,6 +3,7 @@ use crate::event_loop::{Announcement, ServiceArgs, ServiceError};
 use crate::upstream::{Answers, Delay, Plan, Stall, start};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The command line.
 #[derive(clap::Args, Debug)]
@@ -41,6 +42,10 @@ pub struct Args {
     /// Send bodies in chunks.
     #[arg(long)]
     chunked: bool,
+    /// Send each event of a body (up to an empty line) as a chunk of its own, and wait so long before the next, as a language
+    /// model does; written as of `--delay`. With `0s` the body is sent as without it.
+    #[arg(long, value_name = "DELAY", requires = "chunked", conflicts_with = "at_once")]
+    event_pause: Option<Delay>,
     /// Take what comes over HTTP/2 for calls of gRPC, each answered with a message of that body.
     #[arg(long)]
     grpc: bool,
@@ -71,7 +76,9 @@ fn plan(args: &Args) -> Result<Plan, String> {
         Some(text) => text.clone().into_bytes(),
         None => vec![b'x'; args.body_bytes],
     };
+    let event_pause = args.event_pause.filter(|pause| *pause != Delay::Constant(Duration::ZERO));
     let answers = Answers::new(&args.status, &args.header, body, args.chunked)?;
+    let answers = if event_pause.is_some() { answers.in_events() } else { answers };
     let only_tls = args.service.listen.is_empty() && !args.listen_tls.is_empty();
     Ok(Plan {
         listen: if only_tls { Vec::new() } else { args.service.listeners() },
@@ -80,6 +87,7 @@ fn plan(args: &Args) -> Result<Plan, String> {
         answers: if args.grpc { answers.to_calls() } else { answers },
         delay: args.delay,
         at_once: args.at_once.map(|at_once| at_once as usize),
+        event_pause,
         stall: args.stall,
         seed: args.seed,
     })

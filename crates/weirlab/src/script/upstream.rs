@@ -81,6 +81,7 @@ impl Upstream {
             answers,
             delay: self.delay,
             at_once: None,
+            event_pause: None,
             stall: None,
             seed: 1,
         };

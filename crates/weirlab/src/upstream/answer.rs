@@ -49,9 +49,17 @@ pub enum Ending {
 #[derive(Clone, Debug)]
 enum Body {
     /// The bytes as they are, and as they are sent to HTTP/1.1.
-    Fixed { plain: Vec<u8>, framed: Option<Vec<u8>> },
+    Fixed { plain: Vec<u8>, framed: Option<Chunks> },
     /// Text with places to fill.
     Template(String),
+}
+
+/// A body in chunks.
+#[derive(Clone, Debug)]
+struct Chunks {
+    bytes: Vec<u8>,
+    /// Where each ends; the last of them with the body.
+    ends: Vec<usize>,
 }
 
 /// An answer chosen for a request.
@@ -97,6 +105,15 @@ impl Answers {
         self
     }
 
+    /// The same, where each event of a chunked body is a chunk of its own. An event ends with an empty line.
+    #[must_use]
+    pub fn in_events(mut self) -> Self {
+        if let Body::Fixed { plain, framed: Some(framed) } = &mut self.body {
+            *framed = Chunks::new(events(plain));
+        }
+        self
+    }
+
     /// The parts of an answer in HTTP/2. Templates are not filled there.
     pub(super) fn parts(&self, choice: Choice) -> Parts<'_> {
         let heads = &self.mix[choice.status];
@@ -135,10 +152,21 @@ impl Answers {
     /// The body of fixed answers.
     pub fn body(&self, ending: Ending) -> &[u8] {
         match &self.body {
-            Body::Fixed { framed: Some(framed), .. } if ending != Ending::Http10 => framed,
+            Body::Fixed { framed: Some(framed), .. } if ending != Ending::Http10 => &framed.bytes,
             Body::Fixed { plain, .. } => plain,
             Body::Template(_) => &[],
         }
+    }
+
+    /// A chunk of the body of fixed answers, as it is sent, and whether another follows. A body without chunks is its first.
+    pub fn chunk(&self, ending: Ending, number: usize) -> (&[u8], bool) {
+        let Body::Fixed { framed: Some(framed), .. } = &self.body else { return (self.body(ending), false) };
+        if ending == Ending::Http10 {
+            return (self.body(ending), false);
+        }
+        let end = |number: usize| framed.ends.get(number).copied().unwrap_or(framed.bytes.len());
+        let begin = number.checked_sub(1).map_or(0, end);
+        (&framed.bytes[begin..end(number)], number + 1 < framed.ends.len())
     }
 
     /// Appends the whole answer of a template to this request, the n-th.
@@ -172,18 +200,36 @@ impl Body {
     }
 
     fn fixed(plain: Vec<u8>, chunked: bool) -> Self {
-        let framed = chunked.then(|| {
-            let mut framed = Vec::with_capacity(plain.len() + 64);
-            for chunk in plain.chunks(CHUNK_BYTES) {
-                encode::chunk_header(&mut framed, chunk.len());
-                framed.extend_from_slice(chunk);
-                framed.extend_from_slice(encode::CRLF);
-            }
-            framed.extend_from_slice(encode::LAST_CHUNK);
-            framed
-        });
+        let framed = chunked.then(|| Chunks::new(plain.chunks(CHUNK_BYTES)));
         Self::Fixed { plain, framed }
     }
+}
+
+impl Chunks {
+    fn new<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            encode::chunk_header(&mut bytes, piece.len());
+            bytes.extend_from_slice(piece);
+            bytes.extend_from_slice(encode::CRLF);
+            ends.push(bytes.len());
+        }
+        bytes.extend_from_slice(encode::LAST_CHUNK);
+        ends.pop();
+        ends.push(bytes.len());
+        Self { bytes, ends }
+    }
+}
+
+/// The parts of a stream of events, each with the empty line that ends it.
+fn events(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        let end = rest.windows(2).position(|pair| pair == b"\n\n").map_or(rest.len(), |at| at + 2);
+        let (event, after) = rest.split_at(end);
+        rest = after;
+        (!event.is_empty()).then_some(event)
+    })
 }
 
 impl Heads {
@@ -316,6 +362,26 @@ mod tests {
         let expected =
             [(r#"{"p":""#, Some("path")), (r#"","h":""#, Some("header:x-a")), (r#""} {nope}"#, None)];
         assert_eq!(cut, expected);
+    }
+
+    #[test]
+    fn a_chunk_is_an_event() {
+        let chunks = |body: &str, ending: Ending| {
+            let answers = Answers::new("200", &[], body.as_bytes().to_vec(), true).unwrap().in_events();
+            let (mut chunks, mut goes_on) = (Vec::new(), true);
+            while goes_on {
+                let (chunk, another) = answers.chunk(ending, chunks.len());
+                chunks.push(String::from_utf8(chunk.to_vec()).unwrap());
+                goes_on = another;
+            }
+            assert_eq!(chunks.concat().as_bytes(), answers.body(ending));
+            chunks
+        };
+        let body = "data: a\n\ndata: b\nid: 1\n\nrest";
+        let expected = ["9\r\ndata: a\n\n\r\n", "f\r\ndata: b\nid: 1\n\n\r\n", "4\r\nrest\r\n0\r\n\r\n"];
+        assert_eq!(chunks(body, Ending::Keep), expected);
+        assert_eq!(chunks(body, Ending::Http10), [body]);
+        assert_eq!(chunks("", Ending::Keep), ["0\r\n\r\n"]);
     }
 
     #[test]

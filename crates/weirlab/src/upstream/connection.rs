@@ -69,6 +69,10 @@ enum Stage {
     HeldBack(Choice),
     /// Its time has come.
     Due(Choice),
+    /// A part of its body was sent; the chunk of this number is held back.
+    Pausing(Ending, usize),
+    /// The time of that chunk has come.
+    ChunkDue(Ending, usize),
     /// It was HTTP/2 from the first byte on.
     Http2(Box<http2::Session>),
     /// It has become a WebSocket.
@@ -120,10 +124,12 @@ impl Connection {
         }
     }
 
-    /// The time of the answer that was held back has come.
+    /// The time of what was held back has come.
     pub(super) fn release(&mut self) {
-        if let Stage::HeldBack(choice) = self.stage {
-            self.stage = Stage::Due(choice);
+        match self.stage {
+            Stage::HeldBack(choice) => self.stage = Stage::Due(choice),
+            Stage::Pausing(ending, number) => self.stage = Stage::ChunkDue(ending, number),
+            _ => {}
         }
     }
 
@@ -142,8 +148,8 @@ impl Connection {
             }
             match self.stage {
                 Stage::Closing => return Ok(Next::Close),
-                Stage::InLine(_) if self.socket().is_ending() => return Ok(Next::Close),
-                Stage::InLine(_) | Stage::HeldBack(_) => return Ok(Next::Wait),
+                Stage::InLine(_) | Stage::Pausing(..) if self.socket().is_ending() => return Ok(Next::Close),
+                Stage::InLine(_) | Stage::HeldBack(_) | Stage::Pausing(..) => return Ok(Next::Wait),
                 Stage::Lingering | Stage::Drained => return self.drain(scratch),
                 _ => {}
             }
@@ -181,7 +187,7 @@ impl Connection {
     fn fill(&mut self, scratch: &mut [u8]) -> io::Result<Received> {
         let held = self.inbox.len();
         if held == 0 {
-            return if matches!(self.stage, Stage::Due(_)) {
+            return if matches!(self.stage, Stage::Due(_) | Stage::ChunkDue(..)) {
                 Ok(Received::Bytes(0))
             } else {
                 self.stream.receive(scratch)
@@ -207,6 +213,7 @@ impl Connection {
                 Stage::Idle => self.begin(workspace, &input[used..]),
                 Stage::Body(body, choice) => self.read_body(workspace, body, choice, &input[used..]),
                 Stage::Due(choice) => Ok((0, self.answer(workspace, choice)?)),
+                Stage::ChunkDue(ending, number) => Ok((0, self.send_chunk(workspace, ending, number))),
                 Stage::Http2(session) => return Ok(self.converse(workspace, session, input, used)),
                 Stage::Echo(echo) => return Ok(self.echo(workspace, echo, input, used)),
                 other => {
@@ -353,6 +360,9 @@ impl Connection {
             gathered.extend_from_slice(&self.filled);
         } else {
             let body = plan.answers.write_head(choice, gathered);
+            if plan.event_pause.is_some() && plan.at_once.is_none() && !body.is_empty() {
+                return Ok(self.send_chunk(workspace, choice.ending(), 0));
+            }
             if body.len() > COPIED_BYTES {
                 self.send_gathered(gathered)?;
                 return self.send_large(choice, body);
@@ -364,6 +374,19 @@ impl Connection {
             return Ok(Some(Stop::Busy));
         }
         Ok(None)
+    }
+
+    /// Sends a chunk of the body; the next, if there is one, after a pause.
+    fn send_chunk(&mut self, workspace: &mut Workspace, ending: Ending, number: usize) -> Option<Stop> {
+        let Workspace { plan, gathered, random, .. } = workspace;
+        let (chunk, goes_on) = plan.answers.chunk(ending, number);
+        gathered.extend_from_slice(chunk);
+        if goes_on {
+            self.stage = Stage::Pausing(ending, number + 1);
+            return plan.event_pause.map(|pause| Stop::HoldBack(pause.draw(random)));
+        }
+        self.stage = if ending == Ending::Keep { Stage::Idle } else { Stage::Closing };
+        None
     }
 
     fn send_large(&mut self, choice: Choice, body: &[u8]) -> io::Result<Option<Stop>> {

@@ -33,6 +33,8 @@ pub struct Plan {
     pub delay: Option<Delay>,
     /// How many answers each thread works on at a time; others wait for these. Without a delay it has no effect.
     pub at_once: Option<usize>,
+    /// How long it waits after each chunk of a body. Beside `at_once` it has no effect.
+    pub event_pause: Option<Delay>,
     /// When it freezes.
     pub stall: Option<Stall>,
     /// The seed of every random choice.

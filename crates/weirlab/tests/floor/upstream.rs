@@ -96,6 +96,41 @@ fn answers_are_held_back_each_by_itself() {
     assert!(begun.elapsed() < TIMEOUT / 2);
 }
 
+/// Three events, each a chunk of its own.
+fn paced(pause: &str) -> Server {
+    let body = ["--body", "data: a\n\ndata: b\n\ndata: c\n\n"];
+    Server::start(&[&["upstream", "--chunked", "--event-pause", pause], &body[..]].concat())
+}
+
+#[test]
+fn the_events_of_a_body_come_one_by_one() {
+    let upstream = paced("10ms");
+    let begun = Instant::now();
+    let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3);
+    for answer in exchange(upstream.listen, &requests, &[Get; 3]) {
+        assert_eq!((answer.text(), answer.whole), ("data: a\n\ndata: b\n\ndata: c\n\n".to_owned(), true));
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(60), "two pauses in each of three answers");
+}
+
+#[test]
+fn an_event_does_not_wait_for_the_next() {
+    let upstream = paced("1h");
+    let mut stream = connect(upstream.listen);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (mut reader, mut seen) = (BufReader::new(stream), Vec::new());
+    while !seen.ends_with(b"9\r\ndata: a\n\n\r\n") {
+        let mut byte = [0];
+        reader.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    assert!(reader.buffer().is_empty(), "the second is not due");
+    let head = exchange(upstream.listen, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", &[Head]);
+    let old = exchange(upstream.listen, b"GET / HTTP/1.0\r\n\r\n", &[Get]);
+    assert_eq!((head[0].body.len(), old[0].body.len()), (0, 27), "neither has chunks");
+    assert_eq!(get(paced("0s").listen, "/").body.len(), 27);
+}
+
 #[test]
 fn a_stall_freezes_everything() {
     let upstream = Server::start(&["upstream", "--stall", "every 300ms for 200ms"]);
@@ -144,6 +179,7 @@ fn what_cannot_be_done_is_reported_with_the_fix() {
         (&["upstream", "--listen", "192.0.2.1:80"][..], "--listen"),
         (&["upstream", "--status", "maybe"], "200:95,503:5"),
         (&["upstream", "--delay", "soon"], "5ms"),
+        (&["upstream", "--event-pause", "5ms"], "--chunked"),
         (&["upstream", "--cpus", "1000000"], "nproc"),
         (&["floor", "--to", &taken, "--listen", "192.0.2.1:80"], "--listen"),
     ];
