@@ -1,7 +1,10 @@
 //! What a client leaves unfinished must never be taken for a part of another request.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use crate::harness::http2_upstream::Http2Upstream;
 use crate::harness::{Gateway, Peer, Upstream, document, eventually, one_route, service};
+use h2::server::Builder;
+use http::Response;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -76,6 +79,28 @@ fn a_client_whose_body_grows_too_large() {
         attacker.send(format!("800\r\n{}\r\n", "x".repeat(0x800)));
         go_on.send(()).unwrap();
     });
+}
+
+/// A client that does not know would send its next request on the connection.
+#[test]
+fn a_response_of_an_upstream_that_stops_reading_says_that_the_connection_ends() {
+    let upstream = Http2Upstream::start(Builder::new(), usize::MAX, |(request, mut respond), _| {
+        drop(request);
+        async move {
+            respond.send_response(Response::new(()), true).unwrap();
+        }
+    });
+    let gateway = Gateway::start(&format!(
+        "_format_version: \"3.0\"\nservices:\n- {{name: s, url: 'http://{}', tags: [weir-upstream-http2], retries: 0, \
+         routes: [{{paths: [/], request_buffering: false}}]}}\n",
+        upstream.address
+    ));
+    for _ in 0..20 {
+        let mut peer = gateway.connect();
+        peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").send("x".repeat(300_000));
+        let response = peer.response_to("POST");
+        assert_eq!((response.status, response.header("connection")), (200, Some("close")));
+    }
 }
 
 #[test]

@@ -295,8 +295,8 @@ fn relay<'a, C, U>(
 /// Sends the response's head.
 fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, framing: Framing) {
     respond::decorate_proxied(worker, relay.exchange);
-    if !relay.upload.done || worker.draining.get() {
-        // The upstream answered before it had the whole request: what is left may never be read.
+    if !relay.upload.whole || worker.draining.get() {
+        // The upstream answered before it had the whole request, and may have stopped reading: what is left may never be read.
         relay.client.close_after();
     }
     relay.exchange.bytes_out += relay.client.begin(relay.exchange, framing);
