@@ -59,17 +59,25 @@ $(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
 	cd $(dir $<) && GOBIN=$(dir $@) go install github.com/summerwind/h2spec/cmd/h2spec
 	touch $@
 
+GO_INSTALL := .ci/go-install
 # A CA that speaks ACME, as the versions in go.mod make it.
 PEBBLE := $(abspath $(TARGET)/tools/pebble)
 PEBBLE_FILES := crates/gateway/tests/pebble
-$(PEBBLE): $(PEBBLE_FILES)/go.mod $(PEBBLE_FILES)/go.sum $(PEBBLE_FILES)/install | $(H2SPEC)
-	$(PEBBLE_FILES)/install $(dir $@)
+$(PEBBLE): $(wildcard $(PEBBLE_FILES)/*) $(GO_INSTALL) | $(H2SPEC)
+	$(GO_INSTALL) $(PEBBLE_FILES) $(dir $@)
+	touch $@
+
+# connectconformance, grpc-go's examples and statsd_exporter, as the versions in go.mod make them.
+COUNTERPARTS := $(abspath $(TARGET)/tools/counterparts)
+COUNTERPARTS_FILES := crates/gateway/tests/counterparts
+$(COUNTERPARTS)/installed: $(wildcard $(COUNTERPARTS_FILES)/*) $(GO_INSTALL) | $(PEBBLE)
+	$(GO_INSTALL) $(COUNTERPARTS_FILES) $(COUNTERPARTS)
 	touch $@
 
 # A provider of OpenID Connect, dex as a program of ours, as the versions in go.mod make it.
 DEX := $(abspath $(TARGET)/tools/dex)
 DEX_FILES := crates/gateway/tests/dex
-$(DEX): $(DEX_FILES)/main.go $(DEX_FILES)/go.mod $(DEX_FILES)/go.sum | $(PEBBLE)
+$(DEX): $(DEX_FILES)/main.go $(DEX_FILES)/go.mod $(DEX_FILES)/go.sum | $(COUNTERPARTS)/installed
 	if cd $(DEX_FILES) && CGO_ENABLED=0 go build -o $@ .; then touch $@; \
 	else echo "dex cannot be built here: what needs it is tested only where DEX names it" >&2; fi
 
@@ -160,13 +168,13 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python CLIENTS=$(CLIENTS)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
-  KAFKA=$(KAFKA) LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) DEX=$(DEX) \
+  KAFKA=$(KAFKA) LUA_LIBRARIES=$(LUA_LIBRARIES) PEBBLE=$(PEBBLE) DEX=$(DEX) COUNTERPARTS=$(COUNTERPARTS) \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 # One after the other, because each may call the package manager. `make test` fetches them while the lints run.
 .PHONY: test-tools
-test-tools: $(H2SPEC) $(PEBBLE) $(DEX) $(AIOQUIC)/installed $(CLIENTS)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, dex, aioquic, client libraries, Valkey, Kafka, libraries in Lua
+test-tools: $(H2SPEC) $(PEBBLE) $(COUNTERPARTS)/installed $(DEX) $(AIOQUIC)/installed $(CLIENTS)/installed $(VALKEY)/usr/bin/valkey-server $(KAFKA)/installed $(LUA_LIBRARIES)/fetched ## Fetch what only the tests use: h2spec, pebble, connectconformance, grpc-go's examples, statsd_exporter, dex, aioquic, client libraries, Valkey, Kafka, libraries in Lua
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

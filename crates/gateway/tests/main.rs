@@ -110,6 +110,7 @@ mod settings;
 mod srv;
 mod stapling;
 mod start;
+mod statsd_exporter;
 mod streams;
 mod streams_tls;
 mod strictness;

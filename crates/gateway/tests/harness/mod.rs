@@ -9,6 +9,7 @@
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod cases;
+mod counterparts;
 mod declarative;
 mod dex;
 mod disk;
@@ -29,6 +30,7 @@ mod relay;
 mod upstream;
 
 pub use cases::unescape;
+pub use counterparts::{Counterpart, counterpart};
 pub use declarative::{document, service};
 pub use dex::Dex;
 pub use disk::Disk;

@@ -244,8 +244,9 @@ impl Measured<'_> {
             ("status", Some(&*status)),
         ];
         let between = if style == Tags::Dogstatsd { ':' } else { '=' };
-        let pairs =
-            pairs.into_iter().filter_map(|(name, value)| Some(format!("{name}{between}{}", plain(value?))));
+        let pairs = pairs
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}{between}{}", tag_value(value?))));
         Some(pairs.collect::<Vec<_>>().join(","))
     }
 }
@@ -253,9 +254,9 @@ impl Measured<'_> {
 /// Characters that would end a name or its line.
 const ENDING: [char; 5] = [':', '|', '@', '\n', '\r'];
 
-/// A name without such characters.
-fn plain(name: &str) -> String {
-    name.replace(ENDING, "_")
+/// A value of a tag: without such characters, and without those that would end a tag or all of them.
+fn tag_value(value: &str) -> String {
+    value.replace(ENDING, "_").replace([',', ']'], "_")
 }
 
 /// Appends the same; with `dotless`, without dots too.

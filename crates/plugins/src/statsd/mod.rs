@@ -28,7 +28,8 @@
 //! sent to the server, as in Kong: all requests are counted.
 //!
 //! With `tag_style`, only the first three rows are sent, without the service in their names and with tags: `service`,
-//! `route`, `workspace`, `consumer`, `node` and `status`.
+//! `route`, `workspace`, `consumer`, `node` and `status`. In their values `_` replaces what could end a tag: commas, colons, bars, `@`,
+//! `]` and line breaks.
 //!
 //! Metrics are queued and sent off the threads that serve requests; `weir_plugin_dropped_total` in `/metrics` counts
 //! what is dropped.
