@@ -2,7 +2,7 @@
 use crate::grpc::echo::serve;
 use crate::harness::http2::{block_on, connect, start};
 use crate::harness::http2_upstream::Http2Upstream;
-use crate::harness::{Gateway, Message, closed_port};
+use crate::harness::{Gateway, Message, PATIENCE, Upstream, closed_port};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -327,4 +327,28 @@ fn an_upstream_that_is_not_there_is_an_error_of_http() {
     assert_eq!(response.status, 502);
     assert_eq!(response.header("access-control-allow-origin"), Some("*"));
     assert!(response.header("content-type").unwrap().starts_with("application/json"));
+}
+
+/// Binary messages pass as they come where grpc-web alone wants bodies.
+#[test]
+fn plugins_beside_it_get_the_bodies_that_they_want() {
+    let (_runtime, upstream) = echo();
+    let (copied, copies) = mpsc::channel();
+    let mirror = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            copied.send(request.body).unwrap();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let document = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: s\n  protocol: grpc\n  host: 127.0.0.1\n  port: {}\n  routes: [{{name: r, \
+         protocols: [http, https], paths: [/weir.Echo]}}]\n  plugins: [{{name: grpc-web}}, {{name: proxy-mirror, config: {{host: 'http://{}'}}}}]\n",
+        upstream.port(),
+        mirror.address
+    );
+    let gateway = Gateway::start(&document);
+    let message = frame(0, b"hello");
+    let response = call(&gateway, "/weir.Echo/Unary", "application/grpc-web+proto", &message);
+    assert_eq!(frames(&response.body).1[0], "grpc-status:0");
+    assert_eq!(copies.recv_timeout(PATIENCE).unwrap(), message);
 }

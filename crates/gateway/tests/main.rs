@@ -54,6 +54,7 @@ mod functions;
 mod getting_started;
 mod grafana;
 mod grpc;
+mod grpc_conformance;
 mod grpc_gateway;
 mod grpc_transcode;
 mod grpc_web;

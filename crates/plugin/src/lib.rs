@@ -150,8 +150,21 @@ pub enum WantsBody {
     Form,
     /// It can do without: the body passes.
     Optional,
+    /// It cannot, but for binary messages of gRPC-Web: these pass as they come, because a call may be answered while it is sent.
+    Translated,
     /// It cannot: the request is answered 503.
     Yes,
+}
+
+impl WantsBody {
+    /// What is collected for two plugins.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Optional, Self::Translated) | (Self::Translated, Self::Optional) => Self::Yes,
+            _ => self.max(other),
+        }
+    }
 }
 
 /// Whether a session may go on.

@@ -32,6 +32,9 @@
 //! buffers, with the names of fields as in the file, numbers of 64 bits as numbers, and fields that have their default. Unknown
 //! members of a request are ignored.
 //!
+//! Binary messages of requests pass as they come, so that a client that can, such as one over HTTP/2, may go on with a call while it is
+//! answered. Others are translated once the body is whole.
+//!
 //! A request for `OPTIONS` is answered with the headers that browsers need for requests of other origins.
 //!
 //! ## Responses
@@ -125,7 +128,7 @@ impl Hooks for GrpcWeb {
     }
 
     fn wants_body(&self) -> WantsBody {
-        WantsBody::Yes
+        WantsBody::Translated
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -25,11 +25,15 @@ pub(crate) async fn collect<C: Client>(
 ) -> Result<(), RequestError> {
     let most = worker.options.client_body_buffer_size;
     let is_too_long = matches!(client.framing(), Framing::Length(n) if n > most as u64);
-    let is_unread = wants == WantsBody::Form && !is_form(exchange);
+    let is_unread = match wants {
+        WantsBody::Form => !is_form(exchange),
+        WantsBody::Translated => is_binary_grpc_web(exchange),
+        _ => false,
+    };
     if is_too_long || is_unread || exchange.engine.body.is_some() {
         return Ok(());
     }
-    let reservation = exchange.engine.reserve_body(wants != WantsBody::Yes);
+    let reservation = exchange.engine.reserve_body(wants < WantsBody::Translated);
     take(worker, client, exchange, BufferedBody::within(reservation), most).await
 }
 
@@ -40,6 +44,14 @@ fn is_form(exchange: &Exchange) -> bool {
     let content_type = exchange.header(Known::ContentType).unwrap_or_default();
     let is = |form: &&[u8]| content_type.get(..form.len()).is_some_and(|it| it.eq_ignore_ascii_case(form));
     FORMS.iter().any(is)
+}
+
+/// Whether the body has binary messages of gRPC-Web.
+fn is_binary_grpc_web(exchange: &Exchange) -> bool {
+    let content_type = exchange.header(Known::ContentType).unwrap_or_default();
+    let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    is("application/grpc-web") || is("application/grpc-web+proto")
 }
 
 /// Takes the body from the client into the exchange, until its end or until `most` bytes are here.

@@ -94,7 +94,7 @@ impl Step {
         let all = self.here.iter().chain(&self.base).chain(own);
         all.fold(Wants::default(), |wants, instance| Wants {
             phases: wants.phases | instance.http | instance.https | instance.stream,
-            body: wants.body.max(instance.hooks.wants_body()),
+            body: wants.body.and(instance.hooks.wants_body()),
             client_certificate: wants.client_certificate || instance.hooks.wants_client_certificate(),
         })
     }
@@ -145,7 +145,7 @@ impl Chain {
         let first = wants.iter().zip(0..).find(|(wants, _)| wants.body != WantsBody::No);
         let reader = first.map(|(_, first)| {
             let before = by_phase.of(Phases::ACCESS).partition_point(|step| *step < first);
-            (before, wants.iter().map(|wants| wants.body).max().unwrap_or_default())
+            (before, wants.iter().fold(WantsBody::No, |all, wants| all.and(wants.body)))
         });
         let wants_client_certificate = wants.iter().any(|wants| wants.client_certificate);
         Self { steps, by_phase, reader, wants_client_certificate }
