@@ -56,6 +56,7 @@ mod grafana;
 mod grpc;
 mod grpc_conformance;
 mod grpc_gateway;
+mod grpc_go;
 mod grpc_transcode;
 mod grpc_web;
 mod h2spec;

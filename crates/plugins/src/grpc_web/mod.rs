@@ -35,7 +35,9 @@
 //! Binary messages of requests pass as they come, so that a client that can, such as one over HTTP/2, may go on with a call while it is
 //! answered. Others are translated once the body is whole.
 //!
-//! A request for `OPTIONS` is answered with the headers that browsers need for requests of other origins.
+//! A request for `OPTIONS` is answered with the headers that browsers need for requests of other origins. Beside cors, which answers it
+//! instead, `Access-Control-Allow-Origin` is still that of `allow_origin_header`: where cors has `credentials`, write the origin of
+//! the pages there.
 //!
 //! ## Responses
 //!
@@ -49,6 +51,7 @@
 
 mod filter;
 mod media_type;
+mod warnings;
 
 use crate::shared::grpc::warnings::untranslatable;
 use crate::shared::grpc::{frames, is_grpc, schema};
@@ -106,7 +109,9 @@ impl Plugin for GrpcWeb {
     type Config = Config;
 
     fn document_warnings(document: &Document) -> Vec<EntityWarning> {
-        untranslatable(document, Self::NAME)
+        let mut found = untranslatable(document, Self::NAME);
+        found.extend(warnings::any_origin_with_credentials(document));
+        found
     }
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
