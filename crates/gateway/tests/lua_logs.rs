@@ -44,7 +44,7 @@ fn levels_of_kong_are_levels_of_the_log() {
         ("ERROR", "said at err 1 nil"),
         ("WARN", "said at warn 1 nil"),
         ("INFO", "said at notice 1 nil"),
-        ("DEBUG", "said at info 1 nil"),
+        ("INFO", "said at info 1 nil"),
         ("DEBUG", "said at debug 1 nil"),
         ("INFO", "said without a level"),
         ("WARN", "said of old (deprecated after 2.5.0, scheduled for removal in 3.0.0)"),
@@ -52,6 +52,27 @@ fn levels_of_kong_are_levels_of_the_log() {
     assert_eq!(said.len(), expected.len(), "{said:#?}");
     for (line, (level, text)) in said.iter().zip(expected) {
         assert!(line.contains(level) && line.contains(text), "{text}: {line}");
+    }
+}
+
+/// Kong's `info` lies between `notice`, the default, and `debug`.
+#[test]
+fn information_is_logged_at_its_level_and_not_at_notice() {
+    let code = "kong.log.info('for information') ngx.log(ngx.INFO, 'by number') kong.log.debug('for debugging')
+      kong.log.notice('noticed') kong.response.exit(204)";
+    for (level, expected) in [("info", &["for information", "by number", "noticed"][..]), ("notice", &["noticed"])] {
+        let config = json!([{ "name": "pre-function", "config": { "access": [code] } }]);
+        let route = "routes: [{name: all, paths: [/]}]";
+        let configuration = document(&[], &format!("{route}\nplugins: {config}\n"));
+        let gateway = Gateway::builder(&configuration).set("log_level", level).start();
+        assert_eq!(gateway.get("/").status, 204);
+        let said = lines(&gateway, "[pre-function] ", "noticed");
+        assert_eq!(said.len(), expected.len(), "{level}: {said:#?}");
+        for (line, text) in said.iter().zip(expected) {
+            assert!(line.contains(" INFO ") && line.contains(text), "{level}: {line}");
+        }
+        assert!(gateway.reload(&configuration).status.success());
+        assert!(gateway.log().contains(" INFO reloaded"), "the node's own notices: {}", gateway.log());
     }
 }
 

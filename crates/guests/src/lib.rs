@@ -59,6 +59,7 @@ mod worker_events;
 
 pub use disk::{Missing, PluginNeeds, definitions, plugin_needs, plugins_root, warnings};
 pub use files::{FormerFiles, PluginFiles};
+pub use pdk::log::INFO_TARGET;
 pub use scripts::LuaScripts;
 pub use settings::{LuaSettings, NodeConfiguration, UntrustedLua};
 use weir_plugin::{Definition, KONG_VERSION, define};

@@ -41,7 +41,7 @@ pub(crate) fn table(
     ngx.set("get_phase", make.host(Phases::ANY, |_, host: &Host, ()| Ok(host.phase().name()))?)?;
     ngx.set("is_subrequest", false)?;
     ngx.set("log", make.host(Phases::ANY, |lua, host: &Host, values| write(lua, host, values))?)?;
-    let print = |lua: &Lua, host: &Host, values| log::write(lua, host, tracing::Level::INFO, values);
+    let print = |lua: &Lua, host: &Host, values| log::write(lua, host, log::Severity::Notice, values);
     lua.globals().set("print", make.host(Phases::ANY, print)?)?;
     refusals(&make, &ngx)?;
     semaphore::preload(&make)?;
@@ -76,13 +76,7 @@ fn write(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<()> {
     let Some(Value::Integer(level)) = values.pop_front().map(integral) else {
         return refused("bad argument #1 to 'log' (number expected)");
     };
-    let level = match level {
-        ..=4 => tracing::Level::ERROR,
-        5 => tracing::Level::WARN,
-        6 => tracing::Level::INFO,
-        _ => tracing::Level::DEBUG,
-    };
-    log::write(lua, host, level, values)
+    log::write(lua, host, log::Severity::of_number(level), values)
 }
 
 fn integral(value: Value) -> Value {

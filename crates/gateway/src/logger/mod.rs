@@ -18,6 +18,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry, reload};
+use weir_guests::INFO_TARGET;
 use weir_proxy::{NodeLog, NodeMessage};
 
 /// The target of audit lines: who wrote what. They are a record rather than messages, so no level silences them.
@@ -69,11 +70,14 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Error | LogLevel::Crit | LogLevel::Alert | LogLevel::Emerg => LevelFilter::ERROR,
     };
+    // Only Lua code has a level between these two.
+    let of_lua_info = if level == LogLevel::Notice { LevelFilter::WARN } else { most_verbose };
     // Any client can make the HTTP/2 library warn, so its messages are written only at the level debug.
     let of_http2 = if most_verbose >= LevelFilter::DEBUG { most_verbose } else { LevelFilter::OFF };
     Targets::new()
         .with_default(most_verbose)
         .with_target("h2::", of_http2)
+        .with_target(INFO_TARGET, of_lua_info)
         .with_target(AUDIT, most_verbose.max(AUDIT_LEVEL))
 }
 
@@ -144,6 +148,10 @@ mod tests {
             assert!(filter.would_enable(AUDIT, &Level::INFO), "{level}");
         }
         assert!(!filter(LogLevel::Notice).would_enable("weir_proxy::serve", &Level::DEBUG));
+        for (level, of_lua) in [(LogLevel::Debug, true), (LogLevel::Info, true), (LogLevel::Notice, false)] {
+            assert_eq!(filter(level).would_enable(INFO_TARGET, &Level::INFO), of_lua, "{level}");
+            assert!(filter(level).would_enable("weir_guests::host", &Level::INFO), "{level}");
+        }
         assert!(!filter(LogLevel::Error).would_enable("weir_proxy::serve", &Level::WARN));
     }
 }

@@ -236,7 +236,8 @@ settings! {
     status_ssl_cert: Option<PathBuf> = "";
     /// The file of `status_ssl_cert`'s private key, in PEM.
     status_ssl_cert_key: Option<KeyFile> = "";
-    /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
+    /// The least severe messages that are logged. Lua code alone logs at `info`, with `kong.log.info` and `ngx.log(ngx.INFO, …)`;
+    /// the node's own messages at INFO are notices, which both `info` and `notice` show. `error` and above are the same.
     log_level: LogLevel = "notice";
     /// The log of the node's own messages. Relative paths of logs start at `prefix`.
     proxy_error_log: LogTarget = "/dev/stderr";

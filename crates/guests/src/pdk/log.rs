@@ -15,17 +15,52 @@ use std::rc::Rc;
 use tracing::Level;
 use weir_plugin::{Exchange, Json, LogFieldMode, RequestRecord};
 
-/// Kong's levels, and those of the node's log.
-const LEVELS: [(&str, Level); 8] = [
-    ("emerg", Level::ERROR),
-    ("alert", Level::ERROR),
-    ("crit", Level::ERROR),
-    ("err", Level::ERROR),
-    ("warn", Level::WARN),
-    ("notice", Level::INFO),
-    ("info", Level::DEBUG),
-    ("debug", Level::DEBUG),
+/// The target of messages at Kong's level `info`. The node's own messages have no such level: theirs are notices.
+pub const INFO_TARGET: &str = "weir_guests::info";
+
+/// How severe a message is. What is more severe than an error is an error in the node's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Error,
+    Warn,
+    Notice,
+    Info,
+    Debug,
+}
+
+/// Kong's levels.
+const LEVELS: [(&str, Severity); 8] = [
+    ("emerg", Severity::Error),
+    ("alert", Severity::Error),
+    ("crit", Severity::Error),
+    ("err", Severity::Error),
+    ("warn", Severity::Warn),
+    ("notice", Severity::Notice),
+    ("info", Severity::Info),
+    ("debug", Severity::Debug),
 ];
+
+impl Severity {
+    /// That of a number, such as `ngx.ERR`.
+    pub(crate) fn of_number(number: i64) -> Self {
+        match number {
+            ..=4 => Self::Error,
+            5 => Self::Warn,
+            6 => Self::Notice,
+            7 => Self::Info,
+            _ => Self::Debug,
+        }
+    }
+
+    /// Whether it is worth making the message: not if the log leaves it out.
+    fn is_logged(self) -> bool {
+        match self {
+            Self::Info => tracing::enabled!(target: INFO_TARGET, Level::INFO),
+            Self::Debug => tracing::enabled!(Level::DEBUG),
+            _ => true,
+        }
+    }
+}
 
 /// How deep `inspect` shows tables.
 const MAX_DEPTH: usize = 8;
@@ -56,7 +91,7 @@ pub(super) fn table(make: &Namespace<'_>, record: RequestRecord) -> mlua::Result
     let log = read_only(make.lua, members)?;
     let call = |lua: &Lua, host: &Host, mut values: MultiValue| {
         values.pop_front();
-        write(lua, host, Level::INFO, values)
+        write(lua, host, Severity::Notice, values)
     };
     if let Some(meta) = log.metatable() {
         meta.set("__call", make.host(Phases::ANY, call)?)?;
@@ -65,8 +100,8 @@ pub(super) fn table(make: &Namespace<'_>, record: RequestRecord) -> mlua::Result
 }
 
 /// Writes a message: the values one after the other.
-pub(crate) fn write(lua: &Lua, host: &Host, level: Level, values: MultiValue) -> mlua::Result<()> {
-    if level == Level::DEBUG && !tracing::enabled!(Level::DEBUG) {
+pub(crate) fn write(lua: &Lua, host: &Host, level: Severity, values: MultiValue) -> mlua::Result<()> {
+    if !level.is_logged() {
         return Ok(());
     }
     let mut message = String::new();
@@ -93,7 +128,7 @@ fn deprecation(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<(
             values.push_back(Value::String(lua.create_string(format!(" ({})", parts.join(", ")))?));
         }
     }
-    write(lua, host, Level::WARN, values)
+    write(lua, host, Severity::Warn, values)
 }
 
 /// Appends a value to a message: of a string, no more than is logged.
@@ -108,17 +143,18 @@ fn push(message: &mut String, value: &Value) -> mlua::Result<()> {
     Ok(())
 }
 
-fn say(lua: &Lua, host: &Host, level: Level, message: String) -> mlua::Result<()> {
+fn say(lua: &Lua, host: &Host, level: Severity, message: String) -> mlua::Result<()> {
     let message = source::cut(message);
     Steps::of(lua).take_many(STEPS_PER_MESSAGE + message.len())?;
     let origin = host.origin();
     let place = source::caller(lua).unwrap_or_default();
     let plugin = &*origin.plugin;
     match level {
-        Level::ERROR => tracing::error!(place, "[{plugin}] {message}"),
-        Level::WARN => tracing::warn!(place, "[{plugin}] {message}"),
-        Level::INFO => tracing::info!(place, "[{plugin}] {message}"),
-        _ => tracing::debug!(place, "[{plugin}] {message}"),
+        Severity::Error => tracing::error!(place, "[{plugin}] {message}"),
+        Severity::Warn => tracing::warn!(place, "[{plugin}] {message}"),
+        Severity::Notice => tracing::info!(place, "[{plugin}] {message}"),
+        Severity::Info => tracing::info!(target: INFO_TARGET, place, "[{plugin}] {message}"),
+        Severity::Debug => tracing::debug!(place, "[{plugin}] {message}"),
     }
     Ok(())
 }
@@ -140,13 +176,13 @@ fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
     }
     let call = move |lua: &Lua, host: &Host, mut values: MultiValue| {
         values.pop_front();
-        if tracing::enabled!(Level::DEBUG) && !silent.borrow().contains(&host.origin().plugin) {
+        if Severity::Debug.is_logged() && !silent.borrow().contains(&host.origin().plugin) {
             let mut message = String::new();
             for (at, value) in values.iter().enumerate() {
                 message.push_str(if at > 0 { " " } else { "" });
                 show(&mut message, value, MAX_DEPTH)?;
             }
-            say(lua, host, Level::DEBUG, message)?;
+            say(lua, host, Severity::Debug, message)?;
         }
         Ok(())
     };
