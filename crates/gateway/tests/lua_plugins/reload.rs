@@ -81,6 +81,43 @@ fn a_call_that_waits_has_its_vm_until_it_ends() {
     });
 }
 
+/// What `configure` begins, such as timers, must not double.
+#[test]
+fn a_reload_calls_init_worker_and_configure_once_on_each_worker() {
+    let handler = |name: &str, priority: u32| {
+        format!(
+            "return {{ PRIORITY = {priority}, VERSION = '1.0.0', \
+               init_worker = function() kong.log.notice('{name} begins') end, \
+               configure = function(_, configs) kong.log.notice('{name} configured: ', configs and configs[1].text) end }}"
+        )
+    };
+    let schema = SCHEMA.replace("fields = {} }", "fields = { { text = { type = 'string' } } } }");
+    let plugins = Plugins::new(&[
+        ("first/handler.lua", &handler("first", 20)),
+        ("first/schema.lua", &schema.replace("mine", "first")),
+        ("second/handler.lua", &handler("second", 10)),
+        ("second/schema.lua", &schema.replace("mine", "second")),
+    ]);
+    let configuration = |text: &str| {
+        let config = format!("config: {{text: {text}}}");
+        format!("_format_version: '3.0'\nplugins:\n- {{name: first, {config}}}\n- {{name: second, {config}}}\n")
+    };
+    let gateway = plugins.builder("first,second", &configuration("old")).set("workers", "2").start();
+    let counts = |text: &str| {
+        let log = gateway.log();
+        let count = |line: &str| log.matches(line).count();
+        ["first", "second"].map(|name| [count(&format!("{name} begins")), count(&format!("{name} configured: {text}"))])
+    };
+    eventually("both workers have begun", || counts("old") == [[2, 2], [2, 2]]);
+    assert!(gateway.reload(&configuration("old")).status.success());
+    // A worker that got a new VM with a request has begun by the response.
+    (0..8).for_each(|_| assert_eq!(gateway.get("/").status, 404));
+    assert_eq!(counts("old"), [[4, 4], [4, 4]], "{}", gateway.log());
+    assert!(gateway.reload(&configuration("new")).status.success());
+    assert_eq!(counts("old"), [[6, 4], [6, 4]], "{}", gateway.log());
+    assert_eq!(counts("new"), [[6, 2], [6, 2]], "{}", gateway.log());
+}
+
 /// A handler of about 1,000 lines, which says its version and keeps some state.
 fn long_handler(version: usize) -> String {
     let functions: String = (0..240)

@@ -13,7 +13,7 @@ use crate::vm::Vm;
 use crate::worker::Worker;
 use mlua::{Table, Value};
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_plugin::{Exchange, Hooks, WorkerContext};
@@ -27,7 +27,10 @@ struct Begun {
 }
 
 thread_local! {
+    /// In the order in which workers call plugins.
     static BEGUN: RefCell<Vec<Begun>> = const { RefCell::new(Vec::new()) };
+    /// The plugin that is being configured: those behind it will be.
+    static CONFIGURING: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// Loads the handler, and calls its `init_worker`.
@@ -41,7 +44,10 @@ pub(super) fn init(worker: &WorkerContext) -> Result<(), String> {
 
 /// Calls `configure` with the configurations of all instances, or nil if there are none.
 pub(super) fn configure(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Result<(), String> {
-    let vm = vm(worker)?;
+    CONFIGURING.set(Some(worker.plugin));
+    let vm = vm(worker);
+    CONFIGURING.set(None);
+    let vm = vm?;
     let own = instances.iter().filter_map(|hooks| (*hooks as &dyn Any).downcast_ref::<DiskPlugin>());
     let configs: Vec<_> = own.map(|plugin| plugin.conf.clone()).collect();
     let configured = configure_in(&vm, worker.plugin, &configs);
@@ -52,16 +58,23 @@ pub(super) fn configure(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Res
     configured
 }
 
-/// Has a new VM of a worker do what the one before did as it began.
+/// Has a new VM of a worker do what the one before did as it began. A plugin that is configured next is not configured with
+/// what was before: `configure` runs once in each VM, and again only when the configuration changes.
 fn begin(vm: &Vm) {
     if !vm.serves {
         return;
     }
-    for Begun { plugin, configs } in BEGUN.with_borrow(Clone::clone) {
-        let done = init_in(vm, plugin);
-        let done = done.and_then(|()| configs.map_or(Ok(()), |configs| configure_in(vm, plugin, &configs)));
-        if let Err(error) = done {
+    let all = BEGUN.with_borrow(Clone::clone);
+    for Begun { plugin, .. } in &all {
+        if let Err(error) = init_in(vm, plugin) {
             tracing::error!(plugin, "init failed: {error}");
+        }
+    }
+    let next = CONFIGURING.get();
+    for Begun { plugin, configs } in all.iter().take_while(|begun| Some(begun.plugin) != next) {
+        let Some(configs) = configs else { continue };
+        if let Err(error) = configure_in(vm, plugin, configs) {
+            tracing::error!(plugin, "configure failed: {error}");
         }
     }
 }
