@@ -52,6 +52,8 @@ pub(crate) struct Budget {
     /// What calls before have used of the limit.
     spent: Cell<Duration>,
     is_exceeded: Cell<bool>,
+    /// Whether the call is for a request, whose calls share the limit.
+    is_of_request: Cell<bool>,
     /// The line that ran when the time was used up.
     ended_at: RefCell<Option<String>>,
     /// After how many instructions the hook runs now.
@@ -65,11 +67,21 @@ impl Budget {
     pub(crate) fn new(lua: &Lua, limit: Duration, memory: usize) -> Rc<Self> {
         let steps = Steps::of(lua);
         let (asked, is_exceeded) = (Cell::new(Asked::Never(coarse_time())), Cell::new(false));
-        let (deadline, spent, ended_at, instructions) = Default::default();
+        let (deadline, spent, is_of_request, ended_at, instructions) = Default::default();
         let (memory, lua) = (Memory::new(memory), lua.weak());
-        let budget =
-            Self { limit, steps, asked, deadline, spent, is_exceeded, ended_at, instructions, memory, lua };
-        let budget = Rc::new(budget);
+        let budget = Rc::new(Self {
+            limit,
+            steps,
+            asked,
+            deadline,
+            spent,
+            is_exceeded,
+            is_of_request,
+            ended_at,
+            instructions,
+            memory,
+            lua,
+        });
         let weak = Rc::downgrade(&budget);
         let of_watch = weak.clone();
         budget.steps.ask(move || weak.upgrade().is_some_and(|budget| budget.has_time()));
@@ -89,11 +101,17 @@ impl Budget {
         self.spent.set(spent);
         self.deadline.set(None);
         self.is_exceeded.set(false);
+        self.is_of_request.set(false);
         // Most calls before have ended in time: then there is nothing to drop.
         if self.ended_at.borrow().is_some() {
             self.ended_at.take();
         }
         self.steps.refill();
+    }
+
+    /// The call that begins is for a request.
+    pub(crate) fn is_for_request(&self) {
+        self.is_of_request.set(true);
     }
 
     /// Code is about to run: collects garbage, which the call need not pay for, if the VM is nearly full, and bounds its memory
@@ -181,9 +199,8 @@ impl Budget {
         let ended_at = self.ended_at.borrow();
         let line = ended_at.as_ref().map(|line| format!("{line}: ")).unwrap_or_default();
         let limit = self.limit.as_millis();
-        mlua::Error::runtime(format!(
-            "{line}the calls for this request took more than {limit} ms of CPU time (lua_timeout)"
-        ))
+        let what = if self.is_of_request.get() { "the calls for this request" } else { "the call" };
+        mlua::Error::runtime(format!("{line}{what} took more than {limit} ms of CPU time (lua_timeout)"))
     }
 
     fn has_time(&self) -> bool {

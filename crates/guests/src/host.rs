@@ -17,7 +17,7 @@ use weir_plugin::{Exchange, Handshake, LocalResponse};
 pub(crate) struct Origin {
     /// The plugin's name.
     pub(crate) plugin: Box<str>,
-    /// The id of its entity.
+    /// The id of its entity; empty where code runs for none, as in `init_worker`.
     pub(crate) id: Box<str>,
 }
 
@@ -34,12 +34,12 @@ impl Origin {
         );
     }
 
-    /// The same of code that runs for no request.
+    /// The same of code that runs for no request, and perhaps for no entity.
     pub(crate) fn log_failure(&self, phase: Phase, error: &mlua::Error) {
         let message = source::cut(source::message(error));
         tracing::error!(
             plugin = &*self.plugin,
-            id = &*self.id,
+            id = Some(&*self.id).filter(|id| !id.is_empty()),
             phase = phase.name(),
             "Lua failed: {message}"
         );
@@ -145,6 +145,9 @@ impl Host {
         self.operation.take();
         self.group.take();
         self.budget.restart(spent);
+        if Phases::REQUEST.has(phase) {
+            self.budget.is_for_request();
+        }
     }
 
     /// The exchange, in these phases. The error is Kong's text.

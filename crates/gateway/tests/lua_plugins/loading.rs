@@ -1,6 +1,6 @@
 //! How plugins are found, what is said of those that are not, and which methods run.
 use super::Plugins;
-use crate::harness::{Gateway, Upstream};
+use crate::harness::{Gateway, Upstream, eventually};
 
 const EVERY_PHASE: &str = r#"
 local ran = require "kong.plugins.mine.ran"
@@ -39,7 +39,34 @@ fn every_method_runs_in_its_phase() {
     let phases = response.header("x-phases").unwrap();
     assert!(phases.starts_with("init_worker,configure 1,rewrite "), "{phases}");
     assert!(phases.ends_with(",access started"), "{phases}");
-    crate::harness::eventually("the log phase has run", || gateway.log().contains("logged by mine"));
+    eventually("the log phase has run", || gateway.log().contains("logged by mine"));
+}
+
+#[test]
+fn methods_of_workers_and_timers_that_fail_are_logged_and_counted() {
+    let plugins = Plugins::mine(
+        "return { PRIORITY = 10, VERSION = '1.0.0',\n\
+         init_worker = function() while true do end end,\n\
+         configure = function() error('boom') end,\n\
+         access = function()\n\
+           if kong.request.get_path() == '/loop' then while true do end end\n\
+           ngx.timer.at(0, function() while true do end end) kong.response.exit(204) end }",
+    );
+    let gateway = plugins.start_mine(Upstream::answering("HTTP/1.1 200 OK\r\n\r\n").address);
+    let counted = |reason: &str, count: u32| {
+        let line = format!("lua_ended_total{{plugin=\"mine\",reason=\"{reason}\"}} {count}\n");
+        eventually(&line, || gateway.status("/metrics").text().contains(&line));
+    };
+    counted("timeout", 1);
+    counted("error", 1);
+    let has = |text: &str| assert!(gateway.log().contains(text), "{text}: {}", gateway.log());
+    has("handler.lua:2: the call took more than 50 ms of CPU time (lua_timeout)");
+    has("handler.lua:3: boom");
+    assert_eq!(gateway.get("/").status, 204);
+    counted("timeout", 2);
+    has("handler.lua:6: the call took more than 50 ms of CPU time (lua_timeout) plugin=mine phase=timer");
+    assert_eq!(gateway.get("/loop").status, 500);
+    has("handler.lua:5: the calls for this request took more than 50 ms of CPU time (lua_timeout)");
 }
 
 #[test]

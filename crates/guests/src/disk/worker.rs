@@ -5,6 +5,7 @@
 use super::conf::Conf;
 use super::handler;
 use super::hooks::DiskPlugin;
+use crate::failures::Reason;
 use crate::host::Origin;
 use crate::node::Node;
 use crate::phase::Phase;
@@ -98,11 +99,11 @@ fn configure_in(vm: &Vm, plugin: &str, configs: &[Arc<Conf>]) -> Result<(), Stri
 }
 
 fn call(vm: &Vm, plugin: &str, method: &str, argument: Value) -> Result<(), String> {
-    let handler = handler::table(vm, plugin)?;
+    let handler = handler::table(vm, plugin).inspect_err(|_| vm.failures.count(plugin, Reason::Load))?;
     let Ok(Value::Function(function)) = handler.get::<Value>(method) else { return Ok(()) };
     let origin = Rc::new(Origin { plugin: plugin.into(), id: "".into() });
     let called = vm.host.lend(&mut Exchange::vacant(), (Phase::InitWorker, &origin), || {
         function.call::<()>((handler, argument))
     });
-    called.map_err(|error| source::message(&error))
+    called.map_err(|error| source::message(&vm.failure(error)))
 }
