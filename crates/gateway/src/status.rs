@@ -13,9 +13,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use weir_guests::{DictMemory, LuaMemory};
 
 /// Everything that the status listener serves; `upstreams` are the paths of targets and their health.
 pub(crate) fn router(control: Arc<Control>, upstreams: Router<Arc<Control>>) -> Router {
@@ -55,7 +56,7 @@ fn status_body(control: &Control) -> Value {
             "connections_waiting": 0,
             "total_requests": totals.requests + requests,
         },
-        "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
+        "memory": memory(&LuaMemory::of(control.retained())),
         "process": { "cpu_seconds": process::cpu().as_secs_f64(), "resident_bytes": crate::memory::resident_bytes() },
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
@@ -76,6 +77,19 @@ fn status_body(control: &Control) -> Value {
         false => body["configuration_hash"] = control.config_hash().into(),
     }
     body
+}
+
+/// The memory of Lua, in Kong's form. Workers are threads of one process.
+fn memory(lua: &LuaMemory) -> Value {
+    let mebibytes = |bytes: usize| format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20));
+    let vm = |bytes: &usize| json!({ "http_allocated_gc": mebibytes(*bytes), "pid": std::process::id() });
+    let dict = |DictMemory { name, capacity, used }: &DictMemory| {
+        (name.clone(), json!({ "allocated_slabs": mebibytes(*used), "capacity": mebibytes(*capacity) }))
+    };
+    json!({
+        "workers_lua_vms": lua.vms.iter().map(vm).collect::<Vec<_>>(),
+        "lua_shared_dicts": lua.dicts.iter().map(dict).collect::<Map<_, _>>(),
+    })
 }
 
 async fn ready(State(control): State<Arc<Control>>) -> Response {

@@ -95,6 +95,40 @@ fn calls_that_end_early_are_counted() {
     counted("memory", 1);
 }
 
+#[test]
+fn the_memory_of_lua_is_monitored() {
+    let code = "_G.kept = _G.kept or ('x'):rep(3 * 2^20) ngx.shared.my_counters:set('a', ('x'):rep(2^18)) kong.response.exit(200,
+      kong.node.get_memory_stats().lua_shared_dicts.my_counters)";
+    let plugin = json!([{ "name": "pre-function", "config": { "access": [code] } }]);
+    let builder = Gateway::builder(&with(&plugin)).set("untrusted_lua", "on").set("workers", "2");
+    let gateway = builder.set("lua_shared_dict", "my_counters 1m").start();
+    let of_code = gateway.get("/").json();
+    assert_eq!(of_code["capacity"], 1 << 20, "{of_code}");
+    // Until a further call on the same worker, the VM is shown as it was before the first.
+    eventually("a VM is shown with what it holds", || {
+        assert_eq!(gateway.get("/").status, 200);
+        let vms = gateway.status("/status").json()["memory"]["workers_lua_vms"].clone();
+        let held = |vm: &Json| vm["http_allocated_gc"].as_str().unwrap().strip_suffix(" MiB").unwrap().parse::<f64>();
+        vms.as_array().unwrap().iter().any(|vm| vm["pid"] == gateway.pid() && held(vm).unwrap() > 3.0)
+    });
+    for memory in [gateway.status("/status"), gateway.admin("/status")].map(|it| it.json()["memory"].clone()) {
+        let dict = json!({ "allocated_slabs": "0.25 MiB", "capacity": "1.00 MiB" });
+        assert_eq!(memory["lua_shared_dicts"]["my_counters"], dict, "{memory}");
+        assert_eq!(memory["lua_shared_dicts"]["kong"]["capacity"], "5.00 MiB", "{memory}");
+    }
+    let metrics = gateway.status("/metrics").text().to_owned();
+    let value = |name: &str, label: &str| {
+        let has = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
+        let found: Vec<_> = metrics.lines().filter(has).collect();
+        let [line] = found[..] else { panic!("{name} {label}: {metrics}") };
+        line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap()
+    };
+    let used = value("kong_memory_lua_shared_dict_bytes", "shared_dict=\"my_counters\"");
+    assert_eq!(used, of_code["allocated_slabs"].as_u64().unwrap() as usize);
+    assert_eq!(value("kong_memory_lua_shared_dict_total_bytes", "shared_dict=\"my_counters\""), 1 << 20);
+    assert!(value("kong_memory_workers_lua_vms_bytes", &format!("pid=\"{}\"", gateway.pid())) > 3 << 20);
+}
+
 /// Reads what the log phase of the request before has kept.
 const KEPT: &str =
     "if kong.request.get_path() == '/kept' then kong.response.exit(200, ngx.shared.kong:get('kept')) end";

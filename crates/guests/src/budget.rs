@@ -10,6 +10,8 @@ use crate::steps::{Steps, coarse_time, thread_time};
 use mlua::{HookTriggers, Lua, VmState, WeakLua};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 /// After how many instructions the hook runs in a VM that uses so many bytes. Each may compare or join strings as long as that,
@@ -120,6 +122,11 @@ impl Budget {
         self.steps.begin();
         let used = self.memory.make_room(lua);
         let _ = self.watch_using(lua, used);
+    }
+
+    /// How many bytes the VM used when that was last looked at: as the last call began, at the earliest.
+    pub(crate) fn shown_memory(&self) -> &Arc<AtomicUsize> {
+        self.memory.shown()
     }
 
     /// Looks at the memory.

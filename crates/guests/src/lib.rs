@@ -53,6 +53,7 @@ mod strands;
 mod tests;
 mod text;
 mod unavailable;
+mod usage;
 mod vm;
 mod worker;
 mod worker_events;
@@ -62,6 +63,7 @@ pub use files::{FormerFiles, PluginFiles};
 pub use pdk::log::INFO_TARGET;
 pub use scripts::LuaScripts;
 pub use settings::{LuaSettings, NodeConfiguration, UntrustedLua};
+pub use usage::{DictMemory, LuaMemory};
 use weir_plugin::{Definition, KONG_VERSION, define};
 
 /// The plugins that run Lua, in their order.

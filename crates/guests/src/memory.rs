@@ -10,6 +10,8 @@
 use mlua::Lua;
 use mlua::state::{GcIncParams, GcMode};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From which part of the limit on garbage is collected early, in percent.
 const FULL_PERCENT: usize = 75;
@@ -40,17 +42,26 @@ pub(crate) struct Memory {
     pace: Cell<i32>,
     /// What was in use after the last such collection.
     alive: Cell<usize>,
+    /// What was in use when it was last looked at, for other threads.
+    shown: Arc<AtomicUsize>,
 }
 
 impl Memory {
     /// Of a VM with this limit.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, bounded: Cell::default(), pace: Cell::default(), alive: Cell::new(0) }
+        let (bounded, pace, alive, shown) = Default::default();
+        Self { limit, bounded, pace, alive, shown }
+    }
+
+    /// How many bytes were in use when that was last looked at.
+    pub(crate) fn shown(&self) -> &Arc<AtomicUsize> {
+        &self.shown
     }
 
     /// Collects garbage if the VM is nearly full. How many bytes it uses then.
     pub(crate) fn make_room(&self, lua: &Lua) -> usize {
         let (used, percent) = (lua.used_memory(), self.limit / 100);
+        self.shown.store(used, Ordering::Relaxed);
         if used < (percent * FULL_PERCENT).max(self.alive.get() + percent * MORE_PERCENT) {
             return used;
         }

@@ -5,6 +5,7 @@ use crate::dicts::Dicts;
 use crate::failures::Failures;
 use crate::settings::{LuaSettings, NodeConfiguration};
 use crate::socket::Network;
+use crate::usage::VmSizes;
 use crate::worker_events::WorkerEvents;
 use std::sync::Arc;
 use weir_plugin::{
@@ -40,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) cluster_events: ClusterEvents,
     /// What its workers share.
     pub(crate) dicts: Arc<Dicts>,
+    /// What the VMs of its workers hold.
+    pub(crate) vm_sizes: Arc<VmSizes>,
     /// What it has served.
     pub(crate) statistics: Arc<NodeStatistics>,
     /// Whether it serves requests.
@@ -65,6 +68,7 @@ impl Node {
             vaults: retained.get(),
             events: retained.get(),
             dicts: Dicts::of(retained),
+            vm_sizes: retained.get(),
             statistics: retained.get(),
             serves: true,
         }

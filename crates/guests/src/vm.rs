@@ -142,6 +142,9 @@ impl Vm {
         let sandbox = sandbox::Sandbox::new(&settings);
         lua.set_memory_limit(settings.memory)?;
         budget.watch(&lua)?;
+        if node.serves {
+            node.vm_sizes.add(budget.shown_memory());
+        }
         Sockets::install(&lua, node.network.clone());
         let (sequence, method) = (prelude.get("sequence")?, prelude.get("method")?);
         let handed_out = HandedOut { any: any_handed_out, threads: prelude.get("handed_out")? };

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use weir_analytics::aggregate::Aggregate;
 use weir_analytics::entities::{Entities, Entity, NONE};
 use weir_analytics::totals::Totals;
+use weir_guests::{DictMemory, LuaMemory};
 use weir_model::Document;
 use weir_model::entity::Target;
 use weir_plugins::prometheus::{
-    Connections, EjectedTarget, Names, NodeFacts, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
+    Connections, EjectedTarget, Names, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
     exposition,
 };
 use weir_proxy::Retained;
@@ -88,6 +89,8 @@ impl Control {
         let configuration = self.registry.configuration();
         let document = &configuration.document;
         let costs = self.costs();
+        let lua = LuaMemory::of(self.retained());
+        let shared_dicts: Vec<_> = lua.dicts.into_iter().map(shared_store).collect();
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
@@ -108,6 +111,8 @@ impl Control {
             body_memory_usage: self.plane.proxy.body_memory_usage(),
             lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
+            lua_vms_bytes: lua.vms.iter().sum(),
+            shared_dicts: &shared_dicts,
         };
         render(&self.plane.compiler.retained, &node)
     }
@@ -129,6 +134,10 @@ impl Control {
             |RetryCounts { upstream, retries, exhausted }| UpstreamRetries { upstream, retries, exhausted };
         counts.into_iter().map(row).collect()
     }
+}
+
+fn shared_store(DictMemory { name, capacity, used }: DictMemory) -> SharedStore {
+    SharedStore { name, bytes: used, max_bytes: capacity }
 }
 
 /// The health of every known address of every target.

@@ -105,5 +105,7 @@ fn call(vm: &Vm, plugin: &str, method: &str, argument: Value) -> Result<(), Stri
     let called = vm.host.lend(&mut Exchange::vacant(), (Phase::InitWorker, &origin), || {
         function.call::<()>((handler, argument))
     });
+    // What it has made is looked at now: there may be no request for long.
+    vm.host.budget.prepare(&vm.lua);
     called.map_err(|error| source::message(&vm.failure(error)))
 }

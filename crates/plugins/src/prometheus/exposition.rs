@@ -33,7 +33,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let of_streams = Totals::of(&retained.get::<Sessions>().0, node.document, &names);
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
-    process::write(&mut text, &node.process, node.node_id, retained);
+    process::write(&mut text, node, retained);
     process::write_bodies(&mut text, &node.body_memory_usage);
     retries::write(&mut text, node.retries);
     overload::write(&mut text, node);

@@ -44,6 +44,21 @@ pub struct NodeFacts<'a> {
     pub lost_log_lines: [(&'static str, u64); 2],
     /// The targets of all upstreams.
     pub targets: &'a [TargetHealth],
+    /// How many bytes the VMs of all workers hold.
+    pub lua_vms_bytes: usize,
+    /// The shared dictionaries of Lua.
+    pub shared_dicts: &'a [SharedStore],
+}
+
+/// A store of bounded size that all workers share.
+#[derive(Debug, Clone)]
+pub struct SharedStore {
+    /// Its name.
+    pub name: String,
+    /// The bytes that it holds.
+    pub bytes: usize,
+    /// The bytes that it may hold.
+    pub max_bytes: usize,
 }
 
 /// Connections of clients.

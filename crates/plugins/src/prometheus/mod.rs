@@ -21,8 +21,8 @@
 //! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1, 2 or 3) |
 //! | `kong_datastore_reachable` | |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
-//! | `kong_memory_workers_lua_vms_bytes`: the memory of the process with all workers | `node_id`, `pid`, `kong_subsystem` |
-//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: the memory that proxy-cache uses, and may use | `node_id`, `shared_dict`, `kong_subsystem` |
+//! | `kong_memory_workers_lua_vms_bytes`: the memory of all workers' [Lua](../lua.md) VMs, 0 without Lua | `node_id`, `pid`, `kong_subsystem` |
+//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: the memory that proxy-cache (`proxy_cache`) and each [shared dictionary](../lua.md#shared-dictionaries) of Lua use, and may use | `node_id`, `shared_dict`, `kong_subsystem` |
 //! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: the memory that buffered bodies use, and may use (`mem_bodies_size`) | |
 //! | `weir_held_body_shortages_total`: bodies that did not fit into that memory: their requests were answered 503 (`refused`), or the plugin did not see them (`passed`) | `effect` |
 //! | `weir_upstream_retries_total`: how often requests were [retried](../decisions/retries.md), by reason: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
@@ -87,7 +87,7 @@ mod sessions;
 pub use apisix::apisix_exposition;
 pub use exposition::{Names, exposition};
 pub use facts::{
-    Connections, EjectedTarget, NodeFacts, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
+    Connections, EjectedTarget, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
 };
 pub use process::Process;
 

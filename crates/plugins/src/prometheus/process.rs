@@ -2,10 +2,14 @@
 //! same here.
 
 use super::exposition::{Text, escaped};
+use super::facts::{NodeFacts, SharedStore};
 use crate::proxy_cache;
 use std::time::Duration;
 use weir_plugin::BodyMemoryUsage;
 use weir_plugin::Retained;
+
+/// What the memory for responses that proxy-cache keeps is named.
+const PROXY_CACHE: &str = "proxy_cache";
 
 /// The process as the system sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,9 +43,9 @@ pub(super) fn write_bodies(text: &mut Text, usage: &BodyMemoryUsage) {
     text.line(format_args!("{name}{{effect=\"passed\"}} {skipped}"));
 }
 
-pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained: &Retained) {
-    let Process { id: pid, started, cpu, resident_bytes, open_files, most_open_files } = *process;
-    let node = format!("node_id=\"{}\"", escaped(node_id));
+pub(super) fn write(text: &mut Text, facts: &NodeFacts<'_>, retained: &Retained) {
+    let Process { id: pid, started, cpu, resident_bytes, open_files, most_open_files } = facts.process;
+    let node = format!("node_id=\"{}\"", escaped(facts.node_id));
     text.metric("process_cpu_seconds_total", "counter", "CPU time that the process has used");
     text.line(format_args!("process_cpu_seconds_total {}", cpu.as_secs_f64()));
     text.metric("process_resident_memory_bytes", "gauge", "Memory that the process holds");
@@ -54,19 +58,33 @@ pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained:
     }
     text.metric("process_start_time_seconds", "gauge", "When the process was started, since 1970");
     text.line(format_args!("process_start_time_seconds {}", started.as_secs_f64()));
-    text.metric("kong_memory_workers_lua_vms_bytes", "gauge", "Memory that the process of all workers holds");
-    text.line(format_args!(
-        "kong_memory_workers_lua_vms_bytes{{{node},pid=\"{pid}\",kong_subsystem=\"http\"}} {resident_bytes}"
-    ));
-    write_stores(text, &node, retained);
+    let name = "kong_memory_workers_lua_vms_bytes";
+    text.metric(name, "gauge", "Memory that the Lua VMs of all workers hold");
+    let bytes = facts.lua_vms_bytes;
+    text.line(format_args!("{name}{{{node},pid=\"{pid}\",kong_subsystem=\"http\"}} {bytes}"));
+    write_stores(text, &node, &stores(facts, retained));
 }
 
-/// Stores of bounded size that all workers share; in Kong they are shared dictionaries.
-fn write_stores(text: &mut Text, node: &str, retained: &Retained) {
-    let (bytes, most) = proxy_cache::usage(retained)();
-    let labels = format!("{node},shared_dict=\"proxy_cache\",kong_subsystem=\"http\"");
-    text.metric("kong_memory_lua_shared_dict_bytes", "gauge", "Bytes that a shared store holds");
-    text.line(format_args!("kong_memory_lua_shared_dict_bytes{{{labels}}} {bytes}"));
-    text.metric("kong_memory_lua_shared_dict_total_bytes", "gauge", "Bytes that a shared store may hold");
-    text.line(format_args!("kong_memory_lua_shared_dict_total_bytes{{{labels}}} {most}"));
+/// Stores of bounded size that all workers share: the shared dictionaries of Lua, and proxy-cache, which has one in Kong.
+fn stores(facts: &NodeFacts<'_>, retained: &Retained) -> Vec<SharedStore> {
+    let (bytes, max_bytes) = proxy_cache::usage(retained)();
+    let own = SharedStore { name: PROXY_CACHE.to_owned(), bytes, max_bytes };
+    // Each series must be there once.
+    let dicts = facts.shared_dicts.iter().filter(|dict| dict.name != PROXY_CACHE);
+    [own].into_iter().chain(dicts.cloned()).collect()
+}
+
+fn write_stores(text: &mut Text, node: &str, stores: &[SharedStore]) {
+    let mut write = |name, help, value: fn(&SharedStore) -> usize| {
+        text.metric(name, "gauge", help);
+        for store in stores {
+            let labels =
+                format!("{node},shared_dict=\"{}\",kong_subsystem=\"http\"", escaped(&store.name));
+            text.line(format_args!("{name}{{{labels}}} {}", value(store)));
+        }
+    };
+    write("kong_memory_lua_shared_dict_bytes", "Bytes that a shared store holds", |store| store.bytes);
+    write("kong_memory_lua_shared_dict_total_bytes", "Bytes that a shared store may hold", |store| {
+        store.max_bytes
+    });
 }

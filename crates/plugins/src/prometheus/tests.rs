@@ -93,6 +93,8 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         },
         lost_log_lines: [("proxy_access_log", 3), ("proxy_stream_access_log", 0)],
         targets: &targets,
+        lua_vms_bytes: 2_048,
+        shared_dicts: &[SharedStore { name: "counters".into(), bytes: 300, max_bytes: 1_048_576 }],
     };
     render(&node)
 }

@@ -62,6 +62,8 @@ impl Background {
                 document: &Document::default(),
                 lost_log_lines: [("proxy_access_log", 0), ("proxy_stream_access_log", 0)],
                 targets: &[],
+                lua_vms_bytes: 0,
+                shared_dicts: &[],
             },
         );
         let counts = text.lines().filter(|line| line.starts_with("weir_plugin_dropped_total{"));

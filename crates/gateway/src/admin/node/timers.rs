@@ -1,4 +1,4 @@
-//! `/timers`: Kong's timers, of which there are none. Tools read the shape.
+//! `/timers`: Kong's own timers, of which there are none: those of Lua code are not among them. Tools read the shape.
 use crate::admin::response::json_response;
 use crate::control::Control;
 use axum::extract::State;

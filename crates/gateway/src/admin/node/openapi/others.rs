@@ -47,7 +47,7 @@ const ASKED: &[Row] = &[
     ("/status/dns", "get", "dns-status", "What the resolver has done for each name"),
     ("/tags", "get", "list-tags", "Which entities have which tags"),
     ("/tags/{tag}", "get", "list-tag", "Which entities have a tag"),
-    ("/timers", "get", "timers", "Kong's timers, of which there are none"),
+    ("/timers", "get", "timers", "Kong's own timers, of which there are none"),
     ("/upstreams/{upstreams}/health", "get", "get-upstream-health", "How the targets of an upstream fare"),
     ("/vitals", "get", "list-vitals", "What /vitals/… has, and for how long"),
     ("/vitals/cluster", "get", "get-vitals", "Requests and latencies, as Kong Enterprise gave them"),
