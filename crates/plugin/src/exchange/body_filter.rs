@@ -14,6 +14,11 @@ pub trait BodyFilter: 'static {
     fn holds_head(&self) -> bool {
         false
     }
+    /// Whether nothing more of the body is of use. The response then ends behind what the filters return, and the upstream is
+    /// left: nothing more of its response is read.
+    fn is_done(&self) -> bool {
+        false
+    }
     /// The body has ended. Returns what is sent after the last chunk.
     fn end(self: Box<Self>, _exchange: &mut Exchange) -> Vec<u8> {
         Vec::new()
@@ -45,6 +50,11 @@ impl BodyFilters {
     /// Whether one of them holds the head.
     pub fn hold_head(&self) -> bool {
         self.0.iter().any(|filter| filter.holds_head())
+    }
+
+    /// Whether one of them needs nothing more of the body.
+    pub fn are_done(&self) -> bool {
+        self.0.iter().any(|filter| filter.is_done())
     }
 
     pub(crate) fn push(&mut self, filter: impl BodyFilter) {

@@ -1,5 +1,7 @@
 //! Filters of a response's body, between a real client and a real upstream.
 
+mod done;
+
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -30,6 +30,11 @@ impl FilteredBody {
         self.unsent().is_empty() && self.filters.hold_head()
     }
 
+    /// Whether nothing more of the body is of use to them.
+    pub(crate) fn is_done(&self) -> bool {
+        self.filters.are_done()
+    }
+
     /// Whether they have returned what they had left.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
@@ -48,8 +53,12 @@ impl FilteredBody {
         (self.output, self.sent) = (self.filters.chunk(&mut exchange.public, chunk), 0);
     }
 
-    /// Gives the filters the next chunk of what is left of a body in memory, and returns how long it is.
+    /// Gives the filters the next chunk of what is left of a body in memory, and returns how long it is: all that is left, where
+    /// they need nothing more.
     pub(crate) fn push_from(&mut self, exchange: &mut Exchange, left: &[u8]) -> usize {
+        if self.is_done() {
+            return left.len();
+        }
         let n = left.len().min(MAX_CHUNK_LEN);
         if n > 0 {
             self.push(exchange, &left[..n]);

@@ -31,7 +31,7 @@ pub(crate) struct ChangedBody {
     filtered: Option<FilteredBody>,
     pub(crate) framing: Framing,
     /// Some of the body is left out with the upstream, whose connection is of no more use.
-    pub(crate) is_cut: bool,
+    is_cut: bool,
 }
 
 /// What the response hooks have asked for the body, if it has one.

@@ -47,12 +47,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         })
     }
 
-    /// Gives the filters what has come, or the end; false, because what they return is still to be sent.
+    /// Gives the filters what has come, or the end, which is also where they need nothing more; false, because what they
+    /// return is still to be sent.
     fn filter_step(
         &mut self,
         cx: &mut Context<'_>,
         filtered: &mut FilteredBody,
     ) -> Poll<Result<bool, RelayError>> {
+        if filtered.is_done() {
+            self.exchange.engine.upstream_is_cut();
+            filtered.end(self.exchange);
+            return Poll::Ready(Ok(false));
+        }
         let data = self.upstream.body().map_err(RelayError::Garbage)?;
         let n = data.len();
         if n > 0 {

@@ -246,14 +246,14 @@ async fn pass_on<C: Client, U: Upstream>(
             }
         }
     };
-    let reusable = reusable && changed.as_ref().is_none_or(|changed| !changed.is_cut);
     begin(call.worker, &mut relay, changed.as_ref().map_or(framing, |changed| changed.framing));
     let passed = match changed {
         None => poll_fn(|cx| relay.poll_body(cx)).await,
         Some(changed) => Box::pin(response_body::send(&mut relay, changed)).await,
     };
     relay.exchange.engine.response_passed(passed.is_ok());
-    let reusable = reusable && relay.upload.whole;
+    // Some of the response may have been left with the upstream.
+    let reusable = reusable && relay.upload.whole && relay.upstream.body_is_done();
     match passed {
         Ok(()) if reusable => {
             exchange.timing.end = Some(Instant::now());
