@@ -34,6 +34,7 @@ use weir_net::tls::ClientCertificate;
 
 pub use body_filter::{BodyFilter, ResumeBody, WaitForBody};
 pub use extras::{FailedTry, Observer};
+pub use fallback::BodyBegin;
 pub use headers::{HeaderError, HeadersOf};
 pub use local_response::LocalResponse;
 pub use log_fields::{LogField, LogFieldMode};

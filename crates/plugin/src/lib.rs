@@ -78,9 +78,9 @@ pub use entity_access::{
 };
 pub use error_templates::{ErrorTemplates, ErrorType};
 pub use exchange::{
-    BodyFilter, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LocalResponse, LogField,
-    LogFieldMode, Observer, ResponseSource, ResumeBody, ServiceOverride, ServiceTarget, Source, TargetError,
-    Timing, UpstreamOutcome, WaitForBody,
+    BodyBegin, BodyFilter, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LocalResponse,
+    LogField, LogFieldMode, Observer, ResponseSource, ResumeBody, ServiceOverride, ServiceTarget, Source,
+    TargetError, Timing, UpstreamOutcome, WaitForBody,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{

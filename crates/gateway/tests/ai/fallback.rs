@@ -133,6 +133,9 @@ fn what_is_no_stream_is_asked_of_the_next_instance() {
         format!("{head} text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: {{\n\n\r\n"),
         format!("{head} text/event-stream\r\nContent-Length: 7\r\n\r\nrubbish"),
         format!("{head} text/event-stream\r\nContent-Length: 0\r\n\r\n"),
+        format!("{head} text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        format!("{head} text/event-stream\r\n\r\n"),
+        format!("{head} text/event-stream\r\n\r\ndata: {{\"error\":{{\"message\":\"busy\"}}}}\n\n"),
     ];
     let (second, asked) = answering();
     let first: Vec<_> = rubbish.map(|sends| failing((sends.leak(), "close"))).into_iter().collect();

@@ -1,6 +1,7 @@
 //! ai-proxy with a provider that tokens trickle from, one that fails in every way, and logs that must not know its key.
 
 mod analytics;
+mod failed_streams;
 mod fallback;
 mod limits;
 mod transformers;

@@ -77,8 +77,9 @@
 //! at the end. A last event has the tokens if `stream_options.include_usage` asks for it and the provider counts them.
 //!
 //! The head is sent with the first event. A response that is no stream, such as a page of HTML, is answered 502, and so is a stream
-//! without an event that can be read, or with an error as its first. A stream that becomes corrupt later ends with an event such as
-//! `data: {"error": {"message": "the response of the AI provider cannot be read"}}`, and without `data: [DONE]`. Single events
+//! without an event that can be read, with an error as its first, or whose events say nothing. A stream that becomes corrupt later, or has an error, ends with an event such as
+//! `data: {"error": {"message": "the response of the AI provider cannot be read"}}`, and without `data: [DONE]`. Behind such an end the provider's connection is closed, so
+//! that a model does not go on unseen, and the log says why. Single events
 //! that cannot be read are left out. A stream may be `text/event-stream`; JSON objects, on lines or in an array, of cohere, gemini and Ollama's format;
 //! and from bedrock AWS's event stream alone. `preserve` and `llm_format` pass streams as they are.
 //!
@@ -86,7 +87,7 @@
 //!
 //! Responses with status 200 are brought into OpenAI's form; `finish_reason` is one of OpenAI's too, where Kong passes on the
 //! provider's. Others pass as they are. `X-Kong-LLM-Model` names provider and model. A response that is not a stream is buffered, and
-//! may have up to 8 MiB; with `preserve` and `llm_format` a longer one passes as it is.
+//! may have up to 8 MiB, also of a provider whose form is OpenAI's; with `preserve` and `llm_format` a longer one passes as it is.
 //!
 //! | status | `error.message` | when |
 //! |---|---|---|
@@ -100,6 +101,7 @@
 //! | 502 | `the response of the AI provider is longer than 8 MiB` | it is too long to be brought into OpenAI's form |
 //! | 502 | `the response of the AI provider is no stream of events` | a stream was asked for, and the content type is that of none |
 //! | 502 | `the AI provider sent no event that can be read`, `the response of the AI provider cannot be read` | nothing of a stream could be read |
+//! | 502 | `the AI provider sent no answer` | the events of a stream say nothing, for instance because the prompt is blocked |
 //! | 502 | the provider's message | its stream begins with an error |
 //!
 //! ## Logs

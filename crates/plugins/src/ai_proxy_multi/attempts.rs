@@ -6,7 +6,7 @@ use crate::llm::{InFlight, LlmError, Prompts, Provider, TokenLimits};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_plugin::{Exchange, Flow, UpstreamOutcome};
+use weir_plugin::{BodyBegin, Exchange, Flow, UpstreamOutcome};
 
 /// The name of the instance that was asked last.
 struct Asked(String);
@@ -35,7 +35,7 @@ enum AttemptEnd {
 }
 
 impl AttemptEnd {
-    fn of(exchange: &Exchange, outcome: UpstreamOutcome, begin: &[u8]) -> Self {
+    fn of(exchange: &Exchange, outcome: UpstreamOutcome, begin: BodyBegin<'_>) -> Self {
         match (outcome, exchange.response.status) {
             (UpstreamOutcome::Failed, _) => Self::NoAnswer,
             (_, 200) if InFlight::is_no_stream(exchange, begin) => Self::NoStream,

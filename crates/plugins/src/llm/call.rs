@@ -44,6 +44,9 @@ pub(crate) struct Backend {
     refers: bool,
 }
 
+/// What the ids of responses begin with that the provider does not name.
+const ID_PREFIX: &str = "chatcmpl-";
+
 /// One request to a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
@@ -61,6 +64,13 @@ pub(crate) struct Call {
     pub(crate) id: String,
     /// Seconds since 1970.
     pub(crate) created: u64,
+}
+
+impl Call {
+    /// The id of the client's request.
+    pub(crate) fn request_id(&self) -> &str {
+        self.id.strip_prefix(ID_PREFIX).unwrap_or_default()
+    }
 }
 
 impl Backend {
@@ -113,7 +123,7 @@ impl Backend {
             streams: false,
             includes_usage,
             counts_usage: exchange.extensions.get::<TokenLimits>().is_some(),
-            id: format!("chatcmpl-{}", exchange.id()),
+            id: format!("{ID_PREFIX}{}", exchange.id()),
             created: since_1970.map_or(0, |since| since.as_secs()),
         })
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::shared::Uncacheable;
 use std::sync::Arc;
 use tokio::time::Instant;
-use weir_plugin::{BodyFilter, Exchange, Framing, Json, Known, ModelCalls, Source, Uuid};
+use weir_plugin::{BodyBegin, BodyFilter, Exchange, Framing, Json, Known, ModelCalls, Source, Uuid};
 
 /// The status of requests whose client has left.
 const CLIENT_GONE: u16 = 499;
@@ -133,7 +133,7 @@ impl InFlight {
             return exchange.set_response_body(body);
         };
         asked.stream = Some(asked.reader(format, asked.reporting.payloads));
-        exchange.filter_response_body(Convert { holds_head: !keeps_form });
+        exchange.filter_response_body(Convert { holds_head: !keeps_form, is_done: false });
         if !keeps_form {
             exchange.response.headers.set("Content-Type", b"text/event-stream");
         }
@@ -183,15 +183,13 @@ impl InFlight {
     }
 
     /// Whether the upstream has answered a request for a stream with something else, as its head shows, or the begin of its body.
-    pub(crate) fn is_no_stream(exchange: &Exchange, begin: &[u8]) -> bool {
+    pub(crate) fn is_no_stream(exchange: &Exchange, begin: BodyBegin<'_>) -> bool {
         let asked = exchange.extensions.get::<Self>();
         let Some(asked) = asked.filter(|asked| asked.call.streams && !asked.keeps_form) else { return false };
-        let is_whole = match exchange.response.framing {
-            Framing::Length(length) => length == begin.len() as u64,
-            framing => framing == Framing::None,
-        };
+        let is_all = matches!(exchange.response.framing, Framing::Length(n) if n == begin.bytes.len() as u64);
+        let is_whole = begin.is_whole || is_all;
         match asked.stream_format(content_type(exchange)) {
-            Some(format) => asked.reader(format, false).fails_at_once(begin, is_whole),
+            Some(format) => asked.reader(format, false).fails_at_once(begin.bytes, is_whole),
             None => true,
         }
     }
@@ -309,6 +307,8 @@ fn has_client_left(exchange: &Exchange) -> bool {
 struct Convert {
     /// Nothing was sent, so that the response may still be another.
     holds_head: bool,
+    /// It has ended with an error: what the provider may still send is left with it.
+    is_done: bool,
 }
 
 impl Convert {
@@ -334,11 +334,19 @@ impl BodyFilter for Convert {
         if asked.first_token.is_none() && stream.has_text() {
             asked.first_token = Some(Instant::now());
         }
-        if asked.keeps_form { chunk } else { self.sent(exchange, converted) }
+        if asked.keeps_form {
+            return chunk;
+        }
+        self.is_done = stream.has_failed();
+        self.sent(exchange, converted)
     }
 
     fn holds_head(&self) -> bool {
         self.holds_head
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 
     fn end(mut self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {

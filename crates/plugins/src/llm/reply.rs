@@ -100,6 +100,20 @@ impl Reply {
     }
 }
 
+/// How many tokens a text has, where the provider does not count them: one for four bytes, as in Kong.
+pub(super) fn estimated_tokens(text: &str) -> u64 {
+    text.trim().len().div_ceil(4) as u64
+}
+
+/// How many tokens a message in OpenAI's form has beside its text, or a part of one.
+pub(super) fn estimated_beside_text(message: &Json) -> u64 {
+    let texts = [&message["reasoning_content"], &message["reasoning"], &message["refusal"]];
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let arguments = calls.map(|call| &call["function"]["arguments"]);
+    let texts = texts.into_iter().chain(arguments);
+    texts.map(|text| estimated_tokens(text.as_str().unwrap_or_default())).sum()
+}
+
 /// A call of a function in OpenAI's form.
 pub(super) fn tool_call(id: &str, name: &str, arguments: &Json) -> Json {
     let function = json!({ "name": name, "arguments": arguments.to_string() });

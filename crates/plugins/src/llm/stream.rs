@@ -1,7 +1,7 @@
 //! A model's response as a stream: the provider's events become those of OpenAI.
 
 use super::frames::{Event, EventReader, StreamFormat};
-use super::reply::finish_reason;
+use super::reply::{estimated_beside_text, estimated_tokens, finish_reason};
 use super::{Call, Dialect, LlmError, Route, Usage};
 use serde_json::json;
 use weir_plugin::Json;
@@ -14,6 +14,12 @@ const CORRUPT: &str = "the response of the AI provider cannot be read";
 
 /// What they get of one that ends without an event.
 const EMPTY: &str = "the AI provider sent no event that can be read";
+
+/// What they get of one whose events say nothing.
+const SILENT: &str = "the AI provider sent no answer";
+
+/// The most of a provider's message that is logged.
+const MAX_LOGGED_LEN: usize = 512;
 
 /// Converts a provider's stream.
 pub(crate) struct Stream {
@@ -49,8 +55,12 @@ pub(crate) struct Output {
     has_read: bool,
     /// Something was sent.
     has_begun: bool,
-    /// Why nothing else was sent.
+    /// Why the provider says nothing, if that is known.
+    pub(crate) refusal: Option<String>,
+    /// Why it has ended with an error.
     failure: Option<LlmError>,
+    /// Nothing was sent before that error.
+    is_error_alone: bool,
     is_done: bool,
 }
 
@@ -90,7 +100,9 @@ impl Stream {
         for event in std::mem::take(&mut self.events) {
             self.take(&event);
         }
-        if let Err(error) = pushed {
+        if let Err(error) = pushed
+            && !self.output.is_done
+        {
             self.fail(CORRUPT, &error.to_string());
         }
         self.output.take()
@@ -103,35 +115,51 @@ impl Stream {
         {
             self.take(&event);
         }
-        if !self.output.is_done && self.output.has_read {
-            self.output.done(&self.call);
-        } else if !self.output.is_done {
-            self.fail(EMPTY, "it ended without an event that can be read");
+        if self.output.is_done {
+            return self.output.take();
+        }
+        match (self.output.has_read, self.output.has_begun) {
+            (true, true) => self.output.done(&self.call),
+            (true, false) => {
+                let why = self.output.refusal.take().map(|why| format!(": {why}")).unwrap_or_default();
+                self.output.fail(&format!("{SILENT}{why}"));
+                self.log_failure();
+            }
+            (false, _) => self.fail(EMPTY, "it ended without an event that can be read"),
         }
         self.output.take()
     }
 
     /// Ends the stream with an error, and says in the log why.
     fn fail(&mut self, message: &str, why: &str) {
-        let (plugin, provider) = (self.plugin, &self.call.provider);
-        tracing::error!(
-            provider,
-            model = self.call.model,
-            "{plugin}: the stream of the AI provider cannot be read: {why}"
-        );
+        self.log_error(&format!("the stream of the AI provider cannot be read: {why}"));
         self.output.fail(message);
+    }
+
+    /// Says in the log with which of its own errors the provider has ended the stream, if it has.
+    fn log_failure(&self) {
+        let Some(failure) = self.output.failure.as_ref().map(ToString::to_string) else { return };
+        let said = &failure[..failure.floor_char_boundary(MAX_LOGGED_LEN)];
+        self.log_error(&format!("the AI provider ended its stream with an error: {said}"));
+    }
+
+    fn log_error(&self, error: &str) {
+        let (plugin, Call { provider, model, .. }) = (self.plugin, &self.call);
+        tracing::error!(request_id = self.call.request_id(), provider, model, "{plugin}: {error}");
     }
 
     fn take(&mut self, event: &Event) {
         if self.output.is_done || event.data.is_empty() {
             return;
         }
-        if let Err(error) = self.read(event) {
-            tracing::warn!(
+        match self.read(event) {
+            Ok(()) => self.log_failure(),
+            Err(error) => tracing::warn!(
+                request_id = self.call.request_id(),
                 provider = self.call.provider,
                 "{}: an event of the AI provider cannot be read: {error}",
                 self.plugin
-            );
+            ),
         }
     }
 
@@ -145,22 +173,28 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether it has ended with an error, so that nothing more of it is of use.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.output.failure.is_some()
+    }
+
     /// Why the stream has failed before anything of it was sent.
     pub(crate) fn failure(&self) -> Option<LlmError> {
-        self.output.failure.clone()
+        self.output.failure.clone().filter(|_| self.output.is_error_alone)
     }
 
     /// The tokens so far: what the provider has counted, and an estimate of what it has not.
     pub(crate) fn usage(&self, estimated_prompt: u64) -> Usage {
         let known = self.output.usage;
+        let is_whole = self.output.is_done && !self.has_failed();
         Usage {
             prompt: known.prompt.or(Some(estimated_prompt)),
             // Before the end, a provider may have counted the first token alone.
             completion: match known.completion {
-                Some(counted) if self.output.is_done => Some(counted),
+                Some(counted) if is_whole => Some(counted),
                 counted => Some(counted.unwrap_or(0).max(self.output.estimated)),
             },
-            total: known.total.filter(|_| self.output.is_done),
+            total: known.total.filter(|_| is_whole),
         }
     }
 
@@ -291,11 +325,9 @@ impl Output {
     /// Ends the stream with an error.
     pub(crate) fn fail(&mut self, message: &str) {
         let error = LlmError::Response(message.to_owned());
-        if !self.has_begun {
-            self.failure = Some(error.clone());
-        }
+        self.is_error_alone = !self.has_begun;
         self.send(error.body().as_bytes());
-        self.is_done = true;
+        (self.failure, self.is_done) = (Some(error), true);
     }
 
     fn chunk(&mut self, call: &Call, choices: Json, usage: Option<Json>) {
@@ -330,18 +362,13 @@ impl Output {
     fn estimate_choice(&mut self, choice: &Json, with_text: bool) {
         let delta = &choice["delta"];
         let of_text = [&delta["content"], &choice["text"]].into_iter().filter(|_| with_text);
-        let others = [&delta["reasoning_content"], &delta["reasoning"], &delta["refusal"]];
-        let calls = delta["tool_calls"].as_array().into_iter().flatten();
-        let arguments = calls.map(|call| &call["function"]["arguments"]);
-        of_text
-            .chain(others)
-            .chain(arguments)
-            .for_each(|text| self.estimate(text.as_str().unwrap_or_default()));
+        of_text.for_each(|text| self.estimate(text.as_str().unwrap_or_default()));
+        self.estimated += estimated_beside_text(delta);
     }
 
     /// Counts what costs tokens and is no text.
     pub(crate) fn estimate(&mut self, text: &str) {
-        self.estimated += text.trim().len().div_ceil(4) as u64;
+        self.estimated += estimated_tokens(text);
     }
 
     fn count(&mut self, text: &str) {

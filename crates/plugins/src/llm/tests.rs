@@ -148,6 +148,9 @@ fn a_stream_that_is_left_has_used_what_has_come() {
     {
         assert_eq!(usage_of("anthropic", &some(delta)), [Some(123), Some(3), None], "{delta}");
     }
+    let failed = some("\"text\":\"twelve bytes\"")
+        + "data: {\"type\":\"error\",\"error\":{\"message\":\"Overloaded\"}}\n\n";
+    assert_eq!(usage_of("anthropic", &failed), [Some(123), Some(3), None], "an error is no end");
     for choices in [
         "{\"delta\":{\"content\":\"twelve bytes\"}}",
         "{\"delta\":{}},{\"delta\":{\"content\":\"twelve bytes\"}}",
@@ -236,7 +239,7 @@ fn what_is_corrupt_ends_with_an_error_and_keeps_what_was_read() {
     let new = || Stream::new(call.clone(), (bedrock.dialect, StreamFormat::Aws), ("ai-proxy", false));
     let mut stream = new();
     assert_eq!(String::from_utf8(stream.push(b"rubbish rubbish")).unwrap(), CORRUPT);
-    assert!(stream.failure().is_some() && stream.end().is_empty());
+    assert!(stream.failure().is_some() && stream.end().is_empty() && stream.has_failed());
     assert!(new().fails_at_once(b"rubbish rubbish", false));
     let (openai, call) = streaming("openai");
     let new = || Stream::new(call.clone(), (openai.dialect, StreamFormat::Sse), ("ai-proxy", false));
@@ -244,6 +247,10 @@ fn what_is_corrupt_ends_with_an_error_and_keeps_what_was_read() {
     let mut stream = new();
     stream.push(&[&event[..], &vec![b'x'; 2 * 1024 * 1024]].concat());
     assert!(stream.failure().is_none(), "something was sent before");
+    assert!(stream.has_failed());
+    let mut stream = new();
+    let ended = stream.push(&[b"data: [DONE]\n\n", &vec![b'x'; 2 * 1024 * 1024][..]].concat());
+    assert_eq!((&*ended, stream.has_failed()), (&b"data: [DONE]\n\n"[..], false), "it is over");
     let mut stream = new();
     stream.push(b"data: {\n\ndata: {\r}\n\n");
     stream.push(event);
@@ -266,8 +273,59 @@ fn an_error_of_the_provider_is_a_failure_if_it_comes_first() {
     assert_eq!(stream.failure().unwrap().to_string(), "Overloaded");
     let mut stream = new();
     stream.push([text, error].concat().as_bytes());
-    assert_eq!(stream.failure(), None);
+    assert_eq!((stream.failure(), stream.has_failed()), (None, true));
     assert!(stream.end().is_empty(), "there is no [DONE]");
+}
+
+#[test]
+fn an_error_in_the_place_of_choices_is_a_failure() {
+    let error = "{\"error\":{\"message\":\"busy\",\"code\":503}}";
+    for (provider, error) in [
+        ("openai", error),
+        ("azure", error),
+        ("mistral", error),
+        ("huggingface", error),
+        ("gemini", error),
+        ("openai", "{\"error\":\"busy\"}"),
+        ("huggingface", "{\"error\":\"busy\",\"error_type\":\"overloaded\"}"),
+        ("cohere", "{\"message\":\"busy\"}"),
+    ] {
+        let (backend, call) = streaming(provider);
+        let new = || Stream::new(call.clone(), (backend.dialect, StreamFormat::Sse), ("ai-proxy", false));
+        let event = format!("data: {error}\n\n");
+        assert!(new().fails_at_once(event.as_bytes(), false), "{provider}: {error}");
+        let mut stream = new();
+        stream.push(event.as_bytes());
+        let failure = stream.failure().map(|failure| (failure.status(), failure.to_string()));
+        assert_eq!(failure, Some((502, "busy".to_owned())), "{provider}: {error}");
+        assert!(stream.end().is_empty(), "{provider}: there is no [DONE]");
+    }
+    let (openai, call) = streaming("openai");
+    let mut stream = Stream::new(call, (openai.dialect, StreamFormat::Sse), ("ai-proxy", false));
+    stream.push(b"data: {\"choices\":[],\"error\":null}\n\ndata: {\"choices\":[{}],\"error\":{}}\n\n");
+    assert!(!stream.has_failed());
+}
+
+#[test]
+fn a_stream_whose_events_say_nothing_is_a_failure() {
+    for (event, message) in [
+        ("{\"usageMetadata\":{\"promptTokenCount\":7}}", "the AI provider sent no answer"),
+        (
+            "{\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}",
+            "the AI provider sent no answer: the prompt is blocked: SAFETY",
+        ),
+    ] {
+        let (gemini, call) = streaming("gemini");
+        let new = || Stream::new(call.clone(), (gemini.dialect, StreamFormat::Sse), ("ai-proxy", false));
+        let event = format!("data: {event}\n\n");
+        let mut stream = new();
+        assert!(stream.push(event.as_bytes()).is_empty() && stream.failure().is_none());
+        stream.end();
+        let failure = stream.failure().map(|failure| (failure.status(), failure.to_string()));
+        assert_eq!(failure, Some((502, message.to_owned())));
+        // The prompt is to blame: another instance is not asked.
+        assert!(!new().fails_at_once(event.as_bytes(), true));
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::super::prompts::{data_url, role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, moved, no_such, read, stops, text,
+    Call, Dialect, Event, FAILED, Json, Object, Output, Prompts, Reply, Route, moved, no_such, read, stops,
+    text,
 };
 use serde_json::json;
 
@@ -95,7 +96,7 @@ impl Dialect for Anthropic {
                     out.done(call);
                 }
             }
-            "error" => out.fail(text(&body, "/error/message").unwrap_or("the AI provider failed")),
+            "error" => out.fail(text(&body, "/error/message").unwrap_or(FAILED)),
             _ => {}
         }
         Ok(())

@@ -80,7 +80,10 @@ impl Dialect for Cohere {
                 out.begin(call);
             }
             Some("text-generation") | None if !is_end => {
-                out.text(call, text(&event, "/text").unwrap_or_default());
+                match (text(&event, "/text"), text(&event, "/message")) {
+                    (None, Some(error)) => out.fail(error),
+                    (said, _) => out.text(call, said.unwrap_or_default()),
+                }
             }
             _ => {}
         }

@@ -3,8 +3,8 @@
 use super::super::prompts::{data_url, role_of, system_apart, text_of};
 use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{
-    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, StreamFormat, in_url, moved, no_such,
-    read, stops, text, unsupported,
+    Call, Dialect, Event, Json, Object, Output, Prompts, Reply, Route, StreamFormat, error_of, in_url, moved,
+    no_such, read, stops, text, unsupported,
 };
 use serde_json::json;
 
@@ -85,11 +85,14 @@ impl Dialect for Gemini {
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
         let event = read(event)?;
-        if let Some(error) = text(&event, "/error/message") {
+        if let Some(error) = error_of(&event) {
             out.fail(error);
             return Ok(());
         }
         out.usage.update(usage(&event));
+        if let Some(reason) = text(&event, "/promptFeedback/blockReason") {
+            out.refusal = Some(format!("the prompt is blocked: {reason}"));
+        }
         let Some(candidate) = event.pointer("/candidates/0") else { return Ok(()) };
         let said = said(candidate);
         if !said.is_empty() {

@@ -2,7 +2,8 @@
 
 use super::super::reply::{Usage, finish_reason};
 use super::{
-    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, in_url, moved, no_such, openai, read, text,
+    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, error_of, in_url, moved, no_such, openai,
+    read, text,
 };
 use serde_json::json;
 
@@ -68,7 +69,7 @@ impl Dialect for HuggingFace {
         if parsed.get("choices").is_some() {
             return openai::same(event, call, out);
         }
-        if let Some(error) = text(&parsed, "/error") {
+        if let Some(error) = error_of(&parsed) {
             out.fail(error);
             return Ok(());
         }

@@ -96,6 +96,15 @@ fn read(event: &Event) -> Result<Json, String> {
     if read.is_object() { Ok(read) } else { Err("it is no JSON object".to_owned()) }
 }
 
+/// The error that an event or a response consists of.
+fn error_of(json: &Json) -> Option<&str> {
+    let error = json.get("error").filter(|error| !error.is_null() && json.get("choices").is_none())?;
+    Some(error.as_str().or_else(|| text(error, "/message")).unwrap_or(FAILED))
+}
+
+/// What clients get of an error without a message.
+const FAILED: &str = "the AI provider failed";
+
 /// A text within JSON.
 fn text<'j>(json: &'j Json, pointer: &str) -> Option<&'j str> {
     json.pointer(pointer).and_then(Json::as_str)

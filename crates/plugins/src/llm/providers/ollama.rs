@@ -3,7 +3,8 @@
 use super::super::prompts::text_of;
 use super::super::reply::{Usage, finish_reason, tool_call};
 use super::{
-    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, StreamFormat, moved, no_such, read, text,
+    Call, Dialect, Event, Json, Output, Prompts, Reply, Route, StreamFormat, error_of, moved, no_such, read,
+    text,
 };
 
 /// Ollama's API.
@@ -54,7 +55,7 @@ impl Dialect for Ollama {
 
     fn event(&self, event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
         let event = read(event)?;
-        if let Some(error) = text(&event, "/error") {
+        if let Some(error) = error_of(&event) {
             out.fail(error);
             return Ok(());
         }

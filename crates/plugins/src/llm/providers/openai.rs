@@ -1,6 +1,6 @@
 //! OpenAI, and others that speak its API.
 
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, no_such, read};
+use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, error_of, no_such, read};
 use crate::llm::Usage;
 use serde_json::json;
 
@@ -51,9 +51,13 @@ pub(super) fn response(body: &Json, call: &Call) -> Result<Option<Reply>, String
     body.get("choices").map(|_| None).ok_or_else(what)
 }
 
-/// The event stays as it is. The client gets none about tokens that it has not asked for.
+/// The event stays as it is, unless it is an error. The client gets none about tokens that it has not asked for.
 pub(super) fn same(event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
     let read = read(event)?;
+    if let Some(error) = error_of(&read) {
+        out.fail(error);
+        return Ok(());
+    }
     let is_unasked = call.counts_usage && !call.includes_usage && read["choices"] == json!([]);
     if is_unasked {
         out.usage.update(Usage::of_openai(&read))

@@ -11,7 +11,7 @@ use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
-use weir_plugin::{UpstreamOutcome, engine};
+use weir_plugin::{BodyBegin, UpstreamOutcome, engine};
 use weir_upstream::{Upstream, UpstreamError};
 
 /// Sends the request on, for as often as the plugin leads it elsewhere.
@@ -27,7 +27,9 @@ pub(super) async fn run<'s, C: Client>(
         reached = begun(client, exchange, reached).await;
         let (outcome, begin) = match &mut reached {
             Ok((_, upstream, _)) => (UpstreamOutcome::Answered, body_here(upstream)),
-            Err(RequestError::Upstream(_)) => (UpstreamOutcome::Failed, &[][..]),
+            Err(RequestError::Upstream(_)) => {
+                (UpstreamOutcome::Failed, BodyBegin { bytes: &[], is_whole: false })
+            }
             Err(_) => return reached,
         };
         let status = exchange.response.status;
@@ -66,14 +68,14 @@ async fn begun<'s, C: Client>(
     }
 }
 
-/// The bytes of the body that are here.
-fn body_here(upstream: &mut AnyUpstream) -> &[u8] {
-    let body = match upstream {
-        AnyUpstream::Http1(upstream) => upstream.body(),
-        AnyUpstream::Http2(upstream) => upstream.body(),
+/// What is here of the body.
+fn body_here(upstream: &mut AnyUpstream) -> BodyBegin<'_> {
+    let (is_whole, body) = match upstream {
+        AnyUpstream::Http1(upstream) => (upstream.body_is_done(), upstream.body()),
+        AnyUpstream::Http2(upstream) => (upstream.body_is_done(), upstream.body()),
     };
     // What is wrong with it shows when it is passed on.
-    body.unwrap_or_default()
+    BodyBegin { bytes: body.unwrap_or_default(), is_whole }
 }
 
 fn poll_begin<C: Client, U: Upstream>(
