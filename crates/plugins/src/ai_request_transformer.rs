@@ -15,7 +15,8 @@
 //!
 //! The model gets `prompt` as the system's message, and the body as the user's. What it answers takes the body's place, or the
 //! part of it that `transformation_extract_pattern` finds. `llm` is as in [ai-proxy](ai-proxy.md), which says what is logged as well:
-//! under `ai.ai-request-transformer`.
+//! under `ai.ai-request-transformer`. What a model has cost is logged and counted also where its answer is of no use, and calls that have failed are: by the status
+//! of its answer, or 502 if there was none that could be read.
 //!
 //! The key is in no log. The provider is asked through the proxy, if one is configured.
 //!
@@ -66,10 +67,9 @@ impl Hooks for AiRequestTransformer {
         };
         Flow::Wait(Box::pin(async move {
             let answer = rewriter.ask(question).await;
-            let resume: Resume = Box::new(move |exchange| match answer {
-                Ok(mut answer) => {
-                    exchange.set_body(std::mem::take(&mut answer.text).into_bytes());
-                    rewriter.record(exchange, answer);
+            let resume: Resume = Box::new(move |exchange| match rewriter.record(exchange, answer) {
+                Ok(text) => {
+                    exchange.set_body(text.into_bytes());
                     Flow::Continue
                 }
                 Err(error) => {

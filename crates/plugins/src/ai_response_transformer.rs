@@ -92,7 +92,7 @@ impl Hooks for AiResponseTransformer {
             let question = decoded(body, encoding).and_then(|body| rewriter.question(exchange, &body));
             Box::pin(async move {
                 let answer = match question {
-                    Ok(question) => rewriter.ask(question).await,
+                    Ok(question) => Ok(rewriter.ask(question).await),
                     Err(error) => Err(error),
                 };
                 let resume: ResumeBody =
@@ -129,9 +129,8 @@ fn rewritten(
 ) -> Vec<u8> {
     exchange.response.headers.remove("Content-Encoding");
     exchange.response.headers.remove("ETag");
-    let body = answer.and_then(|mut answer| {
-        let text = std::mem::take(&mut answer.text);
-        rewriter.record(exchange, answer);
+    let body = answer.and_then(|answer| {
+        let text = rewriter.record(exchange, answer)?;
         if has_instructions { instructed(exchange, &text) } else { Ok(text.into_bytes()) }
     });
     body.unwrap_or_else(|error| {

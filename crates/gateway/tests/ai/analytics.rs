@@ -35,7 +35,7 @@ fn gateway(plugins: &Json) -> Gateway {
     Gateway::start(&document.to_string())
 }
 
-fn rows(gateway: &Gateway) -> Vec<Json> {
+pub(super) fn rows(gateway: &Gateway) -> Vec<Json> {
     let answer = gateway.admin("/analytics/top?by=model&of=prompt_tokens");
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["data"].as_array().unwrap().clone()

@@ -258,6 +258,56 @@ fn what_a_model_costs_is_logged_and_counted() {
     }
 }
 
+#[test]
+fn what_a_provider_does_not_count_is_estimated() {
+    let answer = json!({ "choices": [{ "message": { "content": "twelve bytes" } }] }).to_string();
+    let length = answer.len();
+    // The second breaks off.
+    let upstream = Upstream::start(move |mut peer, number| {
+        if peer.request().is_some() {
+            let length = length + number;
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{answer}"
+            ));
+        }
+    });
+    for (status, completion) in [(200, 3), (502, 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("requests.log");
+        let url = format!("http://{}/", upstream.address);
+        let gateway = gateway(&config("openai", &url, &json!({})), &log);
+        assert_eq!(ask(&gateway, false).response().status, status);
+        let usage = record(&log)["ai"]["proxy"]["usage"].clone();
+        assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(3), &json!(completion)));
+    }
+}
+
+#[test]
+fn streams_in_a_form_of_their_own_are_read_for_what_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests.log");
+    let events = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hello\"}]}}],\
+                  \"usageMetadata\":{\"promptTokenCount\":7,\"candidatesTokenCount\":500}}\r\n\r\n";
+    let upstream = Upstream::answering(&format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{events}",
+        events.len()
+    ));
+    let mut config = config("gemini", &format!("http://{}/", upstream.address), &json!({}));
+    config["llm_format"] = json!("gemini");
+    let gateway = gateway(&config, &log);
+    let body = json!({ "contents": [{ "parts": [{ "text": "say something" }] }] }).to_string();
+    let length = body.len();
+    let request = format!(
+        "POST /v1beta/models/m:streamGenerateContent HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    assert_eq!(gateway.connect().send(request).response().text(), events);
+    let said = record(&log)["ai"]["proxy"].clone();
+    let usage = &said["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(7), &json!(500)), "{said}");
+    assert!(said["meta"]["time_to_first_token"].is_u64(), "{said}");
+    assert_eq!(said["payload"]["response"], "Hello");
+}
+
 /// How a provider fails: what it sends, and what becomes of its connection then.
 type Failure = (&'static str, &'static str);
 

@@ -1,8 +1,10 @@
 //! ai-request-transformer and ai-response-transformer with models that hang, behind proxies, and clients that leave.
 
+use super::analytics::rows;
 use super::ask;
-use crate::harness::{Gateway, Identity, TlsUpstream, Upstream};
-use serde_json::json;
+use crate::harness::{Gateway, Identity, TlsUpstream, Upstream, eventually};
+use serde_json::{Value as Json, json};
+use std::fs;
 use std::sync::mpsc;
 
 /// The body of a model's response.
@@ -48,6 +50,61 @@ fn a_model_is_asked_through_a_proxy_and_may_hang() {
     let hung = ask(&gateway, false).response();
     let message = "failed to introspect request with AI service: request to ai service failed: the server took too long";
     assert_eq!((hung.status, hung.json()), (400, json!({ "error": { "message": message } })));
+}
+
+#[test]
+fn what_a_model_has_cost_is_reported_although_its_answer_is_of_no_use() {
+    let model = Upstream::start(|mut peer, number| {
+        if peer.request().is_none() {
+            return;
+        }
+        let (status, body) = match number {
+            0 => ("200 OK", completion("twelve bytes")),
+            1 => ("429 Too Many Requests", "{}".to_owned()),
+            _ => ("200 OK", "rubbish".to_owned()),
+        };
+        let length = body.len();
+        peer.send(format!(
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+    });
+    let upstream = Upstream::echoing();
+    let llm = json!({
+        "route_type": "llm/v1/chat",
+        "model": { "provider": "openai", "name": "m", "options": { "upstream_url": format!("http://{}/", model.address) } },
+        "logging": { "log_statistics": true },
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests.log");
+    let config = json!({ "prompt": "x", "llm": llm, "transformation_extract_pattern": "[{]" });
+    let document = json!({
+        "_format_version": "3.0",
+        "services": [{ "url": format!("http://{}", upstream.address), "routes": [{ "paths": ["/"] }] }],
+        "plugins": [
+            { "name": "ai-request-transformer", "config": config },
+            { "name": "file-log", "config": { "path": log } },
+        ],
+    });
+    let gateway = Gateway::start(&document.to_string());
+    for _ in 0..3 {
+        assert_eq!(ask(&gateway, false).response().status, 400);
+    }
+    let row = || rows(&gateway).into_iter().next().unwrap_or_default();
+    eventually("all calls are counted", || row()["requests"] == 3);
+    let row = row();
+    assert_eq!(
+        (&row["name"], &row["errors"], &row["completion_tokens"]),
+        (&json!("openai/m"), &json!(2), &json!(3))
+    );
+    let series = gateway.admin("/analytics/series?by=status&model=openai/m").json();
+    let columns = series["columns"].as_array().unwrap();
+    let mut statuses: Vec<_> = columns.iter().map(|column| column["label"].as_str().unwrap()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, ["200", "429", "502"], "{series}");
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    eventually("all are logged", || read().lines().count() == 3);
+    let first: Json = serde_json::from_str(read().lines().next().unwrap()).unwrap();
+    assert_eq!(first["ai"]["ai-request-transformer"]["usage"]["completion_tokens"], 3, "{first}");
 }
 
 #[test]

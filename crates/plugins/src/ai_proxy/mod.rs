@@ -97,6 +97,7 @@
 //! | 400 | `model parameter not found in request, nor in gateway configuration` | there is no model |
 //! | 400 | `[…] message format is not compatible with […] route type` | a chat was sent to a route of completions, or the other way |
 //! | 400 | `response streaming is not enabled for this LLM` | `response_streaming` is `deny` |
+//! | 405 | `a response to HEAD has no body: send POST` | the method is `HEAD`, and the route type is not `preserve`: other methods become `POST` |
 //! | 500 | `transformation failed from type …` | the provider's response cannot be read |
 //! | 502 | `the response of the AI provider is longer than 8 MiB` | it is too long to be brought into OpenAI's form |
 //! | 502 | `the response of the AI provider is no stream of events` | a stream was asked for, and the content type is that of none |
@@ -108,7 +109,8 @@
 //!
 //! With `log_statistics`, records of log plugins have `ai.proxy.meta` (`provider_name`, `request_model`, `response_model`, `llm_latency`,
 //! `plugin_id`; of a stream `time_to_first_token` too) and `ai.proxy.usage` (`prompt_tokens`, `completion_tokens`, `total_tokens`, `time_per_token`, `cost`), and Prometheus counts
-//! them with `ai_metrics`. Times are in milliseconds. What a provider does not count is estimated. With `log_payloads` there is `ai.proxy.payload` too, of a
+//! them with `ai_metrics`. Times are in milliseconds. What a provider does not count is estimated: a token for each word of prompts (1.8 if the response is a
+//! stream), and one for four bytes of the response. The streams of `llm_format` are read for that; those of `preserve` are not, and have the tokens of their prompts alone. With `log_payloads` there is `ai.proxy.payload` too, of a
 //! stream its text.
 //!
 //! [ai-rate-limiting](ai-rate-limiting.md) limits the tokens, and [ai-proxy-multi](ai-proxy-multi.md) has several providers that stand in for each other.

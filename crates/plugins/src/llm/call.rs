@@ -44,6 +44,9 @@ pub(crate) struct Backend {
     refers: bool,
 }
 
+/// The members of requests that say how many tokens a response has at most.
+pub(super) const TOKEN_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
 /// What the ids of responses begin with that the provider does not name.
 const ID_PREFIX: &str = "chatcmpl-";
 
@@ -170,8 +173,16 @@ impl Backend {
     }
 }
 
+/// Leaves it to the configuration how many tokens a response may have: two members say so.
+pub(super) fn remove_token_limits(body: &mut Object) {
+    TOKEN_LIMITS.iter().for_each(|name| drop(body.remove(*name)));
+}
+
 /// Replaces what the request says by what is configured.
 fn merge(body: &mut Object, options: &Options) {
+    if options.max_tokens.is_some() {
+        remove_token_limits(body);
+    }
     let mut set = |name: &str, value: Option<Json>| {
         if let Some(value) = value {
             body.insert(name.to_owned(), value);

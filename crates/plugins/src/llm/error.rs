@@ -16,6 +16,8 @@ pub(crate) enum LlmError {
     Provider(String),
     /// What the provider has answered is of no use.
     Response(String),
+    /// The client would get nothing of what a model answers.
+    Head,
 }
 
 impl LlmError {
@@ -36,12 +38,14 @@ impl LlmError {
             Self::Request(_) => 400,
             Self::Provider(_) => 500,
             Self::Response(_) => 502,
+            Self::Head => 405,
         }
     }
 
     /// What the client gets.
     pub(crate) fn response(&self) -> LocalResponse {
-        LocalResponse::raw(self.status(), Some(CONTENT_TYPE), self.body())
+        let response = LocalResponse::raw(self.status(), Some(CONTENT_TYPE), self.body());
+        if *self == Self::Head { response.header("Allow", "POST") } else { response }
     }
 
     /// Makes it the response of an exchange whose head has not been sent, and returns the body.
@@ -70,6 +74,7 @@ impl fmt::Display for LlmError {
             Self::Request(message) | Self::Provider(message) | Self::Response(message) => {
                 f.write_str(message)
             }
+            Self::Head => f.write_str("a response to HEAD has no body: send POST"),
         }
     }
 }

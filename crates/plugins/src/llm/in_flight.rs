@@ -1,5 +1,6 @@
 //! A request that a model answers: what its response becomes, what it has used, and what is logged of it.
 
+use super::reply::estimated_of_openai;
 use super::{
     Call, Dialect, LlmCall, LlmError, Prompts, Provider, Route, Stream, StreamFormat, TokenLimits, Usage,
     log_payload,
@@ -7,7 +8,7 @@ use super::{
 use crate::shared::Uncacheable;
 use std::sync::Arc;
 use tokio::time::Instant;
-use weir_plugin::{BodyBegin, BodyFilter, Exchange, Framing, Json, Known, ModelCalls, Source, Uuid};
+use weir_plugin::{BodyBegin, BodyFilter, Exchange, Framing, Json, Known, Method, ModelCalls, Source, Uuid};
 
 /// The status of requests whose client has left.
 const CLIENT_GONE: u16 = 499;
@@ -51,6 +52,8 @@ pub(crate) struct InFlight {
     /// The body that it gets, if that is logged.
     response: Option<Vec<u8>>,
     usage: Usage,
+    /// The tokens of a whole response, if the provider does not count them.
+    estimated: Option<u64>,
     /// The model that has answered.
     model: Option<String>,
     stream: Option<Stream>,
@@ -86,6 +89,7 @@ impl InFlight {
             request,
             response: None,
             usage: Usage::default(),
+            estimated: None,
             model: None,
             stream: None,
             converts: false,
@@ -123,7 +127,9 @@ impl InFlight {
         let content_type = content_type(exchange).to_vec();
         let Some(asked) = exchange.extensions.get_mut::<Self>() else { return };
         let keeps_form = asked.keeps_form;
-        if keeps_form && (!is_limited || asked.call.route == Route::Preserve) {
+        let Reporting { statistics, payloads, .. } = asked.reporting;
+        let is_read = is_limited || statistics || payloads;
+        if keeps_form && (!is_read || asked.call.route == Route::Preserve) {
             return;
         }
         let Some(format) = asked.stream_format(&content_type) else {
@@ -132,7 +138,7 @@ impl InFlight {
             let body = Self::refuse(exchange, NO_STREAM);
             return exchange.set_response_body(body);
         };
-        asked.stream = Some(asked.reader(format, asked.reporting.payloads));
+        asked.stream = Some(asked.reader(format, payloads));
         exchange.filter_response_body(Convert { holds_head: !keeps_form, is_done: false });
         if !keeps_form {
             exchange.response.headers.set("Content-Type", b"text/event-stream");
@@ -239,9 +245,11 @@ impl InFlight {
         let model = parsed.get("model").and_then(Json::as_str).map(str::to_owned);
         let Some(reply) = reply else {
             (self.usage, self.model) = (Usage::of_openai(&parsed), model);
+            self.estimated = Some(estimated_of_openai(&parsed));
             return Ok(body);
         };
         (self.usage, self.model) = (reply.usage, reply.model.clone());
+        self.estimated = Some(reply.estimated_tokens());
         Ok(if keeps_form { body } else { reply.into_json(call).to_string().into_bytes() })
     }
 
@@ -249,7 +257,11 @@ impl InFlight {
     fn usage(&self) -> Usage {
         match &self.stream {
             Some(stream) => stream.usage(self.estimated_prompt),
-            None => Usage { prompt: self.usage.prompt.or(Some(self.estimated_prompt)), ..self.usage },
+            None => Usage {
+                prompt: self.usage.prompt.or(Some(self.estimated_prompt)),
+                completion: self.usage.completion.or(self.estimated),
+                ..self.usage
+            },
         }
     }
 
@@ -266,9 +278,10 @@ impl InFlight {
     /// Counts what was used, and adds to the records of log plugins.
     pub(crate) fn log(exchange: &mut Exchange) {
         let Some(mut asked) = exchange.extensions.remove::<Self>() else { return };
-        if asked.converts {
+        let is_passed = exchange.source == Source::Service && exchange.request.method != Method::Head;
+        if asked.converts && is_passed {
             // The response was too long to be read, and passes as it is.
-            asked.usage.completion.get_or_insert(exchange.bytes_out / 4);
+            asked.estimated = Some(exchange.bytes_out / 4);
         }
         asked.count_tokens(exchange);
         let Reporting { plugin, name, statistics, payloads, .. } = asked.reporting;
@@ -285,8 +298,9 @@ impl InFlight {
             let ended = exchange.timing.end.unwrap_or_else(Instant::now);
             let latency = ended.saturating_duration_since(asked.asked);
             let first_token = asked.first_token.map(|first| first.saturating_duration_since(asked.asked));
-            let call = LlmCall::new(&asked.call, model, asked.usage(), latency).with_first_token(first_token);
-            call.report(&asked.reporting.calls, exchange.response.status);
+            let outcome = (exchange.response.status, latency);
+            let call = LlmCall::new(&asked.call, model, asked.usage(), outcome).with_first_token(first_token);
+            call.report(&asked.reporting.calls);
             call.record(exchange, name, plugin);
         }
     }

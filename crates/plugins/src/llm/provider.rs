@@ -1,9 +1,10 @@
 //! A provider that requests are sent to, in the place of the service.
 
+use super::call::{TOKEN_LIMITS, remove_token_limits};
 use super::config::Llm;
 use super::{Backend, Call, LlmError, Object, Prompts, Route, Target, aws};
 use crate::shared::aws::Credentials;
-use weir_plugin::{Exchange, Json, Secret};
+use weir_plugin::{Exchange, Json, Method, Secret};
 
 /// A configured provider.
 pub(crate) struct Provider {
@@ -58,6 +59,9 @@ impl Provider {
         mut prompts: Prompts,
         call: &Call,
     ) -> Result<(), LlmError> {
+        if call.route != Route::Preserve && exchange.request.method == Method::Head {
+            return Err(LlmError::Head);
+        }
         let mut target = self.backend.target(call, exchange.path())?;
         let auth = self.backend.auth();
         let key = auth.and_then(|auth| auth.param_name.as_ref().zip(auth.param_value.as_ref()));
@@ -70,6 +74,9 @@ impl Provider {
             target.query = None;
         }
         if !is_unchanged || key_in_body.is_some() {
+            if TOKEN_LIMITS.iter().any(|name| self.members.contains_key(*name)) {
+                remove_token_limits(&mut prompts.0);
+            }
             prompts.0.extend(self.members.clone());
             let mut body = match is_unchanged {
                 true => Json::Object(std::mem::take(&mut prompts.0)),

@@ -1,5 +1,6 @@
 //! A model's response in OpenAI's form.
 
+use super::prompts::text_of;
 use super::{Call, Object, Route};
 use serde_json::json;
 use weir_plugin::Json;
@@ -67,6 +68,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    /// How many tokens it has, where the provider does not count them.
+    pub(crate) fn estimated_tokens(&self) -> u64 {
+        let arguments = self.tool_calls.iter().filter_map(|call| call["function"]["arguments"].as_str());
+        self.texts.iter().map(String::as_str).chain(arguments).map(estimated_tokens).sum()
+    }
+
     /// The response in OpenAI's form.
     pub(crate) fn into_json(self, call: &Call) -> Json {
         let choices: Vec<_> =
@@ -112,6 +119,17 @@ pub(super) fn estimated_beside_text(message: &Json) -> u64 {
     let arguments = calls.map(|call| &call["function"]["arguments"]);
     let texts = texts.into_iter().chain(arguments);
     texts.map(|text| estimated_tokens(text.as_str().unwrap_or_default())).sum()
+}
+
+/// How many tokens a whole response in OpenAI's form has.
+pub(super) fn estimated_of_openai(body: &Json) -> u64 {
+    let choices = body.get("choices").and_then(Json::as_array).into_iter().flatten();
+    let of_choice = |choice: &Json| {
+        let said = text_of(choice["message"].get("content"));
+        let texts = [&*said, choice["text"].as_str().unwrap_or_default()];
+        texts.map(estimated_tokens).iter().sum::<u64>() + estimated_beside_text(&choice["message"])
+    };
+    choices.map(of_choice).sum()
 }
 
 /// A call of a function in OpenAI's form.

@@ -1,5 +1,6 @@
 //! A model that rewrites texts: it gets a prompt as the system's message and a text as the user's, and answers with another text.
 
+use super::reply::estimated_tokens;
 use super::{Backend, Call, Llm, LlmCall, LlmError, Object, Prompts, Reply, Target, Usage, aws, log_payload};
 use crate::shared::aws::Credentials;
 use fancy_regex::Regex;
@@ -16,8 +17,8 @@ use weir_plugin::{
 /// How long connections to the provider are kept idle.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The status of a model's answer that is reported: others are errors.
-const ANSWERED: u16 = 200;
+/// What is reported as the status of a model that has not answered, or not what can be read.
+const FAILED: u16 = 502;
 
 /// The longest response of a model.
 const MAX_RESPONSE_LEN: usize = 8 * 1024 * 1024;
@@ -106,13 +107,24 @@ pub(crate) struct Rewriter {
 pub(crate) struct Question {
     call: Call,
     request: Request<Bytes>,
+    /// The tokens of the prompts, if the provider does not count them.
+    estimated_prompt: u64,
 }
 
-/// What the model has answered.
+/// What has come of asking the model.
 pub(crate) struct Answer {
-    pub(crate) text: String,
+    text: Result<String, LlmError>,
     call: LlmCall,
+    /// Empty, where there is none.
     body: Bytes,
+}
+
+/// What a model has answered.
+struct Completion {
+    text: String,
+    usage: Usage,
+    /// The model, where it is named.
+    model: Option<String>,
 }
 
 impl Rewriter {
@@ -159,6 +171,7 @@ impl Rewriter {
             log_payload(exchange, self.name, "request", text.as_bytes());
         }
         let call = self.backend.call(exchange, &prompts)?;
+        let estimated_prompt = prompts.estimated_tokens(1.0);
         let mut body = self.backend.body(prompts, &call)?;
         let target = self.backend.target(&call, "/")?;
         let url = self.keyed(&target, &mut body);
@@ -168,7 +181,7 @@ impl Rewriter {
             request = request.header(name, value.expose());
         }
         let failed = |_| LlmError::Provider("the URL or the key of the AI service cannot be sent".to_owned());
-        Ok(Question { call, request: request.body(Bytes::from(body)).map_err(failed)? })
+        Ok(Question { call, request: request.body(Bytes::from(body)).map_err(failed)?, estimated_prompt })
     }
 
     /// The URL, with the key where that is in the query; puts it into the body where it is there.
@@ -198,24 +211,45 @@ impl Rewriter {
     }
 
     /// Waits for the model's answer.
-    pub(crate) async fn ask(&self, question: Question) -> Result<Answer, LlmError> {
+    pub(crate) async fn ask(&self, Question { call, request, estimated_prompt }: Question) -> Answer {
         let asked = Instant::now();
+        let (status, body, said) = self.said(request, &call).await;
+        let (text, mut usage, model) = match said {
+            Ok(Completion { text, usage, model }) => (Ok(text), usage, model),
+            Err(error) => (Err(error), Usage::default(), None),
+        };
+        if let Ok(text) = &text {
+            usage.prompt.get_or_insert(estimated_prompt);
+            usage.completion.get_or_insert(estimated_tokens(text));
+        }
+        let call = LlmCall::new(&call, model.as_deref(), usage, (status, asked.elapsed()));
+        // An answer without what is looked for has cost its tokens all the same.
+        Answer { text: text.and_then(|text| self.extracted(text)), call, body }
+    }
+
+    /// Asks the model: with which status it has answered, its body, and what it says.
+    async fn said(&self, request: Request<Bytes>, call: &Call) -> (u16, Bytes, Result<Completion, LlmError>) {
         let failed =
             |why: String| LlmError::Request(format!("failed to introspect request with AI service: {why}"));
         let timeout = Duration::from_millis(self.config.http_timeout.into());
-        let response = self.client.send(question.request, timeout).await;
-        let response = response.map_err(|error| failed(format!("request to ai service failed: {error}")))?;
-        if response.status().as_u16() > 299 {
-            return Err(failed(format!("status code {}", response.status().as_u16())));
-        }
+        let response = match self.client.send(request, timeout).await {
+            Ok(response) => response,
+            Err(error) => {
+                let error = failed(format!("request to ai service failed: {error}"));
+                return (FAILED, Bytes::new(), Err(error));
+            }
+        };
+        let status = response.status().as_u16();
         let body = response.into_body();
-        let (text, usage, model) = self.read(&body, &question.call)?;
-        let call = LlmCall::new(&question.call, model.as_deref(), usage, asked.elapsed());
-        Ok(Answer { text: self.extracted(text)?, call, body })
+        if status > 299 {
+            return (status, body, Err(failed(format!("status code {status}"))));
+        }
+        let said = self.read(&body, call);
+        (if said.is_ok() { status } else { FAILED }, body, said)
     }
 
-    /// The text of the answer, its tokens, and the model.
-    fn read(&self, body: &[u8], call: &Call) -> Result<(String, Usage, Option<String>), LlmError> {
+    /// What the answer says.
+    fn read(&self, body: &[u8], call: &Call) -> Result<Completion, LlmError> {
         let failed =
             |why: String| LlmError::Request(format!("failed to convert AI response to Kong format: {why}"));
         let parsed: Json = serde_json::from_slice(body)
@@ -223,12 +257,13 @@ impl Rewriter {
         let missing = || LlmError::Request("no 'choices' in upstream AI service response".to_owned());
         Ok(match self.backend.dialect.response(&parsed, call).map_err(failed)? {
             Some(Reply { texts, usage, model, .. }) => {
-                (texts.into_iter().next().ok_or_else(missing)?, usage, model)
+                Completion { text: texts.into_iter().next().ok_or_else(missing)?, usage, model }
             }
             None => {
                 let text = parsed.pointer("/choices/0/message/content").and_then(Json::as_str);
                 let model = parsed.get("model").and_then(Json::as_str).map(str::to_owned);
-                (text.ok_or_else(missing)?.to_owned(), Usage::of_openai(&parsed), model)
+                let text = text.ok_or_else(missing)?.to_owned();
+                Completion { text, usage: Usage::of_openai(&parsed), model }
             }
         })
     }
@@ -243,15 +278,16 @@ impl Rewriter {
         found.map(|found| found.as_str().to_owned()).ok_or_else(|| LlmError::Request(none.to_owned()))
     }
 
-    /// Logs what was asked and answered, as far as that is configured.
-    pub(crate) fn record(&self, exchange: &mut Exchange, answer: Answer) {
+    /// Logs what was asked and answered, as far as that is configured, and returns the text.
+    pub(crate) fn record(&self, exchange: &mut Exchange, answer: Answer) -> Result<String, LlmError> {
         let logging = &self.config.llm.logging;
-        if logging.log_payloads {
+        if logging.log_payloads && !answer.body.is_empty() {
             log_payload(exchange, self.name, "response", &answer.body);
         }
         if logging.log_statistics {
-            answer.call.report(&self.calls, ANSWERED);
+            answer.call.report(&self.calls);
             answer.call.record(exchange, self.name, self.plugin);
         }
+        answer.text
     }
 }

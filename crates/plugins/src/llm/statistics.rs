@@ -12,6 +12,8 @@ pub(crate) struct LlmCall {
     pub(crate) provider: String,
     pub(crate) request_model: String,
     pub(crate) response_model: String,
+    /// The status of the response.
+    pub(crate) status: u16,
     pub(crate) usage: Usage,
     /// What the tokens cost, where prices are configured.
     pub(crate) cost: f64,
@@ -26,7 +28,12 @@ pub(crate) struct LlmCall {
 pub(crate) struct LlmCalls(pub(crate) Vec<LlmCall>);
 
 impl LlmCall {
-    pub(crate) fn new(call: &Call, response_model: Option<&str>, usage: Usage, latency: Duration) -> Self {
+    pub(crate) fn new(
+        call: &Call,
+        response_model: Option<&str>,
+        usage: Usage,
+        (status, latency): (u16, Duration),
+    ) -> Self {
         let options = &call.options;
         let azure = (call.provider == "azure").then(|| {
             let version = Some(options.azure_api_version.clone());
@@ -36,6 +43,7 @@ impl LlmCall {
             provider: call.provider.clone(),
             request_model: call.model.clone(),
             response_model: response_model.unwrap_or(&call.model).to_owned(),
+            status,
             usage,
             cost: cost(options, &usage),
             latency,
@@ -56,12 +64,12 @@ impl LlmCall {
         (!took.is_zero()).then(|| completion as f64 / took.as_secs_f64())
     }
 
-    /// Has the analytics count the call, whose response had this status.
-    pub(crate) fn report(&self, calls: &ModelCalls, status: u16) {
+    /// Has the analytics count the call.
+    pub(crate) fn report(&self, calls: &ModelCalls) {
         if calls.are_counted() {
             calls.push(ModelCall {
                 model: format!("{}/{}", self.provider, self.request_model),
-                status,
+                status: self.status,
                 prompt_tokens: self.usage.prompt.unwrap_or(0),
                 completion_tokens: self.usage.completion.unwrap_or(0),
                 latency: self.latency,

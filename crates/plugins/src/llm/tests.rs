@@ -1,5 +1,6 @@
 //! The providers' forms, by the cases in `cases`: what is sent for a request, and what responses and streams become.
 
+use super::reply::estimated_of_openai;
 use super::{Backend, Llm, Prompts, Stream, StreamFormat};
 use serde_json::json;
 use weir_plugin::Json;
@@ -326,6 +327,26 @@ fn a_stream_whose_events_say_nothing_is_a_failure() {
         // The prompt is to blame: another instance is not asked.
         assert!(!new().fails_at_once(event.as_bytes(), true));
     }
+}
+
+#[test]
+fn whole_responses_without_counts_are_estimated() {
+    let estimated = |message: Json| estimated_of_openai(&json!({ "choices": [{ "message": message }] }));
+    for message in [
+        json!({ "content": "twelve bytes" }),
+        json!({ "content": [{ "type": "text", "text": "twelve" }, { "type": "text", "text": " bytes" }] }),
+        json!({ "content": null, "reasoning_content": "twelve bytes" }),
+        json!({ "tool_calls": [{ "function": { "arguments": "twelve bytes" } }] }),
+    ] {
+        assert_eq!(estimated(message.clone()), 3, "{message}");
+    }
+    assert_eq!(estimated_of_openai(&json!({ "choices": [{ "text": "twelve bytes" }, { "text": "x" }] })), 4);
+    assert_eq!(estimated_of_openai(&json!({ "object": "list" })), 0);
+    let (anthropic, call) = streaming("anthropic");
+    let tool = json!({ "type": "tool_use", "id": "1", "name": "f", "input": { "a": "b" } });
+    let reply = json!({ "content": [{ "type": "text", "text": "twelve bytes" }, tool] });
+    let reply = anthropic.dialect.response(&reply, &call).unwrap().unwrap();
+    assert_eq!(reply.estimated_tokens(), 3 + 3);
 }
 
 #[test]
