@@ -96,8 +96,9 @@ impl Aggregate {
     /// Counts the bytes of a request, and those of its latencies that are kept.
     #[inline]
     pub(crate) fn add_measures(&mut self, bytes: [u64; 2], latencies: [Bucket; 3], keep: Keep) {
-        self.bytes_in += bytes[0];
-        self.bytes_out += bytes[1];
+        // The tokens of models are whatever a provider says.
+        self.bytes_in = self.bytes_in.saturating_add(bytes[0]);
+        self.bytes_out = self.bytes_out.saturating_add(bytes[1]);
         let [total, gateway, upstream] = &mut self.latencies;
         if keep != Keep::Upstream {
             total.record(latencies[0]);

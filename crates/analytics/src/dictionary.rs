@@ -90,22 +90,31 @@ pub(crate) struct Dictionary {
 impl Dictionary {
     /// Takes names that [`Named::missing`] gave.
     pub(crate) fn learn(&mut self, bytes: &[u8], entities: &Entities) -> Result<(), DecodeError> {
-        self.add(&names(bytes)?, entities, usize::MAX);
+        self.add(&names(bytes)?, entities, None);
         Ok(())
     }
 
-    /// Takes names. Of those that the reader does not know, so many at most get a number, and the rest are others.
-    /// Returns how many did; a pair counts as all names that it needs.
-    pub(crate) fn add(&mut self, names: &[(Entity, &str)], entities: &Entities, room: usize) -> usize {
+    /// Takes names. Of those that the reader does not know, so many at most get a number as are given room, and the rest are
+    /// others; without that, those that are too many for the reader. Returns how many did; a pair counts as all names that it
+    /// needs.
+    pub(crate) fn add(
+        &mut self,
+        names: &[(Entity, &str)],
+        entities: &Entities,
+        room: Option<usize>,
+    ) -> usize {
         let mut added = 0;
         for (entity, name) in names {
             let known = entities.find(entity.kind, name);
             let id = match known {
                 Some(id) => id,
-                None if added + entity.kind.names_needed() > room => OTHERS,
+                None if room.is_some_and(|room| added + entity.kind.names_needed() > room) => OTHERS,
                 None => {
                     added += entity.kind.names_needed();
-                    entities.intern(entity.kind, name)
+                    match room {
+                        Some(_) => entities.intern_beyond(entity.kind, name),
+                        None => entities.intern(entity.kind, name),
+                    }
                 }
             };
             self.ids.insert(*entity, id);

@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// How many names of the kind there are at most. Those of models may be clients' words.
+    /// How many names of the kind there are at most, beside those of configured models. Other models are clients' words.
     const fn max_names(self) -> usize {
         match self {
             Self::Model => 1_024,
@@ -137,6 +137,8 @@ impl Entity {
 struct Names {
     ids: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
+    /// How many of them do not count against how many there may be.
+    uncounted: usize,
     /// The bytes of all names. They are counted here so that a worker never waits for a walk over the names.
     text_bytes: usize,
 }
@@ -146,9 +148,25 @@ impl Names {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        if self.names.len() == most {
+        if self.names.len() - self.uncounted >= most {
             return OTHERS;
         }
+        self.push(name)
+    }
+
+    /// The number of a name that has a place of its own, however many others there are.
+    fn intern_uncounted(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        if self.names.len() >= MAX_NAMES {
+            return OTHERS;
+        }
+        self.uncounted += 1;
+        self.push(name)
+    }
+
+    fn push(&mut self, name: &str) -> u32 {
         self.text_bytes += name.len();
         let name: Arc<str> = name.into();
         self.names.push(Arc::clone(&name));
@@ -191,6 +209,15 @@ impl Entities {
         let name = &name[..name.floor_char_boundary(MAX_NAME_LEN)];
         self.find(kind, name)
             .unwrap_or_else(|| self.write().names[kind as usize].intern(name, kind.max_names()))
+    }
+
+    /// The number of a name that is no client's word: there is room for that of a model, whatever clients have asked for.
+    pub(crate) fn intern_beyond(&self, kind: Kind, name: &str) -> u32 {
+        if kind != Kind::Model || name.is_empty() {
+            return self.intern(kind, name);
+        }
+        let name = &name[..name.floor_char_boundary(MAX_NAME_LEN)];
+        self.find(kind, name).unwrap_or_else(|| self.write().names[kind as usize].intern_uncounted(name))
     }
 
     /// The number of a route, whose requests count for this service too.
@@ -347,6 +374,18 @@ mod tests {
         assert_eq!(entities.intern(Kind::Upstream, "one more"), OTHERS);
         assert_eq!(entities.intern(Kind::Upstream, "7"), 8);
         (0..1_024).for_each(|n| assert_ne!(entities.intern(Kind::Model, &n.to_string()), OTHERS));
+        assert_eq!(entities.intern(Kind::Model, "one more"), OTHERS);
+        let configured = entities.intern_beyond(Kind::Model, "configured");
+        assert_eq!((configured, entities.intern_beyond(Kind::Model, "configured")), (1_025, 1_025));
+        assert_eq!(entities.intern(Kind::Model, "configured"), 1_025);
+        assert_eq!(entities.intern(Kind::Model, "one more"), OTHERS);
+    }
+
+    #[test]
+    fn configured_models_take_no_place_of_others() {
+        let entities = Entities::default();
+        (0..1_024).for_each(|n| assert_ne!(entities.intern_beyond(Kind::Model, &n.to_string()), OTHERS));
+        (0..1_024).for_each(|n| assert_ne!(entities.intern(Kind::Model, &format!("any-{n}")), OTHERS));
         assert_eq!(entities.intern(Kind::Model, "one more"), OTHERS);
     }
 }

@@ -209,7 +209,7 @@ impl FrameReader {
         entities: &Entities,
         room: usize,
     ) -> Result<(Frame, usize), FrameError> {
-        let added = self.dictionary.add(&received.names, entities, room);
+        let added = self.dictionary.add(&received.names, entities, Some(room));
         Ok((Frame { head: received.head, slot: self.dictionary.translate(&received.slot)? }, added))
     }
 

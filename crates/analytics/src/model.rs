@@ -23,6 +23,8 @@ const MAX_RATE: f64 = 1e9;
 pub struct ModelCall<'a> {
     /// The model, behind its provider.
     pub model: &'a str,
+    /// The configuration names the model: it is no client's word.
+    pub is_configured: bool,
     /// The status of the response.
     pub status: u16,
     /// The tokens of prompts and response.
@@ -36,9 +38,10 @@ pub struct ModelCall<'a> {
 }
 
 impl ModelCall<'_> {
-    /// The number of the model. A call that failed gives no model a name, because clients may ask for any.
+    /// The number of the model. A call that failed gives a name that a client has chosen no number, because it may be any.
     pub(crate) fn number(&self, entities: &Entities) -> u32 {
         match self.status {
+            _ if self.is_configured => entities.intern_beyond(Kind::Model, self.model),
             200..300 => entities.intern(Kind::Model, self.model),
             _ => entities.find(Kind::Model, self.model).unwrap_or(OTHERS),
         }

@@ -13,6 +13,8 @@ const MAX_WAITING: usize = 16 * 1024;
 pub struct ModelCall {
     /// The model, behind its provider: `openai/gpt-4o`.
     pub model: String,
+    /// The configuration names the model: it is no client's word.
+    pub is_configured: bool,
     /// The status of the response.
     pub status: u16,
     /// The tokens of the prompts.
@@ -70,6 +72,7 @@ mod tests {
     fn call() -> ModelCall {
         ModelCall {
             model: "openai/m".to_owned(),
+            is_configured: true,
             status: 200,
             prompt_tokens: 1,
             completion_tokens: 2,

@@ -330,6 +330,7 @@ fn with_models() -> Store {
     for second in 60..120 {
         let call = ModelCall {
             model: "openai/m",
+            is_configured: false,
             status: 200,
             tokens: [100, 1 << 40],
             latency: Duration::from_secs(2),
@@ -356,6 +357,7 @@ fn with_models() -> Store {
 fn call_in_vain() -> ModelCall<'static> {
     ModelCall {
         model: "",
+        is_configured: false,
         status: 404,
         tokens: [0, 0],
         latency: Duration::ZERO,
@@ -396,6 +398,26 @@ fn calls_of_models_are_counted_beside_requests() {
     assert_eq!("p50_tokens_per_second".parse::<Metric>().unwrap().of(&other), None);
     let node = view.slots.iter().filter_map(|slot| slot.get(Entity::NODE));
     assert_eq!(node.map(|aggregate| aggregate.requests()).sum::<u64>(), 0, "they are no requests");
+}
+
+#[test]
+fn a_configured_model_has_a_name_whatever_clients_have_asked_for() {
+    let mut store = store();
+    let any: Vec<_> = (0..1_100).map(|number| format!("openai/{number}")).collect();
+    any.iter().for_each(|model| store.record_model(&ModelCall { model, status: 200, ..call_in_vain() }));
+    // Providers may count what they like.
+    let configured =
+        ModelCall { model: "openai/m", is_configured: true, tokens: [u64::MAX; 2], ..call_in_vain() };
+    // It is counted by itself from the next minute on, because it is among the busiest.
+    for second in 62..145 {
+        store.drain((START + second) * 1_000 + 500);
+        (0..2).for_each(|_| store.record_model(&configured));
+    }
+    assert_eq!(store.entities().find(Kind::Model, "openai/1099"), None);
+    let model = store.entities().find(Kind::Model, "openai/m").unwrap();
+    let view = store.view(START + 130, START + 140, 10, None);
+    let found = view.slots.iter().find_map(|slot| slot.get(Entity::new(Kind::Model, model))).unwrap();
+    assert_eq!((found.requests(), found.bytes_in, found.bytes_out), (20, u64::MAX, u64::MAX));
 }
 
 #[test]

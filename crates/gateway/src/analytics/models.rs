@@ -27,6 +27,7 @@ impl ModelReader {
             count += 1;
             store.record_model(&model::ModelCall {
                 model: &call.model,
+                is_configured: call.is_configured,
                 status: call.status,
                 tokens: [call.prompt_tokens, call.completion_tokens],
                 latency: call.latency,

@@ -86,6 +86,15 @@ fn calls_that_fail_are_errors_of_models_that_are_known() {
 }
 
 #[test]
+fn a_configured_model_has_a_name_although_its_calls_fail() {
+    let config = config("openai", &format!("http://{}/", closed_port()), &json!({}));
+    let gateway = gateway(&json!([{ "name": "ai-proxy", "config": config }]));
+    assert_eq!(ask(&gateway, false).response().status, 502);
+    eventually("it is counted", || rows(&gateway).first().is_some_and(|row| row["errors"] == 1));
+    assert_eq!(rows(&gateway)[0]["name"], "openai/m");
+}
+
+#[test]
 fn nothing_is_kept_without_statistics() {
     let openai = providers().into_iter().find(|provider| provider.name == "openai").unwrap();
     let upstream = answering(&openai);

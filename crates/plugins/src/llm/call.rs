@@ -56,6 +56,8 @@ pub(crate) struct Call {
     pub(crate) provider: String,
     pub(crate) route: Route,
     pub(crate) model: String,
+    /// The configuration names the model: it is no client's word.
+    pub(crate) is_configured: bool,
     pub(crate) options: Arc<Options>,
     /// The response is a stream.
     pub(crate) streams: bool,
@@ -101,6 +103,7 @@ impl Backend {
     /// The call for these prompts: the model is the configured one, or else the one that they name.
     pub(crate) fn call(&self, exchange: &Exchange, prompts: &Prompts) -> Result<Call, LlmError> {
         let name = self.config.model.name.as_deref();
+        let is_configured = name.is_some_and(|name| reference(name).is_none());
         let (name, options) = match self.refers {
             true => (
                 name.map(|name| resolved("model.name", name, exchange)).transpose()?,
@@ -122,6 +125,7 @@ impl Backend {
             provider: self.config.model.provider.clone(),
             route: self.route,
             model,
+            is_configured,
             options,
             streams: false,
             includes_usage,

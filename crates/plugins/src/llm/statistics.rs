@@ -12,6 +12,8 @@ pub(crate) struct LlmCall {
     pub(crate) provider: String,
     pub(crate) request_model: String,
     pub(crate) response_model: String,
+    /// The configuration names the model that was asked for: it is no client's word.
+    pub(crate) is_configured: bool,
     /// The status of the response.
     pub(crate) status: u16,
     pub(crate) usage: Usage,
@@ -20,7 +22,7 @@ pub(crate) struct LlmCall {
     pub(crate) latency: Duration,
     /// How long the first text of a stream took.
     pub(crate) first_token: Option<Duration>,
-    azure: Option<[Option<String>; 3]>,
+    pub(crate) azure: Option<[Option<String>; 3]>,
 }
 
 /// The calls of a request, by all its plugins.
@@ -43,6 +45,7 @@ impl LlmCall {
             provider: call.provider.clone(),
             request_model: call.model.clone(),
             response_model: response_model.unwrap_or(&call.model).to_owned(),
+            is_configured: call.is_configured,
             status,
             usage,
             cost: cost(options, &usage),
@@ -69,6 +72,7 @@ impl LlmCall {
         if calls.are_counted() {
             calls.push(ModelCall {
                 model: format!("{}/{}", self.provider, self.request_model),
+                is_configured: self.is_configured,
                 status: self.status,
                 prompt_tokens: self.usage.prompt.unwrap_or(0),
                 completion_tokens: self.usage.completion.unwrap_or(0),

@@ -350,6 +350,23 @@ fn whole_responses_without_counts_are_estimated() {
 }
 
 #[test]
+fn a_name_that_requests_choose_is_not_configured() {
+    for (name, is_configured) in
+        [(json!("m"), true), (json!("$(headers.x-model)"), false), (Json::Null, false)]
+    {
+        let model = json!({ "provider": "openai", "name": name });
+        let llm = Llm::from_value(&json!({ "route_type": "llm/v1/chat", "model": model })).unwrap();
+        let exchange = Gateway::new(&[]).exchange("POST /\nX-Model: m");
+        let prompts = Prompts(json!({ "model": "m" }).as_object().unwrap().clone());
+        assert_eq!(
+            Backend::new(llm).call(&exchange, &prompts).unwrap().is_configured,
+            is_configured,
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn lines_within_an_event_stay_within_it() {
     let (openai, call) = streaming("openai");
     let mut stream = Stream::new(call, (openai.dialect, StreamFormat::Sse), ("ai-proxy", false));

@@ -1,7 +1,9 @@
 //! The calls of large language models that AI plugins have made.
 
 use super::exposition::UPSTREAM_BOUNDS;
-use crate::llm::LlmCalls;
+use crate::llm::{LlmCall, LlmCalls};
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use weir_plugin::{BuildContext, Exchange, Metric};
 
 /// What is counted of the calls.
@@ -12,6 +14,39 @@ pub(super) struct AiMetrics {
     latency: Metric,
     first_token: Metric,
     tokens_per_second: Metric,
+    names: Arc<ModelNames>,
+}
+
+/// The most names of models that are no configuration's, and the longest of them in bytes.
+const MAX_NAMES: usize = 1_024;
+const MAX_NAME_LEN: usize = 128;
+
+/// The label of all other models.
+const OTHER: &str = "other";
+
+/// The names of models that requests have chosen, and that have answered. They stay until the process ends.
+#[derive(Default)]
+struct ModelNames(RwLock<HashSet<String>>);
+
+impl ModelNames {
+    /// What the model of a call is called by. Clients may ask for any, and each name is a series for ever.
+    fn label<'c>(&self, call: &'c LlmCall) -> &'c str {
+        let name = &*call.request_model;
+        let has_answered = (200..300).contains(&call.status);
+        if call.is_configured || self.knows(name) || has_answered && self.learn(name) { name } else { OTHER }
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    fn learn(&self, name: &str) -> bool {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if names.len() < MAX_NAMES && name.len() <= MAX_NAME_LEN {
+            names.insert(name.to_owned());
+        }
+        names.contains(name)
+    }
 }
 
 /// Tokens a second.
@@ -46,6 +81,7 @@ impl AiMetrics {
         let first_token = "kong_ai_llm_time_to_first_token_ms";
         let rate = "kong_ai_llm_tokens_per_second";
         Ok(Self {
+            names: build.retained.get(),
             requests: build.counter(
                 "kong_ai_llm_requests_total",
                 "AI requests by provider and model",
@@ -80,7 +116,7 @@ impl AiMetrics {
     pub(super) fn count(&self, exchange: &Exchange) {
         let Some(LlmCalls(calls)) = exchange.extensions.get() else { return };
         for call in calls {
-            let (provider, model) = (&*call.provider, &*call.request_model);
+            let (provider, model) = (&*call.provider, self.names.label(call));
             let labels = [provider, model, "", "", "", "", "default"];
             self.requests.with(&labels).add(1.0);
             if call.cost > 0.0 {
@@ -106,5 +142,43 @@ impl AiMetrics {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LlmCall, MAX_NAME_LEN, MAX_NAMES, ModelNames, OTHER};
+    use crate::llm::Usage;
+    use std::time::Duration;
+
+    fn call(model: &str, status: u16, is_configured: bool) -> LlmCall {
+        LlmCall {
+            provider: "openai".to_owned(),
+            request_model: model.to_owned(),
+            response_model: model.to_owned(),
+            is_configured,
+            status,
+            usage: Usage::default(),
+            cost: 0.0,
+            latency: Duration::ZERO,
+            first_token: None,
+            azure: None,
+        }
+    }
+
+    #[test]
+    fn clients_cannot_make_series_of_the_names_that_they_choose() {
+        let names = ModelNames::default();
+        let label =
+            |model: &str, status, is_configured| names.label(&call(model, status, is_configured)).to_owned();
+        assert_eq!(label("any", 404, false), OTHER, "it has not answered");
+        assert_eq!(label("any", 200, false), "any");
+        assert_eq!(label("any", 404, false), "any", "it is known");
+        assert_eq!(label(&"x".repeat(MAX_NAME_LEN + 1), 200, false), OTHER);
+        for number in 1..MAX_NAMES {
+            assert_ne!(label(&number.to_string(), 200, false), OTHER);
+        }
+        assert_eq!(label("one more", 200, false), OTHER);
+        assert_eq!(label("configured", 404, true), "configured");
     }
 }

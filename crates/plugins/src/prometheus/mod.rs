@@ -61,7 +61,8 @@
 //!
 //! Counts survive reloads. The counts of a route that was deleted disappear, and all of them once no configuration of the
 //! plugin is enabled. `wasm_metrics` is
-//! accepted and has no effect. `ai_metrics` counts calls of AI plugins that have `log_statistics`.
+//! accepted and has no effect. `ai_metrics` counts calls of AI plugins that have `log_statistics`. `ai_model` is the name that the configuration gives. One that
+//! a request has chosen is `other` until a call of it has got a status of 2xx, and so are those beyond 1,024 and those longer than 128 bytes.
 //!
 //! ## Native histograms
 //!
