@@ -168,7 +168,7 @@ fn calls_that_fail_have_a_status_of_http() {
 }
 
 fn trailers(status: &str) -> HeaderMap {
-    let fields = [("grpc-status", status), ("grpc-message", "later")];
+    let fields = [("grpc-status", status), ("grpc-message", "at%20last")];
     fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect::<HeaderMap>()
 }
 
@@ -184,16 +184,18 @@ fn stream(status: &str) -> (Gateway, mpsc::Sender<Vec<u8>>, Http2Upstream) {
 
 #[test]
 fn each_message_of_a_stream_is_a_line_that_is_sent_as_it_comes() {
-    for (status, end) in [("0", None), ("8", Some(json!({ "error": { "code": 8, "message": "later" } })))] {
+    for (status, end) in [("0", None), ("8", Some(json!({ "error": { "code": 8, "message": "at last" } })))] {
         let (gateway, sender, _upstream) = stream(status);
         let mut peer = gateway.connect();
         peer.send("GET /v1/stream HTTP/1.1\r\nHost: a.test\r\n\r\n");
-        assert_eq!(peer.head().unwrap().start, "HTTP/1.1 200 OK");
         for text in ["one", "two"] {
             let framed = message(text);
             let (first, second) = framed.split_at(6);
             sender.send(first.to_vec()).unwrap();
             sender.send(second.to_vec()).unwrap();
+            if text == "one" {
+                assert_eq!(peer.head().unwrap().start, "HTTP/1.1 200 OK");
+            }
             let line = chunk(peer.reader());
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
             assert_eq!(serde_json::from_slice::<Json>(&line).unwrap()["text"], text);
@@ -204,6 +206,33 @@ fn each_message_of_a_stream_is_a_line_that_is_sent_as_it_comes() {
         }
         assert!(chunk(peer.reader()).is_empty());
     }
+}
+
+#[test]
+fn a_call_that_fails_behind_its_head_has_a_status_too() {
+    for path in ["/v1/notes/x", "/v1/stream"] {
+        let (gateway, sender, _upstream) = stream("5");
+        drop(sender);
+        let response = gateway.get(path);
+        assert_eq!((response.status, response.text()), (404, ""));
+        assert_eq!(response.header("grpc-status"), Some("5"));
+        assert_eq!(response.header("grpc-message"), Some("at%20last"));
+    }
+    let (gateway, sender, _upstream) = stream("0");
+    drop(sender);
+    assert_eq!(gateway.get("/v1/stream").status, 200);
+}
+
+#[test]
+fn messages_before_one_that_cannot_be_translated_are_sent_and_the_upstream_is_left() {
+    let (gateway, sender, _upstream) = stream("0");
+    sender.send([message("one"), frame(0, &[255, 255]), message("two")].concat()).unwrap();
+    // The upstream does not end.
+    let response = gateway.get("/v1/stream");
+    let lines: Vec<Json> = response.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((response.status, lines.len()), (200, 2), "{}", response.text());
+    assert_eq!((&lines[0]["text"], &lines[1]["error"]["code"]), (&json!("one"), &json!(13)));
+    drop(sender);
 }
 
 #[test]
@@ -218,7 +247,7 @@ fn responses_that_cannot_be_translated_end_with_an_error() {
         sender.send(wrong).unwrap();
         drop(sender);
         let response = gateway.get("/v1/notes/x");
-        assert_eq!((response.status, &response.json()["error"]["code"]), (200, &json!(13)));
+        assert_eq!((response.status, &response.json()["error"]["code"]), (500, &json!(13)));
     }
 }
 

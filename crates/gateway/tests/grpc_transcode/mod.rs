@@ -165,8 +165,10 @@ fn calls_that_fail_have_a_status_of_http() {
     let server = Server::start();
     let gateway = server.gateway(&json!({}));
     let statuses = [499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
-    for (number, status) in (1..).zip(statuses) {
-        let response = gateway.get(&format!("/Fail?count={number}"));
+    let calls =
+        (1..).zip(statuses).flat_map(|(number, status)| [(number, status, ""), (number, status, "&paid=1")]);
+    for (number, status, with_head) in calls {
+        let response = gateway.get(&format!("/Fail?count={number}{with_head}"));
         assert_eq!((response.status, response.text()), (status, ""), "{number}");
         assert_eq!(response.header("grpc-status"), Some(&*number.to_string()));
         assert_eq!(response.header("grpc-message"), Some("Out of service"));
@@ -181,15 +183,17 @@ fn what_a_failed_call_says_is_the_body_if_that_is_wanted() {
     let decoded = json!({ "code": 1, "message": "The server is out of service", "type": "service" });
     for (detail, expected) in [(Json::Null, plain), ("shop.Failure".into(), decoded)] {
         let gateway = server.gateway(&json!({ "show_status_in_body": true, "status_detail_type": detail }));
-        let response = gateway.get("/Fail?count=14");
-        let error = json!({ "code": 14, "message": "Out of service", "details": [expected] });
-        assert_eq!((response.status, response.json()), (503, json!({ "error": error })));
-        assert_eq!(response.header("content-type"), Some("application/json"));
-        let response = gateway.get("/Fail?count=14&text=none");
-        assert_eq!((response.status, response.text()), (503, ""), "it says nothing");
-        let response = gateway.get("/Fail?count=14&text=broken");
-        let why = response.json()["message"].as_str().unwrap().to_owned();
-        assert!(why.starts_with("grpc-status-details-bin cannot be decoded: "), "{why}");
+        for with_head in ["", "&paid=1"] {
+            let response = gateway.get(&format!("/Fail?count=14{with_head}"));
+            let error = json!({ "code": 14, "message": "Out of service", "details": [expected] });
+            assert_eq!((response.status, response.json()), (503, json!({ "error": error })));
+            assert_eq!(response.header("content-type"), Some("application/json"));
+            let response = gateway.get(&format!("/Fail?count=14&text=none{with_head}"));
+            assert_eq!((response.status, response.text()), (503, ""), "it says nothing");
+            let response = gateway.get(&format!("/Fail?count=14&text=broken{with_head}"));
+            let why = response.json()["message"].as_str().unwrap().to_owned();
+            assert!(why.starts_with("grpc-status-details-bin cannot be decoded: "), "{why}");
+        }
         assert_eq!(order(&gateway.get("/Place?text=x")), json!({ "text": "x" }));
     }
 }

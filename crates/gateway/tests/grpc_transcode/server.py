@@ -123,6 +123,9 @@ def fail(request, context):
     failure = Failure(code=1, message="The server is out of service", type="service")
     details.details.add(type_url="type.googleapis.com/shop.Failure", value=failure.SerializeToString())
     trailers = {"": details.SerializeToString(), "broken": b"\xff"}.get(request.text)
+    if request.paid:
+        # The head leaves before it is known that the call fails.
+        context.send_initial_metadata(())
     if trailers is not None:
         context.set_trailing_metadata((("grpc-status-details-bin", trailers),))
     context.abort(code, "Out of service")

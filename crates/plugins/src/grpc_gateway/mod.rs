@@ -39,7 +39,7 @@
 //!
 //! The message is sent as JSON with the names of fields as in the file, numbers of 64 bits as numbers, and fields that have their
 //! default. `response_body` of the annotation picks one of its fields. Messages of a stream are sent one by one as they come,
-//! each on a line.
+//! each on a line. The head is sent with the first.
 //!
 //! A call that fails before the first message has the status of its `grpc-status`, no body, and `grpc-status` and `grpc-message` as
 //! headers:
@@ -57,7 +57,8 @@
 //! | 16 | 401 |
 //! | others | 500 |
 //!
-//! If it fails later, the status is sent already, and the body ends with `{"error":{"code":13,"message":"…"}}`.
+//! If it fails later, the status is sent already, and the body ends with `{"error":{"code":13,"message":"…"}}`. So it does where a message cannot be translated:
+//! the response ends there, and its status is 500 if that is the first. A message may have 8 MiB, 64 MiB as JSON, and about 128 MiB in memory.
 //!
 //! | status | body | when |
 //! |---|---|---|
@@ -75,7 +76,8 @@ use crate::shared::grpc::filter::{Filter, Translator};
 use crate::shared::grpc::warnings::untranslatable;
 use crate::shared::grpc::{call, http_status, is_grpc, schema};
 use rules::Endpoint;
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Method, Phases, Plugin,
@@ -186,7 +188,11 @@ impl Translator for Arc<Endpoint> {
     fn translate(&self, message: &[u8]) -> Result<Vec<u8>, String> {
         let json = schema::to_json(self.method.output(), message)?;
         let Some(name) = &self.response_body else { return Ok(json) };
-        let mut message: Json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-        Ok(message.get_mut(name.as_str()).map(Json::take).unwrap_or_default().to_string().into_bytes())
+        let members: HashMap<String, &RawValue> = serde_json::from_slice(&json).unwrap_or_default();
+        Ok(members.get(name).map_or("null", |value| value.get()).as_bytes().to_vec())
+    }
+
+    fn status(&self, code: &[u8]) -> u16 {
+        http_status(code)
     }
 }

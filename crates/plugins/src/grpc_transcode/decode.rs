@@ -1,5 +1,6 @@
 //! Messages as JSON, as APISIX writes them.
 
+use crate::shared::grpc::bounds::{MAX_JSON, too_long};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage, Syntax, Value};
 use serde_json::{Map, Number, Value as Json};
 use std::borrow::Cow;
@@ -53,9 +54,6 @@ impl JsonOptions {
     }
 }
 
-/// About how many bytes a message may take as JSON: one that has little in it may have many messages whose fields have defaults.
-const MAX_JSON: usize = 64 << 20;
-
 /// What a member takes beside its texts.
 const MEMBER: usize = 100;
 
@@ -73,7 +71,7 @@ struct Writer {
 impl Writer {
     fn take(&mut self, bytes: usize) -> Result<(), String> {
         let left = self.left.checked_sub(bytes);
-        self.left = left.ok_or_else(|| format!("the message is longer than {MAX_JSON} bytes as JSON"))?;
+        self.left = left.ok_or_else(too_long)?;
         Ok(())
     }
 

@@ -56,7 +56,7 @@
 //! | `auto_default_values`, `use_default_values`, `no_default_values`, `use_default_metatable` | fields without a value have their default if the syntax is `proto3` (the default), always, or are left out. Fields of a `oneof`, and messages, are always left out |
 //! | `enable_hooks`, `disable_hooks` | no effect: there are no hooks |
 //!
-//! Messages of a stream are sent one by one as they come, each on a line.
+//! Messages of a stream are sent one by one as they come, each on a line. The head is sent with the first.
 //!
 //! A call that fails before the first message has the status of its `grpc-status`, no body, and `grpc-status` and `grpc-message` as
 //! headers. With `show_status_in_body`, what `grpc-status-details-bin` says is the body,
@@ -78,7 +78,8 @@
 //! | 16 | 401 |
 //! | others | 599 |
 //!
-//! If it fails later, the status is sent already, and the body ends with `{"error":{"code":13,"message":"…"}}`.
+//! If it fails later, the status is sent already, and the body ends with `{"error":{"code":13,"message":"…"}}`. So it does where a message cannot be translated:
+//! the response ends there, and its status is 500 if that is the first. A message may have 8 MiB, 64 MiB as JSON, and about 128 MiB in memory.
 //!
 //! | status | when |
 //! |---|---|
@@ -101,16 +102,16 @@ mod status;
 use crate::shared::grpc::filter::{Filter, Translator};
 use crate::shared::grpc::responses::ResponseOptions;
 use crate::shared::grpc::warnings::untranslatable;
-use crate::shared::grpc::{call, http_status, is_grpc};
+use crate::shared::grpc::{bounds, call, http_status, is_grpc};
 use decode::JsonOptions;
 use pools::{Pool, Pools};
 use prost_reflect::prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use serde_json::json;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
-    WantsBody,
+    BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse, Phases, Plugin,
+    Record, WantsBody,
 };
 
 /// Which method is called, and how its messages are written.
@@ -219,10 +220,9 @@ impl Hooks for GrpcTranscode {
         if let Some(code) = response.headers.get("grpc-status") {
             response.status = status(code);
         }
-        let details = response.headers.get("grpc-status-details-bin");
-        match details.filter(|_| transcoder.show_status_in_body && response.status >= 300) {
-            Some(details) => {
-                let body = transcoder.status_body(details);
+        let body = transcoder.status_body(&response.headers).filter(|_| response.status >= 300);
+        match body {
+            Some(body) => {
                 exchange.set_response_body(body);
                 // The response of a call that fails at once has none of its own.
                 exchange.buffer_response();
@@ -240,10 +240,11 @@ impl Transcoder {
         Ok(message.encode_to_vec())
     }
 
-    /// The body for what a failed call's details say.
-    fn status_body(&self, details: &[u8]) -> Vec<u8> {
+    /// The body for what a failed call's details say, if they are to be shown.
+    fn status_body(&self, headers: &Headers) -> Option<Vec<u8>> {
+        let details = headers.get("grpc-status-details-bin").filter(|_| self.show_status_in_body)?;
         let body = status::json(details, self.status_detail.as_ref(), self.options);
-        body.unwrap_or_else(|why| json!({ "message": why })).to_string().into_bytes()
+        Some(body.unwrap_or_else(|why| json!({ "message": why })).to_string().into_bytes())
     }
 }
 
@@ -255,9 +256,16 @@ impl Translator for Arc<Transcoder> {
     }
 
     fn translate(&self, message: &[u8]) -> Result<Vec<u8>, String> {
-        let message = DynamicMessage::decode(self.method.output(), message);
-        let message = message.map_err(|error| error.to_string())?;
+        let message = bounds::decode(self.method.output(), message)?;
         Ok(decode::object(&message, self.options)?.to_string().into_bytes())
+    }
+
+    fn status(&self, code: &[u8]) -> u16 {
+        status(code)
+    }
+
+    fn failure(&self, trailers: &Headers) -> Vec<u8> {
+        self.status_body(trailers).unwrap_or_default()
     }
 }
 

@@ -56,6 +56,11 @@ impl BodyFilter for Filter {
         if chunk.is_empty() { chunk } else { self.media_type.encoded(chunk) }
     }
 
+    /// What cannot be translated is not read on.
+    fn is_done(&self) -> bool {
+        self.failed.is_some()
+    }
+
     fn end(mut self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {
         if self.json.as_ref().is_some_and(|(_, messages)| !messages.is_empty()) && self.failed.is_none() {
             self.failed = Some("the last message is not whole".to_owned());

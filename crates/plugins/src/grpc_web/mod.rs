@@ -47,6 +47,8 @@
 //! | 400 | what is wrong | the type is not one of these, or needs `proto`, the file has no such method, or the body is not what its type says |
 //! | 413 | `Payload too large` | a body that is translated is longer than 1 MiB, or a larger `client_body_buffer_size`. Binary messages are not translated |
 //!
+//! Where a message cannot be translated into JSON, the response ends with `grpc-status` 13. It may have 8 MiB, 64 MiB as JSON, and about 128 MiB in memory.
+//!
 //! An upstream that answers with something else than gRPC is passed on as it is.
 
 mod filter;

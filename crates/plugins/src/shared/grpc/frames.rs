@@ -7,7 +7,7 @@ const PREFIX: usize = 5;
 pub(crate) const MESSAGE: u8 = 0;
 
 /// The longest message that is translated.
-const MAX_MESSAGE_LEN: usize = 8 * 1024 * 1024;
+pub(super) const MAX_MESSAGE_LEN: usize = 8 * 1024 * 1024;
 
 /// A message in its frame.
 pub(crate) fn framed(flag: u8, message: &[u8]) -> Vec<u8> {

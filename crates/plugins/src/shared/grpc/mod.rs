@@ -1,5 +1,6 @@
 //! gRPC for plugins that translate: messages in frames, messages by a `.proto` file, and calls in the place of requests.
 
+pub(crate) mod bounds;
 pub(crate) mod filter;
 pub(crate) mod frames;
 pub(crate) mod proto;

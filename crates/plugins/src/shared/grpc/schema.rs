@@ -1,5 +1,6 @@
 //! The services of a `.proto` file, and their messages as JSON.
 
+use super::bounds::{BoundedJson, decode};
 use super::proto::Annotations;
 use prost_reflect::prost::Message;
 use prost_reflect::{
@@ -47,12 +48,12 @@ pub(crate) const AS_JSON: SerializeOptions = SerializeOptions::new()
 
 /// A message as JSON.
 pub(crate) fn to_json(message: MessageDescriptor, bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let message = DynamicMessage::decode(message, bytes).map_err(|error| error.to_string())?;
+    let message = decode(message, bytes)?;
     check_depth(&message, MAX_DEPTH)?;
-    let mut json = Vec::new();
+    let mut json = BoundedJson::default();
     let mut writer = serde_json::Serializer::new(&mut json);
     message.serialize_with_options(&mut writer, &AS_JSON).map_err(|error| error.to_string())?;
-    Ok(json)
+    Ok(json.0)
 }
 
 /// How deep messages may be within each other.
@@ -87,7 +88,7 @@ fn within_any(message: &DynamicMessage) -> Result<Option<DynamicMessage>, String
     let name = url.as_str().and_then(|url| url.rsplit('/').next()).unwrap_or_default();
     let Some(inner) = descriptor.parent_pool().get_message_by_name(name) else { return Ok(None) };
     let bytes = bytes.as_bytes().cloned().unwrap_or_default();
-    DynamicMessage::decode(inner, bytes).map(Some).map_err(|error| error.to_string())
+    decode(inner, bytes).map(Some)
 }
 
 #[cfg(test)]
@@ -114,6 +115,18 @@ mod tests {
         (0..depth).fold(field(2, b"hi"), |inner, _| {
             field(1, &[field(1, b"type.googleapis.com/A"), field(2, &inner)].concat())
         })
+    }
+
+    #[test]
+    fn a_short_message_that_is_long_as_json_is_refused() {
+        let fields: String = (1..=20).map(|number| format!("string field_{number} = {number}; ")).collect();
+        let proto = format!(
+            "syntax = \"proto3\"; message Inner {{ {fields}}} message M {{ repeated Inner all = 1; }}"
+        );
+        let message = super::super::proto::compile(&proto).unwrap().get_message_by_name("M").unwrap();
+        let with = |count: usize| to_json(message.clone(), &field(1, b"").repeat(count));
+        assert!(with(10).unwrap().ends_with(b"}]}"));
+        assert_eq!(with(500_000).unwrap_err(), "the message is longer than 67108864 bytes as JSON");
     }
 
     #[test]
