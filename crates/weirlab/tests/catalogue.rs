@@ -255,10 +255,10 @@ fn a_load_without_connections_is_refused_at_its_place() {
 }
 
 /// A scenario whose load is carried by this, over these schemes.
-fn carried(protocol: &str, schemes: &str, rest: &str) -> Result<Vec<CasePlan>, String> {
+fn carried((protocol, load): (&str, &str), schemes: &str, rest: &str) -> Result<Vec<CasePlan>, String> {
     let folder = tempfile::tempdir().unwrap();
     let toml = format!(
-        "title = 't'\nsource = 's'\nschemes = {schemes}\n{rest}[load]\nprotocol = '{protocol}'\nconnections = 1\n\
+        "title = 't'\nsource = 's'\nschemes = {schemes}\n{rest}[load]\nprotocol = '{protocol}'\n{load}connections = 1\n\
          threads = 1\n[[load.request]]\npath = '/'\n[[parity]]\npath = '/'\nstatus = 200\n"
     );
     std::fs::write(folder.path().join("scenario.toml"), toml).unwrap();
@@ -276,7 +276,7 @@ fn what_is_spoken_follows_from_scheme_and_protocol() {
         ("grpc", "['h2c']", Protocol::Grpc { streams: 10 }, "POST", &["grpc", "h2c"]),
         ("websocket", "['http']", Protocol::WebSocket, "GET", &["http", "websocket"]),
     ] {
-        let case = carried(protocol, schemes, "").unwrap().remove(0);
+        let case = carried((protocol, ""), schemes, "").unwrap().remove(0);
         assert_eq!(case.load.protocol, expected);
         assert_eq!(
             (case.load.requests.templates[0].method.as_str(), case.parity[0].method.as_str()),
@@ -284,10 +284,23 @@ fn what_is_spoken_follows_from_scheme_and_protocol() {
         );
         assert!(case.needs.iter().eq(needs), "{:?}", case.needs);
     }
+    let first_byte = "first_byte = true\n";
+    assert!(carried(("grpc", first_byte), "['h2']", "").unwrap()[0].load.first_byte);
     for (protocol, schemes, rest, why) in [
-        ("grpc", "['https']", "", "has calls of gRPC: give it schemes"),
-        ("websocket", "['h2']", "", "has WebSockets, which HTTP/1.1 carries"),
-        ("http", "['h2']", "measure = 'idle-connections'\n", "measures what HTTP/1.1 alone is asked for"),
+        (("grpc", ""), "['https']", "", "has calls of gRPC: give it schemes"),
+        (("websocket", ""), "['h2']", "", "has WebSockets, which HTTP/1.1 carries"),
+        (
+            ("websocket", first_byte),
+            "['http']",
+            "",
+            "times the first byte of bodies, of which WebSockets have none",
+        ),
+        (
+            ("http", ""),
+            "['h2']",
+            "measure = 'idle-connections'\n",
+            "measures what HTTP/1.1 alone is asked for",
+        ),
     ] {
         let error = carried(protocol, schemes, rest).unwrap_err();
         assert!(error.contains(why), "{error}");

@@ -142,6 +142,8 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         (&["--generator", "h2load", "-R", "10"], "Poisson arrivals"),
         (&["--generator", "h2load", "--protocol", "grpc"], "calls of gRPC"),
         (&["--generator", "wrk", "--script", "x.js"], "--script is for k6"),
+        (&["--generator", "wrk", "--first-byte"], "wrk cannot send requests and time the first byte"),
+        (&["--protocol", "websocket", "--first-byte"], "have no time to a first byte"),
     ] {
         let said = refusal(&load(&upstream, arguments));
         assert!(said.contains(reason), "{arguments:?}: {said}");

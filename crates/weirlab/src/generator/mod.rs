@@ -231,6 +231,12 @@ impl Task<'_> {
         if self.generator.is_own() {
             return load::run(plan, observer, stop).map_err(GeneratorError::Load);
         }
+        if plan.first_byte {
+            return Err(GeneratorError::Unsupported {
+                name: kind.name(),
+                what: "requests and time the first byte of bodies".to_owned(),
+            });
+        }
         let folder =
             tempfile::tempdir_in(folder).map_err(|error| GeneratorError::System(kind.name(), error))?;
         let requests = load::list(plan).map_err(GeneratorError::Load)?;

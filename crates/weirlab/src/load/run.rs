@@ -85,6 +85,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), LoadError> {
         _ if plan.protocol == Protocol::WebSocket && !plan.keep_alive => {
             refuse("WebSocket keeps its connections: leave --no-keep-alive out")
         }
+        _ if plan.protocol == Protocol::WebSocket && plan.first_byte => {
+            refuse("messages of a WebSocket have no time to a first byte: leave --first-byte out")
+        }
         _ if plan.timeout.is_zero() => refuse("the timeout must be longer than nothing"),
         _ if plan.warm_up.at_least > plan.warm_up.at_most => {
             refuse("the shortest warm-up must not be longer than the longest")

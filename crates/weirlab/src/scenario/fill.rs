@@ -121,6 +121,11 @@ impl Fill<'_> {
         let variables = load.variables.iter().map(|(name, variable)| self.variable(name, variable, load));
         let protocol = self.protocol(load, scheme)?;
         let usual = usual_method(protocol);
+        if load.first_byte && protocol == Protocol::WebSocket {
+            let message =
+                "times the first byte of bodies, of which WebSockets have none: leave load.first_byte out";
+            return Err(self.unfit(message.to_owned()));
+        }
         Ok(LoadPlan {
             protocol,
             connections: self.some("connections", &load.connections)?,
