@@ -1,11 +1,10 @@
-//! What is measured: for every plugin that can stand here a case at least. Not here are those that call functions,
-//! forward-auth and ldap-auth, whose price is another server's, grpc-web, grpc-gateway and grpc-transcode, whose upstream
-//! speaks gRPC, acme and mtls-auth, whose price is paid in handshakes, oauth2 and session, whose tokens and
-//! cookies must be issued first, and those of AI that ask a model.
+//! What is measured: for every plugin that can stand here a case at least. Not here are those that call functions, and
+//! forward-auth, whose price is another server's, grpc-gateway and grpc-transcode, which need a `.proto` file, acme and mtls-auth,
+//! whose price is paid in handshakes, and those of AI that ask a model beside the upstream.
 
 use crate::gateway::Gateway;
 use crate::sinks::Sinks;
-use crate::traffic::{Algorithm, SECRET, Traffic};
+use crate::traffic::{Algorithm, OAUTH2, SECRET, SESSION, Traffic};
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -73,10 +72,8 @@ fn many(name: &'static str, routes: usize, consumers: usize, traffic: Traffic, p
 }
 
 pub(crate) fn all(sinks: &Sinks) -> Vec<Case> {
-    [routes(), authentication(), admission(), limits(), changes(), bodies(), answers(), logs(sinks)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let ours = [routes(), authentication(), admission(), limits(), changes(), bodies(), answers()];
+    ours.into_iter().chain([with_servers(sinks), logs(sinks)]).flatten().collect()
 }
 
 fn routes() -> Vec<Case> {
@@ -107,7 +104,15 @@ fn authentication() -> Vec<Case> {
         alone("jwt-es256", Traffic::Tokens(Algorithm::Es256), jwt()),
         alone("jwt-eddsa", Traffic::Tokens(Algorithm::EdDsa), jwt()),
         alone("openid-connect-es256", Traffic::Tokens(Algorithm::Es256), openid_connect(Algorithm::Es256)),
+        alone("oauth2", Traffic::AccessToken, OAUTH2.to_owned()),
+        session(),
     ]
+}
+
+/// With key-auth, which gives way to a session. The second consumer stands for clients without one.
+fn session() -> Case {
+    let base = Gateway { routes: 1, paths: 1, consumers: 2, traffic: Traffic::Session, plugins: Vec::new() };
+    Case { name: "session", gateway: Gateway { plugins: vec![SESSION.to_owned()], ..base.clone() }, base }
 }
 
 /// Bearer tokens of an issuer whose key is known.
@@ -184,6 +189,24 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
+/// Those of a server that is asked once in a while, or in the upstream's place.
+fn with_servers(sinks: &Sinks) -> Vec<Case> {
+    let ldap = format!(
+        "{{ldap_host: 127.0.0.1, ldap_port: {}, base_dn: 'dc=example,dc=com', attribute: uid, header_type: basic, cache_ttl: 3600}}",
+        sinks.ldap
+    );
+    let model =
+        "{provider: openai, name: m, options: {upstream_url: 'http://127.0.0.1:9/v1/chat/completions'}}";
+    let auth = "{header_name: Authorization, header_value: Bearer key}";
+    let ai_proxy = format!("{{route_type: llm/v1/chat, auth: {auth}, model: {model}}}");
+    vec![
+        alone("ldap-auth", Traffic::Basic, plugin("ldap-auth", &ldap)),
+        alone("ai-proxy", Traffic::Chat, plugin("ai-proxy", &ai_proxy)),
+        alone("grpc-web", Traffic::GrpcWeb { is_text: false }, plugin("grpc-web", "{}")),
+        alone("grpc-web-text", Traffic::GrpcWeb { is_text: true }, plugin("grpc-web", "{}")),
+    ]
+}
+
 /// Those who answer themselves: what is added is less than nothing.
 fn answers() -> Vec<Case> {
     let redirect = "{status_code: 200, location: 'https://example.com'}";
@@ -197,7 +220,7 @@ fn answers() -> Vec<Case> {
 }
 
 fn logs(sinks: &Sinks) -> Vec<Case> {
-    let Sinks { http, tcp, udp } = sinks;
+    let Sinks { http, tcp, udp, .. } = sinks;
     let http_log = format!("{{http_endpoint: 'http://127.0.0.1:{http}/', queue: {QUEUE}}}");
     let statsd = format!("{{host: 127.0.0.1, port: {udp}, queue: {QUEUE}}}");
     let loggly = format!("{{host: 127.0.0.1, port: {udp}, key: a}}");

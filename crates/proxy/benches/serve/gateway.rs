@@ -56,6 +56,20 @@ impl fmt::Display for Gateway {
 
 impl Gateway {
     pub(crate) fn prepare(&self, shared: &Shared) -> Prepared {
+        let issued = self.traffic.login().map(|login| {
+            let issuer = Gateway { plugins: self.traffic.issuers(), ..self.clone() };
+            let response = issuer.engine(shared, Options::default()).ask(login);
+            String::from_utf8(response).expect("a response in text")
+        });
+        let sampling = std::env::var("COST_SAMPLING").ok().and_then(|sampling| sampling.parse().ok());
+        let cost_sampling = sampling.unwrap_or(Options::default().cost_sampling);
+        let engine = self.engine(shared, Options { cost_sampling, ..Options::default() });
+        let requests =
+            self.traffic.requests(self.paths, self.consumers, issued.as_deref().unwrap_or_default());
+        Prepared { engine, requests }
+    }
+
+    fn engine(&self, shared: &Shared, options: Options) -> InMemory {
         let schemas: Vec<_> = PLUGINS.iter().map(|plugin| plugin.schema).collect();
         let read = Document::read(&self.configuration(), Format::Yaml, &schemas, &|_| None);
         let document = read.unwrap_or_else(|problems| panic!("{problems:?}")).document;
@@ -71,11 +85,7 @@ impl Gateway {
             retained: shared.retained.clone(),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let sampling = std::env::var("COST_SAMPLING").ok().and_then(|sampling| sampling.parse().ok());
-        let cost_sampling = sampling.unwrap_or(Options::default().cost_sampling);
-        let options = Options { cost_sampling, ..Options::default() };
-        let engine = InMemory::new(options, snapshot).expect("an engine");
-        Prepared { engine, requests: self.traffic.requests(self.paths, self.consumers) }
+        InMemory::new(options, snapshot).expect("an engine")
     }
 
     fn configuration(&self) -> String {

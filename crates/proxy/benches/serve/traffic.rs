@@ -35,6 +35,14 @@ pub(crate) enum Traffic {
     Order,
     /// A signed message of Standard Webhooks.
     Webhook,
+    /// A call of gRPC-Web, in base64 or not.
+    GrpcWeb {
+        is_text: bool,
+    },
+    /// With the cookie of a session.
+    Session,
+    /// With an access token of OAuth 2.
+    AccessToken,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -50,6 +58,14 @@ const BROWSER: &str =
 
 const TOKENS: usize = 4096;
 
+/// The plugins of a session. Requests without one are refused, so that it shows if the cookie is not accepted.
+pub(crate) const SESSION: &str = "- {name: key-auth, config: {anonymous: c1}}\n\
+    - {name: request-termination, consumer: c1, config: {status_code: 403}}\n\
+    - {name: session, config: {secret: 'a secret of 32 bytes, no more...', idling_timeout: 0, cookie_secure: false}}\n";
+
+pub(crate) const OAUTH2: &str = "- {name: oauth2, config: {enable_client_credentials: true, global_credentials: true, \
+    token_expiration: 0, accept_http_if_already_terminated: true}}\n";
+
 pub(crate) const SECRET: &str = "a secret of 32 bytes, no more...";
 
 const CHAT: &str = "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a teacher.\"},{\"role\":\"user\",\"content\":\
@@ -59,6 +75,10 @@ const TEMPLATE: &str = "{\"messages\":\"{template://city}\",\"properties\":{\"co
 
 const ORDER: &str =
     "{\"name\":\"A bicycle\",\"count\":3,\"tags\":[\"red\",\"fast\"],\"note\":\"to the garden\"}";
+
+/// A frame with a message of 17 bytes.
+const CALL: &str = "\0\0\0\0\x11\x0a\x0fa short message";
+const CALL_AS_TEXT: &str = "AAAAABEKD2Egc2hvcnQgbWVzc2FnZQ==";
 
 /// The key of an algorithm's signatures.
 enum Signer {
@@ -166,6 +186,10 @@ impl Traffic {
             Self::Template => "chats by a template",
             Self::Order => "orders as JSON",
             Self::Webhook => "signed webhooks",
+            Self::GrpcWeb { is_text: false } => "calls of gRPC-Web",
+            Self::GrpcWeb { is_text: true } => "calls of gRPC-Web as text",
+            Self::Session => "requests with a cookie",
+            Self::AccessToken => "requests with an access token",
         }
     }
 
@@ -173,8 +197,12 @@ impl Traffic {
     pub(crate) fn credentials(self, consumer: usize) -> String {
         match self {
             Self::Plain | Self::Browser | Self::Origin | Self::Preflight => String::new(),
-            Self::Chat | Self::Template | Self::Order | Self::Webhook => String::new(),
-            Self::Key => format!("  keyauth_credentials: [{{key: key-{consumer}}}]\n"),
+            Self::Chat | Self::Template | Self::Order | Self::Webhook | Self::GrpcWeb { .. } => String::new(),
+            Self::AccessToken => {
+                let client = format!("name: a, client_id: client-{consumer}, client_secret: secret");
+                format!("  oauth2_credentials: [{{{client}}}]\n")
+            }
+            Self::Key | Self::Session => format!("  keyauth_credentials: [{{key: key-{consumer}}}]\n"),
             Self::Basic => format!(
                 "  basicauth_credentials: [{{username: user-{consumer}, password: pass-{consumer}}}]\n"
             ),
@@ -186,8 +214,35 @@ impl Traffic {
         }
     }
 
-    /// Requests that ask for every path and by every consumer, in an order that is no order.
-    pub(crate) fn requests(self, paths: usize, consumers: usize) -> Rc<[Vec<u8>]> {
+    /// The plugins that issue what requests carry, and the request for it.
+    pub(crate) fn issuers(self) -> Vec<String> {
+        match self {
+            Self::Session => vec![SESSION.to_owned()],
+            Self::AccessToken => vec![OAUTH2.to_owned()],
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn login(self) -> Option<Vec<u8>> {
+        const HOST: &str = "HTTP/1.1\r\nHost: gateway.test\r\n";
+        let request = match self {
+            Self::Session => format!("GET / {HOST}apikey: key-0\r\n\r\n"),
+            Self::AccessToken => {
+                let body = "grant_type=client_credentials&client_id=client-0&client_secret=secret";
+                let kind = "Content-Type: application/x-www-form-urlencoded";
+                let length = body.len();
+                format!(
+                    "POST /oauth2/token {HOST}X-Forwarded-Proto: https\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+                )
+            }
+            _ => return None,
+        };
+        Some(request.into_bytes())
+    }
+
+    /// Requests that ask for every path and by every consumer, in an order that is no order, with what the response to the login
+    /// has issued.
+    pub(crate) fn requests(self, paths: usize, consumers: usize, issued: &str) -> Rc<[Vec<u8>]> {
         let many = if let Self::Tokens(_) = self { TOKENS } else { paths.max(consumers) };
         let request = |i: usize| {
             let (path, consumer) = (i * 7919 % paths, i * 6007 % consumers);
@@ -197,7 +252,7 @@ impl Traffic {
                 None => ("GET", ""),
             };
             let path = format!("/p{path}/x");
-            let headers = self.headers(&path, consumer, i);
+            let headers = self.headers(&path, consumer, i, issued);
             let agent = if self == Self::Browser { BROWSER } else { "benchmark" };
             format!(
                 "{method} {path} HTTP/1.1\r\nHost: gateway.test\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{headers}\r\n{body}"
@@ -212,11 +267,13 @@ impl Traffic {
             Self::Chat => Some(CHAT),
             Self::Template => Some(TEMPLATE),
             Self::Order | Self::Webhook => Some(ORDER),
+            Self::GrpcWeb { is_text: false } => Some(CALL),
+            Self::GrpcWeb { is_text: true } => Some(CALL_AS_TEXT),
             _ => None,
         }
     }
 
-    fn headers(self, path: &str, consumer: usize, number: usize) -> String {
+    fn headers(self, path: &str, consumer: usize, number: usize, issued: &str) -> String {
         const ORIGIN: &str = "Origin: https://shop.example.com\r\n";
         let bearer = |token: String| format!("Authorization: Bearer {token}\r\n");
         match self {
@@ -233,12 +290,26 @@ impl Traffic {
             Self::Tokens(algorithm) => bearer(algorithm.token(number)),
             Self::Chat | Self::Template | Self::Order => json_of(self.body().unwrap_or_default()),
             Self::Webhook => format!("{}{}", json_of(ORDER), webhook(number)),
+            Self::GrpcWeb { is_text: false } => body_of("application/grpc-web+proto", CALL),
+            Self::GrpcWeb { is_text: true } => body_of("application/grpc-web-text", CALL_AS_TEXT),
+            Self::Session => format!("Cookie: {}\r\n", between(issued, "Set-Cookie: ", ";")),
+            Self::AccessToken => bearer(between(issued, "\"access_token\":\"", "\"").to_owned()),
         }
     }
 }
 
 fn json_of(body: &str) -> String {
-    format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+    body_of("application/json", body)
+}
+
+fn body_of(content_type: &str, body: &str) -> String {
+    format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len())
+}
+
+/// The text between two others.
+fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
+    let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+    found.unwrap_or_else(|| panic!("the login has not worked: {text}")).0
 }
 
 /// The headers of a signed message.
