@@ -58,9 +58,12 @@ fn levels_of_kong_are_levels_of_the_log() {
 /// Kong's `info` lies between `notice`, the default, and `debug`.
 #[test]
 fn information_is_logged_at_its_level_and_not_at_notice() {
-    let code = "kong.log.info('for information') ngx.log(ngx.INFO, 'by number') kong.log.debug('for debugging')
+    let code =
+        "kong.log.info('for information') ngx.log(ngx.INFO, 'by number') kong.log.debug('for debugging')
       kong.log.notice('noticed') kong.response.exit(204)";
-    for (level, expected) in [("info", &["for information", "by number", "noticed"][..]), ("notice", &["noticed"])] {
+    for (level, expected) in
+        [("info", &["for information", "by number", "noticed"][..]), ("notice", &["noticed"])]
+    {
         let config = json!([{ "name": "pre-function", "config": { "access": [code] } }]);
         let route = "routes: [{name: all, paths: [/]}]";
         let configuration = document(&[], &format!("{route}\nplugins: {config}\n"));

@@ -108,10 +108,13 @@ fn the_memory_of_lua_is_monitored() {
     eventually("a VM is shown with what it holds", || {
         assert_eq!(gateway.get("/").status, 200);
         let vms = gateway.status("/status").json()["memory"]["workers_lua_vms"].clone();
-        let held = |vm: &Json| vm["http_allocated_gc"].as_str().unwrap().strip_suffix(" MiB").unwrap().parse::<f64>();
+        let held = |vm: &Json| {
+            vm["http_allocated_gc"].as_str().unwrap().strip_suffix(" MiB").unwrap().parse::<f64>()
+        };
         vms.as_array().unwrap().iter().any(|vm| vm["pid"] == gateway.pid() && held(vm).unwrap() > 3.0)
     });
-    for memory in [gateway.status("/status"), gateway.admin("/status")].map(|it| it.json()["memory"].clone()) {
+    for memory in [gateway.status("/status"), gateway.admin("/status")].map(|it| it.json()["memory"].clone())
+    {
         let dict = json!({ "allocated_slabs": "0.25 MiB", "capacity": "1.00 MiB" });
         assert_eq!(memory["lua_shared_dicts"]["my_counters"], dict, "{memory}");
         assert_eq!(memory["lua_shared_dicts"]["kong"]["capacity"], "5.00 MiB", "{memory}");

@@ -16,8 +16,8 @@ use weir_guests::{DictMemory, LuaMemory};
 use weir_model::Document;
 use weir_model::entity::Target;
 use weir_plugins::prometheus::{
-    Connections, EjectedTarget, Names, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
-    exposition,
+    Connections, EjectedTarget, Names, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad,
+    UpstreamRetries, exposition,
 };
 use weir_proxy::Retained;
 use weir_upstream::health::{self, OutlierPolicy};

@@ -100,13 +100,16 @@ fn a_reload_calls_init_worker_and_configure_once_on_each_worker() {
     ]);
     let configuration = |text: &str| {
         let config = format!("config: {{text: {text}}}");
-        format!("_format_version: '3.0'\nplugins:\n- {{name: first, {config}}}\n- {{name: second, {config}}}\n")
+        format!(
+            "_format_version: '3.0'\nplugins:\n- {{name: first, {config}}}\n- {{name: second, {config}}}\n"
+        )
     };
     let gateway = plugins.builder("first,second", &configuration("old")).set("workers", "2").start();
     let counts = |text: &str| {
         let log = gateway.log();
         let count = |line: &str| log.matches(line).count();
-        ["first", "second"].map(|name| [count(&format!("{name} begins")), count(&format!("{name} configured: {text}"))])
+        ["first", "second"]
+            .map(|name| [count(&format!("{name} begins")), count(&format!("{name} configured: {text}"))])
     };
     eventually("both workers have begun", || counts("old") == [[2, 2], [2, 2]]);
     assert!(gateway.reload(&configuration("old")).status.success());

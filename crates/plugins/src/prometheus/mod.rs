@@ -88,7 +88,8 @@ mod sessions;
 pub use apisix::apisix_exposition;
 pub use exposition::{Names, exposition};
 pub use facts::{
-    Connections, EjectedTarget, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad, UpstreamRetries,
+    Connections, EjectedTarget, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad,
+    UpstreamRetries,
 };
 pub use process::Process;
 

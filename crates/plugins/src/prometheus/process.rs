@@ -78,8 +78,7 @@ fn write_stores(text: &mut Text, node: &str, stores: &[SharedStore]) {
     let mut write = |name, help, value: fn(&SharedStore) -> usize| {
         text.metric(name, "gauge", help);
         for store in stores {
-            let labels =
-                format!("{node},shared_dict=\"{}\",kong_subsystem=\"http\"", escaped(&store.name));
+            let labels = format!("{node},shared_dict=\"{}\",kong_subsystem=\"http\"", escaped(&store.name));
             text.line(format_args!("{name}{{{labels}}} {}", value(store)));
         }
     };
