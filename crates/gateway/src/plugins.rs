@@ -39,7 +39,12 @@ pub(crate) struct Broken {
 
 impl NodePlugins {
     fn new(definitions: Definitions, settings: &Settings, lua: LuaSettings) -> Self {
-        Self { definitions, schemas: schemas(definitions, &settings.plugins), lua, warnings: Vec::new() }
+        let mut schemas = schemas(definitions, &settings.plugins);
+        let runs_code = |schema: &&mut PluginSchema| find(weir_guests::PLUGINS, schema.name).is_some();
+        for schema in schemas.iter_mut().filter(runs_code) {
+            *schema = lua.with_sandbox_warnings(*schema);
+        }
+        Self { definitions, schemas, lua, warnings: Vec::new() }
     }
 
     /// Those of this program alone.

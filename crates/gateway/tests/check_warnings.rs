@@ -50,6 +50,25 @@ fn a_misspelt_reference_to_a_secret_is_found() {
 }
 
 #[test]
+fn code_in_the_sandbox_that_uses_what_is_hidden_is_found() {
+    let text = "_format_version: '3.0'\nplugins:\n- name: pre-function\n  config:\n    access:\n    - return\n    - |\n      \
+                local name = 'a'\n      kong.db.consumers:select_by_username(name)\n";
+    let expected = "plugins[0].config.access[1]: line 2: the code fails where it uses kong.db, which the sandbox hides: \
+                    move it to a plugin on disk, or set `untrusted_lua=on`";
+    is_warned_of("kong.yml", text, &[&format!("7:7: {expected}")]);
+    for (setting, value) in [("UNTRUSTED_LUA", "on"), ("UNTRUSTED_LUA_SANDBOX_ENVIRONMENT", "kong.db")] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kong.yml");
+        std::fs::write(&file, text).unwrap();
+        let output = weir().arg("check").arg(&file).env(format!("WEIR_{setting}"), value).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !said.contains("kong.db"), "{setting}: {said}");
+    }
+    let log = Gateway::start(text).log();
+    assert!(log.contains(expected), "{log}");
+}
+
+#[test]
 fn a_session_needs_a_secret_and_a_plugin_that_accepts_it() {
     let text = format!("{SHOP}plugins:\n- name: session\n  service: shop\n");
     is_warned_of(

@@ -61,6 +61,12 @@ impl Dicts {
     }
 }
 
+/// The names of those of a node with these settings.
+pub(crate) fn names(settings: &LuaSettings) -> impl Iterator<Item = &str> {
+    let own = settings.shared_dicts.iter().map(|(name, _)| name.as_str());
+    own.chain(KONG.iter().map(|(name, _)| *name))
+}
+
 fn make(retained: &Retained) -> Vec<(Box<str>, SharedDict)> {
     let settings = retained.get::<LuaSettings>();
     let kong = KONG.iter().map(|(name, size)| match size {

@@ -39,6 +39,7 @@ mod post_function;
 mod pre_function;
 mod raise;
 mod sandbox;
+mod sandbox_check;
 mod schema;
 mod scripts;
 mod search;
@@ -52,6 +53,7 @@ mod strands;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tokens;
 mod unavailable;
 mod usage;
 mod vm;

@@ -1,5 +1,6 @@
 -- The globals of code of a configuration: what Kong's sandbox shows, read-only.
--- `load` makes a module of the host whose globals are a table. `hidden` names shared dictionaries that it does not see. `cache` makes
+-- `load` makes a module of the host whose globals are a table. `hidden` names what it does not see: shared dictionaries (`dicts`),
+-- members of `kong`, and of `kong.vault` those that fail. `cache` makes
 -- its own `kong.cache`. What is in `kong` and `ngx` is made when code first reads it.
 local real, kong, ngx, requires, environment, load, hidden, cache = ...
 local error, setmetatable, pairs, ipairs, type = error, setmetatable, pairs, ipairs, type
@@ -63,18 +64,19 @@ end
 base.table = protected("table", of_tables)
 
 -- What plugins keep is not for all to see, or to change.
--- Vaults hold secrets, such as the variables of the process.
 local own = { cache = cache }
 function own.vault()
   local vault = { is_reference = kong.vault.is_reference, parse_reference = kong.vault.parse_reference }
-  for _, name in ipairs({ "get", "try", "update", "flush" }) do
+  for _, name in ipairs(hidden.vault) do
     vault[name] = function() error(format("kong.vault.%s is not available in the sandbox", name), 2) end
   end
   return protected("kong.vault", vault)
 end
 function own.tracing() return protected("kong.tracing", kong.tracing) end
--- Entities have secrets, which are for code of the operator alone.
-local hidden_of_kong = { db = true, worker_events = true, cluster_events = true }
+local hidden_of_kong = {}
+for _, name in ipairs(hidden.kong) do
+  hidden_of_kong[name] = true
+end
 -- What was read once need not be looked up again.
 base.kong = protected("kong", setmetatable({}, {
   __index = function(seen, key)
@@ -107,7 +109,7 @@ local function visible(all)
   for name, dict in pairs(all) do
     dicts[name] = dict
   end
-  for _, name in ipairs(hidden) do
+  for _, name in ipairs(hidden.dicts) do
     dicts[name] = nil
   end
   return protected("ngx.shared", dicts)

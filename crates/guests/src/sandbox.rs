@@ -15,6 +15,12 @@ use std::sync::Arc;
 pub(crate) const SWITCHED_OFF: &str =
     "loading of untrusted Lua code disabled because 'untrusted_lua' config option is set to 'off'";
 
+/// What of `kong` such code does not see: entities have secrets, and what plugins say to each other is theirs.
+pub(crate) const HIDDEN_OF_KONG: [&str; 3] = ["db", "worker_events", "cluster_events"];
+
+/// What of `kong.vault` fails there: vaults hold secrets, such as the variables of the process.
+pub(crate) const HIDDEN_OF_VAULT: [&str; 4] = ["get", "try", "update", "flush"];
+
 /// Makes the globals of chunks.
 pub(crate) struct Sandbox {
     /// What makes those of a sandbox, once a chunk needs them.
@@ -63,7 +69,10 @@ fn sandboxed(lua: &Lua, settings: &LuaSettings) -> mlua::Result<Function> {
     let chunk = lua.load(include_str!("sandbox.lua")).set_name("=[sandbox]").set_mode(ChunkMode::Text);
     let load =
         lua.create_function(|lua, (name, env): (String, Table)| modules::load_over(lua, &name, &env))?;
-    let hidden = lua.create_sequence_from(dicts::HIDDEN)?;
+    let hidden = lua.create_table()?;
+    hidden.set("dicts", lua.create_sequence_from(dicts::HIDDEN)?)?;
+    hidden.set("kong", lua.create_sequence_from(HIDDEN_OF_KONG)?)?;
+    hidden.set("vault", lua.create_sequence_from(HIDDEN_OF_VAULT)?)?;
     let cache = lua.create_function(|lua, ()| pdk::cache::table(lua, OF_SANDBOX))?;
     chunk.call((globals, kong, ngx, requires, environment, load, hidden, cache))
 }

@@ -244,16 +244,27 @@ fn print_line(output: &mut dyn Write, line: &str) -> Result<(), String> {
 fn write_needs(plugins: &[PluginNeeds], output: &mut dyn Write) -> Result<(), String> {
     let mut lines = Vec::new();
     for PluginNeeds { name, missing } in plugins {
-        match missing.iter().filter(|it| !it.is_warning).count() {
-            0 => lines.push(format!("{name}: has all that it needs")),
-            1 => lines.push(format!("{name}: 1 problem")),
-            count => lines.push(format!("{name}: {count} problems")),
+        let warnings = missing.iter().filter(|it| it.is_warning).count();
+        let counts = [count(missing.len() - warnings, "problem"), count(warnings, "warning")];
+        let counts: Vec<_> = counts.into_iter().flatten().collect();
+        match counts.is_empty() {
+            true => lines.push(format!("{name}: has all that it needs")),
+            false => lines.push(format!("{name}: {}", counts.join(", "))),
         }
         let kind = |it: &Missing| if it.is_warning { "warning: " } else { "" };
         let line = |it: &Missing| format!("{}:{}: {}{}", it.file.display(), it.line, kind(it), it.message);
         lines.extend(missing.iter().map(line));
     }
     lines.iter().try_for_each(|line| print_line(output, &printable(line)))
+}
+
+/// How many of something there are, if there are any.
+fn count(number: usize, what: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        number => Some(format!("{number} {what}s")),
+    }
 }
 
 /// The settings with which a node loads the plugins of a folder, too, where they are in `kong/plugins` as on a node.

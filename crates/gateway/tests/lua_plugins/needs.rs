@@ -107,7 +107,9 @@ fn said_of(name: &str, text: &str) -> Vec<String> {
     plugins.write(&format!("one/{name}"), text);
     let (good, said) = check(plugins.folder());
     let (first, rest) = said.split_once('\n').unwrap();
-    assert_eq!(good, first == "one: has all that it needs", "{said}");
+    let (problems, warnings) = (first.contains("problem"), first.contains("warning"));
+    assert_eq!((good, warnings), (!problems, said.contains(": warning: ")), "{said}");
+    assert_eq!(first == "one: has all that it needs", rest.is_empty(), "{said}");
     let file = plugins.folder().join(format!("kong/plugins/one/{name}:")).display().to_string();
     rest.lines().map(|line| line.replace(&file, "")).collect()
 }
@@ -200,6 +202,56 @@ fn what_code_looks_for_before_it_uses_it_is_a_warning_at_most() {
         let said = said_of_code(code);
         assert!(said.iter().any(|line| line.starts_with(expected)), "{code}: {said:?}");
     }
+}
+
+#[test]
+fn warnings_are_counted_beside_problems() {
+    let plugin = "return { PRIORITY = 1, VERSION = '1.0', acess = function() kong.db.consumer:each() end }";
+    for (code, expected) in [
+        (plugin.to_owned(), "mine: 2 warnings\n"),
+        (plugin.replace("acess", "access"), "mine: 1 warning\n"),
+        (format!("kong.nothing() {plugin}"), "mine: 1 problem, 2 warnings\n"),
+        (
+            plugin.replace("acess", "access").replace("consumer:", "consumers:"),
+            "mine: has all that it needs\n",
+        ),
+    ] {
+        let (good, said) = check(Plugins::mine(&code).folder());
+        assert!(said.starts_with(expected), "{code}: {said}");
+        assert_eq!(good, !expected.contains("problem"), "{said}");
+    }
+}
+
+#[test]
+fn shared_dictionaries_that_no_setting_names_are_warned_of() {
+    let code = "local counters = ngx.shared.my_counter counters:incr('a', 1, 0)
+      ngx.shared['other']:get('a') ngx.shared.kong:get('a') ngx.shared.kong_lock:get('a') ngx.shared[name]:get('a')
+      return { PRIORITY = 1, VERSION = '1.0' }";
+    let plugins = Plugins::mine(code);
+    let check = |dicts: &str| {
+        let mut command = weir();
+        command.arg("check").arg("--plugins").arg(plugins.folder()).env("WEIR_LUA_SHARED_DICT", dicts);
+        let output = command.output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{said}");
+        said.replace(
+            &plugins.folder().join("kong/plugins/mine/handler.lua").display().to_string(),
+            "handler.lua",
+        )
+    };
+    let named = |dict: &str| format!("name it in the setting lua_shared_dict, as `{dict} 1m`");
+    let expected = format!(
+        "mine: 3 warnings\n\
+         handler.lua:1: warning: there is no ngx.shared.my_counter here: {}\n\
+         handler.lua:2: warning: there is no ngx.shared.kong_lock here; did you mean `kong_locks`?\n\
+         handler.lua:2: warning: there is no ngx.shared.other here: {}\n",
+        named("my_counter"),
+        named("other")
+    );
+    assert_eq!(check("unrelated 1m"), expected);
+    let said = check("my_counters 1m, other 1m");
+    assert!(said.contains("there is no ngx.shared.my_counter here; did you mean `my_counters`?"), "{said}");
+    assert!(!said.contains("ngx.shared.other"), "{said}");
 }
 
 #[test]
@@ -416,7 +468,8 @@ fn plugins_that_are_checked_open_no_files_and_change_nothing_of_others() {
             let output = command.arg("--plugins").arg(plugins.folder()).output().unwrap();
             let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
             assert!(said.contains(expected) && !said.contains("forged"), "{code}: {said}");
-            assert!(!file.exists() && said.contains("a: has all that it needs\n"), "{code}: {said}");
+            let of_a = if expected.is_empty() { "a: has all that it needs\n" } else { "a: 1 warning\n" };
+            assert!(!file.exists() && said.contains(of_a), "{code}: {said}");
             let of_b = ["b: 2 problems\n", "there is no kong.bogus here", "there is no type `rcord`"];
             assert!(of_b.iter().all(|line| said.matches(line).count() == 1), "{code}: {said}");
         }

@@ -3,9 +3,9 @@
 
 use super::handler::{self, PHASES, version};
 use super::needs::Missing;
-use super::tokens::{Token, Tokens, tokens};
 use crate::settings::LuaSettings;
 use crate::source;
+use crate::tokens::{Token, Tokens, tokens};
 use crate::vm::Vm;
 use mlua::{Table, Value};
 use std::path::Path;

@@ -14,7 +14,6 @@ mod names;
 mod needs;
 mod schema;
 mod schemas;
-mod tokens;
 mod worker;
 
 pub use needs::{Missing, PluginNeeds, plugin_needs, plugins_root};
@@ -23,11 +22,11 @@ use crate::files::{Code, FormerFiles, Generation, Handler, PluginFiles};
 use crate::functions::{BODY_READERS, SERVICE_READERS};
 use crate::search::Sources;
 use crate::settings::LuaSettings;
+use crate::tokens::{Token, tokens};
 use crate::vm::Vm;
 use handler::module;
 use hooks::DiskPlugin;
 use std::sync::{Arc, PoisonError};
-use tokens::Token;
 use weir_plugin::{BuildContext, Built, Definition, Json};
 
 impl LuaSettings {
@@ -91,7 +90,7 @@ fn names(sources: &Sources, plugin: &str, wanted: &[&str]) -> bool {
 
 /// The modules that a text requires by their names.
 fn required_in(text: &str) -> Vec<String> {
-    let words = tokens::tokens(text);
+    let words = tokens(text);
     let at = (0..words.len()).filter(|at| words[*at].0 == Token::Name("require"));
     at.filter_map(|at| names::required(&words, at + 1)).map(|(name, _)| name).collect()
 }

@@ -3,7 +3,7 @@
 //! Names are followed in the order of the text: what a file declares itself stands for something else from there on.
 
 use super::needs::Missing;
-use super::tokens::{Token, Tokens};
+use crate::tokens::{Token, Tokens, is_condition};
 use crate::unavailable;
 use crate::vm::{Vm, module};
 use foldhash::{HashMap, HashSet};
@@ -46,9 +46,18 @@ impl Place {
         }
     }
 
-    /// Whether a plugin that is elsewhere may declare it.
+    /// The shared dictionary that it is, or a member of.
+    fn shared_dict(&self) -> Option<&str> {
+        match (self.root.as_str(), self.members.as_slice()) {
+            ("ngx", [shared, dict, ..]) if shared == "shared" => Some(dict),
+            _ => None,
+        }
+    }
+
+    /// Whether a plugin that is elsewhere may declare it, or settings of the node.
     fn may_be_declared(&self) -> bool {
-        self.collection().is_some_and(|name| unavailable::instead(&format!("kong.db.{name}")).is_none())
+        let is_free = |name: &str| unavailable::instead(&format!("kong.db.{name}")).is_none();
+        self.collection().is_some_and(is_free) || self.shared_dict().is_some()
     }
 
     fn text(&self) -> String {
@@ -63,11 +72,13 @@ pub(super) struct Names {
     plain: Lua,
     /// What is in `kong.db`.
     collections: HashSet<String>,
+    /// What is in `ngx.shared`.
+    dicts: HashSet<String>,
 }
 
 impl Names {
-    pub(super) fn new(vm: Rc<Vm>, collections: HashSet<String>) -> Self {
-        Self { vm, plain: Lua::new(), collections }
+    pub(super) fn new(vm: Rc<Vm>, collections: HashSet<String>, dicts: HashSet<String>) -> Self {
+        Self { vm, plain: Lua::new(), collections, dicts }
     }
 
     /// What a file names that is missing. `has_module` says whether `require` finds a module.
@@ -115,6 +126,9 @@ impl Names {
         if let Some(collection) = place.collection() {
             return (!self.collections.contains(collection)).then(|| self.missing_collection(collection));
         }
+        if let Some(dict) = place.shared_dict() {
+            return (!self.dicts.contains(dict)).then(|| self.missing_dict(dict));
+        }
         match unavailable::refused(&name) {
             Some(why) => Some(format!("{name} always fails here: {why}")),
             None => (!self.has(place)).then(|| missing(&name, "") + &self.hint(place)),
@@ -129,6 +143,14 @@ impl Names {
                 missing(&name, "") + &did_you_mean(collection, self.collections.iter().map(String::as_str))
             }
         }
+    }
+
+    fn missing_dict(&self, dict: &str) -> String {
+        let hint = match did_you_mean(dict, self.dicts.iter().map(String::as_str)) {
+            none if none.is_empty() => format!(": name it in the setting lua_shared_dict, as `{dict} 1m`"),
+            hint => hint,
+        };
+        missing(&format!("ngx.shared.{dict}"), "") + &hint
     }
 
     /// The nearest name that there is, as a question, where nothing else is said of what is missing.
@@ -335,20 +357,6 @@ impl<'t> Reading<'_, 't> {
     }
 }
 
-/// Whether what stands at these tokens is only asked whether it is there: `if x.y then`, `x.y and …`, `type(x.y) == …`.
-fn is_condition(tokens: &Tokens<'_>, at: Range<usize>) -> bool {
-    let next = tokens[at.end.min(tokens.len())..].first().map(|(token, _)| *token);
-    match (&tokens[..at.start], next) {
-        (_, Some(Token::Name("then" | "and" | "or" | "do"))) => true,
-        (_, Some(Token::Sign('~'))) => true,
-        (_, Some(Token::Sign('='))) => matches!(tokens.get(at.end + 1), Some((Token::Sign('='), _))),
-        ([.., (Token::Name(before), _), (Token::Sign('('), _)], Some(Token::Sign(')'))) => {
-            matches!(*before, "if" | "elseif" | "while" | "not" | "and" | "or" | "type")
-        }
-        _ => false,
-    }
-}
-
 /// Whether the sign before a name is the end of `..`.
 fn is_concatenated(tokens: &Tokens<'_>, at: usize) -> bool {
     at > 1 && tokens[at - 1].0 == Token::Sign('.') && tokens[at - 2].0 == Token::Sign('.')
@@ -369,12 +377,23 @@ pub(super) fn required(tokens: &Tokens<'_>, at: usize) -> Option<(String, usize)
     Some((name.to_owned(), after + 1 + usize::from(closed)))
 }
 
+/// The member that what follows names, as `.name` or `["name"]`, and how many words that takes.
+fn member<'t>(tokens: &Tokens<'t>) -> Option<(&'t str, usize)> {
+    match *tokens {
+        [(Token::Sign('.'), _), (Token::Name(name), _), ..] => Some((name, 2)),
+        [(Token::Sign('['), _), (Token::Text(name), _), (Token::Sign(']'), _), ..] => {
+            (!name.contains('\\')).then_some((name, 3))
+        }
+        _ => None,
+    }
+}
+
 /// A place with the members that follow it, and where they end.
 fn with_members(place: &Place, tokens: &Tokens<'_>, mut at: usize) -> (Place, usize) {
     let mut place = place.clone();
-    while let [(Token::Sign('.'), _), (Token::Name(name), _), ..] = tokens[at.min(tokens.len())..] {
+    while let Some((name, length)) = member(&tokens[at.min(tokens.len())..]) {
         place.members.push(name.to_owned());
-        at += 2;
+        at += length;
     }
     // A method that is called.
     if let [(Token::Sign(':'), _), (Token::Name(name), _), (Token::Sign('(' | '{') | Token::Text(_), _), ..] =

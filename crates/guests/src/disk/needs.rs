@@ -6,12 +6,13 @@
 use super::methods;
 use super::names::Names;
 use super::schemas::Running;
-use super::tokens::{Token, Tokens, tokens};
+use crate::dicts;
 use crate::files::PluginFiles;
 use crate::schema::meta::Subject;
 use crate::search::Sources;
 use crate::settings::LuaSettings;
 use crate::source;
+use crate::tokens::{Token, Tokens, tokens};
 use crate::vm::Vm;
 use foldhash::HashSet;
 use mlua::Table;
@@ -138,7 +139,8 @@ impl Host {
         // Schemas are run, and find what is beside them. They are not trusted yet.
         let files = PluginFiles::new(&path, "").into();
         let settings = LuaSettings { files, opens_files: false, ..settings.clone() };
-        let names = Names::new(vm(&settings)?.1, collections);
+        let dicts = dicts::names(&settings).map(str::to_owned).collect();
+        let names = Names::new(vm(&settings)?.1, collections, dicts);
         Ok(Self { names, sources: Sources::new(&path, ""), settings, folder: folder.to_owned() })
     }
 

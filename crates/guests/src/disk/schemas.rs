@@ -3,10 +3,10 @@
 use super::entities;
 use super::names::missing;
 use super::needs::Missing;
-use super::tokens::{Token, Tokens};
 use crate::schema::meta::{Remark, Subject, of_other_name, remarks};
 use crate::settings::LuaSettings;
 use crate::source;
+use crate::tokens::{Token, Tokens};
 use crate::vm::Vm;
 use crate::vm::files::CLOSED;
 use mlua::chunk::ChunkMode;

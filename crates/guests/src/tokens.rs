@@ -1,8 +1,10 @@
 //! The words of Lua's source text, as far as names, texts and signs go.
 
+use std::ops::Range;
+
 /// A word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token<'t> {
+pub(crate) enum Token<'t> {
     /// A name or a keyword.
     Name(&'t str),
     /// A text between quotes.
@@ -12,11 +14,11 @@ pub(super) enum Token<'t> {
 }
 
 /// Words, each with its line.
-pub(super) type Tokens<'t> = [(Token<'t>, usize)];
+pub(crate) type Tokens<'t> = [(Token<'t>, usize)];
 
 impl<'t> Token<'t> {
     /// The name, if it is one.
-    pub(super) fn name(self) -> Option<&'t str> {
+    pub(crate) fn name(self) -> Option<&'t str> {
         match self {
             Token::Name(name) => Some(name),
             _ => None,
@@ -25,7 +27,7 @@ impl<'t> Token<'t> {
 }
 
 /// The words of a text, each with its line, without comments.
-pub(super) fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
+pub(crate) fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
     let (mut found, mut rest, mut line) = (Vec::new(), text, 1);
     while let Some(first) = rest.chars().next() {
         let (token, length) = next(rest, first);
@@ -34,6 +36,20 @@ pub(super) fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
         rest = &rest[length..];
     }
     found
+}
+
+/// Whether what stands at these tokens is only asked whether it is there: `if x.y then`, `x.y and …`, `type(x.y) == …`.
+pub(crate) fn is_condition(tokens: &Tokens<'_>, at: Range<usize>) -> bool {
+    let next = tokens[at.end.min(tokens.len())..].first().map(|(token, _)| *token);
+    match (&tokens[..at.start], next) {
+        (_, Some(Token::Name("then" | "and" | "or" | "do"))) => true,
+        (_, Some(Token::Sign('~'))) => true,
+        (_, Some(Token::Sign('='))) => matches!(tokens.get(at.end + 1), Some((Token::Sign('='), _))),
+        ([.., (Token::Name(before), _), (Token::Sign('('), _)], Some(Token::Sign(')'))) => {
+            matches!(*before, "if" | "elseif" | "while" | "not" | "and" | "or" | "type")
+        }
+        _ => false,
+    }
 }
 
 /// The word that a text begins with, and how many bytes it takes.
