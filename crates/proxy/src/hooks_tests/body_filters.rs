@@ -1,6 +1,6 @@
 //! Filters of a response's body, between a real client and a real upstream.
 
-mod done;
+mod ends;
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -499,82 +499,6 @@ fn a_body_that_no_client_expects_is_left_out() {
             assert!(!responses.to_lowercase().contains("\r\n\r\nhi"), "{responses}");
         }
     }
-}
-
-/// Holds the head until it knows whether there is a body that begins with these bytes: otherwise the response is another.
-struct Holds(&'static [u8], Vec<u8>, bool);
-
-impl Holds {
-    fn release(&mut self, exchange: &mut Exchange) -> Vec<u8> {
-        self.2 = false;
-        if self.1.starts_with(self.0) {
-            return std::mem::take(&mut self.1);
-        }
-        exchange.response.status = 503;
-        exchange.response.headers.set("X-Why", b"rubbish");
-        b"no".into()
-    }
-}
-
-impl BodyFilter for Holds {
-    fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8> {
-        if !self.2 {
-            return chunk;
-        }
-        self.1.extend(chunk);
-        if self.1.len() < self.0.len() { Vec::new() } else { self.release(exchange) }
-    }
-    fn holds_head(&self) -> bool {
-        self.2
-    }
-    fn end(mut self: Box<Self>, exchange: &mut Exchange) -> Vec<u8> {
-        if self.2 { self.release(exchange) } else { Vec::new() }
-    }
-}
-
-fn holds_head(exchange: &mut Exchange) {
-    exchange.filter_response_body(Holds(b"hi th", Vec::new(), true));
-}
-
-#[test]
-fn a_filter_that_holds_the_head_may_still_change_it() {
-    let last: ResponseHook = |exchange| {
-        upper(exchange);
-        holds_head(exchange);
-    };
-    for answer in [CHUNKS, UNTIL_CLOSE] {
-        let sent = Bench::new(responding(holds_head), answer).send("GET / HTTP/1.1\r\n\r\n");
-        let (head, body) = dechunked(&sent);
-        assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi there!", "{sent}");
-    }
-    let hooks: [(ResponseHook, &'static str); 4] =
-        [(holds_head, HI), (holds_head, EMPTY), (last, UNTIL_CLOSE), (last, HI)];
-    for (response, answer) in hooks {
-        let sent = Bench::new(responding(response), answer).send("GET / HTTP/1.1\r\n\r\n");
-        let (head, body) = dechunked(&sent);
-        assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("X-Why: rubbish"), "{sent}");
-        assert_eq!(body, "no", "{sent}");
-    }
-    block_on(async {
-        let bench = Bench::new(responding(holds_head), HI);
-        let (head, body, _) = over_http2(bench.address(), get(), |_| {}).await.unwrap();
-        assert_eq!((head.status.as_u16(), &*body), (503, "no"));
-    });
-}
-
-#[test]
-fn a_held_head_is_not_sent_if_the_upstream_breaks_off_or_a_plugin_refuses() {
-    const CUT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhi";
-    let sent = Bench::new(responding(holds_head), CUT).send("GET / HTTP/1.1\r\n\r\n");
-    assert!(sent.starts_with("HTTP/1.1 502 "), "{sent}");
-    // What another plugin has buffered is filtered behind the head.
-    let replaced = |_: &mut Exchange, _: Vec<u8>| b"hi".to_vec();
-    let before = Scripted { response: hold, body: replaced, ..idle() };
-    let bench =
-        Bench::of(vec![before, responding(holds_head)], json!({ "port": answer_with(CHUNKS).port() }));
-    let sent = bench.send("GET / HTTP/1.1\r\n\r\n");
-    let (head, body) = dechunked(&sent);
-    assert!(head.starts_with("HTTP/1.1 200 ") && body == "no", "{sent}");
 }
 
 #[test]
