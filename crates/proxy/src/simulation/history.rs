@@ -17,6 +17,8 @@ pub(super) struct History {
     pub(super) requests: RefCell<Vec<Request>>,
     pub(super) attempts: RefCell<Vec<Attempt>>,
     pub(super) links: RefCell<Vec<Rc<Link>>>,
+    /// The heads of final responses to requests, as they were read.
+    pub(super) answers: RefCell<Vec<Answer>>,
     /// When each version of the configuration was published.
     pub(super) published: RefCell<Vec<u64>>,
 }
@@ -56,6 +58,14 @@ pub(super) struct Attempt {
     pub(super) version: usize,
 }
 
+/// The head of a response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) target: usize,
+    pub(super) status: u16,
+    pub(super) read: u64,
+}
+
 /// A connection to a target, as the gateway uses it.
 pub(super) struct Link {
     history: Rc<History>,
@@ -65,7 +75,7 @@ pub(super) struct Link {
     served: Cell<usize>,
     /// How many bytes had been read when the current attempt began, and when its head and the whole response are there.
     base: Cell<u64>,
-    head_at: Cell<Option<u64>>,
+    head_at: Cell<Option<(u64, u16)>>,
     whole_at: Cell<Option<u64>>,
     pub(super) closed: Cell<Option<u64>>,
     total: Cell<u64>,
@@ -81,6 +91,7 @@ impl History {
             requests: RefCell::default(),
             attempts: RefCell::default(),
             links: RefCell::default(),
+            answers: RefCell::default(),
             published: RefCell::default(),
         })
     }
@@ -180,8 +191,8 @@ impl Link {
     }
 
     /// The server has sent the whole final head of the response to the current request, with so many bytes on this connection.
-    pub(super) fn has_head_at(&self, written: u64) {
-        self.head_at.set(Some(written));
+    pub(super) fn has_head_at(&self, written: u64, status: u16) {
+        self.head_at.set(Some((written, status)));
     }
 
     /// The same for the whole response.
@@ -214,7 +225,12 @@ impl Tap for Link {
         if let Some(current) = self.current.get() {
             let mut attempts = self.history.attempts.borrow_mut();
             attempts[current].read = total - self.base.get();
-            attempts[current].has_head |= self.head_at.get().is_some_and(|at| total >= at);
+            if let Some((_, status)) = self.head_at.get().filter(|(at, _)| total >= *at)
+                && !std::mem::replace(&mut attempts[current].has_head, true)
+            {
+                let answer = Answer { target: self.target, status, read: self.history.now() };
+                self.history.answers.borrow_mut().push(answer);
+            }
         }
         if self.whole_at.get().is_some_and(|at| total >= at) {
             self.end();

@@ -1,7 +1,7 @@
 //! What must hold whatever happens: a function for each invariant.
 
 use super::history::{Attempt, History};
-use super::plan::{Outliers, name};
+use super::plan::{Fault, Mode, Outliers, name};
 use super::world::World;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,8 +18,14 @@ pub(super) const ROUNDING: u64 = 2;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What is checked when a request is sent to a target.
-const BEFORE_ATTEMPT: [fn(&History, &Attempt, &[Attempt]); 5] =
-    [once_unless_idempotent, none_after_a_response, no_more_than_allowed, within_limits, of_one_version];
+const BEFORE_ATTEMPT: [fn(&History, &Attempt, &[Attempt]); 6] = [
+    once_unless_idempotent,
+    none_after_a_response,
+    no_more_than_allowed,
+    within_limits,
+    of_one_version,
+    none_to_a_target_that_is_down,
+];
 
 /// Checks what must hold when a request is sent to a target.
 pub(super) fn before_attempt(history: &History, attempt: &Attempt) {
@@ -87,6 +93,25 @@ fn of_one_version(history: &History, attempt: &Attempt, attempts: &[Attempt]) {
         history.breaks(
             "one version of the configuration serves a request",
             format_args!("request {} in attempts", attempt.request),
+        );
+    }
+}
+
+/// What passive checks have found unhealthy gets no request, where nothing else could find it healthy again. Looks at statuses alone,
+/// and at requests that came afterwards.
+fn none_to_a_target_that_is_down(history: &History, attempt: &Attempt, _: &[Attempt]) {
+    let (checks, answers) = (&history.plan.checks, history.answers.borrow());
+    if !checks.is_passive || checks.is_active || history.published.borrow().len() > 1 {
+        return;
+    }
+    let sent = history.requests.borrow()[attempt.request].sent;
+    let of_target = answers.iter().rev().filter(|answer| answer.target == attempt.target);
+    let failures = of_target.take_while(|answer| matches!(answer.status, 500 | 503));
+    let before = failures.filter(|answer| answer.read < sent).count();
+    if before >= checks.failures.into() {
+        history.breaks(
+            "a target that passive checks have found unhealthy gets no requests",
+            format_args!("request {} to target {} after {before} failures", attempt.request, attempt.target),
         );
     }
 }
@@ -175,7 +200,7 @@ fn retries_stay_within_the_budget(world: &World, totals: &[u64]) {
 }
 
 /// What is checked when all is calm again.
-const AT_THE_END: [fn(&World); 8] = [
+const AT_THE_END: [fn(&World); 9] = [
     every_request_has_ended,
     silence_ends_in_time,
     versions_are_those_of_their_time,
@@ -184,6 +209,7 @@ const AT_THE_END: [fn(&World); 8] = [
     old_versions_are_freed,
     idle_connections_are_closed,
     without_checks_there_is_always_a_target,
+    failures_are_retried,
 ];
 
 /// Checks what must hold when all is calm again.
@@ -299,5 +325,31 @@ fn without_checks_there_is_always_a_target(World { history, .. }: &World) {
     if let Some(id) = history.requests.borrow().iter().position(refused) {
         history
             .breaks("without health checks there is always a target", format_args!("request {id} had none"));
+    }
+}
+
+/// An idempotent request that servers say nothing to is sent again for as long as it may be. Only where all targets can be connected to and
+/// none is taken out of use, so that nothing else takes retries.
+fn failures_are_retried(world: &World) {
+    let history = &world.history;
+    let plan = &history.plan;
+    let is_reachable = |fault: &Fault| !matches!(fault.mode, Mode::Refusing | Mode::Silent);
+    let is_limited = plan.limits.upstream.is_some() || plan.limits.target.is_some();
+    let (is_checked, is_plain) = (plan.checks.is_active || plan.checks.is_passive, !plan.is_grpc);
+    let has_budget = plan.retry_budget != Some(0) && retries_of(world) < 10;
+    if is_checked || is_limited || !is_plain || !has_budget || !plan.faults.iter().all(is_reachable) {
+        return;
+    }
+    let attempts = history.attempts.borrow();
+    for (id, request) in history.requests.borrow().iter().enumerate() {
+        let made: Vec<_> = attempts.iter().filter(|attempt| attempt.request == id).collect();
+        let is_silent = made.last().is_some_and(|attempt| attempt.read == 0);
+        let has_failed = request.is_by_gateway && matches!(request.status, Some(502 | 504));
+        if has_failed && request.is_bodiless && is_silent && made.len() <= plan.service.retries {
+            history.breaks(
+                "an idempotent request that fails is sent again",
+                format_args!("request {id} after {} of {} retries", made.len() - 1, plan.service.retries),
+            );
+        }
     }
 }

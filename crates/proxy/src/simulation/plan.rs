@@ -50,7 +50,7 @@ pub(super) struct Checks {
     pub(super) is_passive: bool,
     interval: f64,
     successes: u16,
-    failures: u16,
+    pub(super) failures: u16,
     timeout: f64,
 }
 

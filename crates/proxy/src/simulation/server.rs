@@ -209,7 +209,7 @@ async fn answer(
     if !written(stream, head.as_bytes()).await {
         return false;
     }
-    link.into_iter().for_each(|link| link.has_head_at(stream.written()));
+    link.into_iter().for_each(|link| link.has_head_at(stream.written(), status));
     let mut body = if request.is_head { Vec::new() } else { body_of(id, length) };
     if is_chunked && !request.is_head {
         body = match length {

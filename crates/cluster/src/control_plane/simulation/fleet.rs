@@ -201,7 +201,9 @@ impl Simulated {
             let to = random.usize(..self.control_planes.len());
             let member = &self.control_planes[to];
             let Some(control_plane) = member.plane.borrow().clone() else { continue };
-            let lasts = if self.calm.get() { CALM * 2 } else { millis(&mut random, 15_000) };
+            // Some last until the end: what was refused on one, and what came then, must not keep later commits away.
+            let is_lasting = self.calm.get() || random.u8(..8) == 0;
+            let lasts = if is_lasting { CALM * 2 } else { millis(&mut random, 15_000) };
             let latency = Duration::from_millis(random.u64(1..=100));
             let (own, theirs) = connection(latency, Instant::now() + lasts);
             self.history.note(format!("data plane {number} connects to control plane {to}"));
