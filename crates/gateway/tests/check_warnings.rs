@@ -55,7 +55,7 @@ fn code_in_the_sandbox_that_uses_what_is_hidden_is_found() {
                 local name = 'a'\n      kong.db.consumers:select_by_username(name)\n";
     let expected = "plugins[0].config.access[1]: line 2: the code fails where it uses kong.db, which the sandbox hides: \
                     move it to a plugin on disk, or set `untrusted_lua=on`";
-    is_warned_of("kong.yml", text, &[&format!("7:7: {expected}")]);
+    is_warned_of("kong.yml", text, &[&format!("8:7: {expected}")]);
     for (setting, value) in [("UNTRUSTED_LUA", "on"), ("UNTRUSTED_LUA_SANDBOX_ENVIRONMENT", "kong.db")] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kong.yml");

@@ -59,7 +59,7 @@ fn methods_of_workers_and_timers_that_fail_are_logged_and_counted() {
     };
     counted("timeout", 1);
     counted("error", 1);
-    let has = |text: &str| assert!(gateway.log().contains(text), "{text}: {}", gateway.log());
+    let has = |text: &str| eventually(text, || gateway.log().contains(text));
     has("handler.lua:2: the call took more than 50 ms of CPU time (lua_timeout)");
     has("handler.lua:3: boom");
     assert_eq!(gateway.get("/").status, 204);
