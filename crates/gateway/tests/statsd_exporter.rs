@@ -74,7 +74,7 @@ impl Logged {
         let upstream = Upstream::start(|mut peer, _| {
             while peer.request().is_some() {
                 // So that no latency but the gateway's own is 0.
-                thread::sleep(Duration::from_millis(20));
+                thread::park_timeout(Duration::from_millis(20));
                 peer.send(OK);
             }
         });
@@ -95,8 +95,8 @@ impl Logged {
         let mut entry = Json::Null;
         eventually("the request is logged", || {
             let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-            let entries = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
-            entry = entries.last().unwrap_or_default();
+            let mut entries = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+            entry = entries.next_back().unwrap_or_default();
             entry["request"]["uri"] == path
         });
         let number = |pointer: &str| entry.pointer(pointer).and_then(Json::as_f64).unwrap();
