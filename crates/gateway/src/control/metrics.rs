@@ -15,6 +15,7 @@ use weir_analytics::totals::Totals;
 use weir_guests::{DictMemory, LuaMemory};
 use weir_model::Document;
 use weir_model::entity::Target;
+use weir_plugin::{NodeStatistics, ServedTotals};
 use weir_plugins::prometheus::{
     Connections, EjectedTarget, Names, NodeFacts, SharedStore, TargetHealth, TargetState, UpstreamLoad,
     UpstreamRetries, exposition,
@@ -42,6 +43,20 @@ pub(crate) struct MeasuredRoute {
 }
 
 impl Control {
+    /// Lets plugins read the totals.
+    pub(crate) fn provide_statistics(self: &Arc<Self>) {
+        let control = Arc::downgrade(self);
+        let read = move || {
+            let totals = control.upgrade().map(|control| control.totals()).unwrap_or_default();
+            ServedTotals {
+                active: totals.connections as u64,
+                accepted: totals.accepted,
+                requests: totals.requests,
+            }
+        };
+        self.retained().get::<NodeStatistics>().provide(read);
+    }
+
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         self.scrape(exposition) + &self.cluster.metrics(&self.settings)

@@ -33,7 +33,7 @@ use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, NameStats, ResolveError};
 use weir_net::tls::CertifiedKey;
-use weir_plugin::{Background, NodeStatistics, ServedTotals, Vaults};
+use weir_plugin::{Background, Vaults};
 use weir_proxy::CompileError;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
@@ -306,23 +306,6 @@ impl Control {
         Ok(self.published(read))
     }
 
-    /// Serves a configuration that was posted to `/config`.
-    pub(crate) async fn declare_posted(
-        &self,
-        document: Document,
-        hash: String,
-        text: &str,
-    ) -> Result<(), Vec<CompileError>> {
-        self.registry.declare(document, hash).await?;
-        *self.posted.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
-        Ok(())
-    }
-
-    /// What was posted to `/config`, if that is what is served.
-    pub(crate) fn posted(&self) -> Option<Arc<str>> {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     fn is_not_reloadable(&self) -> Option<&'static str> {
         match self.source.origin {
             _ if self.settings.role == Role::DataPlane => {
@@ -530,20 +513,6 @@ impl Control {
     /// What the node has served since its start.
     pub(crate) fn totals(&self) -> Totals {
         self.plane.proxy.totals()
-    }
-
-    /// Lets plugins read the totals.
-    pub(crate) fn provide_statistics(self: &Arc<Self>) {
-        let control = Arc::downgrade(self);
-        let read = move || {
-            let totals = control.upgrade().map(|control| control.totals()).unwrap_or_default();
-            ServedTotals {
-                active: totals.connections as u64,
-                accepted: totals.accepted,
-                requests: totals.requests,
-            }
-        };
-        self.retained().get::<NodeStatistics>().provide(read);
     }
 
     /// The hash of the active configuration.

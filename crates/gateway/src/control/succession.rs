@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
-use weir_proxy::Proxy;
+use weir_model::Document;
 use weir_proxy::listen::SocketTable;
+use weir_proxy::{CompileError, Proxy};
 
 /// How long a request to the Admin API waits at most for what the other process has committed.
 const MAX_KEEP_UP: Duration = Duration::from_secs(2);
@@ -47,6 +48,23 @@ impl Control {
         let mut shares = self.shares_store.lock().unwrap_or_else(PoisonError::into_inner);
         *shares = is_shared;
         self.registry.share_store(is_shared);
+    }
+
+    /// Serves a configuration that was posted to `/config`.
+    pub(crate) async fn declare_posted(
+        &self,
+        document: Document,
+        hash: String,
+        text: &str,
+    ) -> Result<(), Vec<CompileError>> {
+        self.registry.declare(document, hash).await?;
+        *self.posted.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
+        Ok(())
+    }
+
+    /// What was posted to `/config`, if that is what is served.
+    pub(crate) fn posted(&self) -> Option<Arc<str>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether another process is about to take over, or has.

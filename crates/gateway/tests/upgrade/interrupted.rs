@@ -59,7 +59,7 @@ fn what_was_posted_to_config_goes_on() {
     let before = hash();
     for _ in 0..2 {
         node.upgrade();
-        assert_eq!((node.gateway.get("/").text(), hash()), ("hi".into(), before.clone()));
+        assert_eq!((node.gateway.get("/").text(), hash()), ("hi", before.clone()));
         assert_eq!(node.gateway.status("/status/ready").status, 200);
     }
 }

@@ -328,7 +328,7 @@ impl<'d> Compilation<'d> {
             Err(error) if self.secretive.contains(&(EntityKind::Plugins, entity.id)) => {
                 let (name, id) = (&entity.name, entity.id);
                 let outcome = if definition.fails_open { "pass without it" } else { "are answered 500" };
-                let place = match field_of(&error.to_string()) {
+                let place = match field_of(&error) {
                     Some(field) => format!(" for `{field}`, and what the plugin's page says of that field"),
                     None => String::new(),
                 };

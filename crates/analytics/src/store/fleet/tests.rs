@@ -271,7 +271,9 @@ fn a_frame_that_is_early_is_taken_once_the_clock_has_followed() {
 fn calls_of_models_are_handed_in() {
     let mut control = control_plane(START, None);
     // Whatever clients have asked of other nodes, there is room for the models of this one.
-    (0..2_000).for_each(|number| drop(control.entities().intern(Kind::Model, &number.to_string())));
+    for number in 0..2_000 {
+        control.entities().intern(Kind::Model, &number.to_string());
+    }
     let mut plane = DataPlane::start("a", START, None);
     plane.serve(START, 1);
     let call = ModelCall {
