@@ -145,15 +145,15 @@ fn a_service_whose_upstream_has_no_targets_is_found() {
 
 #[test]
 fn a_limit_of_a_service_whose_upstream_has_its_own_is_found() {
-    let text = |host: &str| {
+    let text = |tags: &str| {
         format!(
-            "_format_version: '3.0'\nservices:\n- name: shop\n  host: {host}\n  tags: [weir-upstream-http2, 'weir-max-requests:3']\n\
-             upstreams:\n- name: u.test\n  targets: [{{target: 'a.test:80'}}]\n"
+            "_format_version: '3.0'\nservices:\n- name: shop\n  host: u.test\n  tags: [{tags}]\nupstreams:\n- name: u.test\n  \
+             targets: [{{target: 'a.test:80'}}]\n"
         )
     };
-    is_warned_of("kong.yml", &text("a.test"), &[]);
+    is_warned_of("kong.yml", &text("weir-upstream-http2"), &[]);
     let found = "5:9: services[0].tags: the tag `weir-max-requests:3` has no effect, because the service leads to the upstream `u.test`; ";
-    is_warned_of("kong.yml", &text("u.test"), &[found]);
+    is_warned_of("kong.yml", &text("weir-upstream-http2, 'weir-max-requests:3'"), &[found]);
 }
 
 #[test]
