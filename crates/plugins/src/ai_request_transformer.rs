@@ -18,7 +18,7 @@
 //! under `ai.ai-request-transformer`. What a model has cost is logged and counted also where its answer is of no use, and calls that have failed are: by the status
 //! of its answer, or 502 if there was none that could be read.
 //!
-//! The key is in no log. The provider is asked through the proxy, if one is configured.
+//! The key is in no log. The value of a header is the whole secret: that of `openai-key` begins with `Bearer `. The provider is asked through the proxy, if one is configured.
 //!
 //! ## Responses
 //!

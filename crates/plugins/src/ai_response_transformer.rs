@@ -17,6 +17,7 @@
 //! or the part of it that `transformation_extract_pattern` finds. With `parse_llm_response_json_instructions` the answer is
 //! JSON such as `{"status": 404, "headers": {"content-type": "text/plain"}, "body": "none"}`, and the client gets that.
 //! `llm` is as in [ai-proxy](ai-proxy.md), which says what is logged as well: under `ai.ai-response-transformer`.
+//! The secret `openai-key` begins with `Bearer `.
 //!
 //! Unlike Kong's, the plugin takes the response of the upstream as it is asked for anyway, so that balancing, retries and other plugins
 //! work as usual. Responses of the gateway itself, responses without a body, and server-sent events are not rewritten. A body

@@ -18,6 +18,9 @@
 //! curl https://shop.example.com
 //! ```
 //!
+//! Weir listens on 8000 and 8443 by default, and the CA asks ports 80 and 443: set `proxy_listen = 0.0.0.0:80, 0.0.0.0:443 ssl`, or forward them. To try it,
+//! set `api_uri: https://acme-staging-v02.api.letsencrypt.org/directory`, whose limits are higher and whose certificates no browser trusts.
+//!
 //! The plugin is for the whole node. A certificate is ordered when a client first asks for an allowed name over TLS and the
 //! configuration has no certificate for it: that client gets the default certificate, later ones the new one. `POST /acme` orders one and waits
 //! for it. The CA first [checks](#challenges) that the name leads to one of the nodes.

@@ -21,6 +21,9 @@
 //!
 //! `curl localhost:8000/chat --json '{"messages": [{"role": "user", "content": "Hello"}]}'`
 //!
+//! For OpenAI, it is `provider: openai` and `auth: {header_name: Authorization, header_value: "{vault://env/openai-auth}"}`, where the secret is
+//! `Bearer ` and the key: a reference stands for a whole value.
+//!
 //! The request goes to the provider in the place of the service: host, port, path and TLS are the provider's; timeouts, retries and
 //! whether certificates are verified are the service's. Options of the model replace what the request says. `upstream_url`
 //! leads elsewhere, for instance to a server of one's own.

@@ -33,7 +33,8 @@
 //! ```
 //!
 //! Clients speak OpenAI's chat API, as with [ai-proxy](ai-proxy.md), which describes requests, responses, streams and logs. The request goes
-//! to the instance in the place of the service. Whether certificates are verified is the service's: set its `tls_verify`, because otherwise
+//! to the instance in the place of the service. The value of a header is the whole secret: that of `openai-key` begins with `Bearer `, as OpenAI
+//! expects it. Whether certificates are verified is the service's: set its `tls_verify`, because otherwise
 //! the keys go to any server that answers.
 //!
 //! ## Which instance is asked

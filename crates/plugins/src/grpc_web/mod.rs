@@ -12,6 +12,9 @@
 //!           - name: grpc-web
 //! ```
 //!
+//! With `config: {proto: /etc/weir/hello.proto}`, also clients without gRPC-Web can call it:
+//! `curl localhost:8000/hello.Greeter/SayHello --json '{"name": "Ada"}'`.
+//!
 //! The route is one of `http` and `https`, and the service one of `grpc` or `grpcs`. The upstream is asked for the path of the
 //! request, `/package.Service/Method`. Where clients put something before it, have the route strip that, and set
 //! `pass_stripped_path`.
