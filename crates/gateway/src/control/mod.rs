@@ -370,10 +370,9 @@ impl Control {
             shared.leave().await;
         }
         let idle = if is_replaced { REPLACED_IDLE_GRACE } else { IDLE_GRACE };
-        let (in_time, answered) = tokio::join!(
-            self.plane.proxy.drain(DrainTimeouts { total: timeout, idle }),
-            tokio::time::timeout(timeout, self.requests_in_flight.ended()),
-        );
+        let in_time = self.plane.proxy.drain(DrainTimeouts { total: timeout, idle }).await;
+        // Last, because its own APIs still take requests.
+        let answered = tokio::time::timeout_at(end.into(), self.requests_in_flight.ended()).await;
         let in_time = in_time && answered.is_ok();
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();

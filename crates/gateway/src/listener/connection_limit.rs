@@ -77,8 +77,8 @@ impl ConnectionPermit {
     /// The connection has sent the head of a request.
     pub(super) fn mark_busy(&self) {
         self.leave_idle();
-        if !self.is_counted.swap(true, Ordering::Relaxed) {
-            self.limit.in_flight.add();
+        if !self.is_counted.load(Ordering::Relaxed) {
+            self.is_counted.store(self.limit.in_flight.add(), Ordering::Relaxed);
         }
     }
 

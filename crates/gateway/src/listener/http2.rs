@@ -34,7 +34,7 @@ pub(super) async fn serve(
     let activity = Activity::new(permit, timeouts);
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
-        let in_flight = InFlight::new(&activity);
+        let mut in_flight = InFlight::new(&activity);
         let (head, body) = request.into_parts();
         let (body, _) = TimedBody::new(body, timeouts.body);
         let mut request = Request::from_parts(head, Body::new(body));
@@ -42,10 +42,7 @@ pub(super) async fn serve(
         let responding = router.call(request);
         async move {
             let response = responding.await?;
-            in_flight.0.change(|counts| counts.responding += 1);
-            if response.body().size_hint().exact().is_none() {
-                in_flight.0.permit.uncount();
-            }
+            in_flight.respond(response.body().size_hint().exact().is_none());
             Ok::<_, Infallible>(response.map(|body| ResponseBody { body, in_flight }))
         }
     });
@@ -77,6 +74,8 @@ struct Counts {
     in_flight: usize,
     /// Of these, the ones whose response is being sent.
     responding: usize,
+    /// Of these, the ones whose response has no end of its own.
+    endless: usize,
     /// Whether there was any.
     served: bool,
     /// When something happened last.
@@ -85,7 +84,13 @@ struct Counts {
 
 impl Activity {
     fn new(permit: Arc<ConnectionPermit>, timeouts: ClientTimeouts) -> Arc<Activity> {
-        let counts = Mutex::new(Counts { in_flight: 0, responding: 0, served: false, since: Instant::now() });
+        let counts = Mutex::new(Counts {
+            in_flight: 0,
+            responding: 0,
+            endless: 0,
+            served: false,
+            since: Instant::now(),
+        });
         Arc::new(Activity { permit, timeouts, counts, changed: Notify::new() })
     }
 
@@ -99,6 +104,19 @@ impl Activity {
         counts.since = Instant::now();
         drop(counts);
         self.changed.notify_one();
+    }
+
+    /// Says what the connection has: requests with an end, others alone, or none.
+    fn mark(&self) {
+        let (in_flight, endless) = {
+            let counts = self.counts();
+            (counts.in_flight, counts.endless)
+        };
+        match in_flight {
+            0 => self.permit.mark_idle(),
+            _ if in_flight == endless => self.permit.uncount(),
+            _ => self.permit.mark_busy(),
+        }
     }
 
     /// Returns when the connection has been idle, or a response has not moved, for too long.
@@ -132,22 +150,36 @@ impl Activity {
 }
 
 /// A request, until its response was sent or given up.
-struct InFlight(Arc<Activity>);
+struct InFlight {
+    activity: Arc<Activity>,
+    is_endless: bool,
+}
 
 impl InFlight {
     fn new(activity: &Arc<Activity>) -> InFlight {
         activity.change(|counts| (counts.in_flight, counts.served) = (counts.in_flight + 1, true));
         activity.permit.mark_busy();
-        InFlight(activity.clone())
+        InFlight { activity: activity.clone(), is_endless: false }
+    }
+
+    /// Its response begins.
+    fn respond(&mut self, is_endless: bool) {
+        self.is_endless = is_endless;
+        self.activity.change(|counts| {
+            counts.responding += 1;
+            counts.endless += usize::from(is_endless);
+        });
+        self.activity.mark();
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.change(|counts| counts.in_flight -= 1);
-        if self.0.counts().in_flight == 0 {
-            self.0.permit.mark_idle();
-        }
+        self.activity.change(|counts| {
+            counts.in_flight -= 1;
+            counts.endless -= usize::from(self.is_endless);
+        });
+        self.activity.mark();
     }
 }
 
@@ -165,7 +197,7 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.in_flight.0.change(|_| {});
+        self.in_flight.activity.change(|_| {});
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -180,6 +212,6 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.in_flight.0.change(|counts| counts.responding -= 1);
+        self.in_flight.activity.change(|counts| counts.responding -= 1);
     }
 }

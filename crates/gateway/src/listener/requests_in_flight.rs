@@ -1,25 +1,36 @@
 //! The requests to the node's own APIs that a node which stops waits for.
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// Counts the connections with a request that is not answered to its end.
-pub(crate) struct RequestsInFlight(watch::Sender<usize>);
+/// Counts the connections with a request that is not answered to its end: those that have begun before the node waits for
+/// them, because others may always come.
+pub(crate) struct RequestsInFlight {
+    counted: watch::Sender<usize>,
+    is_closed: AtomicBool,
+}
 
 impl RequestsInFlight {
     pub(crate) fn new() -> RequestsInFlight {
-        RequestsInFlight(watch::Sender::new(0))
+        RequestsInFlight { counted: watch::Sender::new(0), is_closed: AtomicBool::new(false) }
     }
 
-    pub(super) fn add(&self) {
-        self.0.send_modify(|count| *count += 1);
+    /// Whether it was counted, so that it has to be removed.
+    pub(super) fn add(&self) -> bool {
+        let is_open = !self.is_closed.load(Ordering::Acquire);
+        if is_open {
+            self.counted.send_modify(|count| *count += 1);
+        }
+        is_open
     }
 
     pub(super) fn remove(&self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.counted.send_modify(|count| *count -= 1);
     }
 
-    /// Waits until there is none.
+    /// Waits until those that have begun have ended.
     pub(crate) async fn ended(&self) {
+        self.is_closed.store(true, Ordering::Release);
         // It fails if the sender is gone, which `self` has.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.counted.subscribe().wait_for(|count| *count == 0).await;
     }
 }

@@ -267,7 +267,7 @@ impl Node {
             let requests = Requests { quit: quits, upgrade: upgrades };
             match signals.until_ended(&reloader, &upgrader, requests, stop).await {
                 Ended::Stop(stop) => signals.drain(&control, stop, &manager).await,
-                Ended::Replaced(successor, reply) => {
+                Ended::Replaced(successor, reply, stop) => {
                     serving.abort();
                     replaced.send_replace(true);
                     control.sockets().leave_files();
@@ -279,6 +279,7 @@ impl Node {
                     signals::answer(reply, Ok(successor.pid)).await;
                     let settings = control.settings();
                     let timeout = settings.upgrade_drain_timeout.unwrap_or(settings.drain_timeout);
+                    let timeout = stop.map_or(timeout, |stop| stop.drain_timeout);
                     signals.drain_replaced(&control, timeout).await
                 }
             }

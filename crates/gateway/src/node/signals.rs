@@ -28,8 +28,8 @@ pub(super) struct Signals {
 pub(super) enum Ended {
     /// It is to stop.
     Stop(Stop),
-    /// Another process has taken over, as a command may have asked for.
-    Replaced(Successor, Option<oneshot::Sender<UpgradeOutcome>>),
+    /// Another process has taken over, as a command may have asked for; perhaps both are to stop.
+    Replaced(Successor, Option<oneshot::Sender<UpgradeOutcome>>, Option<Stop>),
 }
 
 /// How the drain ended.
@@ -97,7 +97,7 @@ impl Signals {
                     continue;
                 }
                 (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
-                    Ok(successor) => return Ended::Replaced(successor, reply),
+                    Ok(successor) => return Ended::Replaced(successor, reply, None),
                     Err(error) => {
                         upgrading = None;
                         answer(reply, Err(error.to_string())).await;
@@ -117,15 +117,13 @@ impl Signals {
     /// Stops both processes: this one, and the one that is about to take over. A second signal does not wait for that one.
     async fn stop_upgrading(&mut self, upgrading: Upgrading, upgrader: &Upgrader, stop: Stop) -> Ended {
         tracing::warn!("the node is to stop: the upgrade is cancelled");
-        let is_asked = upgrader.cancel();
+        upgrader.cancel();
         let mut upgrading = Some(upgrading);
         tokio::select! {
             (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
                 Ok(successor) => {
-                    if !is_asked {
-                        successor.stop();
-                    }
-                    Ended::Replaced(successor, reply)
+                    successor.stop();
+                    Ended::Replaced(successor, reply, Some(stop))
                 }
                 Err(error) => {
                     answer(reply, Err(format!("{error}; the node was asked to stop"))).await;

@@ -70,6 +70,8 @@ pub(crate) enum UpgradeError {
     Container,
     /// There is no command that would start the same.
     Demo,
+    /// The node is to stop.
+    Cancelled,
 }
 
 impl fmt::Display for UpgradeError {
@@ -90,6 +92,7 @@ impl fmt::Display for UpgradeError {
                 timeout.as_secs_f64()
             ),
             UpgradeError::System(error) => write!(f, "the new process could not be prepared: {error}"),
+            UpgradeError::Cancelled => f.write_str("it was cancelled"),
             UpgradeError::Demo => f.write_str("the demo cannot be upgraded: stop it, and start it again"),
             UpgradeError::Container => f.write_str(
                 "this node is process 1, with which its container ends: start a new container instead, and stop this one",
@@ -110,8 +113,15 @@ pub(crate) struct Upgrader {
     pub(crate) launch: Launch,
     pub(crate) pid_file: File,
     pub(crate) commands: OwnedFd,
-    /// The new process, while it has not taken over.
-    pub(crate) starting: Mutex<Option<Pid>>,
+    pub(crate) starting: Mutex<Starting>,
+}
+
+/// A new process that has not been let take over.
+#[derive(Default)]
+pub(crate) struct Starting {
+    pid: Option<Pid>,
+    /// It is not to take over any more.
+    is_cancelled: bool,
 }
 
 /// The process that has taken over.
@@ -123,7 +133,10 @@ pub(crate) struct Successor {
 impl Successor {
     /// Asks it to stop as well.
     pub(crate) fn stop(&self) {
-        terminate(process_id(self.pid));
+        if let Some(pid) = process_id(self.pid) {
+            // If it is gone, that is as good.
+            let _ = kill_process(pid, Signal::TERM);
+        }
     }
 
     /// Lets it use the files of this process.
@@ -151,9 +164,9 @@ impl Upgrader {
         })?;
         let pid = child.id();
         tracing::info!(pid, "upgrade: a new process starts");
-        *self.starting() = process_id(pid);
+        self.starting().pid = process_id(pid);
         let outcome = self.replace(&channel, Instant::now() + timeout);
-        *self.starting() = None;
+        self.starting().pid = None;
         match outcome.map_err(|error| explain(error, &mut child, timeout)) {
             Ok(()) => Ok(Successor { pid, channel }),
             Err(error) => {
@@ -170,15 +183,28 @@ impl Upgrader {
         }
     }
 
-    fn starting(&self) -> MutexGuard<'_, Option<Pid>> {
+    fn starting(&self) -> MutexGuard<'_, Starting> {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the process that is to take over end instead, or stop as soon as it has taken over. False if it has done so already.
-    pub(crate) fn cancel(&self) -> bool {
-        let starting = self.starting();
-        terminate(*starting);
-        starting.is_some()
+    /// Ends the process that is to take over, unless it was let do so already.
+    pub(crate) fn cancel(&self) {
+        let mut starting = self.starting();
+        starting.is_cancelled = true;
+        if let Some(pid) = starting.pid {
+            // If it is gone, that is as good.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// From here on, the new process may take over.
+    fn let_take_over(&self) -> Result<(), UpgradeError> {
+        let mut starting = self.starting();
+        starting.pid = None;
+        match starting.is_cancelled {
+            true => Err(UpgradeError::Cancelled),
+            false => Ok(()),
+        }
     }
 
     fn replace(&self, channel: &Channel, end: Instant) -> Result<(), UpgradeError> {
@@ -193,7 +219,7 @@ impl Upgrader {
         };
         let proxy = self.control.proxy();
         proxy.hand_over_quic(&listeners, quic)?;
-        let served = self.let_serve(channel, left());
+        let served = self.let_take_over().and_then(|()| self.let_serve(channel, left()));
         if served.is_err() {
             proxy.take_back_quic(&listeners);
         }
@@ -238,13 +264,6 @@ fn memory_file(text: &str) -> io::Result<File> {
 
 fn process_id(number: u32) -> Option<Pid> {
     Pid::from_raw(number.try_into().ok()?)
-}
-
-/// Asks a process to end. If it is gone, that is as good.
-fn terminate(process: Option<Pid>) {
-    if let Some(pid) = process {
-        let _ = kill_process(pid, Signal::TERM);
-    }
 }
 
 fn unexpected() -> io::Error {

@@ -142,12 +142,13 @@ async fn replace(
     });
     let unavailable = |error: std::io::Error| LoadError::Unavailable(error.to_string());
     let Declared { mut read, written } = read.await.map_err(unavailable)??;
-    if control.is_succeeded() {
-        let busy = "the process is being replaced, and the new one would not have it: try again";
-        return Err(LoadError::Unavailable(busy.to_owned()));
-    }
     let document = std::mem::take(&mut read.document);
     match control.declare_posted(document, hash, &written.text).await {
+        // The new process may have begun without it.
+        Ok(()) if control.is_succeeded() => {
+            let busy = "the process is being replaced, and the new one may not have it: try again";
+            Err(LoadError::Unavailable(busy.to_owned()))
+        }
         Ok(()) => Ok(read.warnings.iter().chain(&read.ignored_fields).map(ToString::to_string).collect()),
         Err(errors) => Err(LoadError::Problems(uncompilable(errors, read.places), written)),
     }
