@@ -31,7 +31,7 @@ struct Masks {
 }
 
 impl Marks {
-    /// Finds the marks of the plain head at the start of `input`; false if there is none. Of marks that have found nothing yet:
+    /// Finds the marks of the plain head at the start of `input`; false if that is no plain one. Of marks that have found nothing yet:
     /// they are filled where they are, because they are too large to be returned for each head.
     #[inline]
     pub(crate) fn find(&mut self, input: &[u8]) -> bool {

@@ -34,3 +34,22 @@ impl RequestsInFlight {
         let _ = self.counted.subscribe().wait_for(|count| *count == 0).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn those_that_begin_later_are_not_waited_for() {
+        let requests = RequestsInFlight::new();
+        assert!(requests.add());
+        let mut ended = std::pin::pin!(requests.ended());
+        let mut poll = || ended.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(poll(), Poll::Pending);
+        assert!(!requests.add(), "another may always come");
+        assert_eq!(poll(), Poll::Pending);
+        requests.remove();
+        assert_eq!(poll(), Poll::Ready(()));
+    }
+}

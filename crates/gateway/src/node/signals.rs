@@ -126,7 +126,7 @@ impl Signals {
                     Ended::Replaced(successor, reply, Some(stop))
                 }
                 Err(error) => {
-                    answer(reply, Err(format!("{error}; the node was asked to stop"))).await;
+                    answer(reply, Err(error.to_string())).await;
                     Ended::Stop(stop)
                 }
             },

@@ -92,7 +92,7 @@ impl fmt::Display for UpgradeError {
                 timeout.as_secs_f64()
             ),
             UpgradeError::System(error) => write!(f, "the new process could not be prepared: {error}"),
-            UpgradeError::Cancelled => f.write_str("it was cancelled"),
+            UpgradeError::Cancelled => f.write_str("the node was asked to stop"),
             UpgradeError::Demo => f.write_str("the demo cannot be upgraded: stop it, and start it again"),
             UpgradeError::Container => f.write_str(
                 "this node is process 1, with which its container ends: start a new container instead, and stop this one",
@@ -167,7 +167,11 @@ impl Upgrader {
         self.starting().pid = process_id(pid);
         let outcome = self.replace(&channel, Instant::now() + timeout);
         self.starting().pid = None;
-        match outcome.map_err(|error| explain(error, &mut child, timeout)) {
+        let is_cancelled = self.starting().is_cancelled;
+        match outcome.map_err(|error| match is_cancelled {
+            true => UpgradeError::Cancelled,
+            false => explain(error, &mut child, timeout),
+        }) {
             Ok(()) => Ok(Successor { pid, channel }),
             Err(error) => {
                 // It has ended already, or does not answer.
@@ -177,7 +181,9 @@ impl Upgrader {
                 if let Err(error) = prefix::write_pid(&self.pid_file) {
                     tracing::error!(%error, "the pid file may name the process that did not start");
                 }
-                tracing::error!("upgrade refused: {error}; this process goes on");
+                if !is_cancelled {
+                    tracing::error!("upgrade refused: {error}; this process goes on");
+                }
                 Err(error)
             }
         }

@@ -4,6 +4,7 @@ use super::{Node, OK, program};
 use crate::harness::{Gateway, Upstream, eventually, one_route};
 use rustix::process::Signal;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::thread;
 
 /// Begins an upgrade, stops the node in the midst of it, and returns what the command said. All processes of the node end.
@@ -72,4 +73,29 @@ fn a_node_that_stops_answers_the_requests_to_its_admin_api_first() {
     eventually("the node drains", || node.gateway.log().contains("draining"));
     assert_eq!(put.send("}").response().status, 200);
     assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+/// Its connection has had another request since, as those of browsers have.
+#[test]
+fn a_node_that_stops_does_not_wait_for_live_pages() {
+    let builder = Gateway::empty().set("admin_listen", "127.0.0.1:0 ssl http2").set("drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let url = |path: &str| format!("https://{}{path}", node.gateway.admin_addresses()[0]);
+    // The second waits to share the connection of the first.
+    let mut page = Command::new("curl")
+        .args(["-skN", "--http2", "--parallel", &url("/analytics/requests/tail"), "-o"])
+        .arg(file("live"))
+        .args([&url("/status"), "-o"])
+        .arg(file("status"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the second request is answered", || {
+        fs::read_to_string(file("status")).is_ok_and(|text| text.contains("database"))
+    });
+    node.gateway.signal(Signal::TERM);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+    page.wait().unwrap();
 }

@@ -115,7 +115,7 @@ pub(crate) struct Question {
 pub(crate) struct Answer {
     text: Result<String, LlmError>,
     call: LlmCall,
-    /// Empty, where there is none.
+    /// Empty if the model has not answered.
     body: Bytes,
 }
 
