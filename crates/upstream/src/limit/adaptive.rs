@@ -9,9 +9,7 @@ use std::time::Duration;
 /// The shortest window. It is at least twice the latency, because a window must see what the one before it has changed.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
 const MAX_WINDOW: Duration = Duration::from_secs(10);
-/// How many responses a window needs.
-const MIN_SAMPLES: usize = 25;
-/// How many are enough for one that is so much longer.
+/// How many responses are enough for a window that is so much longer.
 const MIN_SAMPLES_OF_LONG: usize = 5;
 const LONGER: Duration = Duration::from_secs(1);
 
@@ -20,6 +18,7 @@ pub(super) struct Adaptive {
     limit: AtomicUsize,
     latencies: Latencies,
     samples: AtomicUsize,
+    min_samples: AtomicUsize,
     most_in_flight: AtomicUsize,
     /// When the window may end, in microseconds since the start.
     end: AtomicU64,
@@ -34,6 +33,7 @@ impl Adaptive {
             limit: AtomicUsize::new(gradient.limit()),
             latencies: Latencies::new(),
             samples: AtomicUsize::new(0),
+            min_samples: AtomicUsize::new(gradient.min_samples()),
             most_in_flight: AtomicUsize::new(0),
             end: AtomicU64::new(micros(MIN_WINDOW)),
             gradient: Mutex::new(gradient),
@@ -58,7 +58,7 @@ impl Adaptive {
         let samples = self.samples.fetch_add(1, Relaxed) + 1;
         let (now, end) = (micros(now), self.end.load(Relaxed));
         let is_long = now >= end.saturating_add(micros(LONGER)) && samples >= MIN_SAMPLES_OF_LONG;
-        if now >= end && (samples >= MIN_SAMPLES || is_long) {
+        if now >= end && (samples >= self.min_samples.load(Relaxed) || is_long) {
             self.close(end, now);
         }
     }
@@ -69,11 +69,12 @@ impl Adaptive {
         if self.end.load(Relaxed) != end {
             return;
         }
-        self.samples.store(0, Relaxed);
+        let responses = self.samples.swap(0, Relaxed);
         let most_in_flight = self.most_in_flight.swap(0, Relaxed);
         let Some(median) = self.latencies.take_median() else { return };
-        gradient.update(Window { median, most_in_flight }, Duration::from_micros(now));
+        gradient.update(Window { median, most_in_flight, responses }, Duration::from_micros(now));
         self.limit.store(gradient.limit(), Relaxed);
+        self.min_samples.store(gradient.min_samples(), Relaxed);
         let length = Duration::from_secs_f64(median * 2.0).clamp(MIN_WINDOW, MAX_WINDOW);
         self.end.store(now + micros(length), Relaxed);
     }

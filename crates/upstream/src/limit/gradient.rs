@@ -7,6 +7,7 @@
 //! The baseline is measured: while the limit is not used, by the requests as they are, because nothing waits then; while
 //! requests are shed, once a minute and whenever the limit has fallen far below what the upstream took, by holding the limit
 //! at half and then at a quarter for a moment. While that makes requests faster, there was a queue, and half of it is tried.
+//! Little's law then says how many requests the upstream serves at a time: the most responses a second times the baseline.
 
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ const SLACK: f64 = 250e-6;
 /// The bounds of what one window changes.
 const MIN_GRADIENT: f64 = 0.5;
 const MAX_GRADIENT: f64 = 1.25;
-/// How much faster requests must be at half the limit for the difference to have been a queue.
-const IMPROVED: f64 = 0.9;
+/// How much faster requests must be at half the limit for the difference to have been a queue. Where all of them wait, they take
+/// half of the time.
+const IMPROVED: f64 = 0.8;
 /// A latency this far below the baseline is no chance.
 const MUCH_FASTER: f64 = 0.8;
 /// How often the baseline is measured anew.
@@ -30,8 +32,13 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// What shows that the upstream has become slower: a limit of less than half of so many times the requests that were in flight
 /// without a queue. An overload alone takes it to a few more than these.
 const SHOWN: f64 = 1.5;
-/// How much a window without a queue changes the baseline.
+/// How much one window changes the baseline. A baseline that took each fast window as it is would fall by chance alone, to the
+/// fastest of them.
 const SMOOTHING: f64 = 0.2;
+/// How many responses a window needs.
+const MIN_SAMPLES: usize = 25;
+/// How many are enough for a window whose latency does not count.
+const MIN_SAMPLES_TO_SETTLE: usize = 5;
 
 /// What was seen in a window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +47,8 @@ pub(super) struct Window {
     pub(super) median: f64,
     /// The most requests that were in flight.
     pub(super) most_in_flight: usize,
+    /// How many responses came.
+    pub(super) responses: usize,
 }
 
 /// The limit, and what decides it.
@@ -53,6 +62,8 @@ pub(super) struct Gradient {
     measured: Duration,
     /// What the upstream took then.
     measured_limit: f64,
+    /// When the last window ended.
+    end: Duration,
 }
 
 /// A measurement of the baseline.
@@ -64,6 +75,8 @@ struct Probe {
     held: f64,
     /// The latency at twice that; none in the first step, because it was not steady before.
     reference: Option<f64>,
+    /// The most responses a second.
+    rate: f64,
     steps: u32,
     /// Requests that were admitted before may still be in this window.
     settles: bool,
@@ -77,6 +90,7 @@ impl Gradient {
             probe: None,
             measured: Duration::ZERO,
             measured_limit: FIRST_LIMIT,
+            end: Duration::ZERO,
         }
     }
 
@@ -85,19 +99,26 @@ impl Gradient {
         self.probe.map_or(self.limit, |probe| probe.held) as usize
     }
 
+    /// How many responses the next window needs.
+    pub(super) fn min_samples(&self) -> usize {
+        if self.probe.is_some_and(|probe| probe.settles) { MIN_SAMPLES_TO_SETTLE } else { MIN_SAMPLES }
+    }
+
     /// Takes a window that ended at `now`, a time since the start.
     pub(super) fn update(&mut self, window: Window, now: Duration) {
+        let length = now.saturating_sub(std::mem::replace(&mut self.end, now));
+        let rate = window.responses as f64 / length.as_secs_f64().max(f64::MIN_POSITIVE);
         let is_used = window.most_in_flight * 2 > self.limit();
         let is_reached = window.most_in_flight >= self.limit();
         match (self.probe, self.baseline) {
-            (Some(probe), _) => self.go_on(probe, window, now),
+            (Some(probe), _) => self.go_on(probe.with_rate(rate), window, now),
             (None, _) if !is_used => self.learn(window, now),
             (None, Some(baseline)) if !(is_reached && self.is_probe_due(now)) => {
                 self.follow(window.median, baseline);
             }
             // Nothing is shed, so there is no reason to find out more.
             (None, None) if !is_reached => {}
-            (None, _) => self.probe = Some(Probe::first(self.limit)),
+            (None, _) => self.probe = Some(Probe::first(self.limit, rate)),
         }
     }
 
@@ -106,7 +127,7 @@ impl Gradient {
     }
 
     /// Nothing waits: the latency is the baseline. The limit stays, because nothing shows that it is too low.
-    fn learn(&mut self, Window { median, most_in_flight }: Window, now: Duration) {
+    fn learn(&mut self, Window { median, most_in_flight, .. }: Window, now: Duration) {
         let baseline = self.baseline.map_or(median, |known| known + (median - known) * SMOOTHING);
         self.set_baseline(baseline, most_in_flight as f64 * SHOWN, now);
     }
@@ -118,8 +139,8 @@ impl Gradient {
     fn follow(&mut self, median: f64, mut baseline: f64) {
         if median < baseline * MUCH_FASTER {
             // The upstream has become faster: without a queue it is at least as fast as this.
-            baseline = median;
-            self.baseline = Some(median);
+            baseline += (median - baseline) * SMOOTHING;
+            self.baseline = Some(baseline);
         }
         let gradient = (baseline * TOLERANCE + SLACK) / median.max(f64::MIN_POSITIVE);
         let gradient = gradient.clamp(MIN_GRADIENT, MAX_GRADIENT);
@@ -139,21 +160,31 @@ impl Gradient {
         self.probe = None;
         // No faster than at twice the limit: there was no queue there either. If the first steps show that, the limit was
         // about right.
-        self.limit = if probe.steps <= 2 { probe.before } else { probe.held * 2.0 };
+        self.limit = if probe.steps <= 2 { probe.before } else { probe.found(window.median) };
         self.set_baseline(window.median, self.limit, now);
     }
 }
 
 impl Probe {
     /// Half of a limit.
-    fn first(limit: f64) -> Probe {
-        Probe { before: limit, held: half(limit), reference: None, steps: 1, settles: true }
+    fn first(limit: f64, rate: f64) -> Probe {
+        Probe { before: limit, held: half(limit), reference: None, rate, steps: 1, settles: true }
+    }
+
+    fn with_rate(self, rate: f64) -> Probe {
+        Probe { rate: rate.max(self.rate), ..self }
     }
 
     /// Half of what was held, where the latency was this.
     fn next(self, median: f64) -> Probe {
         let (held, steps) = (half(self.held), self.steps + 1);
         Probe { held, reference: Some(median), steps, settles: true, ..self }
+    }
+
+    /// The limit with this baseline: as many requests as are served at a time, and what lets the limit grow.
+    fn found(self, baseline: f64) -> f64 {
+        let served = self.rate * baseline;
+        (served * TOLERANCE + served.sqrt()).max(self.held).min(self.before)
     }
 }
 

@@ -9,6 +9,8 @@ use std::collections::{BinaryHeap, VecDeque};
 struct Simulation {
     servers: usize,
     service: f64,
+    /// The time that a request takes, as a share of `service`, from a number between 0 and 1.
+    spread: fn(f64) -> f64,
     adaptive: Adaptive,
     random: u64,
     now: f64,
@@ -16,6 +18,16 @@ struct Simulation {
     busy: BinaryHeap<Reverse<(u64, u64)>>,
     queue: VecDeque<u64>,
     next: f64,
+}
+
+/// Between half and one and a half.
+fn uniform(random: f64) -> f64 {
+    0.5 + random
+}
+
+/// Most are short, some many times as long.
+fn exponential(random: f64) -> f64 {
+    -random.ln()
 }
 
 /// What came of the requests of a phase.
@@ -39,6 +51,7 @@ impl Simulation {
         Simulation {
             servers,
             service,
+            spread: uniform,
             adaptive: Adaptive::new(),
             random: seed,
             now: 0.0,
@@ -59,9 +72,8 @@ impl Simulation {
         ((self.random >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Between half and one and a half of the time that a request takes.
     fn serve(&mut self, came: u64) {
-        let done = self.now + self.service * (0.5 + self.random());
+        let done = self.now + self.service * (self.spread)(self.random());
         self.busy.push(Reverse(((done * 1e9) as u64, came)));
     }
 
@@ -140,6 +152,33 @@ fn goodput_stays_over_short_overloads_between_calm_times() {
     }
     let goodput = served / 50.0 / capacity;
     assert!(goodput >= 0.95, "{goodput} of the capacity");
+}
+
+#[test]
+fn goodput_stays_where_an_overload_is_the_first_that_is_seen() {
+    for (servers, service) in [(2, 0.01), (4, 0.02), (10, 0.05), (64, 0.05)] {
+        let goodput = (0..20).map(|seed| {
+            let mut upstream = Simulation::new(servers, service, seed);
+            let capacity = upstream.capacity();
+            upstream.run(capacity * 3.0, 4.0).served / 4.0 / capacity
+        });
+        let goodput = goodput.sum::<f64>() / 20.0;
+        assert!(goodput >= 0.88, "{servers}: {goodput} of the capacity");
+    }
+}
+
+#[test]
+fn goodput_stays_where_some_requests_take_many_times_as_long_as_others() {
+    for servers in [10, 20, 64, 200] {
+        let mut upstream = Simulation::new(servers, 0.05, 5);
+        upstream.spread = exponential;
+        let capacity = upstream.capacity();
+        upstream.run(capacity * 3.0, 5.0);
+        let mut seen = upstream.run(capacity * 3.0, 55.0);
+        let goodput = seen.served / 55.0 / capacity;
+        assert!(goodput >= 0.9, "{servers}: {goodput} of the capacity");
+        assert!(seen.quantile(0.5) <= 0.05 * 2.5, "{servers}: {} s", seen.quantile(0.5));
+    }
 }
 
 #[test]
