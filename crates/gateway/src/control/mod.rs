@@ -392,6 +392,9 @@ impl Control {
         if self.draining.load(Ordering::SeqCst) {
             return Err("draining");
         }
+        if !self.plane.proxy.has_memory() {
+            return Err("no memory: requests are answered 503 until the process uses less than memory_limit");
+        }
         let active = self.registry.configuration();
         if self.registry.is_stored() || active.hash != configuration::UNCONFIGURED {
             return Ok(());

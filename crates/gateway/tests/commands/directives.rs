@@ -108,7 +108,10 @@ fn worker_connections_bound_the_clients_that_are_served() {
     served.iter_mut().for_each(|client| assert_eq!(client.send(get).response().status, 404));
     let mut waiting = gateway.connect();
     waiting.send(get);
-    eventually("it is logged", || gateway.log().contains("2 connections are open"));
+    let logged = || gateway.log().matches("2 connections are open").count();
+    eventually("it is logged, each second", || logged() > 1);
+    assert!(gateway.log().contains("raise worker_connections"), "{}", gateway.log());
+    assert_eq!(gateway.acted("connections"), 1, "once, however long the client waits");
     served.clear();
     assert_eq!(waiting.response().status, 404);
 }

@@ -1,5 +1,6 @@
 //! Warns that connections cannot be accepted.
 
+use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -10,11 +11,23 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    pub(crate) fn log(&mut self, why: std::fmt::Arguments<'_>) {
+    /// The system lets no more connections be opened.
+    pub(crate) fn log_error(&mut self, error: &io::Error) {
         if self.is_due(Instant::now()) {
             tracing::error!(
-                "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \
-                 (ulimit -n)"
+                "cannot accept connections: {error}; clients wait until some close: raise the limit of open files \
+                 (worker_rlimit_nofile, ulimit -n)"
+            );
+        }
+    }
+
+    /// As many connections are open as may be.
+    pub(crate) fn log_limit(&mut self, most: usize) {
+        if self.is_due(Instant::now()) {
+            tracing::error!(
+                "cannot accept connections: {most} connections are open, which is the limit; clients wait until some \
+                 close: raise worker_connections and the limit of open files (worker_rlimit_nofile, ulimit -n); half of \
+                 the lower of the two is for clients"
             );
         }
     }

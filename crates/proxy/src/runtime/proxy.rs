@@ -207,7 +207,7 @@ impl Proxy {
             })?);
         }
         let (node, workers, open) = (self.node.clone(), self.workers.clone(), self.opening.subscribe());
-        let acceptor = Acceptor { node, workers, opened: open };
+        let acceptor = Acceptor { node, workers, opened: open, is_full: Arc::default() };
         self.threads.push(thread("weir-acceptor".into(), async move || {
             acceptor.run(opened.accepting, closed).await
         })?);
@@ -308,6 +308,11 @@ impl Proxy {
     /// How often each limit of the node acted so far.
     pub fn limits(&self) -> Vec<(&'static str, u64)> {
         self.node.limits.totals()
+    }
+
+    /// Whether requests are served, rather than shed because the process uses too much memory.
+    pub fn has_memory(&self) -> bool {
+        self.node.limits.has_memory()
     }
 
     /// What plugins have cost so far.

@@ -225,7 +225,7 @@ impl Taker {
         let (node, mut complaint) = (&self.worker.node, Complaint::default());
         while let Some(incoming) = endpoint.accept().await {
             if node.connections() >= node.options.max_connections {
-                complaint.log(format_args!("{} connections are open", node.options.max_connections));
+                complaint.log_limit(node.options.max_connections);
                 self.worker.limit_acted(NodeLimit::Connections);
                 incoming.refuse();
                 continue;

@@ -7,7 +7,7 @@ use crate::worker::Node;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -82,6 +82,8 @@ pub(super) struct Acceptor {
     pub(super) workers: Vec<mpsc::UnboundedSender<Command>>,
     /// Set once connections are accepted.
     pub(super) opened: watch::Receiver<bool>,
+    /// Whether as many connections are open as may be.
+    pub(super) is_full: Arc<AtomicBool>,
 }
 
 impl Acceptor {
@@ -122,16 +124,20 @@ impl Acceptor {
         let _ = self.opened.clone().wait_for(|opened| *opened).await;
         loop {
             if self.node.connections() >= self.node.options.max_connections {
-                complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
-                self.node.limits.of_acceptor().count(NodeLimit::Connections);
+                complaint.log_limit(self.node.options.max_connections);
+                // However long it lasts, and whichever listener notices, the limit acts once.
+                if !self.is_full.swap(true, Ordering::Relaxed) {
+                    self.node.limits.of_acceptor().count(NodeLimit::Connections);
+                }
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
+            self.is_full.store(false, Ordering::Relaxed);
             match listener.accept().await {
                 Ok(stream) => self.hand_over(stream, kind),
                 Err(error) if is_momentary(&error) => {}
                 Err(error) => {
-                    complaint.log(format_args!("{error}"));
+                    complaint.log_error(&error);
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
