@@ -4,7 +4,7 @@ use crate::cli::{ConfigCommand, ExportTarget, Program};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::NodePlugins;
-use crate::prefix::{self, Prefix};
+use crate::prefix::{self, Prefix, PrefixError};
 use crate::settings::{Database, Settings};
 use crate::store::transfer::{self, Unset};
 use crate::store::{self, Store, StoreError};
@@ -54,9 +54,13 @@ fn write_example(file: &Path) -> Result<ExitCode, String> {
 }
 
 fn source(file: PathBuf, settings: &Settings, context: &Context) -> Result<Source, String> {
+    source_at(Origin::File(file), settings, context)
+}
+
+/// A configuration as a node with these settings reads it.
+pub(super) fn source_at(origin: Origin, settings: &Settings, context: &Context) -> Result<Source, String> {
     let NodePlugins { definitions, schemas: plugins, lua, .. } = context.plugins(settings)?;
-    let (origin, environment) = (Origin::File(file), process_environment());
-    Ok(Source { origin, environment, definitions, plugins, lua })
+    Ok(Source { origin, environment: process_environment(), definitions, plugins, lua })
 }
 
 fn import(source: Source, settings: &Settings) -> Result<String, String> {
@@ -127,7 +131,14 @@ pub(super) fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String>
         return Ok(None);
     }
     let folder = prefix::or_default(settings.prefix.clone());
-    folder.and_then(Prefix::take).map(Some).map_err(|error| error.to_string())
+    folder.and_then(Prefix::take).map(Some).map_err(|error| match error {
+        PrefixError::InUse { prefix, pid } => format!(
+            "a node (process {pid}) runs in {} and has the database open: stop it with `weir quit`, run this again, and \
+             start the node. Its Admin API takes changes while it runs",
+            prefix.display()
+        ),
+        error => error.to_string(),
+    })
 }
 
 /// Waits for work that needs a runtime.

@@ -1,9 +1,10 @@
 //! `weir run`, `start`, `restart` and `prepare`: what makes a folder ready, and a node serve in it.
-use super::{Context, migrations, print};
+use super::{Context, database, migrations, print};
 use crate::cli::{PrepareArgs, Program, RunArgs, SettingsArgs, StartArgs};
 use crate::configuration::process_environment;
+use crate::data_plane::try_out;
 use crate::node::command_socket::{self, Quit, Request};
-use crate::node::{Node, Start};
+use crate::node::{self, Node, Start};
 use crate::prefix;
 use crate::settings::{Loaded, Settings};
 use crate::store::migrations::Task;
@@ -66,11 +67,23 @@ pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
     args.nginx.refuse()?;
     let loaded = context.load(args.settings.clone())?;
     let folder = folder(&loaded.settings)?;
+    if command_socket::is_running(&folder) {
+        refuse_broken(&loaded.settings, context)?;
+    }
     if command_socket::ask(&folder, Request::Quit(Quit::AT_ONCE)).is_ok() {
         context.say(1, "stopped");
     }
     make_ready(&loaded.settings, context)?;
     launch(loaded, &args.settings, context)
+}
+
+/// Keeps a node from being stopped for a configuration with which it would not start again.
+fn refuse_broken(settings: &Settings, context: &Context) -> Result<(), String> {
+    let source = database::source_at(node::origin(settings), settings, context)?;
+    try_out(&source, settings).map(drop).map_err(|errors| {
+        let product = context.program.product();
+        format!("{}\n{product} was not restarted and goes on as it was", errors.join("\n"))
+    })
 }
 
 fn launch(loaded: Loaded, args: &SettingsArgs, context: &Context) -> Result<ExitCode, String> {

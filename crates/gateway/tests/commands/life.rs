@@ -72,6 +72,22 @@ fn what_keeps_a_node_from_starting_is_said_at_once() {
 }
 
 #[test]
+fn a_node_is_not_stopped_for_a_configuration_with_which_it_would_not_start() {
+    let kong = Kong::declared(EMPTY);
+    kong.run(&["kong", "start"]).expect(0, "Kong started\n", "");
+    let before = kong.pid();
+    fs::write(kong.path("kong.yml"), "services: 7\n").unwrap();
+    let done = kong.run(&["kong", "restart"]);
+    done.expect(1, "", "kong.yml:1:1: ");
+    assert!(done.stderr.contains("Kong was not restarted and goes on as it was"), "{}", done.stderr);
+    assert_eq!((kong.pid(), kong.status("proxy.sock", "/")), (before, 404));
+    fs::write(kong.path("kong.yml"), EMPTY).unwrap();
+    kong.run(&["kong", "restart"]).expect(0, "Kong started\n", "");
+    assert_ne!(kong.pid(), before);
+    kong.run(&["kong", "stop"]).expect(0, "Kong stopped\n", "");
+}
+
+#[test]
 fn without_nginx_daemon_start_stays_in_the_foreground() {
     let entrypoint = ["docker-entrypoint.sh", "kong", "start"];
     for (daemon, words) in [("off", &entrypoint[1..]), ("", &entrypoint)] {
