@@ -52,7 +52,7 @@
 //! A token that is not refreshed ends after `token_expiration` seconds, its refresh token after `refresh_token_ttl` seconds. A refresh
 //! token is valid once, unless `reuse_refresh_token` is on. Of several that use one code or refresh token at once, one gets a token. A
 //! token is for the service that it was issued for; with `global_credentials` for all services whose plugin says the same. When a
-//! credential is deleted, its tokens are no longer valid.
+//! credential is deleted, its tokens are no longer valid; `/oauth2_tokens` lists them until they expire.
 //!
 //! `/oauth2_tokens` of the Admin API lists, creates, changes and deletes tokens. With `hash_secret`, a `client_secret` is stored as its hash
 //! (Argon2id). Hashes are not hashed again, and those of Kong (PBKDF2, bcrypt, Argon2) are known. To hash the secret of a credential
