@@ -103,6 +103,7 @@ mod rate_limits;
 mod read_replicas;
 mod reload;
 mod request_debug;
+mod reset_codes;
 mod retries;
 mod sampled_requests;
 mod service_manager;

@@ -77,8 +77,17 @@ pub(crate) trait Client {
     }
     /// How many bytes of the response were taken and have not left, as far as that is known.
     fn unsent(&self) -> u64;
-    /// What was sent must not look complete: ends the connection with nothing more.
-    fn abort(&mut self);
+    /// What was sent must not look complete: ends the connection, or the stream with this code, with nothing more.
+    fn abort(&mut self, code: AbortCode);
+}
+
+/// What a stream that is aborted is reset with. HTTP/1.1 has no codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AbortCode {
+    /// The other side gave the exchange up, or its time is over: CANCEL, H3_REQUEST_CANCELLED.
+    Cancelled,
+    /// INTERNAL_ERROR, H3_INTERNAL_ERROR.
+    Failed,
 }
 
 /// Waits for the future; none, when the client left before.

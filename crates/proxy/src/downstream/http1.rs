@@ -1,7 +1,7 @@
 //! HTTP/1.1 clients: reads requests and writes responses.
 
 use super::http2::PREFACE;
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::error::RequestError;
 use crate::exchange::Connection;
 use crate::limits::NodeLimit;
@@ -290,7 +290,7 @@ impl Client for Http1 {
         self.wire.outbox.pending().len() as u64
     }
 
-    fn abort(&mut self) {
+    fn abort(&mut self, _: AbortCode) {
         self.keep_alive = false;
         self.aborted = true;
         self.wire.abort();

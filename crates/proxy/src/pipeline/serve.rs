@@ -6,7 +6,7 @@ mod fallback;
 mod local_response;
 mod proxy;
 
-use crate::client::{Client, unless_gone};
+use crate::client::{AbortCode, Client, unless_gone};
 use crate::error::{Overload, RequestError};
 use crate::exchange::{Connection, Exchange, Heads, NormalPath, Sampler};
 use crate::limits::NodeLimit;
@@ -108,7 +108,7 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
     if served.is_err() {
         tracing::error!(request_id = exchange.id(), "{}", RequestError::Internal);
         let mut outcome = if client.has_begun() {
-            client.abort();
+            client.abort(AbortCode::Failed);
             Outcome::Over
         } else {
             client.close_after();
@@ -227,7 +227,8 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
     let snapshot = exchange.snapshot.clone();
     let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
     if let Err(broken) = ended {
-        client.abort();
+        // What a TCP connection shows by RST: RFC 8441 5, RFC 9220 3.
+        client.abort(AbortCode::Cancelled);
         let service = route.and_then(|route| route.service.as_deref());
         if let (tunnel::Broken::Upstream(error), Some(service)) = (broken, service) {
             exchange.decision.is_by(Cause::Reset);

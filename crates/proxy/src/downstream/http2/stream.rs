@@ -1,6 +1,6 @@
 //! One HTTP/2 stream as a client of the pipeline.
 
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::downstream::multiplex::{LINGER, SendTurns};
 use crate::error::RequestError;
 use bytes::Bytes;
@@ -253,11 +253,15 @@ impl Client for Http2 {
         if self.unsent.is_some() { u64::MAX } else { 0 }
     }
 
-    fn abort(&mut self) {
+    fn abort(&mut self, code: AbortCode) {
+        let reason = match code {
+            AbortCode::Cancelled => Reason::CANCEL,
+            AbortCode::Failed => Reason::INTERNAL_ERROR,
+        };
         if !self.begun || self.unsent.take().is_some() {
-            self.respond.send_reset(Reason::INTERNAL_ERROR);
+            self.respond.send_reset(reason);
         }
-        self.response.reset(Reason::INTERNAL_ERROR);
+        self.response.reset(reason);
         self.begun = true;
     }
 }

@@ -4,7 +4,7 @@ use super::body::Incoming;
 use super::code::Code;
 use super::receiving::Receiving;
 use super::sending::SendStream;
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::downstream::multiplex::{LINGER, SendTurns};
 use crate::error::RequestError;
 use http::HeaderMap;
@@ -282,8 +282,11 @@ impl Client for Http3 {
         if self.send_stream.waits() { u64::MAX } else { 0 }
     }
 
-    fn abort(&mut self) {
-        self.send_stream.reset(Code::H3_INTERNAL_ERROR);
+    fn abort(&mut self, code: AbortCode) {
+        self.send_stream.reset(match code {
+            AbortCode::Cancelled => Code::H3_REQUEST_CANCELLED,
+            AbortCode::Failed => Code::H3_INTERNAL_ERROR,
+        });
         self.begun = true;
         self.ended = true;
     }

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::proxy;
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Sampler};
 use crate::worker::Worker;
@@ -129,5 +129,5 @@ impl Client for NoClient {
         0
     }
 
-    fn abort(&mut self) {}
+    fn abort(&mut self, _: AbortCode) {}
 }

@@ -1,6 +1,6 @@
 //! Sends responses that the gateway generates itself.
 
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::exchange::Exchange;
 use crate::pipeline::filtered_body::FilteredBody;
 use crate::pipeline::respond;
@@ -26,7 +26,7 @@ pub(super) async fn send<C: Client>(
     exchange.engine.failed = answer.failed;
     if answer.client_gone {
         exchange.response.status = answer.status;
-        return client.abort();
+        return client.abort(AbortCode::Failed);
     }
     // A cached response carries its own length, if it is known.
     let is_cached = answer.cached_headers.is_some();
@@ -129,7 +129,7 @@ async fn in_time<C: Client>(
         }
     });
     if sent.await.is_err() {
-        client.abort();
+        client.abort(AbortCode::Failed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Proxies a request: forwards it to the upstream and relays the response.
 
 use super::{Outcome, fallback};
-use crate::client::Client;
+use crate::client::{AbortCode, Client};
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
@@ -18,6 +18,7 @@ use crate::pipeline::service_override::ServiceRef;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
+use h2::Reason;
 use std::future::poll_fn;
 use std::task::Poll;
 use tokio::time::Instant;
@@ -334,6 +335,7 @@ async fn give_up<C: Client>(
 ) -> Option<LocalResponse> {
     blame(call, exchange, &broken);
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
+    let code = abort_code(&broken);
     let failure = failure(broken, is_stalled);
     failure.note(exchange);
     exchange.decision.is_by(failure.cause());
@@ -356,8 +358,17 @@ async fn give_up<C: Client>(
     if exchange.bytes_out == 0 {
         exchange.response.status = RequestError::ClientGone.answer().status;
     }
-    client.abort();
+    client.abort(code);
     None
+}
+
+/// What a response that broke off is reset with. A call that its upstream cancelled, mostly because its time is over there, must
+/// not look like a failure of the gateway.
+fn abort_code(broken: &RelayError) -> AbortCode {
+    match broken {
+        RelayError::Reset(Reason::CANCEL) | RelayError::Deadline => AbortCode::Cancelled,
+        _ => AbortCode::Failed,
+    }
 }
 
 /// Sends what waits of a response that is about to be aborted, if the client takes it in time.
