@@ -111,7 +111,7 @@ impl Predecessor {
 
     /// What the data plane begins with.
     pub(crate) fn inheritance(&mut self) -> Inheritance {
-        let sockets = Arc::new(SocketTable::given(std::mem::take(&mut self.sockets)));
+        let sockets = Arc::new(SocketTable::shared(std::mem::take(&mut self.sockets)));
         Inheritance { sockets, quic: self.quic.take() }
     }
 

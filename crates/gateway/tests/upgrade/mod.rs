@@ -118,8 +118,11 @@ fn what_does_not_start_changes_nothing() {
     let upstream = Upstream::answering(OK);
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("proxy.sock");
-    let listen = format!("127.0.0.1:0, 127.0.0.1:0 ssl, unix:{}", socket.display());
-    let node = Node::start(Gateway::builder(&one_route(upstream.address)).set("proxy_listen", &listen));
+    let status = folder.path().join("status.sock");
+    let builder = Gateway::builder(&one_route(upstream.address))
+        .set("proxy_listen", &format!("127.0.0.1:0, 127.0.0.1:0 ssl, unix:{}", socket.display()))
+        .set("status_listen", &format!("127.0.0.1:0, unix:{}", status.display()));
+    let node = Node::start(builder);
     let good = fs::read_to_string(node.gateway.file()).unwrap();
     fs::write(node.gateway.file(), "_format_version: \"3.0\"\nservices: [{name: s}]\n").unwrap();
     let said = node.refused(&[]);
@@ -135,6 +138,9 @@ fn what_does_not_start_changes_nothing() {
     assert_eq!(node.gateway.status("/status/ready").status, 200);
     let unix = socket.display().to_string();
     assert_eq!(curl(&["-s", "--unix-socket", &unix, "http://localhost/"]), "hi");
+    // The process that found a mistake in the configuration had this socket already.
+    let unix = status.display().to_string();
+    assert!(curl(&["-s", "--unix-socket", &unix, "http://localhost/status/ready"]).contains("ready"));
     assert_eq!(node.gateway.command("reload").status.code(), Some(0));
     node.upgrade();
     assert_eq!(node.gateway.get("/").text(), "hi");
