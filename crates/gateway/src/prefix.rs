@@ -159,11 +159,14 @@ impl Prefix {
         Prefix { folder, pid_file, is_own: false }
     }
 
-    /// Takes the folder over from that process, or leaves it to it where that fails.
-    pub(crate) fn take_over(&mut self) -> io::Result<()> {
-        write_pid(&self.pid_file)?;
+    /// Has the pid file name this process, which is about to take the folder over from that one.
+    pub(crate) fn write_pid(&self) -> io::Result<()> {
+        write_pid(&self.pid_file)
+    }
+
+    /// The folder is this process's own.
+    pub(crate) fn own(&mut self) {
         self.is_own = true;
-        Ok(())
     }
 
     /// Leaves the folder to the process that has taken it over.
@@ -246,7 +249,8 @@ mod tests {
         let pid = format!("{}\n", std::process::id());
         assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid, "a process that fails changes nothing");
         let mut new = share(&old);
-        new.take_over().unwrap();
+        new.write_pid().unwrap();
+        new.own();
         old.leave();
         drop(old);
         assert!(socket(folder.path()).exists());
@@ -259,11 +263,13 @@ mod tests {
     #[test]
     fn a_process_that_cannot_take_it_over_leaves_it_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
-        let _old = Prefix::take(folder.path().to_owned()).unwrap();
+        let old = Prefix::take(folder.path().to_owned()).unwrap();
         fs::write(socket(folder.path()), "").unwrap();
         let read_only = File::open(folder.path().join("weir.pid")).unwrap();
-        let mut new = Prefix::share(folder.path().to_owned(), read_only);
-        new.take_over().unwrap_err();
+        Prefix::share(folder.path().to_owned(), read_only).write_pid().unwrap_err();
+        let new = Prefix::share(folder.path().to_owned(), old.pid_file().unwrap());
+        new.write_pid().unwrap();
+        // The other process does not wait any longer.
         drop(new);
         assert!(socket(folder.path()).exists());
         let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();

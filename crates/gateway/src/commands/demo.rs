@@ -78,7 +78,7 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
             }
         })
         .map_err(|error| error.to_string())?;
-    node.serve().map_err(|error| error.to_string())?;
+    node.serve();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -116,7 +116,7 @@ pub(super) fn serve(
     // The reader of the replaced process's line may have closed the pipe.
     print(&format!("{line}\n")).or_else(|error| if replaces { Ok(ExitCode::SUCCESS) } else { Err(error) })?;
     started(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    node.serve().map_err(|error| error.to_string())?;
+    node.serve();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,7 +30,8 @@ use signals::{Ended, Requests, Signals, Stopped};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
@@ -79,7 +80,9 @@ pub(crate) struct Node {
     signals: Signals,
     stop: Stop,
     manager: Arc<ServiceManager>,
-    launch: Launch,
+    upgrader: Arc<Upgrader>,
+    /// Dropped to end the watchdog.
+    watching: Sender<()>,
     predecessor: Option<Predecessor>,
     runtime: Runtime,
     prefix: Prefix,
@@ -176,6 +179,8 @@ impl Node {
         cluster::start(&settings, control.cluster_parts(), cluster)?;
         otlp::start(&control);
         drop(entered);
+        let upgrader = Arc::new(Upgrader::new(control.clone(), launch, prefix.pid_file()?, &commands)?);
+        let watching = watchdog::start(control.clone(), manager.clone(), runtime.handle().clone())?;
         let stop = Stop { delay: settings.shutdown_delay, drain_timeout: settings.drain_timeout };
         for socket in sockets.close_unused() {
             tracing::warn!(
@@ -190,7 +195,8 @@ impl Node {
             signals,
             stop,
             manager,
-            launch,
+            upgrader,
+            watching,
             predecessor,
             runtime,
             prefix,
@@ -221,17 +227,18 @@ impl Node {
                 let take_node = || {
                     // Again, because the other process has gone on meanwhile.
                     catch_up();
-                    self.prefix.take_over()
+                    self.prefix.write_pid()
                 };
                 // The service manager hears of this process from the other one first.
                 predecessor.take_over(control, take_node, move || manager.ready())?;
+                self.prefix.own();
             }
         }
         Ok(())
     }
 
     /// Serves until it is stopped or replaced, then drains. A second signal while it drains ends the process at once.
-    pub(crate) fn serve(self) -> io::Result<()> {
+    pub(crate) fn serve(self) {
         let Node {
             control,
             mut servers,
@@ -239,22 +246,14 @@ impl Node {
             mut signals,
             stop,
             manager,
-            launch,
+            upgrader,
+            watching: _watching,
             runtime,
             mut prefix,
             temporary,
             ..
         } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
-        let upgrader = Arc::new(Upgrader {
-            control: control.clone(),
-            launch,
-            pid_file: prefix.pid_file()?,
-            commands: rustix::io::fcntl_dupfd_cloexec(&commands, 0)?,
-            starting: Mutex::default(),
-        });
-        let (_watched, ended) = std::sync::mpsc::channel();
-        watchdog::start(control.clone(), manager.clone(), ended)?;
         let stopped = runtime.block_on(async {
             let replaced = watch::Sender::new(false);
             for listener in servers {
@@ -292,7 +291,6 @@ impl Node {
             Stopped::AtOnce => std::process::exit(1),
             Stopped::Drained => runtime.shutdown_background(),
         }
-        Ok(())
     }
 }
 

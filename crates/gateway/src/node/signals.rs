@@ -130,7 +130,10 @@ impl Signals {
                     Ended::Stop(stop)
                 }
             },
-            () = self.stop() => Ended::Stop(stop),
+            () = self.stop() => {
+                upgrader.stop_new_process();
+                Ended::Stop(stop)
+            }
         }
     }
 

@@ -3,23 +3,26 @@ use crate::control::Control;
 use crate::service_manager::ServiceManager;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use weir_proxy::{Finding, RunningHook};
 
 /// How often the workers are looked at, unless the service manager wants to hear of them more often.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches until the other end of `ended` is dropped.
+/// Watches, once the node is this process's own, until what is returned is dropped.
 pub(super) fn start(
     control: Arc<Control>,
     manager: Arc<ServiceManager>,
-    ended: Receiver<()>,
-) -> io::Result<()> {
+    runtime: Handle,
+) -> io::Result<Sender<()>> {
+    let (watching, ended) = mpsc::channel();
     let mut watchdog = control.proxy().watchdog();
     let interval = manager.watchdog().map_or(CHECK_INTERVAL, |limit| CHECK_INTERVAL.min(limit / 2));
     let watch = move || {
+        control.files().wait(&runtime);
         while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             watchdog.check().into_iter().for_each(|finding| report(&control, finding));
             if watchdog.is_content() && manager.watchdog().is_some() {
@@ -27,7 +30,8 @@ pub(super) fn start(
             }
         }
     };
-    thread::Builder::new().name("weir-watchdog".to_owned()).spawn(watch).map(drop)
+    thread::Builder::new().name("weir-watchdog".to_owned()).spawn(watch)?;
+    Ok(watching)
 }
 
 fn report(control: &Control, finding: Finding) {

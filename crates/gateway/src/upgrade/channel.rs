@@ -2,7 +2,8 @@
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    socketpair,
 };
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -38,7 +39,7 @@ pub(super) enum Message {
     Failed(String),
     /// Old: serve, with the state in this file.
     Serve,
-    /// New: connections are accepted.
+    /// New: it takes over, and nothing of it can fail any more.
     Serving,
     /// Old: nothing is accepted and nothing is written to the disk any more.
     Left,
@@ -109,6 +110,17 @@ impl Channel {
         Ok((serde_json::from_slice(&bytes[..received.bytes])?, descriptor))
     }
 
+    /// The same, but if nothing comes in time, nothing can come later either: what the other process sends from then on fails there.
+    pub(super) fn receive_in_time(&self) -> io::Result<Message> {
+        let late = match self.receive() {
+            Ok((message, _)) => return Ok(message),
+            Err(error) => error,
+        };
+        shutdown(&self.0, Shutdown::Read)?;
+        // It may have come meanwhile.
+        self.receive().map(|(message, _)| message).map_err(|_| late)
+    }
+
     /// Says why the new process does not start.
     pub(super) fn fail(&self, reason: &str) {
         let reason = reason.get(..reason.floor_char_boundary(MAX_REASON)).unwrap_or(reason);
@@ -143,5 +155,23 @@ mod tests {
         assert!(matches!(other.receive().unwrap().0, Message::Failed(reason) if reason.len() <= MAX_REASON));
         drop(one);
         assert_eq!(other.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_is_said_too_late_fails_where_it_is_said() {
+        let (old, new) = Channel::pair().unwrap();
+        let new = Channel::of(new);
+        old.set_timeout(Duration::from_millis(1)).unwrap();
+        let late = old.receive_in_time().unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(new.send(&Message::Serving).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_is_said_just_in_time_counts() {
+        let (old, new) = Channel::pair().unwrap();
+        Channel::of(new).send(&Message::Serving).unwrap();
+        shutdown(&old.0, Shutdown::Read).unwrap();
+        assert!(matches!(old.receive_in_time().unwrap(), Message::Serving));
     }
 }

@@ -8,13 +8,16 @@
 //!                                           reads settings and configuration, starts, accepts nothing
 //!                                       ◄── ready, or why not (the old process goes on)
 //! state                                 ──►
-//!                                           accepts
 //!                                       ◄── serving
+//!                                           accepts
 //! accepts nothing more, closes its files ─► opens these files
 //! drains, ends
 //! ```
-//! Both have the same sockets, so what waits to be accepted is accepted by the first of them. They talk over a socket that
-//! is the new process's standard input, since that is inherited without unsafe code ([why](../../../../docs/decisions/upgrades.md)).
+//! Nothing can fail in the new process once it has said that it serves, and what it says too late fails in itself, so that exactly
+//! one of both goes on. Both have the same sockets, so what waits to be accepted is accepted by the first of them. They talk over
+//! a socket that is the new process's standard input, since that is inherited without unsafe code
+//! ([why](../../../../docs/decisions/upgrades.md)).
+mod attempt;
 mod channel;
 mod new;
 mod old;

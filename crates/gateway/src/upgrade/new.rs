@@ -8,6 +8,7 @@ use std::io::{self, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 use weir_proxy::listen::{NamedSocket, SocketTable};
@@ -133,19 +134,34 @@ impl Predecessor {
         };
         control.import_state(File::from(state));
         take_node()?;
+        let serving = follow_once_serving(self.channel.clone(), control.clone(), left)?;
+        // The other process stops to accept once it has this. Nothing fails from here on.
+        self.channel.send(&Message::Serving)?;
         control.sockets().own_files();
         control.proxy().open();
-        self.channel.send(&Message::Serving)?;
-        let (channel, control) = (self.channel, control.clone());
-        thread::Builder::new().name("weir-upgrade".to_owned()).spawn(move || {
-            // Its end is as good: it writes nothing more then.
-            let _ = channel.receive();
-            control.files().open();
-            left();
-            follow(&channel, &control);
-        })?;
+        let _ = serving.send(());
         Ok(())
     }
+}
+
+/// Starts the thread that follows the process before this one, once it hears that this one serves.
+fn follow_once_serving(
+    channel: Arc<Channel>,
+    control: Arc<Control>,
+    left: impl FnOnce() + Send + 'static,
+) -> io::Result<Sender<()>> {
+    let (serving, serves) = mpsc::channel();
+    thread::Builder::new().name("weir-upgrade".to_owned()).spawn(move || {
+        if serves.recv().is_err() {
+            return;
+        }
+        // Its end is as good: it writes nothing more then.
+        let _ = channel.receive();
+        control.files().open();
+        left();
+        follow(&channel, &control);
+    })?;
+    Ok(serving)
 }
 
 /// How often the store is looked at for what the old process still commits.

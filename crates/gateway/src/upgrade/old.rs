@@ -1,5 +1,6 @@
 //! The side of the process that is replaced.
 use super::VARIABLE;
+use super::attempt::Attempt;
 use super::channel::{Channel, Message};
 use crate::control::Control;
 use crate::prefix;
@@ -109,17 +110,19 @@ impl From<io::Error> for UpgradeError {
 
 /// What it takes to replace this process.
 pub(crate) struct Upgrader {
-    pub(crate) control: Arc<Control>,
-    pub(crate) launch: Launch,
-    pub(crate) pid_file: File,
-    pub(crate) commands: OwnedFd,
-    pub(crate) starting: Mutex<Starting>,
+    control: Arc<Control>,
+    launch: Launch,
+    pid_file: File,
+    commands: OwnedFd,
+    starting: Mutex<Starting>,
 }
 
-/// A new process that has not been let take over.
+/// A new process, which may have taken over.
 #[derive(Default)]
-pub(crate) struct Starting {
+struct Starting {
     pid: Option<Pid>,
+    /// It may take over at any time.
+    may_take_over: bool,
     /// It is not to take over any more.
     is_cancelled: bool,
 }
@@ -148,7 +151,18 @@ impl Successor {
 }
 
 impl Upgrader {
-    /// Starts a new process, and returns once that accepts connections. If that fails, this one goes on as before.
+    /// Opens everything that an upgrade passes on of this process.
+    pub(crate) fn new(
+        control: Arc<Control>,
+        launch: Launch,
+        pid_file: File,
+        commands: impl AsFd,
+    ) -> io::Result<Upgrader> {
+        let commands = commands.as_fd().try_clone_to_owned()?;
+        Ok(Upgrader { control, launch, pid_file, commands, starting: Mutex::default() })
+    }
+
+    /// Starts a new process, and returns once that takes over. If that fails, this one goes on as before.
     pub(crate) fn run(&self, program: Option<PathBuf>, timeout: Duration) -> Result<Successor, UpgradeError> {
         if std::process::id() == 1 {
             return Err(UpgradeError::Container);
@@ -156,36 +170,47 @@ impl Upgrader {
         if self.launch.program.as_os_str().is_empty() {
             return Err(UpgradeError::Demo);
         }
+        self.starting().unless_cancelled()?;
         let (channel, other) = Channel::pair()?;
-        // It can only be opened in both while each lets the other.
-        self.control.share_store(true);
-        let mut child = self.launch.start(program, other).inspect_err(|_| {
-            self.control.share_store(false);
-        })?;
-        let pid = child.id();
+        let mut attempt = self.start(program, other)?;
+        let pid = attempt.pid();
         tracing::info!(pid, "upgrade: a new process starts");
-        self.starting().pid = process_id(pid);
-        let outcome = self.replace(&channel, Instant::now() + timeout);
-        self.starting().pid = None;
+        let replaced = self.begun(pid).and_then(|()| self.replace(&channel, Instant::now() + timeout));
         let is_cancelled = self.starting().is_cancelled;
-        match outcome.map_err(|error| match is_cancelled {
-            true => UpgradeError::Cancelled,
-            false => explain(error, &mut child, timeout),
-        }) {
-            Ok(()) => Ok(Successor { pid, channel }),
+        match replaced {
+            Ok(()) => {
+                attempt.succeed();
+                Ok(Successor { pid, channel })
+            }
+            Err(_) if is_cancelled => Err(UpgradeError::Cancelled),
             Err(error) => {
-                // It has ended already, or does not answer.
-                let _ = child.kill();
-                let _ = child.wait();
-                self.control.share_store(false);
-                if let Err(error) = prefix::write_pid(&self.pid_file) {
-                    tracing::error!(%error, "the pid file may name the process that did not start");
-                }
-                if !is_cancelled {
-                    tracing::error!("upgrade refused: {error}; this process goes on");
-                }
+                let error = attempt.explain(error, timeout);
+                tracing::error!("upgrade refused: {error}; this process goes on");
                 Err(error)
             }
+        }
+    }
+
+    fn start(
+        &self,
+        program: Option<PathBuf>,
+        channel: OwnedFd,
+    ) -> Result<Attempt<impl FnMut()>, UpgradeError> {
+        // It can only be opened in both while each lets the other.
+        self.control.share_store(true);
+        let child = self.launch.start(program, channel).inspect_err(|_| self.control.share_store(false))?;
+        Ok(Attempt::new(child, || self.undo()))
+    }
+
+    /// All is as it was before a new process was started, which has ended.
+    fn undo(&self) {
+        let is_cancelled = self.starting().is_cancelled;
+        *self.starting() = Starting { is_cancelled, ..Starting::default() };
+        let [.., quic] = self.control.addresses();
+        self.control.proxy().take_back_quic(&quic_addresses(&quic));
+        self.control.share_store(false);
+        if let Err(error) = prefix::write_pid(&self.pid_file) {
+            tracing::error!(%error, "the pid file may name the process that did not start");
         }
     }
 
@@ -193,24 +218,32 @@ impl Upgrader {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A process was started, unless it is not to take over any more.
+    fn begun(&self, pid: u32) -> Result<(), UpgradeError> {
+        let mut starting = self.starting();
+        starting.pid = process_id(pid);
+        starting.unless_cancelled()
+    }
+
     /// Ends the process that is to take over, unless it was let do so already.
     pub(crate) fn cancel(&self) {
         let mut starting = self.starting();
         starting.is_cancelled = true;
-        if let Some(pid) = starting.pid {
-            // If it is gone, that is as good.
-            let _ = kill_process(pid, Signal::KILL);
+        if !starting.may_take_over {
+            starting.signal(Signal::KILL);
         }
+    }
+
+    /// Has the new process stop that may be taking over at this moment, or may have.
+    pub(crate) fn stop_new_process(&self) {
+        self.starting().signal(Signal::TERM);
     }
 
     /// From here on, the new process may take over.
     fn let_take_over(&self) -> Result<(), UpgradeError> {
         let mut starting = self.starting();
-        starting.pid = None;
-        match starting.is_cancelled {
-            true => Err(UpgradeError::Cancelled),
-            false => Ok(()),
-        }
+        starting.may_take_over = true;
+        starting.unless_cancelled()
     }
 
     fn replace(&self, channel: &Channel, end: Instant) -> Result<(), UpgradeError> {
@@ -223,13 +256,16 @@ impl Upgrader {
             Message::Failed(reason) => return Err(UpgradeError::Failed(reason)),
             _ => return Err(unexpected().into()),
         };
-        let proxy = self.control.proxy();
-        proxy.hand_over_quic(&listeners, quic)?;
-        let served = self.let_take_over().and_then(|()| self.let_serve(channel, left()));
-        if served.is_err() {
-            proxy.take_back_quic(&listeners);
+        let state = self.control.export_state()?;
+        self.control.proxy().hand_over_quic(&listeners, quic)?;
+        self.let_take_over()?;
+        channel.set_timeout(left())?;
+        channel.send_descriptor(&Message::Serve, state.as_fd())?;
+        match channel.receive_in_time()? {
+            Message::Serving => Ok(()),
+            Message::Failed(reason) => Err(UpgradeError::Failed(reason)),
+            _ => Err(unexpected().into()),
         }
-        served
     }
 
     /// Sends everything that is listened on; returns the end of the way that datagrams of QUIC come back.
@@ -248,15 +284,17 @@ impl Upgrader {
         channel.send(&Message::Begin { pid: std::process::id(), key: weir_plugin::node_key() })?;
         Ok(own.into_socket())
     }
+}
 
-    fn let_serve(&self, channel: &Channel, timeout: Duration) -> Result<(), UpgradeError> {
-        let state = self.control.export_state()?;
-        channel.set_timeout(timeout)?;
-        channel.send_descriptor(&Message::Serve, state.as_fd())?;
-        match channel.receive()?.0 {
-            Message::Serving => Ok(()),
-            Message::Failed(reason) => Err(UpgradeError::Failed(reason)),
-            _ => Err(unexpected().into()),
+impl Starting {
+    fn unless_cancelled(&self) -> Result<(), UpgradeError> {
+        if self.is_cancelled { Err(UpgradeError::Cancelled) } else { Ok(()) }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid {
+            // If it is gone, that is as good.
+            let _ = kill_process(pid, signal);
         }
     }
 }
@@ -274,24 +312,6 @@ fn process_id(number: u32) -> Option<Pid> {
 
 fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol")
-}
-
-/// What the end of the socket, or silence on it, means.
-fn explain(error: UpgradeError, child: &mut Child, timeout: Duration) -> UpgradeError {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
-    let UpgradeError::System(io) = error else { return error };
-    match io.kind() {
-        BrokenPipe | ConnectionReset | UnexpectedEof => {
-            // It may have closed the socket alone. One that is about to end has its status already.
-            let _ = child.kill();
-            match child.wait() {
-                Ok(status) => UpgradeError::Ended(status.to_string()),
-                Err(error) => UpgradeError::System(error),
-            }
-        }
-        WouldBlock | TimedOut => UpgradeError::Late(timeout),
-        _ => UpgradeError::System(io),
-    }
 }
 
 /// The addresses of UDP among these, which a process with HTTP/3 receives from.

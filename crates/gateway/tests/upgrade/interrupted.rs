@@ -1,6 +1,6 @@
 //! Upgrades that do not come to their end, and requests that are in flight meanwhile.
 use super::state::begin_put;
-use super::{Node, OK, program};
+use super::{Node, OK, program, runs};
 use crate::harness::{Gateway, Upstream, eventually, one_route};
 use rustix::process::Signal;
 use std::fs;
@@ -48,6 +48,31 @@ fn a_program_that_hangs_up_and_lives_on_is_ended() {
     let said = node.refused(&["--program", &program(folder.path(), "exec sleep 1000 < /dev/null")]);
     assert!(said.contains("ended before it was ready (signal: 9"), "{said}");
     node.upgrade();
+}
+
+/// A new process that is short of descriptors may fail at any step: then the old one goes on, and the command says so.
+#[test]
+fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_serve() {
+    let upstream = Upstream::answering(OK);
+    let node = Node::start(Gateway::builder(&one_route(upstream.address)).set("workers", "2"));
+    let folder = tempfile::tempdir().unwrap();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let is_upgraded = |limit: u32| {
+        let program = program(folder.path(), &format!("ulimit -n {limit}\nexec {weir} \"$@\""));
+        let before = node.pid();
+        let output = node.try_upgrade(&["--program", &program]);
+        let is_upgraded = output.status.success();
+        assert_eq!(node.pid() != before, is_upgraded, "{limit}: {output:?}");
+        assert!(runs(node.pid()), "{limit}: {output:?}");
+        assert_eq!(node.gateway.status("/status/ready").status, 200, "{limit}: {output:?}");
+        is_upgraded
+    };
+    let (mut too_few, mut enough) = (16, 512);
+    while enough - too_few > 16 {
+        let limit = (too_few + enough) / 2;
+        if is_upgraded(limit) { enough = limit } else { too_few = limit }
+    }
+    println!("{too_few} {enough}");
 }
 
 #[test]

@@ -187,19 +187,19 @@ impl Proxy {
             let (closed, receiving) = (closed.clone(), self.receiving.subscribe());
             let opened = self.opening.subscribe();
             let quic = quic.clone().map(|quic| Reception { quic, listeners, closed, receiving });
-            self.threads.push(thread(format!("weir-worker-{index}"), async move || {
+            self.threads.push(thread(format!("weir-worker-{index}"), nothing, async move |()| {
                 let worker = Worker::new(index, node, snapshot, WorkerContext::default());
                 run(worker, commands, Sockets { datagrams, quic, opened }).await;
             })?);
             self.workers.push(sender);
         }
         let (resolver, news) = (self.node.resolver.clone(), self.watched.subscribe());
-        self.threads.push(thread("weir-health".into(), async move || {
+        self.threads.push(thread("weir-health".into(), nothing, async move |()| {
             monitor::run(MonitorContext::new(resolver), news).await;
         })?);
         if self.node.options.tls.stapling {
             let (node, mut closed) = (self.node.clone(), closed.clone());
-            self.threads.push(thread("weir-ocsp".into(), async move || {
+            self.threads.push(thread("weir-ocsp".into(), nothing, async move |()| {
                 tokio::select! {
                     () = keep_fresh(&node.resolver, &node.tls) => {}
                     _ = closed.wait_for(|closed| *closed) => {}
@@ -208,8 +208,9 @@ impl Proxy {
         }
         let (node, workers, open) = (self.node.clone(), self.workers.clone(), self.opening.subscribe());
         let acceptor = Acceptor { node, workers, opened: open, is_full: Arc::default() };
-        self.threads.push(thread("weir-acceptor".into(), async move || {
-            acceptor.run(opened.accepting, closed).await
+        let watch = move || opened.accepting.into_iter().map(Accepting::watch).collect::<io::Result<_>>();
+        self.threads.push(thread("weir-acceptor".into(), watch, async move |listeners| {
+            acceptor.run(listeners, closed).await
         })?);
         Ok(())
     }
@@ -429,12 +430,34 @@ fn stream_config(tls: &ServerTls) -> Arc<rustls::ServerConfig> {
     Arc::new(config)
 }
 
-/// Runs a task on a thread and a runtime of its own.
-fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.clone()).spawn(move || match LocalRuntime::new() {
-        Ok(runtime) => runtime.block_on(task()),
-        Err(error) => tracing::error!("{name} cannot start: {error}"),
-    })
+/// Runs a task on a thread and a runtime of its own. `prepare` is called there first. Fails unless the task has all that it needs.
+fn thread<T>(
+    name: String,
+    prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
+    task: impl AsyncFnOnce(T) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let run = move || {
+        let prepared = LocalRuntime::new().and_then(|runtime| {
+            let prepared = runtime.block_on(async { prepare() })?;
+            Ok((runtime, prepared))
+        });
+        match prepared {
+            Ok((runtime, prepared)) => {
+                let _ = ready.send(Ok(()));
+                runtime.block_on(task(prepared));
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    };
+    let thread = std::thread::Builder::new().name(name.clone()).spawn(run)?;
+    let ended = |_| io::Error::other(format!("{name} ended early; this is a defect"));
+    is_ready.recv().map_err(ended)??;
+    Ok(thread)
+}
+
+fn nothing() -> io::Result<()> {
+    Ok(())
 }
 
 /// The listeners, open.

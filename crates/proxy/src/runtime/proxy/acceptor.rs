@@ -1,7 +1,7 @@
 //! The acceptor thread: accepts connections and distributes them over the workers.
 
 use crate::limits::NodeLimit;
-use crate::listen::{Accepted, Bound, Complaint, Incoming, Kind, LOCAL_PEER, Listener};
+use crate::listen::{Accepted, Bound, Complaint, Incoming, Kind, LOCAL_PEER, Listener, UnixFile};
 use crate::runtime::run::Command;
 use crate::worker::Node;
 use std::io;
@@ -23,6 +23,22 @@ const MAX_QUEUED: usize = 16_384;
 pub(super) struct Accepting {
     pub(super) bound: Bound,
     pub(super) kind: Kind,
+}
+
+/// The same on the acceptor's runtime.
+pub(super) struct Watched {
+    listener: AsyncListener,
+    kind: Kind,
+    /// The file of a Unix socket is removed with the listener, when this is dropped.
+    _file: Option<UnixFile>,
+}
+
+impl Accepting {
+    /// Watches the listener on the runtime of this thread.
+    pub(super) fn watch(self) -> io::Result<Watched> {
+        let Accepting { bound: Bound { listener, file }, kind } = self;
+        Ok(Watched { listener: AsyncListener::new(listener)?, kind, _file: file })
+    }
 }
 
 /// A listener on the acceptor's runtime.
@@ -88,16 +104,11 @@ pub(super) struct Acceptor {
 
 impl Acceptor {
     /// Accepts until `closed` changes; holds the receiver until every listener is closed.
-    pub(super) async fn run(self, listeners: Vec<Accepting>, closed: watch::Receiver<bool>) {
-        let accept = |accepting: Accepting| {
+    pub(super) async fn run(self, listeners: Vec<Watched>, closed: watch::Receiver<bool>) {
+        let accept = |watched: Watched| {
             let (acceptor, mut closed) = (self.clone(), closed.clone());
             tokio::task::spawn_local(async move {
-                // The file of a Unix socket is removed with the listener, when this is dropped.
-                let Accepting { bound: Bound { listener, file: _file }, kind } = accepting;
-                let listener = match AsyncListener::new(listener) {
-                    Ok(listener) => listener,
-                    Err(error) => return tracing::error!("a listener failed: {error}"),
-                };
+                let Watched { listener, kind, _file } = watched;
                 tokio::select! {
                     () = acceptor.accept(&listener, kind) => return,
                     _ = closed.wait_for(|closed| *closed) => {}
