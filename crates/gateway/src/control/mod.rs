@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use succession::OtherProcesses;
 use tokio::runtime::Handle;
 use weir_cluster::data_plane::Stored;
 use weir_model::entity::{Entity, Target, Upstream};
@@ -78,10 +79,7 @@ pub(crate) struct Control {
     otlp: Option<otlp::Collector>,
     /// What a data plane has on disk, until its connection takes it over.
     stored: Mutex<Stored>,
-    /// Whether the process that replaces this one may use the store.
-    shares_store: Mutex<bool>,
-    /// Whether the process that this one replaces may still commit to the store.
-    follows: AtomicBool,
+    others: OtherProcesses,
     /// What was posted to `/config`, if that is what is served.
     posted: Mutex<Option<Arc<str>>>,
     started: SystemTime,
@@ -207,8 +205,7 @@ impl Control {
             prometheus,
             otlp,
             stored: Mutex::new(stored),
-            shares_store: Mutex::default(),
-            follows: AtomicBool::new(replaces),
+            others: OtherProcesses::new(replaces),
             posted: Mutex::new(posted.map(Arc::from)),
             started: SystemTime::now(),
             sockets,

@@ -3,8 +3,8 @@ use super::{Cluster, Control};
 use crate::handover::{FilesGate, Handovers};
 use std::fs::File;
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 use weir_model::Document;
@@ -13,6 +13,39 @@ use weir_proxy::{CompileError, Proxy};
 
 /// How long a request to the Admin API waits at most for what the other process has committed.
 const MAX_KEEP_UP: Duration = Duration::from_secs(2);
+
+/// The other processes of the node, within an upgrade.
+#[derive(Debug)]
+pub(super) struct OtherProcesses {
+    /// Whether one that this process has replaced may still commit to the store.
+    follows: AtomicBool,
+    next: Mutex<NextProcess>,
+}
+
+/// How far the process is that is to replace this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextProcess {
+    None,
+    /// It reads the configuration, and changes nothing.
+    Starts,
+    Writes,
+}
+
+impl OtherProcesses {
+    /// Those of a process that replaces another, or of one that does not.
+    pub(super) fn new(replaces: bool) -> OtherProcesses {
+        OtherProcesses { follows: AtomicBool::new(replaces), next: Mutex::new(NextProcess::None) }
+    }
+
+    fn next(&self) -> MutexGuard<'_, NextProcess> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether any of them may change the configuration.
+    fn may_write(&self) -> bool {
+        self.follows.load(Ordering::Acquire) || *self.next() == NextProcess::Writes
+    }
+}
 
 impl Control {
     /// The data plane.
@@ -45,9 +78,14 @@ impl Control {
 
     /// Lets the next process use the store of the configuration at the same time, or no longer.
     pub(crate) fn share_store(&self, is_shared: bool) {
-        let mut shares = self.shares_store.lock().unwrap_or_else(PoisonError::into_inner);
-        *shares = is_shared;
+        let mut next = self.others.next();
+        *next = if is_shared { NextProcess::Starts } else { NextProcess::None };
         self.registry.share_store(is_shared);
+    }
+
+    /// The next process may change the configuration from now on.
+    pub(crate) fn expect_changes(&self) {
+        *self.others.next() = NextProcess::Writes;
     }
 
     /// Serves a configuration that was posted to `/config`.
@@ -69,32 +107,32 @@ impl Control {
 
     /// Whether another process is about to take over, or has.
     pub(crate) fn is_succeeded(&self) -> bool {
-        *self.shares_store.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.others.next() != NextProcess::None
     }
 
-    /// Ends the use of the store by the process that this one has replaced; false if it still uses it. While the next process
+    /// Ends the use of the store by the processes that this one has replaced; false if one still uses it. While the next process
     /// starts, the store stays shared.
     pub(crate) fn take_store(&self) -> bool {
-        let shares = self.shares_store.lock().unwrap_or_else(PoisonError::into_inner);
-        *shares || self.registry.share_store(false)
+        let next = self.others.next();
+        *next != NextProcess::None || self.registry.share_store(false)
     }
 
-    /// Takes over what the process that this one replaces has committed. For a thread without a runtime.
+    /// Takes over what the processes before this one have committed. For a thread without a runtime.
     pub(crate) fn catch_up(&self) {
         if self.registry.is_stored() {
             self.plane.runtime.block_on(self.registry.catch_up());
         }
     }
 
-    /// The process that this one replaces commits nothing more.
+    /// The processes before this one commit nothing more.
     pub(crate) fn end_following(&self) {
-        self.follows.store(false, Ordering::Release);
+        self.others.follows.store(false, Ordering::Release);
     }
 
-    /// Takes over what the other process of the node has committed before the call, while there is one. So a client reads what
+    /// Takes over what the other processes of the node have committed before the call, while there are any. So a client reads what
     /// was acknowledged, whichever of them answers.
     pub(crate) async fn keep_up(&self) {
-        if self.registry.is_stored() && (self.follows.load(Ordering::Acquire) || self.is_succeeded()) {
+        if self.registry.is_stored() && self.others.may_write() {
             // While the store does not answer, what is known is.
             let _ = timeout(MAX_KEEP_UP, self.registry.catch_up()).await;
         }
@@ -107,5 +145,23 @@ impl Control {
         if let (Some(analytics), Cluster::Alone | Cluster::DataPlane(_)) = (&self.analytics, &self.cluster) {
             analytics.finish();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_that_may_write_are_kept_up_with() {
+        let others = OtherProcesses::new(false);
+        assert!(!others.may_write());
+        for (next, may_write) in
+            [(NextProcess::Starts, false), (NextProcess::Writes, true), (NextProcess::None, false)]
+        {
+            *others.next() = next;
+            assert_eq!(others.may_write(), may_write, "{next:?}");
+        }
+        assert!(OtherProcesses::new(true).may_write());
     }
 }

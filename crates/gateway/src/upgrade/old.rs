@@ -259,6 +259,7 @@ impl Upgrader {
         let state = self.control.export_state()?;
         self.control.proxy().hand_over_quic(&listeners, quic)?;
         self.let_take_over()?;
+        self.control.expect_changes();
         channel.set_timeout(left())?;
         channel.send_descriptor(&Message::Serve, state.as_fd())?;
         match channel.receive_in_time()? {
