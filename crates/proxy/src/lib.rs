@@ -40,7 +40,7 @@ mod tunnel;
 mod worker;
 
 pub use activity::RunningHook;
-pub use downstream::http3::QuicIdentity;
+pub use downstream::http3::{QuicIdentity, QuicInheritance};
 pub use downstream::proxy_protocol;
 pub use limits::MemoryLimit;
 pub use listen::{Address, Listen, Network, Traffic};

@@ -230,7 +230,8 @@ impl Node {
                     self.prefix.write_pid()
                 };
                 // The service manager hears of this process from the other one first.
-                predecessor.take_over(control, take_node, move || manager.ready())?;
+                let draining = self.upgrader.draining();
+                predecessor.take_over(control, draining, take_node, move || manager.ready())?;
                 self.prefix.own();
             }
         }

@@ -1,8 +1,9 @@
 //! What two processes say to each other while one replaces the other: messages of JSON over a socket, with descriptors.
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, sendmsg, shutdown,
     socketpair,
 };
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,10 @@ pub(super) enum Message {
     Commands,
     /// Old: the way to pass back datagrams of connections over QUIC.
     Quic(QuicIdentity),
+    /// Old: the same to the process of this number among those before, which still drains.
+    QuicOf { generation: u8 },
+    /// Old: the channel of a process before, which still drains.
+    Draining,
     /// Old: what was posted to `/config`, if that is what it serves.
     Configuration,
     /// Old: that was all; its process id, and the secret key under which the node keeps counts.
@@ -121,11 +126,22 @@ impl Channel {
         self.receive().map(|(message, _)| message).map_err(|_| late)
     }
 
+    /// Whether the process at the other end, from which nothing more comes, still runs.
+    pub(super) fn is_open(&self) -> bool {
+        recv(&self.0, &mut [0; 1][..], RecvFlags::DONTWAIT).is_err_and(|error| error == Errno::AGAIN)
+    }
+
     /// Says why the new process does not start.
     pub(super) fn fail(&self, reason: &str) {
         let reason = reason.get(..reason.floor_char_boundary(MAX_REASON)).unwrap_or(reason);
         // If the old process is gone as well, there is no reader.
         let _ = self.send(&Message::Failed(reason.to_owned()));
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

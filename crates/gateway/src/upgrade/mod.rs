@@ -19,6 +19,7 @@
 //! ([why](../../../../docs/decisions/upgrades.md)).
 mod attempt;
 mod channel;
+mod draining;
 mod new;
 mod old;
 

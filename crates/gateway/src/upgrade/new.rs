@@ -1,5 +1,6 @@
 //! The side of the process that replaces another.
 use super::channel::{Channel, Message};
+use super::draining::DrainingProcesses;
 use super::{VARIABLE, old};
 use crate::control::Control;
 use rustix::stdio;
@@ -12,7 +13,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 use weir_proxy::listen::{NamedSocket, SocketTable};
-use weir_proxy::{Inheritance, QuicIdentity};
+use weir_proxy::{Inheritance, QuicIdentity, QuicInheritance};
 
 /// The process that this one replaces, and what it has sent.
 pub(crate) struct Predecessor {
@@ -22,6 +23,10 @@ pub(crate) struct Predecessor {
     pid_file: Option<OwnedFd>,
     commands: Option<OwnedFd>,
     quic: Option<(QuicIdentity, OwnedFd)>,
+    /// The ways to the processes before, by their numbers.
+    quic_of: Vec<(u8, OwnedFd)>,
+    /// The channels of the processes before that still drain.
+    draining: Vec<Channel>,
     configuration: Option<OwnedFd>,
 }
 
@@ -56,6 +61,8 @@ impl Predecessor {
             pid_file: None,
             commands: None,
             quic: None,
+            quic_of: Vec::new(),
+            draining: Vec::new(),
             configuration: None,
         };
         loop {
@@ -67,6 +74,8 @@ impl Predecessor {
                 (Message::PidFile, file) => own.pid_file = file,
                 (Message::Commands, socket) => own.commands = socket,
                 (Message::Quic(identity), Some(way)) => own.quic = Some((identity, way)),
+                (Message::QuicOf { generation }, Some(way)) => own.quic_of.push((generation, way)),
+                (Message::Draining, Some(channel)) => own.draining.push(Channel::of(channel)),
                 (Message::Configuration, file) => own.configuration = file,
                 (Message::Begin { pid, key }, _) => {
                     own.pid = pid;
@@ -113,14 +122,18 @@ impl Predecessor {
     /// What the data plane begins with.
     pub(crate) fn inheritance(&mut self) -> Inheritance {
         let sockets = Arc::new(SocketTable::shared(std::mem::take(&mut self.sockets)));
-        Inheritance { sockets, quic: self.quic.take() }
+        let earlier = std::mem::take(&mut self.quic_of);
+        let quic = self.quic.take().map(|(identity, way)| QuicInheritance { identity, way, earlier });
+        Inheritance { sockets, quic }
     }
 
     /// Says that this process is ready, waits until it is its turn, takes the state over, and lets clients in. `take_node` takes
-    /// over what else the node has, and `left` is called once the other process has left the node to this one.
+    /// over what else the node has, and `left` is called once the other process has left the node to this one. The processes that
+    /// still drain become known to `draining`.
     pub(crate) fn take_over(
         self,
         control: &Arc<Control>,
+        draining: &Arc<DrainingProcesses>,
         take_node: impl FnOnce() -> io::Result<()>,
         left: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
@@ -134,7 +147,9 @@ impl Predecessor {
         };
         control.import_state(File::from(state));
         take_node()?;
-        let serving = follow_once_serving(self.channel.clone(), control.clone(), left)?;
+        draining.add(self.channel.clone());
+        self.draining.into_iter().for_each(|channel| draining.add(Arc::new(channel)));
+        let serving = follow_once_serving(self.channel.clone(), control.clone(), draining.clone(), left)?;
         // The other process stops to accept once it has this. Nothing fails from here on.
         self.channel.send(&Message::Serving)?;
         control.sockets().own_files();
@@ -144,10 +159,11 @@ impl Predecessor {
     }
 }
 
-/// Starts the thread that follows the process before this one, once it hears that this one serves.
+/// Starts the thread that follows the processes before this one, once it hears that this one serves.
 fn follow_once_serving(
     channel: Arc<Channel>,
     control: Arc<Control>,
+    draining: Arc<DrainingProcesses>,
     left: impl FnOnce() + Send + 'static,
 ) -> io::Result<Sender<()>> {
     let (serving, serves) = mpsc::channel();
@@ -157,9 +173,10 @@ fn follow_once_serving(
         }
         // Its end is as good: it writes nothing more then.
         let _ = channel.receive();
+        drop(channel);
         control.files().open();
         left();
-        follow(&channel, &control);
+        follow(&draining, &control);
     })?;
     Ok(serving)
 }
@@ -171,17 +188,14 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_STORE_ATTEMPTS: usize = 50;
 
 #[expect(clippy::disallowed_methods, reason = "this thread serves no client")]
-/// Takes over what the old process commits while its last connections end.
-fn follow(channel: &Channel, control: &Control) {
-    if channel.set_timeout(FOLLOW_INTERVAL).is_ok() {
+/// Takes over what the processes before commit while their last connections end.
+fn follow(draining: &DrainingProcesses, control: &Control) {
+    control.catch_up();
+    while draining.any_is_left() {
+        thread::sleep(FOLLOW_INTERVAL);
         control.catch_up();
-        while let Err(error) = channel.receive()
-            && matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-        {
-            control.catch_up();
-        }
     }
-    // The other process has closed this socket, and is about to close the store.
+    // The other process has closed its channel, and is about to close the store.
     for _ in 0..MAX_STORE_ATTEMPTS {
         if control.take_store() {
             break;

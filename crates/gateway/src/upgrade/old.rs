@@ -2,6 +2,7 @@
 use super::VARIABLE;
 use super::attempt::Attempt;
 use super::channel::{Channel, Message};
+use super::draining::DrainingProcesses;
 use crate::control::Control;
 use crate::prefix;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -114,6 +115,8 @@ pub(crate) struct Upgrader {
     launch: Launch,
     pid_file: File,
     commands: OwnedFd,
+    /// The processes before this one that still drain.
+    draining: Arc<DrainingProcesses>,
     starting: Mutex<Starting>,
 }
 
@@ -159,7 +162,13 @@ impl Upgrader {
         commands: impl AsFd,
     ) -> io::Result<Upgrader> {
         let commands = commands.as_fd().try_clone_to_owned()?;
-        Ok(Upgrader { control, launch, pid_file, commands, starting: Mutex::default() })
+        let (draining, starting) = (Arc::default(), Mutex::default());
+        Ok(Upgrader { control, launch, pid_file, commands, draining, starting })
+    }
+
+    /// The processes before this one that still drain.
+    pub(crate) fn draining(&self) -> &Arc<DrainingProcesses> {
+        &self.draining
     }
 
     /// Starts a new process, and returns once that takes over. If that fails, this one goes on as before.
@@ -271,6 +280,7 @@ impl Upgrader {
 
     /// Sends everything that is listened on; returns the end of the way that datagrams of QUIC come back.
     fn send_sockets(&self, channel: &Channel) -> io::Result<OwnedFd> {
+        let proxy = self.control.proxy();
         for NamedSocket { setting, asked, socket } in self.control.sockets().copies()? {
             let asked = asked.map(|address| address.to_string());
             channel.send_descriptor(&Message::Socket { setting, asked }, socket)?;
@@ -281,7 +291,11 @@ impl Upgrader {
             channel.send_descriptor(&Message::Configuration, memory_file(&text)?)?;
         }
         let (own, other) = Channel::pair()?;
-        channel.send_descriptor(&Message::Quic(self.control.proxy().quic_successor()), other)?;
+        channel.send_descriptor(&Message::Quic(proxy.quic_successor()), other)?;
+        for (generation, way) in proxy.quic_ways()? {
+            channel.send_descriptor(&Message::QuicOf { generation }, way)?;
+        }
+        self.draining.send(channel)?;
         channel.send(&Message::Begin { pid: std::process::id(), key: weir_plugin::node_key() })?;
         Ok(own.into_socket())
     }

@@ -1,7 +1,7 @@
 //! Connections of the old process: they stay there until they end, or the drain timeout does.
 use super::{Node, OK, runs};
 use crate::grpc;
-use crate::harness::{Gateway, Peer, Upstream, document, one_route, service};
+use crate::harness::{Gateway, Peer, Upstream, document, eventually, one_route, service};
 use crate::http3::client::Client;
 use serde_json::json;
 use std::fs;
@@ -141,6 +141,28 @@ fn datagrams_of_old_connections_over_quic_reach_the_old_process() {
         assert_eq!(client.response("held").text(), "hi");
     }
     drop(clients);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+/// Its way to the newest process does not lead through the one between, which has nothing to drain.
+#[test]
+fn connections_over_quic_go_on_when_the_process_after_theirs_has_ended() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let builder = Gateway::builder(&one_route(upstream.address))
+        .set("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic")
+        .set("upgrade_drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let mut client = Client::connect(node.gateway.proxy_quic());
+    client.ask("held", ("GET", "/"), &json!({"body": 100_000}));
+    let go = asked.recv().unwrap();
+    node.upgrade();
+    let second = node.pid();
+    node.upgrade();
+    eventually("the second process ends", || !runs(second));
+    client.send(&json!({"do": "rebind"})).event("rebound", |_| true);
+    go.send(()).unwrap();
+    assert_eq!(client.response("held").text(), "hi");
+    drop(client);
     assert_eq!(node.gateway.exit().code(), Some(0));
 }
 

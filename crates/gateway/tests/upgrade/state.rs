@@ -1,7 +1,9 @@
 //! What the new process knows of what the old one counted and kept.
-use super::{Node, OK};
+use super::{Node, OK, runs};
 use crate::harness::{Gateway, Peer, Upstream, document, eventually, service};
 use serde_json::json;
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn limits_cached_responses_metrics_and_health_are_handed_over() {
@@ -69,6 +71,20 @@ pub(super) fn begin_put(gateway: &Gateway, name: &str) -> Peer {
     assert_eq!(client.response().status, 100, "the request is being read");
     client.send("{");
     client
+}
+
+#[test]
+fn what_the_oldest_process_commits_is_read_when_the_one_after_it_has_ended() {
+    let node = Node::start(Gateway::empty().set("upgrade_drain_timeout", "1h"));
+    let mut put = begin_put(&node.gateway, "late");
+    node.upgrade();
+    let second = node.pid();
+    node.upgrade();
+    eventually("the second process ends", || !runs(second));
+    // Long enough for the newest to notice it.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(put.send("}").response().status, 200);
+    assert_eq!(node.gateway.admin("/consumers/late").status, 200);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use super::run::{Command, Sockets, run};
 use super::versions::Versions;
 use super::watchdog::Watchdog;
 use crate::costs::Costs;
-use crate::downstream::http3::{self, Generations, Quic, QuicIdentity, QuicListener, Reception};
+use crate::downstream::http3::{
+    self, Generations, Quic, QuicIdentity, QuicInheritance, QuicListener, Reception,
+};
 use crate::limits::NodeLimits;
 use crate::listen::{Address, Kind, Listen, SocketTable, Traffic, setting_of};
 use crate::observe::access_log::AccessLog;
@@ -59,8 +61,8 @@ pub struct Proxy {
 pub struct Inheritance {
     /// Sockets that are taken before any is opened.
     pub sockets: Arc<SocketTable>,
-    /// Of a process that replaces another: who it is among those that share connections over QUIC, and the way to the other.
-    pub quic: Option<(QuicIdentity, OwnedFd)>,
+    /// Of a process that replaces another: who it is among those that share connections over QUIC, and the ways to the others.
+    pub quic: Option<QuicInheritance>,
 }
 
 /// How long a drain may take.
@@ -223,6 +225,11 @@ impl Proxy {
     /// Who the process that follows this one is among those that share connections over QUIC.
     pub fn quic_successor(&self) -> QuicIdentity {
         self.generations.identity().successor()
+    }
+
+    /// The ways to the processes before this one, by their numbers, for the process that follows.
+    pub fn quic_ways(&self) -> io::Result<Vec<(u8, OwnedFd)>> {
+        self.generations.ways()
     }
 
     /// Leaves the datagrams of these listeners of HTTP/3 to a process that passes on, over `way`, those of connections that

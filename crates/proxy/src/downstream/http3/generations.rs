@@ -2,6 +2,7 @@
 //! connections that an older one still serves, which the ids of these connections tell.
 
 use quinn::udp::{EcnCodepoint, RecvMeta};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::HashMap;
 use std::io;
@@ -29,6 +30,11 @@ impl QuicIdentity {
         Self { keys: Uuid::new_v4().as_u64_pair(), generation: 0 }
     }
 
+    /// That of the process before.
+    fn predecessor(self) -> u8 {
+        self.generation.wrapping_sub(1)
+    }
+
     /// That of the process that follows.
     pub fn successor(self) -> Self {
         Self { generation: self.generation.wrapping_add(1), ..self }
@@ -51,23 +57,48 @@ pub(super) struct Slots {
     pub(super) handed_over: AtomicBool,
 }
 
+/// What a process that replaces another knows of those before it.
+#[derive(Debug)]
+pub struct QuicInheritance {
+    /// Who this process is.
+    pub identity: QuicIdentity,
+    /// The way to the process that it replaces.
+    pub way: OwnedFd,
+    /// The ways to those before that one, by their numbers.
+    pub earlier: Vec<(u8, OwnedFd)>,
+}
+
 /// This process among those that replace each other.
 #[derive(Debug)]
 pub(crate) struct Generations {
     pub(super) identity: QuicIdentity,
-    /// The way to the process that this one has replaced.
-    predecessor: Option<OwnedFd>,
+    /// The ways to the processes before, by their numbers, that of the last one first.
+    predecessors: Vec<(u8, OwnedFd)>,
     slots: Mutex<HashMap<SocketAddr, Arc<Slots>>>,
 }
 
 impl Generations {
     /// The first process, or one that replaces another.
-    pub(crate) fn new(predecessor: Option<(QuicIdentity, OwnedFd)>) -> Arc<Self> {
-        let (identity, predecessor) = match predecessor {
-            Some((identity, way)) => (identity, Some(way)),
-            None => (QuicIdentity::new(), None),
+    pub(crate) fn new(inherited: Option<QuicInheritance>) -> Arc<Self> {
+        let (identity, predecessors) = match inherited {
+            Some(QuicInheritance { identity, way, earlier }) => {
+                (identity, [(identity.predecessor(), way)].into_iter().chain(earlier).collect())
+            }
+            None => (QuicIdentity::new(), Vec::new()),
         };
-        Arc::new(Self { identity, predecessor, slots: Mutex::default() })
+        Arc::new(Self { identity, predecessors, slots: Mutex::default() })
+    }
+
+    /// The ways to the processes before that still run, by their numbers, for the process that follows: it may outlive this one.
+    pub(crate) fn ways(&self) -> io::Result<Vec<(u8, OwnedFd)>> {
+        let mut ways = Vec::new();
+        for (generation, way) in &self.predecessors {
+            // Nothing comes from there but the end.
+            if recv(way, &mut [0; 1][..], RecvFlags::DONTWAIT).is_err_and(|error| error == Errno::AGAIN) {
+                ways.push((*generation, way.try_clone()?));
+            }
+        }
+        Ok(ways)
     }
 
     pub(crate) fn identity(&self) -> QuicIdentity {
@@ -75,19 +106,26 @@ impl Generations {
     }
 
     pub(super) fn has_predecessor(&self) -> bool {
-        self.predecessor.is_some()
+        !self.predecessors.is_empty()
     }
 
     pub(super) fn register(&self, local: SocketAddr, slots: &Arc<Slots>) {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).insert(local, slots.clone());
     }
 
-    /// Passes a datagram on to the process that this one has replaced; false if there is none any more.
-    pub(super) fn pass_back(&self, local: SocketAddr, meta: &RecvMeta, datagram: &[u8]) -> bool {
-        let Some(way) = &self.predecessor else { return false };
+    /// Passes a datagram on to the process of this number, or to the last one, which may know it; false if there is none any more.
+    pub(super) fn pass_back(
+        &self,
+        generation: u8,
+        local: SocketAddr,
+        meta: &RecvMeta,
+        datagram: &[u8],
+    ) -> bool {
+        let of_number = self.predecessors.iter().find(|(number, _)| *number == generation);
+        let Some((_, way)) = of_number.or(self.predecessors.first()) else { return false };
         match send(way, &envelope(local, meta, datagram), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             // One that has no room loses it, as the network might have.
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NOBUFS) => true,
+            Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS) => true,
             Err(_) => false,
         }
     }
@@ -121,8 +159,9 @@ impl Generations {
     fn take(&self, local: SocketAddr, moved: Moved) {
         let ids = super::steering::Ids::of(self.identity, 0);
         let owner = ids.owner(&moved.bytes);
-        if owner.is_some_and(|owner| owner.generation != self.identity.generation)
-            && self.pass_back(local, &moved.meta, &moved.bytes)
+        if let Some(owner) = owner
+            && owner.generation != self.identity.generation
+            && self.pass_back(owner.generation, local, &moved.meta, &moved.bytes)
         {
             return;
         }

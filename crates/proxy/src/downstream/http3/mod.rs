@@ -20,5 +20,5 @@ mod stream;
 
 pub(crate) use endpoint::{Quic, QuicListener, Reception, receive};
 pub(crate) use generations::Generations;
-pub use generations::QuicIdentity;
+pub use generations::{QuicIdentity, QuicInheritance};
 pub(crate) use steering::listeners;

@@ -176,7 +176,7 @@ impl Socket {
         let Steering { ids, local, slots, generations, .. } = &self.steering;
         let Some(owner) = ids.owner(datagram) else { return false };
         if owner.generation != ids.identity.generation {
-            return generations.pass_back(*local, meta, datagram);
+            return generations.pass_back(owner.generation, *local, meta, datagram);
         }
         match slots.senders.get(usize::from(owner.slot)) {
             Some(other) if owner.slot != ids.slot => {
@@ -255,7 +255,9 @@ impl AsyncUdpSocket for Socket {
 
 #[cfg(test)]
 mod tests {
+    use super::super::generations::QuicInheritance;
     use super::*;
+    use std::os::fd::OwnedFd;
 
     fn ids(generation: u8, slot: u16) -> Ids {
         Ids::of(QuicIdentity { keys: (1, 2), generation }, slot)
@@ -321,17 +323,23 @@ mod tests {
         assert_eq!(received(&two).await, (datagrams[1].clone(), meta.stride));
     }
 
+    fn pair() -> (OwnedFd, OwnedFd) {
+        rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap()
+    }
+
+    /// What the process that follows is given.
+    fn inherited(of: &Generations, way: OwnedFd) -> Option<QuicInheritance> {
+        Some(QuicInheritance { identity: of.identity.successor(), way, earlier: of.ways().unwrap() })
+    }
+
     #[tokio::test]
-    async fn what_is_for_a_process_that_was_replaced_is_passed_back() {
-        let pair = || {
-            rustix::net::socketpair(
-                rustix::net::AddressFamily::UNIX,
-                rustix::net::SocketType::SEQPACKET,
-                rustix::net::SocketFlags::CLOEXEC,
-                None,
-            )
-            .unwrap()
-        };
+    async fn what_is_for_a_process_before_one_that_has_ended_is_passed_back() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let local = udp.local_addr().unwrap();
         let copy = || vec![udp.try_clone().unwrap()];
@@ -339,11 +347,33 @@ mod tests {
         let oldest = sockets(copy(), local, &first).next().unwrap();
         let (back, from) = pair();
         first.relay_from(from).unwrap();
-        let second = Generations::new(Some((first.identity.successor(), back)));
+        let second = Generations::new(inherited(&first, back));
+        let (back, from) = pair();
+        let third = Generations::new(inherited(&second, back));
+        let newest = sockets(copy(), local, &third).next().unwrap();
+        drop((second, from));
+        let datagram = short(&{ oldest.steering.ids }.generate_cid());
+        let mut meta = RecvMeta { len: datagram.len(), stride: datagram.len(), ..RecvMeta::default() };
+        newest.keep_own(&mut datagram.clone(), &mut meta);
+        assert_eq!(received(&oldest).await.0, datagram);
+        let ways: Vec<u8> = third.ways().unwrap().into_iter().map(|(generation, _)| generation).collect();
+        assert_eq!(ways, [0], "a process that has ended takes no descriptor of those that follow");
+    }
+
+    #[tokio::test]
+    async fn what_is_for_a_process_that_was_replaced_is_passed_back() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = udp.local_addr().unwrap();
+        let copy = || vec![udp.try_clone().unwrap()];
+        let first = Generations::new(None);
+        let oldest = sockets(copy(), local, &first).next().unwrap();
+        let (back, from) = pair();
+        first.relay_from(from).unwrap();
+        let second = Generations::new(inherited(&first, back));
         let older = sockets(copy(), local, &second).next().unwrap();
         let (back, from) = pair();
         second.relay_from(from).unwrap();
-        let third = Generations::new(Some((second.identity.successor(), back)));
+        let third = Generations::new(inherited(&second, back));
         let newest = sockets(copy(), local, &third).next().unwrap();
         for (generations, socket) in [(&first, &oldest), (&second, &older)] {
             generations.hand_over(&[local], true);
