@@ -169,8 +169,8 @@ impl Prefix {
         self.is_own = true;
     }
 
-    /// Leaves the folder to the process that has taken it over.
-    pub(crate) fn leave(&mut self) {
+    /// Leaves the folder to the process that has taken it over, with the lock, which is held until both have closed the file.
+    pub(crate) fn leave(mut self) {
         self.is_own = false;
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn one_process_takes_it_over_from_another() {
         let folder = tempfile::tempdir().unwrap();
         let pid_file = folder.path().join("weir.pid");
-        let mut old = Prefix::take(folder.path().to_owned()).unwrap();
+        let old = Prefix::take(folder.path().to_owned()).unwrap();
         let share = |old: &Prefix| Prefix::share(folder.path().to_owned(), old.pid_file().unwrap());
         fs::write(socket(folder.path()), "").unwrap();
         drop(share(&old));
@@ -252,7 +252,6 @@ mod tests {
         new.write_pid().unwrap();
         new.own();
         old.leave();
-        drop(old);
         assert!(socket(folder.path()).exists());
         assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid);
         assert!(Prefix::take(folder.path().to_owned()).is_err(), "the lock is kept");

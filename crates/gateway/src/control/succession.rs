@@ -88,6 +88,11 @@ impl Control {
         *self.others.next() = NextProcess::Writes;
     }
 
+    /// The store is the next process's, whose lock keeps other nodes out, however long this one drains.
+    pub(crate) fn leave_store(&self) {
+        self.registry.leave_store();
+    }
+
     /// Serves a configuration that was posted to `/config`.
     pub(crate) async fn declare_posted(
         &self,

@@ -250,11 +250,12 @@ impl Node {
             upgrader,
             watching: _watching,
             runtime,
-            mut prefix,
+            prefix,
             temporary,
             ..
         } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
+        let mut prefix = Some(prefix);
         let stopped = runtime.block_on(async {
             let replaced = watch::Sender::new(false);
             for listener in servers {
@@ -273,7 +274,10 @@ impl Node {
                     control.sockets().leave_files();
                     control.proxy().stop_accepting().await;
                     manager.replaced_by(successor.pid);
-                    prefix.leave();
+                    // What keeps another node out is the new process's from now on, however long this one drains.
+                    prefix.take().into_iter().for_each(Prefix::leave);
+                    drop(upgrader);
+                    control.leave_store();
                     control.leave_files();
                     successor.leave_files();
                     signals::answer(reply, Ok(successor.pid)).await;

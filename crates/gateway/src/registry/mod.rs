@@ -182,6 +182,13 @@ impl Registry {
         self.store.as_ref().is_none_or(|store| store.share(is_shared))
     }
 
+    /// Leaves the store to the next process of this node, which uses it too.
+    pub(crate) fn leave_store(&self) {
+        if let Some(store) = &self.store {
+            store.leave();
+        }
+    }
+
     /// Takes over what other nodes had committed before the call, and returns the revision of that; none while the store
     /// cannot be read.
     pub(crate) async fn catch_up(&self) -> Option<Revision> {

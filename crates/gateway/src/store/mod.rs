@@ -106,6 +106,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn share(&self, _: bool) -> bool {
         true
     }
+    /// Leaves it to another process of this node, which uses it too: other nodes are kept out for as long as that runs.
+    fn leave(&self) {}
     /// What it holds and cannot be used.
     fn unusable(&self) -> Vec<UnusableObject> {
         Vec::new()

@@ -193,6 +193,11 @@ impl Store for Sqlite {
         is_held
     }
 
+    fn leave(&self) {
+        // If it fails, other nodes are kept out for longer.
+        let _ = flock(&self.file, FlockOperation::NonBlockingUnlock);
+    }
+
     fn changed(&self) -> Pending<'_, ()> {
         Box::pin(std::future::pending())
     }

@@ -1,12 +1,14 @@
 //! Connections of the old process: they stay there until they end, or the drain timeout does.
 use super::{Node, OK, runs};
 use crate::grpc;
-use crate::harness::{Gateway, Peer, Upstream, document, eventually, one_route, service};
+use crate::harness::{Gateway, Peer, Upstream, document, eventually, one_route, service, weir};
 use crate::http3::client::Client;
 use serde_json::json;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use tokio_stream::StreamExt;
 use tonic::Request;
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -164,6 +166,37 @@ fn connections_over_quic_go_on_when_the_process_after_theirs_has_ended() {
     assert_eq!(client.response("held").text(), "hi");
     drop(client);
     assert_eq!(node.gateway.exit().code(), Some(0));
+}
+
+/// A node that is stopped and started again need not wait for what the stopped one still drains.
+#[test]
+fn what_drains_does_not_keep_a_new_node_out() {
+    let chat = echo();
+    let builder = Gateway::builder(&document(&[service("/chat", chat.address, "", "")], ""))
+        .set("upgrade_drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let mut socket = connect(&node.gateway);
+    says(&mut socket, "before");
+    for _ in 0..2 {
+        node.upgrade();
+    }
+    assert_eq!(node.gateway.command("quit").status.code(), Some(0));
+    let mut other = weir();
+    other.args(["run", "--config"]).arg(node.gateway.file()).arg("--prefix").arg(node.gateway.prefix());
+    let free = ["proxy_listen", "admin_listen", "status_listen"].map(|name| format!("{name}=127.0.0.1:0"));
+    other.args(free.iter().flat_map(|setting| ["--set", setting])).args(["--set", "admin_gui_listen=off"]);
+    let mut other = other.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("\"proxy\""), "it serves: {line}");
+    assert_eq!(node.pid(), other.id());
+    says(&mut socket, "after");
+    socket.close(None).unwrap();
+    drop(socket);
+    assert_eq!(node.gateway.exit().code(), Some(0));
+    assert_eq!(node.pid(), other.id(), "what ends last leaves the folder to the new node");
+    assert_eq!(node.gateway.command("quit").status.code(), Some(0));
+    assert!(other.wait().unwrap().success());
 }
 
 #[test]

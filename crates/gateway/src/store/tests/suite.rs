@@ -230,6 +230,22 @@ async fn a_file_of_sqlite_is_opened_while_another_process_of_the_node_writes() {
     assert!(new.share(false));
 }
 
+/// Its last connections may go on for hours after the node was stopped.
+#[tokio::test]
+async fn a_file_of_sqlite_that_was_left_to_another_process_is_free_once_that_has_ended() {
+    let place = Place::in_sqlite();
+    let path = sqlite_path(&place.settings).unwrap();
+    let open = async |is_shared| sqlite::Sqlite::open(&path, all_plugins(), is_shared).await;
+    let old = open(false).await.unwrap();
+    assert!(old.share(true));
+    let new = open(true).await.unwrap();
+    old.leave();
+    assert!(open(false).await.is_err());
+    assert!(new.share(false), "the old process does not hold it any more");
+    drop(new);
+    open(false).await.unwrap();
+}
+
 /// A store that remembers the deleted for so many revisions.
 async fn remembering(place: &Place, tombstone_revisions: u64) -> Arc<dyn Store> {
     if database(&place.settings) == Database::Sqlite {
