@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Stops a node at once.
 pub(super) fn stop(args: NodeArgs, context: &Context) -> Result<ExitCode, String> {
-    ask(args, Request::Quit(Quit::AT_ONCE), context)?;
+    succeeded(ask(args, Request::Quit(Quit::AT_ONCE), context)?)?;
     print(&format!("{} stopped\n", context.program.product()))
 }
 
@@ -21,7 +21,7 @@ pub(super) fn quit(args: QuitArgs, context: &Context) -> Result<ExitCode, String
         Quit { timeout: milliseconds("--timeout", args.timeout)?, delay: milliseconds("--wait", args.wait)? };
     context.say(1, "waiting for requests in flight");
     let asked = Instant::now();
-    let reply = ask(args.node, Request::Quit(quit), context)?;
+    let reply = succeeded(ask(args.node, Request::Quit(quit), context)?)?;
     let in_time =
         asked.elapsed() < Duration::from_millis(reply.shutdown_delay.saturating_add(reply.drain_timeout));
     let product = context.program.product();
@@ -29,6 +29,10 @@ pub(super) fn quit(args: QuitArgs, context: &Context) -> Result<ExitCode, String
         true => print(&format!("{product} stopped (gracefully)\n")),
         false => print(&format!("Timeout, {product} stopped forcefully\n")),
     }
+}
+
+fn succeeded(reply: Reply) -> Result<Reply, String> {
+    if reply.errors.is_empty() { Ok(reply) } else { Err(reply.errors.join("\n")) }
 }
 
 /// Seconds of an option, in milliseconds.

@@ -2,7 +2,6 @@
 pub(crate) mod metrics;
 pub(crate) mod otlp;
 pub(crate) mod process;
-pub(crate) mod reload;
 mod rotation;
 mod succession;
 

@@ -27,11 +27,25 @@ impl RequestsInFlight {
         self.counted.send_modify(|count| *count -= 1);
     }
 
+    /// Counts one that is no request of a listener, until the guard is dropped.
+    pub(crate) fn hold(&self) -> Option<InFlight<'_>> {
+        self.add().then_some(InFlight(self))
+    }
+
     /// Waits until those that have begun have ended.
     pub(crate) async fn ended(&self) {
         self.is_closed.store(true, Ordering::Release);
         // It fails if the sender is gone, which `self` has.
         let _ = self.counted.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// Counted until it is dropped.
+pub(crate) struct InFlight<'r>(&'r RequestsInFlight);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.remove();
     }
 }
 

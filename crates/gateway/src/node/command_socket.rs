@@ -1,5 +1,5 @@
 //! Commands to a running node over the socket in its prefix: one word in, one line of JSON out.
-use crate::control::reload::Reloader;
+use super::reload::Reloader;
 use crate::prefix;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -187,30 +187,37 @@ impl CommandServer {
                 let (reply, _written) = self.upgrade(program, timeout).await;
                 return stream.write_all(&line(&reply)?).await;
             }
-            Some(Request::Quit(Quit { timeout, delay })) => {
-                let stop = Stop {
-                    delay: delay.map_or(self.stop.delay, Duration::from_millis),
-                    drain_timeout: timeout.map_or(self.stop.drain_timeout, Duration::from_millis),
-                };
-                // Fails if the node is quitting already.
-                let _ = self.quit.try_send(stop);
-                let milliseconds = |time: Duration| time.as_millis().try_into().unwrap_or(u64::MAX);
-                let reply = Reply {
-                    drain_timeout: milliseconds(stop.drain_timeout),
-                    shutdown_delay: milliseconds(stop.delay),
-                    ..Reply::default()
-                };
-                stream.write_all(&line(&reply)?).await?;
-                // The client waits until the stream closes, which must happen at the end of the process, not before.
-                let _ = stream.into_std()?.into_raw_fd();
-                return Ok(());
-            }
+            Some(Request::Quit(quit)) => return self.quit(quit, stream).await,
             None => Reply {
                 errors: vec!["unknown command: use the `weir` of the version that runs".to_owned()],
                 ..Reply::default()
             },
         };
         stream.write_all(&line(&reply)?).await
+    }
+
+    async fn quit(&self, quit: Quit, mut stream: UnixStream) -> io::Result<()> {
+        let stop = Stop {
+            delay: quit.delay.map_or(self.stop.delay, Duration::from_millis),
+            drain_timeout: quit.timeout.map_or(self.stop.drain_timeout, Duration::from_millis),
+        };
+        // Fails if the node is quitting already, or this process was replaced while the command was on its way.
+        if self.quit.try_send(stop).is_err() && self.reloader.is_replaced() {
+            let reply = self.reloader.ask_next_process(Request::Quit(quit)).await;
+            let failed = "the process was replaced, and the new one does not answer: ask again".to_owned();
+            let reply = reply.unwrap_or_else(|| Reply { errors: vec![failed], ..Reply::default() });
+            return stream.write_all(&line(&reply)?).await;
+        }
+        let milliseconds = |time: Duration| time.as_millis().try_into().unwrap_or(u64::MAX);
+        let reply = Reply {
+            drain_timeout: milliseconds(stop.drain_timeout),
+            shutdown_delay: milliseconds(stop.delay),
+            ..Reply::default()
+        };
+        stream.write_all(&line(&reply)?).await?;
+        // The client waits until the stream closes, which must happen at the end of the process, not before.
+        let _ = stream.into_std()?.into_raw_fd();
+        Ok(())
     }
 
     /// The outcome of an upgrade, and what is to be dropped once the reply is written.
@@ -231,6 +238,9 @@ impl CommandServer {
             Some(UpgradeOutcome { result, _written }) => {
                 let upgraded = |pid| Reply { pid: Some(pid), ..Reply::default() };
                 (result.map_or_else(failed, upgraded), Some(_written))
+            }
+            None if self.reloader.is_replaced() => {
+                (failed("the process was replaced meanwhile: ask again".to_owned()), None)
             }
             None => (failed("the node stops".to_owned()), None),
         }

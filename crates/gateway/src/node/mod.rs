@@ -5,6 +5,7 @@
 pub(crate) mod command_socket;
 pub(crate) mod listeners;
 mod node_id;
+mod reload;
 mod request_debug;
 mod signals;
 mod watchdog;
@@ -12,7 +13,6 @@ mod watchdog;
 use crate::admin::kong_manager::AdminPorts;
 use crate::admin::{entity_access, plugin_conflicts};
 use crate::configuration::{Environment, Origin, Source};
-use crate::control::reload::Reloader;
 use crate::control::{Beginning, Control, otlp};
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{Definitions, NodePlugins};
@@ -24,6 +24,7 @@ use crate::upgrade::{Launch, Predecessor, Upgrader};
 use crate::{apisix_admin, cluster, logger, store};
 use command_socket::{CommandServer, Stop};
 use listeners::openable;
+use reload::Reloader;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use signals::{Ended, Requests, Signals, Stopped};
@@ -255,14 +256,14 @@ impl Node {
             ..
         } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
-        let mut prefix = Some(prefix);
+        let (folder, mut prefix) = (prefix.path().to_owned(), Some(prefix));
         let stopped = runtime.block_on(async {
             let replaced = watch::Sender::new(false);
             for listener in servers {
                 tokio::spawn(listener.serve(replaced.subscribe()));
             }
             let ((quit, quits), (upgrade, upgrades)) = (mpsc::channel(1), mpsc::channel(1));
-            let reloader = Reloader::new(control.clone(), manager.clone());
+            let reloader = Reloader::new(control.clone(), manager.clone(), &folder);
             let server = CommandServer { reloader: reloader.clone(), quit, upgrade, stop };
             let serving = tokio::spawn(server.serve(commands));
             let requests = Requests { quit: quits, upgrade: upgrades };

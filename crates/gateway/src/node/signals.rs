@@ -1,6 +1,6 @@
 //! What signals and commands make of a node that serves.
 use super::command_socket::{Stop, UpgradeOutcome, UpgradeRequest};
-use crate::control::reload::Reloader;
+use super::reload::Reloader;
 use crate::control::{Control, Drain};
 use crate::service_manager::ServiceManager;
 use crate::upgrade::{Successor, UpgradeError, Upgrader};
@@ -78,6 +78,10 @@ impl Signals {
         let mut upgrading: Option<Upgrading> = None;
         loop {
             let asked = tokio::select! {
+                // What is to stop comes before the end of an upgrade: it is for both processes, and would be lost with this one.
+                biased;
+                () = stop_signal(&mut self.stop) => stop,
+                asked = requests.quit.recv() => asked.unwrap_or(stop),
                 _ = self.hangup.recv() => {
                     let reloader = reloader.clone();
                     tokio::spawn(async move { reloader.reload().await });
@@ -104,8 +108,6 @@ impl Signals {
                         continue;
                     }
                 },
-                () = stop_signal(&mut self.stop) => stop,
-                asked = requests.quit.recv() => asked.unwrap_or(stop),
             };
             return match upgrading {
                 Some(upgrading) => self.stop_upgrading(upgrading, upgrader, asked).await,
@@ -120,6 +122,7 @@ impl Signals {
         upgrader.cancel();
         let mut upgrading = Some(upgrading);
         tokio::select! {
+            biased;
             (outcome, reply) = Upgrading::ended(&mut upgrading) => match outcome {
                 Ok(successor) => {
                     successor.stop();
@@ -213,11 +216,20 @@ impl Upgrading {
             return;
         }
         let (reloader, upgrader) = (reloader.clone(), upgrader.clone());
+        let timeout = timeout.unwrap_or(UPGRADE_TIMEOUT);
         let outcome = tokio::spawn(async move {
             // What is read now would be missing in the new process.
-            let _no_reload = reloader.hold().await;
-            let run = move || upgrader.run(program, timeout.unwrap_or(UPGRADE_TIMEOUT));
-            spawn_blocking(run).await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+            let no_reload = reloader.hold().await;
+            // What the process before says of this one must not come after what this one says of the next.
+            let left = tokio::time::timeout(timeout, reloader.control().files().opened());
+            left.await.map_err(|_| UpgradeError::Early)?;
+            let run = move || upgrader.run(program, timeout);
+            let outcome =
+                spawn_blocking(run).await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+            if outcome.is_ok() {
+                no_reload.leave();
+            }
+            outcome
         });
         *upgrading = Some(Upgrading { outcome, reply });
     }

@@ -1,8 +1,8 @@
 //! What two processes say to each other while one replaces the other: messages of JSON over a socket, with descriptors.
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, sendmsg, shutdown,
     socketpair,
 };
@@ -93,7 +93,8 @@ impl Channel {
         if !descriptors.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        // With a timeout, the system does not go on by itself behind a signal.
+        retry_on_intr(|| sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
@@ -103,10 +104,13 @@ impl Channel {
         let mut bytes = vec![0; MAX_MESSAGE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let received =
-            recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        let received = retry_on_intr(|| recvmsg(&self.0, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC))?;
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(Errno::MFILE.into());
         }
         let descriptor = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),

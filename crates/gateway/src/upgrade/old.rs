@@ -6,6 +6,7 @@ use super::draining::DrainingProcesses;
 use crate::control::Control;
 use crate::prefix;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fmt;
@@ -74,11 +75,16 @@ pub(crate) enum UpgradeError {
     Demo,
     /// The node is to stop.
     Cancelled,
+    /// The process that this one has replaced has not left the node to it so far.
+    Early,
 }
 
 impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            UpgradeError::NoProgram(program, error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                write!(f, "cannot run {}: {error}: install the program for this kind of machine there", program.display())
+            }
             UpgradeError::NoProgram(program, error) => {
                 write!(f, "cannot run {}: {error}: install the program there, or name one with `--program`", program.display())
             }
@@ -94,6 +100,9 @@ impl fmt::Display for UpgradeError {
                 timeout.as_secs_f64()
             ),
             UpgradeError::System(error) => write!(f, "the new process could not be prepared: {error}"),
+            UpgradeError::Early => f.write_str(
+                "this process has replaced another a moment ago, which still closes its listeners: try again",
+            ),
             UpgradeError::Cancelled => f.write_str("the node was asked to stop"),
             UpgradeError::Demo => f.write_str("the demo cannot be upgraded: stop it, and start it again"),
             UpgradeError::Container => f.write_str(

@@ -4,6 +4,8 @@ use super::{Node, OK, program, runs};
 use crate::harness::{Gateway, Upstream, eventually, one_route};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -73,6 +75,53 @@ fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_se
         if is_upgraded(limit) { enough = limit } else { too_few = limit }
     }
     println!("{too_few} {enough}");
+}
+
+#[test]
+fn one_upgrade_at_a_time() {
+    let node = Node::start(Gateway::builder("_format_version: \"3.0\"\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let (weir, go) = (env!("CARGO_BIN_EXE_weir"), folder.path().join("go"));
+    let text = format!("until [ -e '{}' ]; do sleep 0.1; done\nexec {weir} \"$@\"", go.display());
+    let waiting = program(folder.path(), &text);
+    thread::scope(|scope| {
+        let upgrade = scope.spawn(|| node.try_upgrade(&["--program", &waiting]));
+        eventually("the new process starts", || node.gateway.log().contains("a new process starts"));
+        let said = node.refused(&[]);
+        assert!(said.contains("an upgrade is in progress"), "{said}");
+        fs::write(&go, "").unwrap();
+        assert!(upgrade.join().unwrap().status.success());
+    });
+    node.upgrade();
+}
+
+/// The old process has accepted their connections, and may end long after it was replaced.
+#[test]
+fn commands_that_reach_the_old_process_late_are_those_of_the_new_one() {
+    let (held, asked) = Upstream::holding(OK);
+    let builder = Gateway::builder(&one_route(held.address)).set("upgrade_drain_timeout", "1h");
+    let mut node = Node::start(builder);
+    let mut client = node.gateway.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let go = asked.recv().unwrap();
+    let socket = node.gateway.prefix().join("weir.sock");
+    let [mut reload, mut quit] = [(); 2].map(|()| UnixStream::connect(&socket).unwrap());
+    // Answered once both were accepted.
+    assert_eq!(node.gateway.command("health").status.code(), Some(0));
+    node.upgrade();
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew");
+    fs::write(node.gateway.file(), one_route(upstream.address)).unwrap();
+    reload.write_all(b"reload\n").unwrap();
+    let said = io::read_to_string(reload).unwrap();
+    assert!(said.contains("\"errors\":[]"), "{said}");
+    assert_eq!(node.gateway.get("/").text(), "new");
+    let newest = node.pid();
+    quit.write_all(b"quit 0\n").unwrap();
+    io::read_to_string(quit).unwrap();
+    eventually("the new process ends", || !runs(newest));
+    go.send(()).unwrap();
+    assert_eq!(client.response().text(), "hi");
+    assert_eq!(node.gateway.exit().code(), Some(0));
 }
 
 #[test]

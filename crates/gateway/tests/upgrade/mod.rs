@@ -130,6 +130,10 @@ fn what_does_not_start_changes_nothing() {
     fs::write(node.gateway.file(), good).unwrap();
     let said = node.refused(&["--program", "/bin/false"]);
     assert!(said.contains("ended before it was ready (exit status: 1)"), "{said}");
+    let said = node.refused(&["--program", &of_another_machine(folder.path())]);
+    assert!(said.contains("install the program for this kind of machine"), "{said}");
+    let said = node.refused(&["--program", "/dev/null"]);
+    assert!(said.contains("cannot run /dev/null: Permission denied"), "{said}");
     let said = node.refused(&["--program", "/nonexistent/weir"]);
     assert!(said.contains("cannot run /nonexistent/weir"), "{said}");
     let said = node.refused(&["--program", &program(folder.path(), "exec sleep 1000"), "--timeout", "0.2"]);
@@ -150,6 +154,17 @@ fn what_does_not_start_changes_nothing() {
 fn program(folder: &Path, text: &str) -> String {
     let program = folder.join("program");
     fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program.display().to_string()
+}
+
+/// The beginning of a program for a processor that does not exist.
+fn of_another_machine(folder: &Path) -> String {
+    let mut head = fs::read(env!("CARGO_BIN_EXE_weir")).unwrap()[..4096].to_vec();
+    // `e_machine` of ELF.
+    head[18..20].copy_from_slice(&[0xff, 0xfe]);
+    let program = folder.join("other");
+    fs::write(&program, head).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     program.display().to_string()
 }
