@@ -15,7 +15,9 @@ use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
 use weir_model::rule::expires;
 use weir_model::schema::printable;
-use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
+use weir_model::{
+    ConfigError, Document, EntityLocation, EntityLocations, Format, InvalidDocument, PluginSchema, Uuid,
+};
 use weir_proxy::CompileError;
 use weir_router::expressions::{ExpressionError, warnings};
 
@@ -119,35 +121,59 @@ pub(crate) fn process_environment() -> Environment {
     Box::new(|name| std::env::var(name).ok())
 }
 
-/// Reads a declarative configuration; fails with every error in it, each as `file:line:column: message`.
-pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
+/// A declarative configuration with errors.
+#[derive(Debug)]
+pub(crate) struct InvalidConfiguration {
+    /// Every error in it, each as `file:line:column: message`.
+    pub(crate) errors: Vec<String>,
+    /// Lints, and the fields that have no effect, in what could be read.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl From<Vec<String>> for InvalidConfiguration {
+    fn from(errors: Vec<String>) -> Self {
+        InvalidConfiguration { errors, warnings: Vec::new() }
+    }
+}
+
+/// Reads a declarative configuration; fails with every error in it.
+pub(crate) fn read(source: &Source) -> Result<Configuration, InvalidConfiguration> {
     let origin = &source.origin;
     let text = origin.text().map_err(|error| vec![error])?;
-    let read = match standalone::is_apisixs(origin.path(), &text) {
+    let is_apisixs = standalone::is_apisixs(origin.path(), &text);
+    let read = match is_apisixs {
         true => standalone::read(&text, origin.format(), &source.plugins),
-        false => Document::read(&text, origin.format(), &source.plugins, &source.environment),
+        false => Document::read_what_is_valid(&text, origin.format(), &source.plugins, &source.environment),
     };
-    let read = read.map_err(|problems| match standalone::unmarked(&text, origin.format()) {
-        Some(hint) if !standalone::is_apisixs(origin.path(), &text) => located(origin, &[hint]),
-        _ => located(origin, &problems),
-    })?;
-    let expired = expired_authorities(&read.document, &read.places);
-    if !expired.is_empty() {
-        return Err(located(origin, &expired));
-    }
+    let (read, errors) = match read {
+        Ok(read) => {
+            let expired = expired_authorities(&read.document, &read.places);
+            (read, expired)
+        }
+        Err(InvalidDocument { errors, rest }) => {
+            let unmarked = standalone::unmarked(&text, origin.format()).filter(|_| !is_apisixs);
+            if let Some(hint) = unmarked {
+                return Err(located(origin, &[hint]).into());
+            }
+            (*rest, errors)
+        }
+    };
     let mut warnings = read.warnings;
     warnings.extend(expression_warnings(&read.document, &read.places, &text, origin.format()));
-    let warnings = located(origin, &warnings);
-    Ok(Configuration {
+    let configuration = Configuration {
         document: read.document,
         hash: match origin {
             Origin::Nowhere => UNCONFIGURED.to_owned(),
             _ => hash(&text),
         },
-        warnings,
+        warnings: located(origin, &warnings),
         ignored_fields: read.ignored_fields,
         places: read.places,
-    })
+    };
+    match errors.is_empty() {
+        true => Ok(configuration),
+        false => Err(configuration.invalid(origin, located(origin, &errors))),
+    }
 }
 
 /// Reads what was posted to `/config`, as that did: it has no access to the environment.
@@ -216,6 +242,12 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 impl Configuration {
+    /// The same with errors that were found in it.
+    pub(crate) fn invalid(mut self, origin: &Origin, errors: Vec<String>) -> InvalidConfiguration {
+        self.warnings.extend(located(origin, &self.ignored_fields));
+        InvalidConfiguration { errors, warnings: self.warnings }
+    }
+
     /// The compiler's errors as messages, in the order of the file.
     pub(crate) fn compile_errors(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
         let places = self.places.iter().map(|(of, place)| (*of, place)).collect();

@@ -1,5 +1,5 @@
 //! The data plane of the node: the proxy, and the compiler with the certificates of the settings.
-use crate::configuration::{self, Configuration, Source};
+use crate::configuration::{self, Configuration, InvalidConfiguration, Source};
 use crate::plugins::{self, Definitions};
 use crate::registry;
 use crate::settings::{
@@ -169,7 +169,7 @@ fn read_trusted(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 }
 
 /// Reads and compiles a configuration without serving it, with the database of these settings if they name one.
-pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
+pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, InvalidConfiguration> {
     compiled(source, settings).map(|(configuration, _)| configuration)
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configurat
 pub(crate) fn compiled(
     source: &Source,
     settings: &Settings,
-) -> Result<(Configuration, Snapshot), Vec<String>> {
+) -> Result<(Configuration, Snapshot), InvalidConfiguration> {
     let mut configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let trusted_certificates = verify_by_system().roots;
@@ -208,6 +208,9 @@ pub(crate) fn compiled(
             configuration.warnings.extend(of_rows.map(|warning| format!("{}: {warning}", source.origin)));
             Ok((configuration, snapshot))
         }
-        Err(errors) => Err(configuration.compile_errors(&source.origin, &errors)),
+        Err(errors) => {
+            let errors = configuration.compile_errors(&source.origin, &errors);
+            Err(configuration.invalid(&source.origin, errors))
+        }
     }
 }

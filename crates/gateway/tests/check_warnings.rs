@@ -202,3 +202,52 @@ routes:
     );
     assert!(!said.contains("hunter2"), "{said}");
 }
+
+#[test]
+fn warnings_are_shown_beside_errors() {
+    let check_both = |name: &str, text: &str, expected: &[&str]| {
+        let (good, said) = check(name, text);
+        assert!(!good, "{said}");
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{said}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{expected}: {said}");
+        }
+    };
+    let services = "_format_version: '3.0'
+services:
+- name: shop
+  host: u.test
+upstreams:
+- name: u.test
+";
+    let without_targets = "warning: kong.yml:4:9: services[0].host: the upstream `u.test` has no targets, ";
+    // Of the compiler, and across entities.
+    let method = format!(
+        "plugins:\n- name: grpc-transcode\n  config: {{proto: '{PROTO}', service: a.S, method: Undo}}\n"
+    );
+    let no_method = "kong.yml:9:127: plugins[0].config.method: a.S has no method Undo";
+    check_both("kong.yml", &format!("{services}{method}"), &[no_method, without_targets]);
+    let twice = "consumers: [{username: a}, {username: a}]\n";
+    check_both(
+        "kong.yml",
+        &format!("{services}{twice}"),
+        &["kong.yml:7:39: consumers[1].username: ", without_targets],
+    );
+    // The targets may be what cannot be read.
+    let session = "plugins:\n- {name: session, config: {secret: '{vault:/env/a}'}}\n- {name: key-auth, config: {anonymous: guest}}\nconsumers: [{username: guest}]\n";
+    check_both(
+        "kong.yml",
+        &format!("{services}  targts: [{{target: 'a.test:80'}}]\n{session}"),
+        &[
+            "kong.yml:7:3: upstreams[0]: unknown field `targts`",
+            "warning: kong.yml:9:36: plugins[0].config.secret: can be guessed, ",
+        ],
+    );
+    let ignored = "upstreams:\n  - {id: 1, retry_timeout: 1, nodes: {'a.test:80': 1}}\nplanets: []\n#END\n";
+    check_both(
+        "apisix.yaml",
+        ignored,
+        &["apisix.yaml:3:1: `planets` is not available here", "warning: apisix.yaml:2:5: upstreams[0]: "],
+    );
+}

@@ -36,7 +36,9 @@ pub mod tags;
 mod unknown_vaults;
 mod without_targets;
 
-pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};
+pub use declarative::{
+    EntityLocation, EntityLocations, Environment, Format, InvalidDocument, ParsedDocument,
+};
 pub use document::Document;
 pub use entities::{ConstraintError, Entities};
 pub use entity::Change;

@@ -9,8 +9,8 @@ use weir_model::entity::{Entity, EntityKind};
 use weir_model::node::{Entry, Node, Position, Value};
 use weir_model::schema::{Json, quoted};
 use weir_model::{
-    ConfigError, Document, EntityError, EntityLocation, EntityWarning, Format, ParsedDocument, PluginSchema,
-    Uuid,
+    ConfigError, Document, EntityError, EntityLocation, EntityWarning, Format, InvalidDocument,
+    ParsedDocument, PluginSchema, Uuid,
 };
 
 /// The last line of a file: without it, APISIX takes a file for half written.
@@ -85,16 +85,18 @@ impl Objects for ByKey<'_> {
     }
 }
 
-/// Reads a file and checks all of it: the document, or all errors.
+/// Reads a file and checks all of it: the document, or all errors and what there is to say of the rest.
 pub(crate) fn read(
     text: &str,
     format: Format,
     plugins: &[PluginSchema],
-) -> Result<ParsedDocument, Vec<ConfigError>> {
+) -> Result<ParsedDocument, InvalidDocument> {
     if format == Format::Yaml && !ends(text) {
         let line = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).max(1);
         let message = format!("the file does not end with {END}; write it into a last line of its own");
-        return Err(vec![ConfigError { at: Position { line, column: 1 }, path: String::new(), message }]);
+        return Err(
+            vec![ConfigError { at: Position { line, column: 1 }, path: String::new(), message }].into()
+        );
     }
     let root = parse(text, format)?;
     let mut problems = Vec::new();
@@ -117,18 +119,20 @@ pub(crate) fn read(
         }
     }
     problems.extend(reasons(&refused, &by_key, plugins));
+    let is_whole = problems.is_empty();
     let by_entity: HashMap<_, _> = places.iter().map(|(of, place)| (*of, place)).collect();
     let locate = |finding: &EntityError| located(finding, &document, &by_entity, &root);
     problems.extend(check(&document, plugins).iter().map(&locate));
     problems.sort();
-    if !problems.is_empty() {
-        return Err(problems);
-    }
     let mut ignored_fields: Vec<_> = written.iter().flat_map(|one| one.ignored_fields(plugins)).collect();
     ignored_fields.sort();
-    let mut warnings: Vec<_> = warnings(&document, plugins).iter().map(locate).collect();
+    let mut warnings: Vec<_> = warnings(&document, is_whole, plugins).iter().map(locate).collect();
     warnings.sort();
-    Ok(ParsedDocument { document, warnings, ignored_fields, places })
+    let parsed = ParsedDocument { document, warnings, ignored_fields, places };
+    match problems.is_empty() {
+        true => Ok(parsed),
+        false => Err(InvalidDocument { errors: problems, rest: Box::new(parsed) }),
+    }
 }
 
 /// All errors of the invalid objects, each at its field. Objects that fail only because they refer to an invalid one
@@ -196,9 +200,11 @@ fn identified(
     }
 }
 
-/// What is probably a mistake in plugins. What concerns other entities says how to write these for Kong.
-fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
-    let found = relation_warnings(document, plugins).into_iter().chain(entity_warnings(document, plugins));
+/// What is probably a mistake in plugins. What concerns other entities says how to write these for Kong. An object that has an
+/// error may be the one that another lacks.
+fn warnings(document: &Document, is_whole: bool, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
+    let relations = if is_whole { relation_warnings(document, plugins) } else { Vec::new() };
+    let found = relations.into_iter().chain(entity_warnings(document, plugins));
     found.filter(|warning| warning.entity.0 == EntityKind::Plugins).collect()
 }
 

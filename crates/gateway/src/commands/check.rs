@@ -5,7 +5,9 @@ use crate::admin::plugin_conflicts;
 use crate::apisix::standalone::is_apisixs;
 use crate::apisix::translate::is_plugin_available;
 use crate::cli::{CheckArgs, Rival, SettingsArgs};
-use crate::configuration::{Configuration, Origin, Source, located, process_environment};
+use crate::configuration::{
+    Configuration, InvalidConfiguration, Origin, Source, located, process_environment,
+};
 use crate::data_plane::try_out;
 use crate::options;
 use crate::plugins::{self, Broken, NodePlugins};
@@ -174,14 +176,21 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, origin: &Origin, tried: &Result<Configuration, Vec<String>>) -> Result<(), String> {
+    fn tell(
+        &mut self,
+        origin: &Origin,
+        tried: &Result<Configuration, InvalidConfiguration>,
+    ) -> Result<(), String> {
         match tried {
             Ok(configuration) => {
                 let ignored_fields = located(origin, &configuration.ignored_fields);
                 warn(configuration.warnings.iter().chain(&ignored_fields))?;
                 print_line(&mut io::stdout(), &format!("{origin}: good"))
             }
-            Err(errors) => self.report(errors),
+            Err(invalid) => {
+                self.report(&invalid.errors)?;
+                warn(&invalid.warnings)
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn configure(command: ConfigCommand, context: &Context) -> Result<Exi
         ConfigCommand::Init { file, .. } => write_example(&file),
         ConfigCommand::Parse { file, .. } => {
             try_out(&source(file, &settings, context)?, &settings)
-                .map_err(|errors| format!("Failed parsing:\n{}", errors.join("\n")))?;
+                .map_err(|invalid| format!("Failed parsing:\n{}", invalid.errors.join("\n")))?;
             print("parse successful\n")
         }
         ConfigCommand::DbImport { file, .. } => {
@@ -65,7 +65,7 @@ pub(super) fn source_at(origin: Origin, settings: &Settings, context: &Context) 
 
 fn import(source: Source, settings: &Settings) -> Result<String, String> {
     let plugins = &source.plugins;
-    let document = try_out(&source, settings).map_err(|errors| errors.join("\n"))?.document;
+    let document = try_out(&source, settings).map_err(|invalid| invalid.errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
     let count = wait_for(async {
         let store = named(store::open_database(settings, plugins.clone()).await)?;

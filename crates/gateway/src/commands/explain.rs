@@ -28,7 +28,8 @@ pub(super) fn explain(
     let NodePlugins { definitions, schemas: plugins, lua, .. } = context.plugins(&settings)?;
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), definitions, plugins, lua };
-    let (configuration, snapshot) = compiled(&source, &settings).map_err(|errors| errors.join("\n"))?;
+    let (configuration, snapshot) =
+        compiled(&source, &settings).map_err(|invalid| invalid.errors.join("\n"))?;
     let options = options(&settings, InternalEndpoints::default());
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked, &options)
         .map_err(|refusal| refusal.to_string())?;

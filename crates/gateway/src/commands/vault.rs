@@ -58,7 +58,7 @@ fn entities(settings: &Settings, context: &Context) -> Result<Vec<Arc<Vault>>, S
         let source = Source { origin, environment, definitions, plugins, lua };
         return configuration::read(&source)
             .map(|read| read.document.vaults)
-            .map_err(|errors| errors.join("\n"));
+            .map_err(|invalid| invalid.errors.join("\n"));
     };
     let entities = Entities::from_iter(stored.entities);
     let vaults = entities.after(EntityKind::Vaults, None).filter_map(|entity| match entity {

@@ -264,7 +264,10 @@ impl Control {
         }
         let vaults = self.plane.compiler.retained.get::<Vaults>();
         let read = move || match source.lua.read_files_anew(&plugins::on_disk(source.definitions)) {
-            Ok(former) => (vaults.rotate(), configuration::read(&source), Some(former)),
+            Ok(former) => {
+                let rotated = vaults.rotate();
+                (rotated, configuration::read(&source).map_err(|invalid| invalid.errors), Some(former))
+            }
             Err(errors) => (false, Err(errors), None),
         };
         let read = spawn_low_priority("weir-reload", read).await;
@@ -560,7 +563,7 @@ async fn begin(
         None => {
             let read = match posted {
                 Some(text) => configuration::posted(text, &source.plugins),
-                None => configuration::read(source),
+                None => configuration::read(source).map_err(|invalid| invalid.errors),
             };
             let read = read.map_err(StartError::Configuration)?;
             Ok(InitialConfiguration::Declared(Box::new(read)))

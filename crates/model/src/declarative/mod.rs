@@ -42,7 +42,7 @@ impl Format {
 }
 
 /// A configuration that breaks no rule.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ParsedDocument {
     /// The configuration.
     pub document: Document,
@@ -52,6 +52,22 @@ pub struct ParsedDocument {
     pub ignored_fields: Vec<ConfigWarning>,
     /// Where the entities stand of which only those who use them find out whether they can be used.
     pub places: EntityLocations,
+}
+
+/// A configuration with errors.
+#[derive(Debug)]
+pub struct InvalidDocument {
+    /// The errors, in the order of the file.
+    pub errors: Vec<ConfigError>,
+    /// What could be read, and what there is to say about it. Whether entities fit together is not among the warnings if some
+    /// could not be read, because these may be what the others lack.
+    pub rest: Box<ParsedDocument>,
+}
+
+impl From<Vec<ConfigError>> for InvalidDocument {
+    fn from(errors: Vec<ConfigError>) -> Self {
+        InvalidDocument { errors, rest: Box::default() }
+    }
 }
 
 /// Where entities stand.
@@ -109,9 +125,19 @@ impl Document {
         plugins: &[PluginSchema],
         environment: Environment<'_>,
     ) -> Result<ParsedDocument, Vec<ConfigError>> {
+        Self::read_what_is_valid(text, format, plugins, environment).map_err(|invalid| invalid.errors)
+    }
+
+    /// The same. The errors come with what there is to say of the rest.
+    pub fn read_what_is_valid(
+        text: &str,
+        format: Format,
+        plugins: &[PluginSchema],
+        environment: Environment<'_>,
+    ) -> Result<ParsedDocument, InvalidDocument> {
         let mut root = parse(text, format)?;
         if let Some(problem) = reader::check_root(&root) {
-            return Err(vec![problem]);
+            return Err(vec![problem].into());
         }
         let mut interpolation = Interpolation::new(environment);
         interpolation.replace(&mut root);
@@ -126,7 +152,7 @@ impl Document {
     ) -> Result<ParsedDocument, Vec<ConfigError>> {
         match reader::check_root(root) {
             Some(problem) => Err(vec![problem]),
-            None => read(root, plugins, Interpolation::new(&|_| None)),
+            None => read(root, plugins, Interpolation::new(&|_| None)).map_err(|invalid| invalid.errors),
         }
     }
 }
@@ -143,7 +169,7 @@ fn read(
     root: &mut Node<'_>,
     plugins: &[PluginSchema],
     interpolation: Interpolation<'_>,
-) -> Result<ParsedDocument, Vec<ConfigError>> {
+) -> Result<ParsedDocument, InvalidDocument> {
     let Interpolation { problems, variables, .. } = interpolation;
     let mut reader = Reader::new(&());
     let kinds = EntityKinds::of(plugins);
@@ -155,7 +181,7 @@ fn read(
     let items = Items::collect(root, &kinds, &mut reader);
     problems.extend(reader.into_errors());
     let transform = header.is_none_or(|header| header._transform);
-    let mut outcome = DocumentReader::new(&items, &kinds, plugins, transform).read();
+    let mut outcome = DocumentReader::new(&items, &kinds, plugins, transform).read(problems.is_empty());
     // A value that could not be made out has been reported; what else is wrong with it follows from that.
     let reported: HashSet<Position> = problems.iter().map(|problem| problem.at).collect();
     problems.extend(outcome.problems.into_iter().filter(|problem| !reported.contains(&problem.at)).map(
@@ -167,18 +193,15 @@ fn read(
         },
     ));
     outcome.warnings.extend(warnings);
-    if !problems.is_empty() {
-        return Err(sorted(problems));
-    }
     ignored_fields::vault_references(root, &mut String::new(), &mut outcome.ignored_fields);
     ignored_fields::name_entities(root, &kinds, &mut outcome.ignored_fields);
     let Outcome { document, warnings, ignored_fields, places, .. } = outcome;
-    Ok(ParsedDocument {
-        document,
-        warnings: sorted(warnings),
-        ignored_fields: sorted(ignored_fields),
-        places,
-    })
+    let (warnings, ignored_fields) = (sorted(warnings), sorted(ignored_fields));
+    let parsed = ParsedDocument { document, warnings, ignored_fields, places };
+    match problems.is_empty() {
+        true => Ok(parsed),
+        false => Err(InvalidDocument { errors: sorted(problems), rest: Box::new(parsed) }),
+    }
 }
 
 /// In the order of the file, each once.

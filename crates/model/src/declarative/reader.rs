@@ -106,8 +106,8 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         }
     }
 
-    /// Reads every entity and checks them all together.
-    pub(super) fn read(mut self) -> Outcome {
+    /// Reads every entity and checks them all together. `is_whole`: whether all entities of the file are among the items.
+    pub(super) fn read(mut self, is_whole: bool) -> Outcome {
         for item in self.items.iter() {
             self.entities.reader.start_at(self.items.path(item));
             self.old_names(item);
@@ -120,11 +120,14 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let places = ItemsByKind { kinds, items: places };
         let locate = |findings: Vec<EntityError>| findings.into_iter().map(|f| locate(f, items, &places));
         let mut problems = entities.reader.into_errors();
+        let is_whole = is_whole && problems.is_empty();
         let findings = check::check(&document, entities.plugins)
             .into_iter()
             .filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
-        warnings.extend(locate(check::warnings(&document, entities.plugins)));
+        // An entity that has an error may be the one that another lacks.
+        let of_rest = if is_whole { check::warnings } else { check::entity_warnings };
+        warnings.extend(locate(of_rest(&document, entities.plugins)));
         let mut ignored_fields = entities.ignored_fields;
         ignored_fields.extend(locate(ignored_fields::find(&document, entities.plugins)));
         let used = USED.iter().flat_map(|kind| &places.items[kinds.index(*kind)]);

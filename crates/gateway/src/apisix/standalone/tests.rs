@@ -6,7 +6,7 @@ fn read(text: &str) -> Result<Document, Vec<String>> {
     let plugins = plugins::bundled();
     super::read(text, Format::Yaml, &plugins)
         .map(|read| read.document)
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        .map_err(|invalid| invalid.errors.iter().map(ToString::to_string).collect())
 }
 
 const WHOLE: &str = "
