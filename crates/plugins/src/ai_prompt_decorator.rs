@@ -19,7 +19,7 @@
 //!
 //! | status | `error.message` | when |
 //! |---|---|---|
-//! | 400 | `this LLM route only supports application/json requests` | the body is no JSON, or longer than `max_request_body_size` |
+//! | 400 | `this LLM route only supports application/json requests` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`), which the message names then |
 //! | 400 | `this LLM route only supports llm/chat type requests` | it has no `messages` |
 
 use crate::llm::{Format, LlmError, Prompts};
@@ -107,7 +107,7 @@ impl Hooks for AiPromptDecorator {
 impl AiPromptDecorator {
     fn decorate(&self, exchange: &mut Exchange) -> Result<(), LlmError> {
         let max = usize::try_from(self.config.max_request_body_size).unwrap_or(0);
-        let mut body = Prompts::of(exchange, max).ok_or_else(LlmError::no_json)?;
+        let mut body = Prompts::of(exchange, max).map_err(LlmError::no_json)?;
         if self.format.turns(&body).is_none() {
             let message = "this LLM route only supports llm/chat type requests";
             return Err(LlmError::Request(message.to_owned()));

@@ -104,8 +104,9 @@ impl Hooks for AiPromptGuard {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let max = usize::try_from(self.config.max_request_body_size).unwrap_or(0);
-        let Some(body) = Prompts::of(exchange, max) else {
-            return Flow::Respond(LlmError::no_json().response());
+        let body = match Prompts::of(exchange, max) {
+            Ok(body) => body,
+            Err(why) => return Flow::Respond(LlmError::no_json(why).response()),
         };
         match self.prompt(&body).map_or(Ok(false), |prompt| self.may_pass(&prompt)) {
             Ok(true) => Flow::Continue,

@@ -28,7 +28,7 @@
 //!
 //! | status | `error.message` | when |
 //! |---|---|---|
-//! | 400 | `this LLM route only supports application/json requests` | the body is no JSON, or longer than `max_request_body_size` |
+//! | 400 | `this LLM route only supports application/json requests` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`), which the message names then |
 //! | 400 | `cannot run 'messages' and 'prompt' templates at the same time` | it has both |
 //! | 400 | `only 'llm/v1/chat' and 'llm/v1/completions' formats are supported for templating` | it has neither |
 //! | 400 | `this LLM route only supports templated requests`, `template name is missing in request.` | `allow_untemplated_requests` is false, and it names no template |
@@ -95,7 +95,7 @@ impl Hooks for AiPromptTemplate {
             log_field(exchange, "ai.payload.original_request", body.into());
         }
         let max = usize::try_from(self.0.max_request_body_size).unwrap_or(0);
-        let body = Prompts::of(exchange, max).ok_or_else(LlmError::no_json);
+        let body = Prompts::of(exchange, max).map_err(LlmError::no_json);
         match body.and_then(|body| self.fill_in(&body)) {
             Ok(None) => Flow::Continue,
             Ok(Some(filled)) => {

@@ -251,7 +251,7 @@ impl Hooks for AiRateLimiting {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.needs_model
-            && let Some(body) = Prompts::of(exchange, 0)
+            && let Ok(body) = Prompts::of(exchange, 0)
             && let Some(model) = Prompts(body).model()
         {
             let model = RequestModel(model.to_owned());

@@ -24,13 +24,14 @@
 //!
 //! | status | `error.message` | when |
 //! |---|---|---|
-//! | 400 | `request body is longer than max_request_body_size` | it is, or longer than 1 MiB or `client_body_buffer_size` |
+//! | 400 | `the body has … bytes, and max_request_body_size of the plugin is …` | it is longer than that |
+//! | 400 | `the body is longer than what the node buffers` | it is longer than 1 MiB, or a larger `client_body_buffer_size` |
 //! | 400 | `failed to introspect request with AI service: …` | the provider cannot be reached within `http_timeout`, or its status is not 2xx |
 //! | 400 | `failed to convert AI response to Kong format: …`, `no 'choices' in upstream AI service response` | its answer cannot be read |
 //! | 400 | `AI response did not match specified regular expression` | nothing was found in it |
 //! | 500 | another | the provider cannot be asked, for lack of credentials |
 
-use crate::llm::{LlmError, Rewriter, Rewriting};
+use crate::llm::{LlmError, Rewriter, Rewriting, body_within};
 use std::sync::Arc;
 use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Resume, WantsBody};
 
@@ -58,9 +59,9 @@ impl Hooks for AiRequestTransformer {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let rewriter = self.0.clone();
-        let body = exchange.body().filter(|body| rewriter.max_len().is_none_or(|max| body.len() <= max));
-        let too_long = || LlmError::Request("request body is longer than max_request_body_size".to_owned());
-        let question = body.ok_or_else(too_long).and_then(|body| rewriter.question(exchange, body));
+        let body = body_within(exchange, rewriter.max_len().unwrap_or(0));
+        let body = body.map_err(|why| LlmError::Request(why.to_string()));
+        let question = body.and_then(|body| rewriter.question(exchange, body));
         let question = match question {
             Ok(question) => question,
             Err(error) => return Flow::Respond(error.response()),

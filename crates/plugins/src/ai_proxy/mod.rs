@@ -94,7 +94,7 @@
 //!
 //! | status | `error.message` | when |
 //! |---|---|---|
-//! | 400 | `content-type header does not match request body, or bad JSON formatting` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`) |
+//! | 400 | `content-type header does not match request body, or bad JSON formatting` | the body is no JSON, or longer than `max_request_body_size` (or 1 MiB, or `client_body_buffer_size`), which the message names then |
 //! | 400 | `request body doesn't contain valid prompts` | it has neither `messages` nor `prompt`, and the route type is not `preserve` |
 //! | 400 | `cannot use own model - must be: …` | it names another model |
 //! | 400 | `model parameter not found in request, nor in gateway configuration` | there is no model |

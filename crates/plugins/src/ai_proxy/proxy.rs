@@ -38,7 +38,7 @@ impl Proxy {
     pub(super) fn ask(&self, exchange: &mut Exchange) -> Result<Flow, LlmError> {
         let keeps_form = self.provider.is_native || self.config.llm.route_type == Route::Preserve.name();
         let prompts = if keeps_form {
-            Prompts(Prompts::of(exchange, self.max_len()).ok_or_else(LlmError::malformed)?)
+            Prompts(Prompts::of(exchange, self.max_len()).map_err(LlmError::malformed)?)
         } else {
             Prompts::read(exchange, self.max_len())?
         };

@@ -1,5 +1,6 @@
 //! What clients get where a model cannot be asked or has not answered.
 
+use super::Unreadable;
 use serde_json::json;
 use std::fmt;
 use weir_plugin::{Exchange, Flow, LocalResponse};
@@ -21,15 +22,22 @@ pub(crate) enum LlmError {
 }
 
 impl LlmError {
-    /// The body of a request is no JSON, or too long.
-    pub(crate) fn malformed() -> Self {
-        let message = "content-type header does not match request body, or bad JSON formatting";
-        Self::Request(message.to_owned())
+    /// The body of a request cannot be read.
+    pub(crate) fn malformed(why: Unreadable) -> Self {
+        Self::unreadable("content-type header does not match request body, or bad JSON formatting", why)
     }
 
     /// The same, by other plugins than ai-proxy.
-    pub(crate) fn no_json() -> Self {
-        Self::Request("this LLM route only supports application/json requests".to_owned())
+    pub(crate) fn no_json(why: Unreadable) -> Self {
+        Self::unreadable("this LLM route only supports application/json requests", why)
+    }
+
+    /// Kong's message. It says only of a body that is not JSON what to do.
+    fn unreadable(message: &str, why: Unreadable) -> Self {
+        Self::Request(match why {
+            Unreadable::NotJson => message.to_owned(),
+            why => format!("{message}: {why}"),
+        })
     }
 
     /// The status that the client gets.

@@ -30,7 +30,7 @@ pub(crate) use error::LlmError;
 pub(crate) use format::Format;
 pub(crate) use frames::StreamFormat;
 pub(crate) use in_flight::{InFlight, Reporting};
-pub(crate) use prompts::Prompts;
+pub(crate) use prompts::{Prompts, Unreadable, body_within};
 pub(crate) use provider::Provider;
 pub(crate) use providers::Dialect;
 pub(crate) use reply::{Reply, Usage};

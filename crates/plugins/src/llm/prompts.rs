@@ -1,25 +1,63 @@
 //! The body of a request in OpenAI's form: messages of a chat, or a prompt to be completed.
 
 use super::{LlmError, Object, Route};
+use std::fmt;
 use weir_plugin::{Exchange, Json, Known};
 
 /// A request's body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Prompts(pub(crate) Object);
 
+/// Why a body cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is not JSON, or does not say that it is.
+    NotJson,
+    /// It is longer than the plugin reads.
+    TooLong { len: usize, max: usize },
+    /// It is longer than the node buffers.
+    NotBuffered,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson => f.write_str("the body is not JSON"),
+            Self::TooLong { len, max } => write!(
+                f,
+                "the body has {len} bytes, and max_request_body_size of the plugin is {max}: raise that, or send less"
+            ),
+            Self::NotBuffered => f.write_str(
+                "the body is longer than what the node buffers: raise client_body_buffer_size, or send less",
+            ),
+        }
+    }
+}
+
+/// The body of a request, unless it is longer than `max` bytes; 0 is no limit.
+pub(crate) fn body_within(exchange: &Exchange, max: usize) -> Result<&[u8], Unreadable> {
+    match exchange.body() {
+        Some(body) if max > 0 && body.len() > max => Err(Unreadable::TooLong { len: body.len(), max }),
+        Some(body) => Ok(body),
+        None => Err(Unreadable::NotBuffered),
+    }
+}
+
 impl Prompts {
     /// Reads the body of a request; none that is longer than `max` bytes, unless that is 0.
-    pub(crate) fn of(exchange: &Exchange, max: usize) -> Option<Object> {
+    pub(crate) fn of(exchange: &Exchange, max: usize) -> Result<Object, Unreadable> {
         let content_type = exchange.header(Known::ContentType).unwrap_or(b"application/json");
         let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let body = exchange.body().filter(|body| max == 0 || body.len() <= max)?;
-        let is_json = media_type.eq_ignore_ascii_case(b"application/json");
-        if is_json { serde_json::from_slice(body).ok() } else { None }
+        let body = body_within(exchange, max)?;
+        match media_type.eq_ignore_ascii_case(b"application/json") {
+            true => serde_json::from_slice(body).map_err(|_| Unreadable::NotJson),
+            false => Err(Unreadable::NotJson),
+        }
     }
 
     /// Reads the body of a request that has prompts.
     pub(crate) fn read(exchange: &Exchange, max: usize) -> Result<Self, LlmError> {
-        let object = Self::of(exchange, max).ok_or_else(LlmError::malformed)?;
+        let object = Self::of(exchange, max).map_err(LlmError::malformed)?;
         let prompts = Self(object);
         if prompts.messages().is_none() && prompts.prompt().is_none() {
             return Err(LlmError::Request("request body doesn't contain valid prompts".to_owned()));
