@@ -6,7 +6,7 @@ mod fallback;
 mod limits;
 mod transformers;
 
-use crate::harness::{Gateway, Message, Peer, Upstream, eventually};
+use crate::harness::{Gateway, Message, Peer, Upstream, closed_port, eventually};
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
@@ -540,4 +540,24 @@ fn event(kind: &str, payload: &str) -> Vec<u8> {
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
+
+#[test]
+fn the_log_names_the_model_that_cannot_be_reached() {
+    let closed = closed_port();
+    let folder = tempfile::tempdir().unwrap();
+    let config = config("openai", &format!("http://{closed}/"), &json!({}));
+    let gateway = gateway(&config, &folder.path().join("requests.log"));
+    let response = ask(&gateway, false).response();
+    assert_eq!(response.status, 502);
+    let id = response.header("x-kong-request-id").unwrap();
+    let lines = || -> Vec<_> {
+        let log = gateway.log();
+        log.lines().filter(|line| line.contains("WARN") && line.contains(id)).map(str::to_owned).collect()
+    };
+    let is_last = |line: &String| !line.contains("passed over");
+    eventually("the failure is logged", || lines().iter().any(is_last));
+    let lines = lines();
+    let last = lines.iter().find(|line| is_last(line)).unwrap();
+    assert!(last.contains(&format!(" host={closed} model=openai/m")) && !last.contains(KEY), "{last}");
 }

@@ -15,6 +15,8 @@ pub struct ServiceOverride {
     pub retries: Option<u16>,
     /// Milliseconds to connect, between two writes, between two reads.
     pub timeouts: Option<[u32; 3]>,
+    /// The language model that is there, as logs name it.
+    pub model: Option<Box<str>>,
 }
 
 /// Where a plugin sends a request.
@@ -86,6 +88,11 @@ impl Exchange {
     /// one. For access hooks.
     pub fn set_timeouts(&mut self, connect: u32, write: u32, read: u32) {
         self.override_service().timeouts = Some([connect, write, read].map(|timeout| timeout.max(1)));
+    }
+
+    /// Has logs name the language model that the request is sent to. For access hooks.
+    pub fn set_upstream_model(&mut self, name: &str) {
+        self.override_service().model = Some(name.into());
     }
 
     /// What plugins have changed of how the service is reached.

@@ -76,6 +76,11 @@ impl Call {
     pub(crate) fn request_id(&self) -> &str {
         self.id.strip_prefix(ID_PREFIX).unwrap_or_default()
     }
+
+    /// The provider and its model.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.model)
+    }
 }
 
 impl Backend {

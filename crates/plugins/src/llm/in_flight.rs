@@ -77,6 +77,7 @@ impl InFlight {
         let estimated_prompt = prompts.estimated_tokens(if call.streams { 1.8 } else { 1.0 });
         let keeps_form = provider.keeps_form(&call);
         provider.send(exchange, prompts, &call)?;
+        exchange.set_upstream_model(&call.name());
         exchange.extensions.insert(Uncacheable);
         exchange.extensions.insert(Self {
             call,
@@ -105,7 +106,7 @@ impl InFlight {
         let Some(asked) = exchange.extensions.get_mut::<Self>().filter(|_| is_answer) else { return };
         asked.has_answered = true;
         let (call, shows_model) = (&asked.call, asked.reporting.model_header);
-        let name = format!("{}/{}", call.provider, call.model);
+        let name = call.name();
         let clears_cookies = matches!(&*call.provider, "openai" | "azure" | "mistral" | "gemini" | "bedrock");
         if call.streams {
             Self::stream(exchange)

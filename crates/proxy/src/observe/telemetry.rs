@@ -11,7 +11,7 @@ use weir_plugin::engine;
 use weir_upstream::UpstreamError;
 use weir_upstream::endpoint::Endpoint;
 
-/// Reports that the upstream gave no usable response.
+/// Reports that the upstream gave no usable response. The service is the one that plugins have made of it.
 pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, error: &RequestError) {
     match (error, &service.destination) {
         (RequestError::Upstream(UpstreamError::NoTarget), Destination::Upstream(balancer))
@@ -62,7 +62,15 @@ fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
     let name = service.label();
     let asked = exchange.engine.upstream_addr.map(|address| address.to_string());
     let host = format!("{}:{}", service.entity.host, service.entity.port);
-    tracing::warn!(request_id = exchange.id(), service = name, host, address = asked.as_deref(), "{what}");
+    let model = exchange.service_override().and_then(|change| change.model.as_deref());
+    tracing::warn!(
+        request_id = exchange.id(),
+        service = name,
+        host,
+        model,
+        address = asked.as_deref(),
+        "{what}"
+    );
 }
 
 /// The target as sent; without its query where that may hold the key to the node itself.

@@ -19,6 +19,7 @@ use crate::pipeline::internal;
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::rewrite;
+use crate::pipeline::service_override::ServiceRef;
 use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::tunnel::{self, Tunnel};
@@ -232,7 +233,7 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
         let service = route.and_then(|route| route.service.as_deref());
         if let (tunnel::Broken::Upstream(error), Some(service)) = (broken, service) {
             exchange.decision.is_by(Cause::Reset);
-            telemetry::cut(exchange, service, &error);
+            telemetry::cut(exchange, &ServiceRef::of(worker, exchange, service), &error);
         }
     }
     let chain = route.map_or(&snapshot.global, |route| &route.chain);

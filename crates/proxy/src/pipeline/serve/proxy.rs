@@ -68,7 +68,7 @@ pub(super) async fn ask<'s, C: Client>(
         Err(failure) => {
             failure.note(exchange);
             if !matches!(failure, RequestError::Overloaded(_)) || worker.may_warn() {
-                telemetry::failed(exchange, service, &failure);
+                telemetry::failed(exchange, &ServiceRef::of(worker, exchange, service), &failure);
             }
             if matches!(
                 failure,
