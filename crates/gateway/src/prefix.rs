@@ -2,8 +2,8 @@
 use rustix::fs::{Access, OFlags, access};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The longest path of a socket that the kernel accepts, in bytes.
@@ -121,7 +121,7 @@ pub(crate) struct Prefix {
 impl Prefix {
     /// Creates the folder if needed, and takes it.
     pub(crate) fn take(folder: PathBuf) -> Result<Prefix, PrefixError> {
-        let path = folder.join("weir.pid");
+        let path = pid_path(&folder);
         let at = |path: &Path| {
             let path = path.to_owned();
             |error| PrefixError::Io { path, error }
@@ -130,22 +130,18 @@ impl Prefix {
             return Err(PrefixError::TooLong(folder));
         }
         create(&folder)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            // Otherwise another user could create a link here and have any file emptied.
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&path)
-            .map_err(at(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(PrefixError::InUse { prefix: folder, pid: read_pid(&mut file) });
+        let file = loop {
+            let file = open_pid_file(&path).map_err(at(&path))?;
+            match file.try_lock() {
+                // A node that has ended since may have removed it, and another may have created the next one.
+                Ok(()) if is_at(&file, &path) => break file,
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(PrefixError::InUse { prefix: folder, pid: read_pid(&file) });
+                }
+                Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
             }
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
-        }
+        };
         write_pid(&file).map_err(at(&path))?;
         // The process that left this socket behind no longer holds the lock.
         match fs::remove_file(socket(&folder)) {
@@ -190,10 +186,36 @@ impl Drop for Prefix {
         if !self.is_own {
             return;
         }
-        // The pid file stays: removing a locked file would let two nodes hold two files of one name.
-        let _ = self.pid_file.set_len(0);
-        let _ = fs::remove_file(socket(&self.folder));
+        let path = pid_path(&self.folder);
+        // If it names another process, that is taking this one's place.
+        if is_at(&self.pid_file, &path) && read_pid(&self.pid_file) == std::process::id().to_string() {
+            let _ = fs::remove_file(socket(&self.folder));
+            // Last, because the next node may start once it is gone. The lock is held until then.
+            let _ = fs::remove_file(path);
+        }
     }
+}
+
+fn pid_path(folder: &Path) -> PathBuf {
+    folder.join("weir.pid")
+}
+
+fn open_pid_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        // Otherwise another user could create a link here and have any file emptied.
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}
+
+/// Whether the file is still the one at this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |file: io::Result<fs::Metadata>| file.ok().map(|file| (file.dev(), file.ino()));
+    let own = id(file.metadata());
+    own.is_some() && own == id(path.symlink_metadata())
 }
 
 /// Has the pid file name this process. Both processes of an upgrade have the same place in the file, so it is named.
@@ -204,17 +226,20 @@ pub(crate) fn write_pid(file: &File) -> io::Result<()> {
     file.set_len(line.len() as u64)
 }
 
-fn read_pid(file: &mut File) -> String {
-    let mut pid = String::new();
-    match file.read_to_string(&mut pid) {
-        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
-        _ => "unknown".to_owned(),
+/// The process that the pid file names.
+fn read_pid(file: &File) -> String {
+    let mut pid = [0; 16];
+    let length = file.read_at(&mut pid, 0).unwrap_or(0);
+    match String::from_utf8_lossy(&pid[..length]).trim() {
+        "" => "unknown".to_owned(),
+        pid => pid.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
     fn one_node_at_a_time() {
@@ -224,7 +249,37 @@ mod tests {
         let refused = Prefix::take(path.clone()).unwrap_err();
         assert!(refused.to_string().contains(&std::process::id().to_string()), "{refused}");
         drop(first);
+        assert!(!pid_path(&path).exists(), "a node that ends leaves no file behind");
         Prefix::take(path).unwrap();
+    }
+
+    #[test]
+    fn one_node_at_a_time_while_others_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = std::sync::atomic::AtomicBool::new(false);
+        let nodes = || {
+            for _ in 0..500 {
+                match Prefix::take(folder.path().to_owned()) {
+                    Ok(prefix) => {
+                        assert!(!held.swap(true, SeqCst), "two nodes hold the folder");
+                        held.store(false, SeqCst);
+                        drop(prefix);
+                    }
+                    Err(error) => assert!(matches!(error, PrefixError::InUse { .. }), "{error}"),
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(nodes))));
+    }
+
+    #[test]
+    fn what_another_process_has_taken_over_is_left_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = Prefix::take(folder.path().to_owned()).unwrap();
+        fs::write(socket(folder.path()), "").unwrap();
+        fs::write(pid_path(folder.path()), "1\n").unwrap();
+        drop(old);
+        assert!(socket(folder.path()).exists() && pid_path(folder.path()).exists());
     }
 
     #[test]
@@ -256,6 +311,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid);
         assert!(Prefix::take(folder.path().to_owned()).is_err(), "the lock is kept");
         drop(new);
+        assert!(!pid_file.exists(), "the file ends with the node");
         assert!(Prefix::take(folder.path().to_owned()).is_ok());
     }
 

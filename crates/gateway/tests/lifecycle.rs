@@ -24,7 +24,7 @@ fn the_start_line_names_the_real_ports() {
 
 #[test]
 fn the_folder_is_the_nodes_own() {
-    let gateway = Gateway::start(EMPTY);
+    let mut gateway = Gateway::start(EMPTY);
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(gateway.prefix().join("weir.sock")), 0o600);
     assert_eq!(
@@ -42,6 +42,11 @@ fn the_folder_is_the_nodes_own() {
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(said.contains(&format!("process {}", gateway.pid())) && said.contains("--prefix"), "{said}");
     assert_eq!(gateway.status("/status/ready").status, 200);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.exit().success());
+    for name in ["weir.pid", "weir.sock"] {
+        assert!(!gateway.prefix().join(name).exists(), "{name} is left behind");
+    }
 }
 
 #[test]

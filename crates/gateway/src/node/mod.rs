@@ -289,14 +289,17 @@ impl Node {
                 }
             }
         });
-        // Removed however the process ends.
+        // Removed however the process ends; the prefix after what the next node in it needs.
         drop(sockets);
-        drop(prefix);
-        drop(temporary);
         match stopped {
-            Stopped::AtOnce => std::process::exit(1),
+            Stopped::AtOnce => {
+                drop((prefix, temporary));
+                std::process::exit(1)
+            }
             Stopped::Drained => runtime.shutdown_background(),
         }
+        drop(control);
+        drop((prefix, temporary));
     }
 }
 
