@@ -7,7 +7,7 @@ mod analytics;
 mod links;
 mod requests;
 
-use crate::harness::{Gateway, Message, Peer, chromium};
+use crate::harness::{Gateway, Message, Peer, Upstream, chromium, eventually};
 use serde_json::json;
 
 /// A browser: it keeps cookies, and fills in forms.
@@ -423,6 +423,30 @@ fn a_declarative_file_is_only_shown() {
     let (list, one) = (browser.page("/services"), browser.page("/services/orders"));
     assert!(list.contains("a declarative file") && !list.contains("New service"), "{list}");
     assert!(!one.contains("edit/services") && !one.contains("delete/services"), "{one}");
+}
+
+#[test]
+fn the_costs_of_plugins_say_what_is_estimated() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let document = format!(
+        "_format_version: '3.0'\nservices:\n- url: http://{}\n  routes: [{{name: a, paths: [/], plugins: [{{name: cors}}]}}]\n",
+        upstream.address
+    );
+    let start = |sampling: &str| {
+        let gateway = Gateway::builder(&document).set("admin_gui_listen", "127.0.0.1:0");
+        gateway.set("cost_sampling", sampling).start()
+    };
+    let gateway = start("1");
+    assert_eq!(gateway.get("/").status, 200);
+    let mut browser = Browser::of(&gateway);
+    eventually("the plugin has costs", || browser.page("/plugin-costs").contains("cors</a>"));
+    let page = browser.page("/plugin-costs");
+    assert!(
+        page.contains("title=\"Estimated from the requests") && page.contains(">Calls (estimate)</a>"),
+        "{page}"
+    );
+    let page = Browser::of(&start("0")).page("/plugin-costs");
+    assert!(page.contains("because cost_sampling is 0"), "{page}");
 }
 
 #[test]

@@ -10,25 +10,26 @@ use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// The columns that the table can be sorted by, with the field and the heading of each.
-const COLUMNS: [(&str, &str); 6] = [
-    ("us_mean", "costs.mean_per_call"),
-    ("us_p99", "costs.p99"),
-    ("calls", "costs.calls"),
-    ("answers", "costs.answers"),
-    ("errors", "words.errors"),
-    ("us_waited_mean", "costs.mean_wait"),
+/// The columns that the table can be sorted by, with the field, the heading and what explains each.
+const COLUMNS: [(&str, &str, &str); 6] = [
+    ("us_mean", "costs.mean_per_call", "costs.about_times"),
+    ("us_p99", "costs.p99", "costs.about_times"),
+    ("calls", "costs.calls", "costs.about_calls"),
+    ("answers", "costs.answers", "costs.about_answers"),
+    ("errors", "words.errors", "costs.about_errors"),
+    ("us_waited_mean", "costs.mean_wait", "costs.about_times"),
 ];
 
 pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let mut body = visit.api.get("/plugins/costs").await?.body;
     let given = first(asked, "sort");
-    let known = COLUMNS.iter().find(|(field, _)| *field == given);
+    let known = COLUMNS.iter().find(|(field, ..)| *field == given);
     let notes = match (given, known) {
         ("", _) | (_, Some(_)) => Vec::new(),
         (given, None) => vec![texts::overlooked("sort", given)],
     };
-    let sorted_by = known.map_or("us_mean", |(field, _)| field);
+    let sorted_by = known.map_or("us_mean", |(field, ..)| field);
+    let is_off = body["sampling"] == 0;
     let mut rows = match body["data"].take() {
         Value::Array(rows) => rows,
         _ => Vec::new(),
@@ -37,7 +38,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let content = html! {
         p.about { (texts::of("costs.time_that_each_plugin_takes")) }
         @match rows.is_empty() {
-            true => div.empty { p { (texts::of("costs.no_plugin_has_run_yet")) } },
+            true => div.empty { p { (texts::of(if is_off { "costs.nothing_is_measured" } else { "costs.no_plugin_has_run_yet" })) } },
             false => (table(visit, &rows, sorted_by)),
         }
     };
@@ -70,9 +71,13 @@ fn table(visit: &Visit, rows: &[Value], sorted_by: &str) -> Markup {
                 caption.unseen { (texts::of("words.plugin_costs")) }
                 thead { tr {
                     th scope="col" { (texts::of("words.plugin")) } th scope="col" { (texts::of("words.route")) }
-                    @for (field, name) in COLUMNS {
-                        th.number scope="col" aria-sort=[(field == sorted_by).then_some("descending")] {
-                            a href=(format!("{}{}", visit.at("plugin-costs"), query([("sort", field)]))) { (texts::of(name)) }
+                    @for (field, name, about) in COLUMNS {
+                        th.number scope="col" title=(texts::of(about)) aria-sort=[(field == sorted_by).then_some("descending")] {
+                            @match sorted_by {
+                                // The table of a route is not sorted, and a link would lead away from its page.
+                                "" => (texts::of(name)),
+                                _ => a href=(format!("{}{}", visit.at("plugin-costs"), query([("sort", field)]))) { (texts::of(name)) },
+                            }
                         }
                     }
                 } }
@@ -100,7 +105,7 @@ fn line(visit: &Visit, row: &Value) -> Markup {
                     },
                 }
             }
-            @for (field, _) in COLUMNS { td.number { (shown(field)) } }
+            @for (field, ..) in COLUMNS { td.number { (shown(field)) } }
         }
     }
 }
