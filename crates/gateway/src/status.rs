@@ -1,4 +1,6 @@
 //! The status API, for monitoring.
+mod memory_unit;
+
 use crate::cluster::Cluster;
 use crate::control::Control;
 use crate::control::metrics::Format;
@@ -9,10 +11,11 @@ use crate::low_priority::spawn_low_priority;
 use crate::registry::ApplyError;
 use crate::store::UnusableObject;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use memory_unit::MemoryUnit;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,12 +38,15 @@ pub(crate) fn shared() -> Router<Arc<Control>> {
         })
 }
 
-async fn status(State(control): State<Arc<Control>>) -> Response {
-    json_response(StatusCode::OK, &status_body(&control))
+async fn status(State(control): State<Arc<Control>>, RawQuery(query): RawQuery) -> Response {
+    match MemoryUnit::asked_for(query.as_deref().unwrap_or_default()) {
+        Ok(unit) => json_response(StatusCode::OK, &status_body(&control, unit)),
+        Err(text) => message(StatusCode::BAD_REQUEST, &text),
+    }
 }
 
 /// The status in Kong's form. Counts that only nginx has are 0.
-fn status_body(control: &Control) -> Value {
+fn status_body(control: &Control, unit: MemoryUnit) -> Value {
     let (totals, registry) = (control.totals(), control.registry());
     let admin = control.admin_counts();
     let [accepted, active, requests] =
@@ -56,7 +62,7 @@ fn status_body(control: &Control) -> Value {
             "connections_waiting": 0,
             "total_requests": totals.requests + requests,
         },
-        "memory": memory(&LuaMemory::of(control.retained())),
+        "memory": memory(&LuaMemory::of(control.retained()), unit),
         "process": { "cpu_seconds": process::cpu().as_secs_f64(), "resident_bytes": crate::memory::resident_bytes() },
         "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
@@ -80,11 +86,10 @@ fn status_body(control: &Control) -> Value {
 }
 
 /// The memory of Lua, in Kong's form. Workers are threads of one process.
-fn memory(lua: &LuaMemory) -> Value {
-    let mebibytes = |bytes: usize| format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20));
-    let vm = |bytes: &usize| json!({ "http_allocated_gc": mebibytes(*bytes), "pid": std::process::id() });
+fn memory(lua: &LuaMemory, unit: MemoryUnit) -> Value {
+    let vm = |bytes: &usize| json!({ "http_allocated_gc": unit.show(*bytes), "pid": std::process::id() });
     let dict = |DictMemory { name, capacity, used }: &DictMemory| {
-        (name.clone(), json!({ "allocated_slabs": mebibytes(*used), "capacity": mebibytes(*capacity) }))
+        (name.clone(), json!({ "allocated_slabs": unit.show(*used), "capacity": unit.show(*capacity) }))
     };
     json!({
         "workers_lua_vms": lua.vms.iter().map(vm).collect::<Vec<_>>(),

@@ -119,6 +119,14 @@ fn the_memory_of_lua_is_monitored() {
         assert_eq!(memory["lua_shared_dicts"]["my_counters"], dict, "{memory}");
         assert_eq!(memory["lua_shared_dicts"]["kong"]["capacity"], "5.00 MiB", "{memory}");
     }
+    for response in [gateway.status("/status?unit=b"), gateway.admin("/status?unit=b")] {
+        assert_eq!(response.json()["memory"]["lua_shared_dicts"]["my_counters"]["capacity"], 1 << 20);
+    }
+    let refused = gateway.admin("/status?unit=t");
+    assert_eq!(
+        (refused.status, refused.json()["message"].as_str().unwrap().get(..16)),
+        (400, Some("invalid unit 't'"))
+    );
     let metrics = gateway.status("/metrics").text().to_owned();
     let value = |name: &str, label: &str| {
         let has = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
