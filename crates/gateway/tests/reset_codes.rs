@@ -8,7 +8,6 @@ use crate::http3::client::Client;
 use h2::Reason;
 use h2::server::Builder;
 use http::{Request, Response};
-use serde_json::json;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::{Mutex, mpsc};

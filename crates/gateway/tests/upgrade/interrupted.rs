@@ -55,8 +55,7 @@ fn a_program_that_hangs_up_and_lives_on_is_ended() {
 /// A new process that is short of descriptors may fail at any step: then the old one goes on, and the command says so.
 #[test]
 fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_serve() {
-    let upstream = Upstream::answering(OK);
-    let node = Node::start(Gateway::builder(&one_route(upstream.address)).set("workers", "2"));
+    let node = Node::start(Gateway::builder("_format_version: \"3.0\"\n").set("workers", "2"));
     let folder = tempfile::tempdir().unwrap();
     let weir = env!("CARGO_BIN_EXE_weir");
     let is_upgraded = |limit: u32| {
@@ -66,15 +65,11 @@ fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_se
         let is_upgraded = output.status.success();
         assert_eq!(node.pid() != before, is_upgraded, "{limit}: {output:?}");
         assert!(runs(node.pid()), "{limit}: {output:?}");
+        assert_eq!(node.gateway.get("/").status, 404, "{limit}: {output:?}");
         assert_eq!(node.gateway.status("/status/ready").status, 200, "{limit}: {output:?}");
         is_upgraded
     };
-    let (mut too_few, mut enough) = (16, 512);
-    while enough - too_few > 16 {
-        let limit = (too_few + enough) / 2;
-        if is_upgraded(limit) { enough = limit } else { too_few = limit }
-    }
-    println!("{too_few} {enough}");
+    assert!((20..200).any(is_upgraded));
 }
 
 #[test]
