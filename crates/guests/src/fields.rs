@@ -1,5 +1,6 @@
 //! Names and values of header fields, as Lua writes and sees them.
 
+use crate::modules::number;
 use mlua::{Lua, Value};
 use std::borrow::Cow;
 
@@ -27,7 +28,8 @@ pub(crate) fn scalar(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
         Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Number(_) | Value::Boolean(_) => value.to_string().ok().map(String::into_bytes),
+        Value::Number(value) => Some(number::text(*value).into_bytes()),
+        Value::Boolean(_) => value.to_string().ok().map(String::into_bytes),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ mod cjson;
 mod crypto;
 mod files;
 mod ngx;
-mod number;
+pub(crate) mod number;
 mod zlib;
 
 use crate::cache;

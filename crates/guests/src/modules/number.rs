@@ -23,6 +23,17 @@ pub(crate) fn format(out: &mut Vec<u8>, value: f64, precision: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// A number as `tostring` writes it.
+pub(crate) fn text(value: f64) -> String {
+    if !value.is_finite() {
+        // As C writes them, but that `nan` has no sign.
+        return if value.is_nan() { "nan".to_owned() } else { value.to_string() };
+    }
+    let mut text = Vec::new();
+    format(&mut text, value, 14);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// A decimal without the zeros at its end.
 fn trimmed(decimal: &str) -> &str {
     if decimal.contains('.') { decimal.trim_end_matches('0').trim_end_matches('.') } else { decimal }

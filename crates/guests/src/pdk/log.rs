@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::kept;
-use crate::modules;
+use crate::modules::{self, number};
 use crate::namespace::{Namespace, read_only, refused};
 use crate::phase::Phases;
 use crate::source::{self, MAX_MESSAGE};
@@ -135,6 +135,8 @@ fn deprecation(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<(
 fn push(message: &mut String, value: &Value) -> mlua::Result<()> {
     match value {
         Value::String(text) => {
+        Value::Integer(value) => message.push_str(&number::text(*value as f64)),
+        Value::Number(value) => message.push_str(&number::text(*value)),
             let bytes = text.as_bytes();
             message.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_MESSAGE + 1)]));
         }
