@@ -81,13 +81,16 @@ fn information_is_logged_at_its_level_and_not_at_notice() {
 
 #[test]
 fn inspection_is_switched_off_and_on() {
-    let code = "kong.log.inspect('shown', { a = 1 }) kong.log.inspect.off() kong.log.inspect('hidden')
+    let code = "kong.log.inspect('shown', { 1, 2, a = { b = 'c' } }) kong.log.inspect.off() kong.log.inspect('hidden')
       kong.log.inspect.on() kong.log.inspect('shown again') kong.response.exit(204)";
     let (gateway, _upstream) = start(&json!({ "access": [code] }));
     assert_eq!(gateway.get("/").status, 204);
     let shown = lines(&gateway, "[pre-function] ", "shown again");
-    assert_eq!(shown.len(), 2, "{shown:#?}");
-    assert!(shown[0].contains("shown") && shown[0].contains("a = 1"), "{shown:#?}");
+    let expected = ["\"shown\" { 1, 2,", "  a = {", "    b = \"c\"", "  }", "}", "\"shown again\""];
+    assert_eq!(shown.len(), expected.len(), "{shown:#?}");
+    for (line, expected) in shown.iter().zip(expected) {
+        assert!(line.contains(&format!("DEBUG [pre-function] {expected} place=")), "{line}");
+    }
 }
 
 #[test]

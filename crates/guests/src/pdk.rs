@@ -11,6 +11,7 @@ mod ctx;
 mod db;
 pub(crate) mod events;
 pub(crate) mod headers;
+mod inspect;
 pub(crate) mod lazy_members;
 pub(crate) mod log;
 pub(crate) mod names;

@@ -11,6 +11,7 @@ mod escapes_known;
 mod escapes_waiting;
 mod growth;
 mod handles;
+mod inspect;
 mod kept;
 mod library;
 mod limits;

@@ -1,5 +1,6 @@
 //! `kong.log`: messages in the node's log, and fields of the request's record.
 
+use super::inspect;
 use crate::host::Host;
 use crate::kept;
 use crate::modules::{self, number};
@@ -10,7 +11,6 @@ use crate::steps::Steps;
 use mlua::{Lua, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::rc::Rc;
 use tracing::Level;
 use weir_plugin::{Exchange, Json, LogFieldMode, RequestRecord};
@@ -61,9 +61,6 @@ impl Severity {
         }
     }
 }
-
-/// How deep `inspect` shows tables.
-const MAX_DEPTH: usize = 8;
 
 /// How deep a field of the record may be nested.
 const MAX_KEY_PARTS: usize = 16;
@@ -135,11 +132,11 @@ fn deprecation(lua: &Lua, host: &Host, mut values: MultiValue) -> mlua::Result<(
 fn push(message: &mut String, value: &Value) -> mlua::Result<()> {
     match value {
         Value::String(text) => {
-        Value::Integer(value) => message.push_str(&number::text(*value as f64)),
-        Value::Number(value) => message.push_str(&number::text(*value)),
             let bytes = text.as_bytes();
             message.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_MESSAGE + 1)]));
         }
+        Value::Integer(value) => message.push_str(&number::text(*value as f64)),
+        Value::Number(value) => message.push_str(&number::text(*value)),
         other => message.push_str(&other.to_string()?),
     }
     Ok(())
@@ -148,6 +145,21 @@ fn push(message: &mut String, value: &Value) -> mlua::Result<()> {
 fn say(lua: &Lua, host: &Host, level: Severity, message: String) -> mlua::Result<()> {
     let message = source::cut(message);
     Steps::of(lua).take_many(STEPS_PER_MESSAGE + message.len())?;
+    log(lua, host, level, &message);
+    Ok(())
+}
+
+/// The same, with a message of the log for each line.
+fn say_lines(lua: &Lua, host: &Host, level: Severity, message: String) -> mlua::Result<()> {
+    let message = source::cut(message);
+    for line in message.lines() {
+        Steps::of(lua).take_many(STEPS_PER_MESSAGE + line.len())?;
+        log(lua, host, level, line);
+    }
+    Ok(())
+}
+
+fn log(lua: &Lua, host: &Host, level: Severity, message: &str) {
     let origin = host.origin();
     let place = source::caller(lua).unwrap_or_default();
     let plugin = &*origin.plugin;
@@ -158,7 +170,6 @@ fn say(lua: &Lua, host: &Host, level: Severity, message: String) -> mlua::Result
         Severity::Info => tracing::info!(target: INFO_TARGET, place, "[{plugin}] {message}"),
         Severity::Debug => tracing::debug!(place, "[{plugin}] {message}"),
     }
-    Ok(())
 }
 
 /// `kong.log.inspect`, which each plugin switches on and off for itself.
@@ -182,9 +193,9 @@ fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
             let mut message = String::new();
             for (at, value) in values.iter().enumerate() {
                 message.push_str(if at > 0 { " " } else { "" });
-                show(&mut message, value, MAX_DEPTH)?;
+                message = inspect::append(lua, message, value)?;
             }
-            say(lua, host, Severity::Debug, message)?;
+            say_lines(lua, host, Severity::Debug, message)?;
         }
         Ok(())
     };
@@ -193,43 +204,6 @@ fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
         meta.set("__call", make.host(Phases::ANY, call)?)?;
     }
     Ok(inspect)
-}
-
-/// Appends a value as it would be written in Lua, up to the length of a message.
-fn show(message: &mut String, value: &Value, depth: usize) -> mlua::Result<()> {
-    match value {
-        Value::String(text) => {
-            let mut shown = String::new();
-            push(&mut shown, &Value::String(text.clone()))?;
-            // Writing to a string cannot fail.
-            let _ = write!(message, "{shown:?}");
-        }
-        Value::Table(_) if depth == 0 => message.push_str("{…}"),
-        Value::Table(table) => {
-            message.push('{');
-            for pair in table.pairs::<Value, Value>() {
-                if message.len() > MAX_MESSAGE {
-                    break;
-                }
-                let (key, value) = pair?;
-                message.push(' ');
-                match &key {
-                    Value::String(_) => push(message, &key)?,
-                    other => {
-                        message.push('[');
-                        show(message, other, 0)?;
-                        message.push(']');
-                    }
-                }
-                message.push_str(" = ");
-                show(message, &value, depth - 1)?;
-                message.push(',');
-            }
-            message.push_str(" }");
-        }
-        other => message.push_str(&other.to_string()?),
-    }
-    Ok(())
 }
 
 fn set_serialize_value(
