@@ -195,7 +195,7 @@ impl Call {
             return Flow::Respond(answer);
         }
         if host.leaves.get() {
-            return printed(exchange);
+            return printed(exchange, self.phase);
         }
         if let Err(error) = ended(&self.vm, ran, (exchange, self.script.guest_number)) {
             self.script.origin.log_failure_in(exchange, self.phase, &error);
@@ -203,7 +203,7 @@ impl Call {
             return failed();
         }
         if self.strands.have_ended() {
-            return printed(exchange);
+            return printed(exchange, self.phase);
         }
         Flow::Wait(Box::pin(self.wait()))
     }
@@ -227,9 +227,12 @@ fn ended<T>(
     ended
 }
 
-/// What code has written is the response.
-fn printed(exchange: &mut Exchange) -> Flow {
-    let Some(text) = Printed::take(exchange) else { return Flow::Continue };
+/// What code has written is the response. In the phase `response` it comes before the body that is there already.
+fn printed(exchange: &mut Exchange, phase: Phase) -> Flow {
+    if phase == Phase::Response {
+        return Flow::Continue;
+    }
+    let Some(Printed { text, .. }) = Printed::take(exchange) else { return Flow::Continue };
     let headers = PendingHeaders::take(exchange);
     let content_type = (!headers.has("content-type")).then_some("text/plain; charset=UTF-8");
     // Code may have set `ngx.status`.

@@ -8,7 +8,7 @@ use weir_plugin::{Exchange, Headers, HeadersOf, LocalResponse};
 /// The response that code writes by `ngx.print` and its like. Once there is one, its head counts as sent.
 #[derive(Default)]
 pub(crate) struct Printed {
-    text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     has_ended: bool,
 }
 
@@ -48,8 +48,16 @@ impl Printed {
     }
 
     /// Takes it, if it has begun.
-    pub(crate) fn take(exchange: &mut Exchange) -> Option<Vec<u8>> {
-        exchange.extensions.remove::<Self>().map(|printed| printed.text)
+    pub(crate) fn take(exchange: &mut Exchange) -> Option<Self> {
+        exchange.extensions.remove()
+    }
+
+    /// It, and the body of the service's response behind it, unless code has ended it.
+    pub(crate) fn before(mut self, body: Vec<u8>) -> Vec<u8> {
+        if !self.has_ended {
+            self.text.extend_from_slice(&body);
+        }
+        self.text
     }
 }
 

@@ -123,6 +123,8 @@ impl Phases {
     /// The same, before the log.
     pub(crate) const TLS_VERIFY: Self = Self(REWRITE | ACCESS | BALANCER | RESPONSE);
     /// Before the upstream is asked.
+    /// Those in which code can write the response.
+    pub(crate) const PRINT: Self = Self(REWRITE | ACCESS | RESPONSE);
     pub(crate) const BEFORE: Self = Self(REWRITE | ACCESS);
     /// The same, with the choice of a target.
     pub(crate) const BALANCED: Self = Self(REWRITE | ACCESS | BALANCER);

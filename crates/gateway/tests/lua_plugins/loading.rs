@@ -94,6 +94,39 @@ fn a_response_phase_has_the_whole_body_and_may_answer() {
 }
 
 #[test]
+fn what_a_response_phase_prints_comes_before_the_body() {
+    let plugins = Plugins::mine(
+        "local Mine = { PRIORITY = 10, VERSION = '1.0' } \
+         function Mine:response() \
+           ngx.say('first') \
+           if kong.request.get_path() == '/wait' then ngx.sleep(0.001) end \
+           ngx.print('second ') \
+           if kong.request.get_path() == '/eof' then ngx.eof() end \
+           if kong.request.get_path() == '/exit' then ngx.exit(200) end \
+           if kong.request.get_path() == '/error' then error('no') end \
+         end return Mine",
+    );
+    let upstream = Upstream::answering("HTTP/1.1 201 Created\r\nX-Up: u\r\nContent-Length: 5\r\n\r\nthird");
+    let gateway = plugins.start_mine(upstream.address);
+    let mut client = gateway.connect();
+    for (path, body) in [
+        ("/", "first\nsecond third"),
+        ("/wait", "first\nsecond third"),
+        ("/eof", "first\nsecond "),
+        ("/exit", "first\nsecond "),
+    ] {
+        let response = client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
+        assert_eq!(
+            (response.status, response.text(), response.header("x-up")),
+            (201, body, Some("u")),
+            "{path}"
+        );
+    }
+    let failed = gateway.get("/error");
+    assert!(failed.status == 500 && !failed.text().contains("first"), "{}", failed.text());
+}
+
+#[test]
 fn a_response_phase_may_wait_while_other_requests_are_served() {
     let plugins = Plugins::mine(
         "local http = require 'resty.http' \

@@ -7,7 +7,7 @@ use crate::call::Guest;
 use crate::files::Generation;
 use crate::filter::LuaBodyFilter;
 use crate::host::{BodyPart, Host};
-use crate::pending::PendingHeaders;
+use crate::pending::{PendingHeaders, Printed};
 use crate::phase::Phase;
 use crate::service_body::ServiceBody;
 use crate::settings::LuaSettings;
@@ -85,7 +85,10 @@ fn load(guest: &Guest, vm: &Vm, conf: &Conf) -> mlua::Result<Script> {
 fn body_after(flow: Flow, host: Rc<Host>, exchange: &mut Exchange) -> Vec<u8> {
     let part = host.body.take();
     match flow {
-        Flow::Continue => part.data,
+        Flow::Continue => match Printed::take(exchange) {
+            None => part.data,
+            Some(printed) => printed.before(part.data),
+        },
         Flow::Respond(answer) => answer_in_place(answer, exchange),
         Flow::Wait(waiting) => {
             exchange.replace_response_body_later(move |_, _| {

@@ -100,22 +100,22 @@ pub(super) fn fill(make: &Namespace<'_>, ngx: &Table) -> mlua::Result<()> {
             text.extend_from_slice(end);
             Ok(done(Printed::append(exchange, &text)?, SEEN_EOF))
         };
-        ngx.set(name, make.exchange(Phases::BEFORE, print)?)?;
+        ngx.set(name, make.exchange(Phases::PRINT, print)?)?;
     }
     let flush = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
         let has_ended = Printed::has_ended(exchange);
         Ok(done(has_ended == Some(false), if has_ended.is_some() { SEEN_EOF } else { "nothing to flush" }))
     };
-    ngx.set("flush", make.exchange(Phases::BEFORE, flush)?)?;
+    ngx.set("flush", make.exchange(Phases::PRINT, flush)?)?;
     let eof = |_: &Lua, exchange: &mut Exchange, _: MultiValue| Ok(done(Printed::end(exchange), SEEN_EOF));
-    ngx.set("eof", make.exchange(Phases::BEFORE, eof)?)?;
+    ngx.set("eof", make.exchange(Phases::PRINT, eof)?)?;
     let send_headers = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
         Printed::begin(exchange);
         Ok(1)
     };
-    ngx.set("send_headers", make.exchange(Phases::BEFORE, send_headers)?)?;
+    ngx.set("send_headers", make.exchange(Phases::PRINT, send_headers)?)?;
     ngx.set("exit", make.ending(make.host(Phases::EXIT, exit)?)?)?;
-    ngx.set("redirect", make.ending(make.host(Phases::BEFORE, redirect)?)?)
+    ngx.set("redirect", make.ending(make.host(Phases::PRINT, redirect)?)?)
 }
 
 /// Why nothing is written to a response that code has ended.
@@ -184,7 +184,7 @@ fn exit(_: &Lua, host: &Host, status: i64) -> mlua::Result<bool> {
     drop(exchange);
     let content = match printed {
         None if status >= 400 => Content::Message(crate::pdk::response::reason(status).to_owned()),
-        printed => Content::Raw(None, printed.unwrap_or_default()),
+        printed => Content::Raw(None, printed.unwrap_or_default().text),
     };
     finish(host, status, content, &[])
 }
