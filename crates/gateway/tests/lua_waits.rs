@@ -32,6 +32,26 @@ fn a_request_asks_another_server_and_then_passes() {
 }
 
 #[test]
+fn a_body_that_code_discards_does_not_reach_the_upstream() {
+    let upstream = Upstream::echoing();
+    let code = "if kong.request.get_header('reads') then ngx.req.read_body() end ngx.req.discard_body()";
+    let plugin = format!("plugins:\n- name: pre-function\n  config:\n    access:\n    - |\n        {code}\n");
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], &plugin));
+    let mut client = gateway.connect();
+    let mut ask = |headers: &str, body: &str| {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        client.send(head).send(body).response()
+    };
+    let discarded = ask("", "secret");
+    assert!(discarded.status == 200 && !discarded.text().contains("secret"), "{}", discarded.text());
+    assert!(ask("Reads: 1\r\n", "kept").text().contains("kept"), "as in OpenResty");
+    let too_long = ask("", &"x".repeat(2 << 20));
+    assert_eq!(too_long.status, 500);
+    let why = "too long to be discarded: raise client_body_buffer_size";
+    eventually("the log says why", || gateway.log().contains(why));
+}
+
+#[test]
 fn requests_that_wait_do_not_hold_up_others() {
     let (gateway, _upstream) = start(
         "if kong.request.get_header('slow') then ngx.sleep(3600) end\n\

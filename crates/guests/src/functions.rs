@@ -123,9 +123,9 @@ macro_rules! plugin {
 }
 pub(crate) use plugin;
 
-/// Names in code that reads the body of requests.
-pub(crate) const BODY_READERS: [&str; 5] =
-    ["get_raw_body", "get_body", "read_body", "get_post_args", "get_body_data"];
+/// Names in code that reads the body of requests, or discards it.
+pub(crate) const BODY_READERS: [&str; 6] =
+    ["get_raw_body", "get_body", "read_body", "discard_body", "get_post_args", "get_body_data"];
 
 /// What code that reads the service's response has in its text.
 pub(crate) const SERVICE_READERS: [&str; 2] = ["service.response", "upstream_http_"];

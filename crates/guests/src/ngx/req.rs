@@ -4,12 +4,13 @@ use super::constants::METHODS;
 use super::var::protocol;
 use super::{field, limit, unavailable};
 use crate::fields::scalar;
+use crate::host::Host;
 use crate::kept;
 use crate::namespace::{Namespace, refused};
 use crate::pdk::headers;
-use crate::pdk::request::{args, version};
+use crate::pdk::request::{BodyIsRead, args, version};
 use crate::pdk::service_request::{arguments, encoded};
-use crate::phase::Phases;
+use crate::phase::{Phase, Phases};
 use crate::steps::Steps;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use std::time::UNIX_EPOCH;
@@ -80,7 +81,18 @@ fn pieces(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
     table.set("set_body_file", unavailable(make, "ngx.req.set_body_file")?)
 }
 
+/// Has the upstream get no body, unless code has read it, or the upstream has got it.
+fn discard_body(_: &Lua, host: &Host, _: MultiValue) -> mlua::Result<()> {
+    let is_sent = host.phase() == Phase::Response;
+    let mut exchange = host.exchange(Phases::REQUEST_BODY)?;
+    if is_sent || !exchange.has_body() || BodyIsRead::was_noted(&exchange) || exchange.set_body(Vec::new()) {
+        return Ok(());
+    }
+    refused("the request's body is too long to be discarded: raise client_body_buffer_size")
+}
+
 fn replace_body(exchange: &mut Exchange, body: Vec<u8>) -> mlua::Result<()> {
+    BodyIsRead::note(exchange);
     match exchange.set_body(body) {
         true => Ok(()),
         false => refused("the request's body is too long to be replaced"),
@@ -148,10 +160,14 @@ fn line(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
 }
 
 fn body(make: &Namespace<'_>, table: &Table) -> mlua::Result<()> {
+    let read_body = |_: &Lua, exchange: &mut Exchange, _: MultiValue| {
+        BodyIsRead::note(exchange);
+        Ok(())
+    };
+    table.set("read_body", make.exchange(Phases::REQUEST_BODY, read_body)?)?;
+    table.set("discard_body", make.host(Phases::REQUEST_BODY, discard_body)?)?;
     let nothing = |_: &Lua, _: &mut Exchange, _: MultiValue| Ok(Value::Nil);
-    for name in ["read_body", "discard_body", "get_body_file"] {
-        table.set(name, make.exchange(Phases::REQUEST_BODY, nothing)?)?;
-    }
+    table.set("get_body_file", make.exchange(Phases::REQUEST_BODY, nothing)?)?;
     let get_body_data = |lua: &Lua, exchange: &mut Exchange, _: MultiValue| {
         let body = exchange.body().filter(|body| !body.is_empty());
         Steps::of(lua).take_bytes(body.map_or(0, <[u8]>::len))?;

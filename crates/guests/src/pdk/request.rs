@@ -122,8 +122,22 @@ pub(crate) fn args<'a>(
     Ok(Listed { table, is_truncated: pairs.next().is_some() })
 }
 
+/// Code has read the request's body, so that it is no more discarded.
+pub(crate) struct BodyIsRead;
+
+impl BodyIsRead {
+    pub(crate) fn note(exchange: &mut Exchange) {
+        exchange.extensions.insert(Self);
+    }
+
+    pub(crate) fn was_noted(exchange: &Exchange) -> bool {
+        exchange.extensions.get::<Self>().is_some()
+    }
+}
+
 /// The request's body, or nil and why there is none.
 fn raw_body(lua: &Lua, exchange: &mut Exchange, _: MultiValue) -> mlua::Result<MultiValue> {
+    BodyIsRead::note(exchange);
     let body = match exchange.body() {
         Some(body) => body,
         None if exchange.has_body() => return (Value::Nil, TOO_LONG).into_lua_multi(lua),
@@ -138,6 +152,7 @@ fn get_body(
     exchange: &mut Exchange,
     (mime, max, _): (Option<LuaString>, Value, Value),
 ) -> mlua::Result<ParsedBody> {
+    BodyIsRead::note(exchange);
     let own =
         || exchange.request.headers.get("Content-Type").map(|it| String::from_utf8_lossy(it).into_owned());
     let content_type = mime.map(|it| it.to_string_lossy()).or_else(own);

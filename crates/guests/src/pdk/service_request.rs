@@ -1,6 +1,7 @@
 //! `kong.service.request`: what the upstream gets.
 
 use super::names::Names;
+use super::request::BodyIsRead;
 use super::{body, headers};
 use crate::fields::{scalar, wire_name};
 use crate::kept;
@@ -202,6 +203,7 @@ fn set_raw_body(_: &Lua, exchange: &mut Exchange, body: Value) -> mlua::Result<(
 }
 
 fn put_body(exchange: &mut Exchange, body: Vec<u8>) -> mlua::Result<()> {
+    BodyIsRead::note(exchange);
     if exchange.set_body(body) { Ok(()) } else { refused("the request's body is too long to be replaced") }
 }
 
