@@ -18,7 +18,9 @@ use mlua::{Error, Function, MultiValue, Thread};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_plugin::{BuildContext, Exchange, Flow, Handshake, LocalResponse, Resume};
+use weir_plugin::{
+    BuildContext, Exchange, Flow, Handshake, HandshakeFlow, HandshakeResume, LocalResponse, Resume,
+};
 
 /// What Kong answers when a plugin fails.
 const UNEXPECTED: &str = "An unexpected error occurred";
@@ -146,15 +148,16 @@ impl Guest {
         self.script().ok().map(|(_, script)| script)
     }
 
-    /// Runs the function of a client's TLS handshake.
-    pub(crate) fn run_certificate(&self, handshake: &mut Handshake) {
-        let Some(host) = self.host() else { return };
+    /// Runs the function of a client's TLS handshake. Where it fails, the handshake goes on.
+    pub(crate) fn run_certificate(&self, handshake: &mut Handshake) -> HandshakeFlow {
+        let Some(host) = self.host() else { return HandshakeFlow::Continue };
         let mut exchange = Exchange::vacant();
+        exchange.peer = handshake.peer;
         exchange.client_ip = handshake.client.ip();
         exchange.sni = handshake.sni.as_deref().map(Into::into);
         host.handshake.take();
-        self.run(&mut exchange, Phase::Certificate);
-        host.handshake.take().apply(handshake);
+        let flow = self.run_waiting(&mut exchange, Phase::Certificate);
+        after_certificate(flow, (exchange, host), handshake)
     }
 
     /// The VM of the thread, for what a body filter leaves in it.
@@ -225,6 +228,27 @@ fn ended<T>(
         Spent::end(exchange, guest);
     }
     ended
+}
+
+/// The handshake after its function has run, or waits. The VM has the wishes of another handshake meanwhile.
+fn after_certificate(
+    flow: Flow,
+    (mut exchange, host): (Exchange, Rc<Host>),
+    handshake: &mut Handshake,
+) -> HandshakeFlow {
+    let wishes = host.handshake.take();
+    let Flow::Wait(waiting) = flow else {
+        wishes.apply(handshake);
+        return HandshakeFlow::Continue;
+    };
+    HandshakeFlow::Wait(Box::pin(async move {
+        let resume = waiting.await;
+        Box::new(move |handshake: &mut Handshake| {
+            host.handshake.set(wishes);
+            let flow = resume(&mut exchange);
+            after_certificate(flow, (exchange, host), handshake)
+        }) as HandshakeResume
+    }))
 }
 
 /// What code has written is the response. In the phase `response` it comes before the body that is there already.

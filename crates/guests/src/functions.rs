@@ -191,8 +191,7 @@ impl Functions {
     }
 
     pub(crate) fn certificate(&self, handshake: &mut Handshake) -> weir_plugin::HandshakeFlow {
-        self.guest.run_certificate(handshake);
-        weir_plugin::HandshakeFlow::Continue
+        self.guest.run_certificate(handshake)
     }
 }
 

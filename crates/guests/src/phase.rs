@@ -73,9 +73,8 @@ impl Phase {
     /// Whether Lua may wait in it. The error is OpenResty's text.
     pub(crate) fn may_wait(self) -> Result<(), &'static str> {
         match self {
-            Self::Rewrite | Self::Access | Self::Response | Self::Timer => Ok(()),
+            Self::Certificate | Self::Rewrite | Self::Access | Self::Response | Self::Timer => Ok(()),
             Self::InitWorker => Err("API disabled in the context of init_worker_by_lua*"),
-            Self::Certificate => Err("API disabled in the context of ssl_certificate_by_lua*"),
             Self::HeaderFilter => Err("API disabled in the context of header_filter_by_lua*"),
             Self::BodyFilter => Err("API disabled in the context of body_filter_by_lua*"),
             Self::Log => Err("API disabled in the context of log_by_lua*"),
@@ -123,9 +122,9 @@ impl Phases {
     /// The same, before the log.
     pub(crate) const TLS_VERIFY: Self = Self(REWRITE | ACCESS | BALANCER | RESPONSE);
     /// Before the upstream is asked.
+    pub(crate) const BEFORE: Self = Self(REWRITE | ACCESS);
     /// Those in which code can write the response.
     pub(crate) const PRINT: Self = Self(REWRITE | ACCESS | RESPONSE);
-    pub(crate) const BEFORE: Self = Self(REWRITE | ACCESS);
     /// The same, with the choice of a target.
     pub(crate) const BALANCED: Self = Self(REWRITE | ACCESS | BALANCER);
     /// The same, with streams.

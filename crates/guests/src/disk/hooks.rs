@@ -175,8 +175,7 @@ impl Hooks for DiskPlugin {
     }
 
     fn certificate(&self, handshake: &mut Handshake) -> HandshakeFlow {
-        self.guest.run_certificate(handshake);
-        HandshakeFlow::Continue
+        self.guest.run_certificate(handshake)
     }
 
     fn wants_body(&self) -> WantsBody {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::runtime::LocalRuntime;
 use weir_plugin::testing::Gateway;
-use weir_plugin::{ErrorTemplates, Exchange, Flow, Hooks};
+use weir_plugin::{ErrorTemplates, Exchange, Flow, Handshake, HandshakeFlow, Hooks};
 
 /// Runs something as a worker would.
 pub(super) fn on_worker<T>(work: impl Future<Output = T>) -> T {
@@ -93,6 +93,35 @@ fn phases_that_cannot_wait_say_so() {
         let said = said.as_str().unwrap();
         assert!(said.ends_with(&format!("API disabled in the context of {context}")), "{phase}: {said}");
     }
+}
+
+/// Whether code asks a client at this address for its certificate.
+async fn asks(hooks: &dyn Hooks, address: &str) -> bool {
+    let client = address.parse().unwrap();
+    let mut handshake = Handshake::new(client, client, None, Vec::new());
+    let mut flow = hooks.certificate(&mut handshake);
+    while let HandshakeFlow::Wait(waiting) = flow {
+        flow = waiting.await(&mut handshake);
+    }
+    handshake.into_answer().requests_certificate
+}
+
+#[test]
+fn handshakes_wait_beside_each_other() {
+    on_worker(async {
+        let gateway = gateway(LuaSettings::default());
+        let code = "local asks = kong.client.get_ip() == '192.0.2.1' \
+                    if asks then kong.client.tls.request_client_certificate() end \
+                    ngx.sleep(0.01) assert(asks == (kong.client.get_ip() == '192.0.2.1')) \
+                    if kong.client.get_ip() == '192.0.2.3' then kong.client.tls.request_client_certificate() end";
+        let hooks = gateway.plugin("pre-function", json!({ "certificate": [code] })).unwrap();
+        let addresses = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"];
+        let asked = futures_util::future::join_all(addresses.map(|it| asks(&*hooks, it))).await;
+        assert_eq!(asked, [true, false, true]);
+        let fails =
+            gateway.plugin("pre-function", json!({ "certificate": ["ngx.sleep(0) error('no')"] })).unwrap();
+        assert!(!asks(&*fails, addresses[0]).await, "a handshake goes on where code fails");
+    });
 }
 
 #[test]
