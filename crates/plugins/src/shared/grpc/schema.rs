@@ -8,20 +8,46 @@ use prost_reflect::{
     Value,
 };
 use protox::Compiler;
-use protox::file::{ChainFileResolver, GoogleFileResolver, IncludeFileResolver};
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
+use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where files that are imported are looked for, beside the folder of the file that imports them, as in Kong.
 const INCLUDES: [&str; 4] =
     ["/usr/local/kong/include", "/usr/local/opt/protobuf/include", "/usr/include", "kong/include"];
 
+/// A folder with files that are imported.
+struct Include(IncludeFileResolver);
+
+impl FileResolver for Include {
+    fn resolve_path(&self, path: &Path) -> Option<String> {
+        self.0.resolve_path(path)
+    }
+
+    /// A folder that is a file has no files, as if it were missing: the binary `kong` may be in the working directory.
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        let opened = self.0.open_file(name);
+        opened.map_err(|error| if is_no_folder(&error) { protox::Error::file_not_found(name) } else { error })
+    }
+}
+
+fn is_no_folder(error: &protox::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotADirectory)
+}
+
 /// Reads a file and what it imports. The error says what is wrong with them.
 pub(crate) fn load(path: &str) -> Result<DescriptorPool, String> {
+    load_with(path, &INCLUDES.map(PathBuf::from))
+}
+
+fn load_with(path: &str, includes: &[PathBuf]) -> Result<DescriptorPool, String> {
     let file = Path::new(path);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut resolver = ChainFileResolver::new();
-    resolver.add(IncludeFileResolver::new(folder.to_owned()));
-    INCLUDES.iter().for_each(|include| resolver.add(IncludeFileResolver::new(PathBuf::from(include))));
+    let folders = [folder.to_owned()].into_iter().chain(includes.iter().cloned());
+    folders.for_each(|folder| resolver.add(Include(IncludeFileResolver::new(folder))));
     resolver.add(Annotations);
     resolver.add(GoogleFileResolver::new());
     let mut compiler = Compiler::with_file_resolver(resolver);
@@ -127,6 +153,21 @@ mod tests {
         let with = |count: usize| to_json(message.clone(), &field(1, b"").repeat(count));
         assert!(with(10).unwrap().ends_with(b"}]}"));
         assert_eq!(with(500_000).unwrap_err(), "the message is longer than 67108864 bytes as JSON");
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_an_include_folder_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (proto, kong) = (folder.path().join("a.proto"), folder.path().join("kong"));
+        std::fs::write(&kong, "").unwrap();
+        let load = |import: &str| {
+            std::fs::write(&proto, format!("syntax = \"proto3\"; import \"{import}\"; message A {{}}"))
+                .unwrap();
+            load_with(proto.to_str().unwrap(), &[kong.join("include")])
+        };
+        load("google/api/annotations.proto").unwrap();
+        let error = load("missing.proto").unwrap_err();
+        assert!(error.ends_with("import 'missing.proto' not found"), "{error}");
     }
 
     #[test]
