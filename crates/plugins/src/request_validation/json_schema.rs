@@ -4,7 +4,9 @@
 use regex::Regex;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use weir_plugin::Json;
+use weir_plugin::schema::{did_you_mean, quoted};
 
 /// A schema, compiled.
 #[derive(Debug, Default)]
@@ -59,8 +61,59 @@ struct Condition {
     otherwise: Option<Schema>,
 }
 
+impl Condition {
+    fn compile(keywords: &serde_json::Map<String, Json>) -> Result<Option<Self>, SchemaError> {
+        let compile = |name: &str| {
+            let compiled = keywords.get(name).map(Schema::compile).transpose();
+            compiled.map_err(|error| error.within(name))
+        };
+        let (of, then, otherwise) = (compile("if")?, compile("then")?, compile("else")?);
+        Ok(of.map(|of| Self { of, then, otherwise }))
+    }
+}
+
+/// What is wrong with a schema, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SchemaError {
+    /// Such as `properties.id.type`.
+    pub(super) path: String,
+    pub(super) message: String,
+}
+
+impl SchemaError {
+    /// The same, of a schema that is a part of another one.
+    fn within(mut self, part: &str) -> Self {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{part}{dot}{}", self.path);
+        self
+    }
+}
+
+impl From<String> for SchemaError {
+    fn from(message: String) -> Self {
+        Self { path: String::new(), message }
+    }
+}
+
+impl From<&str> for SchemaError {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+/// The types that values may have.
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+
 /// Keywords that describe and do not restrict, or whose meaning is read with another one.
-const DESCRIPTIONS: [&str; 16] = [
+const DESCRIPTIONS: [&str; 17] = [
     "$schema",
     "$id",
     "id",
@@ -70,6 +123,7 @@ const DESCRIPTIONS: [&str; 16] = [
     "default",
     "examples",
     "format",
+    "if",
     "then",
     "else",
     "readOnly",
@@ -81,31 +135,32 @@ const DESCRIPTIONS: [&str; 16] = [
 
 impl Schema {
     /// Compiles a schema, or says which keyword is wrong.
-    pub(super) fn compile(written: &Json) -> Result<Self, String> {
+    pub(super) fn compile(written: &Json) -> Result<Self, SchemaError> {
         match written {
             Json::Bool(allows) => Ok(Self { never: !allows, ..Self::default() }),
             Json::Object(keywords) => {
                 let mut schema = Self::default();
                 for (keyword, value) in keywords {
-                    schema.add(keyword, value, written).map_err(|why| format!("{keyword}: {why}"))?;
+                    schema.add(keyword, value, written).map_err(|error| error.within(keyword))?;
                 }
+                schema.condition = Condition::compile(keywords)?.map(Box::new);
                 Ok(schema)
             }
-            other => Err(format!("expected a schema, got {other}")),
+            other => Err(format!("expected a schema, got {other}").into()),
         }
     }
 
-    fn add(&mut self, keyword: &str, value: &Json, schema: &Json) -> Result<(), String> {
+    fn add(&mut self, keyword: &str, value: &Json, schema: &Json) -> Result<(), SchemaError> {
         let boxed = |value: &Json| Self::compile(value).map(Box::new);
         match keyword {
-            "type" => self.types = if value.is_array() { texts(value)? } else { vec![text(value)?] },
+            "type" => self.types = types(value)?,
             "enum" => self.allowed = Some(list(value)?.clone()),
             "const" => self.exact = Some(value.clone()),
             "properties" => self.properties = members(value)?,
             "patternProperties" => {
                 let patterns = members(value)?.into_iter();
                 let compiled = patterns.map(|(pattern, schema)| Ok((regex(&pattern)?, schema)));
-                self.patterns = compiled.collect::<Result<_, String>>()?;
+                self.patterns = compiled.collect::<Result<_, SchemaError>>()?;
             }
             "additionalProperties" if *value == Json::Bool(false) => self.additional = Some(None),
             "additionalProperties" => self.additional = Some(Some(boxed(value)?)),
@@ -119,11 +174,6 @@ impl Schema {
             "anyOf" => self.any = schemas(value)?,
             "oneOf" => self.one = schemas(value)?,
             "not" => self.not = Some(boxed(value)?),
-            "if" => {
-                let branch = |name: &str| schema.get(name).map(Self::compile).transpose();
-                let (then, otherwise) = (branch("then")?, branch("else")?);
-                self.condition = Some(Box::new(Condition { of: Self::compile(value)?, then, otherwise }));
-            }
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
                 *self.counts.of(keyword) = Some(value.as_u64().ok_or("expected a whole number")?);
             }
@@ -131,7 +181,7 @@ impl Schema {
                 self.range.set(keyword, value, schema)?;
             }
             _ if DESCRIPTIONS.contains(&keyword) => {}
-            _ => return Err("this keyword is not available here; leave it out".to_owned()),
+            _ => return Err("this keyword is not available here; leave it out".into()),
         }
         Ok(())
     }
@@ -358,14 +408,30 @@ fn texts(value: &Json) -> Result<Vec<String>, String> {
     list(value)?.iter().map(text).collect()
 }
 
-fn schemas(value: &Json) -> Result<Vec<Schema>, String> {
-    list(value)?.iter().map(Schema::compile).collect()
+/// The types that `type` names: a typing error would refuse every value.
+fn types(value: &Json) -> Result<Vec<String>, SchemaError> {
+    let named = if value.is_array() { texts(value)? } else { vec![text(value)?] };
+    if named.is_empty() {
+        return Err("expected at least one type".into());
+    }
+    match named.iter().find(|name| !TYPES.contains(&name.as_str())) {
+        Some(name) => {
+            let (hint, all) = (did_you_mean(name, TYPES), TYPES.join(", "));
+            Err(format!("`{}` is not one of the types {all}{hint}", quoted(name)).into())
+        }
+        None => Ok(named),
+    }
 }
 
-fn members(value: &Json) -> Result<BTreeMap<String, Schema>, String> {
+fn schemas(value: &Json) -> Result<Vec<Schema>, SchemaError> {
+    let schema = |(at, schema)| Schema::compile(schema).map_err(|error| error.within(&format!("[{at}]")));
+    list(value)?.iter().enumerate().map(schema).collect()
+}
+
+fn members(value: &Json) -> Result<BTreeMap<String, Schema>, SchemaError> {
     let members = value.as_object().ok_or("expected an object")?;
     let member = |(name, schema): (&String, &Json)| {
-        let schema = Schema::compile(schema).map_err(|why| format!("{name}: {why}"))?;
+        let schema = Schema::compile(schema).map_err(|error| error.within(name))?;
         Ok((name.clone(), schema))
     };
     members.iter().map(member).collect()
@@ -444,8 +510,26 @@ mod tests {
             json!({ "pattern": "(" }),
             json!({ "properties": { "a": { "minLength": "x" } } }),
             json!({ "minimum": "1" }),
+            json!({ "type": [] }),
         ] {
             assert!(Schema::compile(&schema).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_does_not_exist_is_refused_where_it_is() {
+        for (schema, path) in [
+            (json!({ "type": "Objct" }), "type"),
+            (json!({ "type": ["string", "Objct"] }), "type"),
+            (json!({ "properties": { "a": { "items": { "type": "Objct" } } } }), "properties.a.items.type"),
+            (json!({ "anyOf": [{}, { "not": { "type": "Objct" } }] }), "anyOf[1].not.type"),
+            (json!({ "if": {}, "then": { "type": "Objct" } }), "then.type"),
+        ] {
+            let error = Schema::compile(&schema).unwrap_err();
+            assert_eq!(error.path, path, "{schema}");
+            let types = "string, number, integer, boolean, array, object, null";
+            let message = format!("`Objct` is not one of the types {types}; did you mean `object`?");
+            assert_eq!(error.message, message, "{schema}");
         }
     }
 }

@@ -62,7 +62,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     let schemas = [("header_schema", header_schema), ("body_schema", body_schema)];
     let errors = schemas.into_iter().filter_map(|(field, schema)| {
         let error = Schema::compile(schema.as_ref()?).err()?;
-        Some(FieldError::new(field, error))
+        Some(FieldError::new(format!("{field}.{}", error.path), error.message))
     });
     errors.collect()
 }
@@ -83,9 +83,12 @@ impl Plugin for RequestValidation {
     type Config = Config;
 
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
+        let compile = |schema: &Option<Json>| {
+            schema.as_ref().map(Schema::compile).transpose().map_err(|error| error.to_string())
+        };
         Ok(Self {
-            headers: config.header_schema.as_ref().map(Schema::compile).transpose()?,
-            body: config.body_schema.as_ref().map(Schema::compile).transpose()?,
+            headers: compile(&config.header_schema)?,
+            body: compile(&config.body_schema)?,
             code: config.rejected_code,
             message: config.rejected_msg,
         })

@@ -89,6 +89,8 @@ fn everything_wrong_with_an_object_is_said_at_its_field() {
         count: 0
         time_window: 60
       wolf-rbac: {}
+      request-validation:
+        body_schema: {type: objct}
     upstream:
       type: robin
       certs: []
@@ -110,13 +112,14 @@ ssls: {}
     let expected = [
         "6:16: routes[0].plugins.limit-count.count: ",
         "8:7: routes[0].plugins.wolf-rbac: no such plugin; available: ",
-        "10:13: routes[0].upstream.type: ",
-        "11:7: routes[0].upstream.certs: is not available here",
-        "18:12: upstreams[0].nodes: node \"a:x\": expected host:port",
-        "21:25: consumers[0].plugins.key-auth.key: required",
-        "21:48: consumers[0].plugins.key-auth._meta: unknown field `disabled`",
-        "22:1: `routers` is not available here",
-        "23:7: ssls: expected a list, got a mapping",
+        "10:29: routes[0].plugins.request-validation.body_schema.type: `objct` is not one of the types string, number, ",
+        "12:13: routes[0].upstream.type: ",
+        "13:7: routes[0].upstream.certs: is not available here",
+        "20:12: upstreams[0].nodes: node \"a:x\": expected host:port",
+        "23:25: consumers[0].plugins.key-auth.key: required",
+        "23:48: consumers[0].plugins.key-auth._meta: unknown field `disabled`",
+        "24:1: `routers` is not available here",
+        "25:7: ssls: expected a list, got a mapping",
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
     for (problem, expected) in problems.iter().zip(expected) {
