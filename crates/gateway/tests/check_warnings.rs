@@ -251,3 +251,19 @@ upstreams:
         &["apisix.yaml:3:1: `planets` is not available here", "warning: apisix.yaml:2:5: upstreams[0]: "],
     );
 }
+
+#[test]
+fn an_upstream_that_a_plugin_names_is_used() {
+    let upstreams = "upstreams:\n- {name: v2, targets: [{target: a.test:80}]}\n";
+    let split =
+        "{name: traffic-split, config: {rules: [{weighted_upstreams: [{upstream: v2}, {weight: 1}]}]}}";
+    let code = "{name: pre-function, config: {access: [\"kong.service.set_upstream('v2')\"]}}";
+    for plugin in [split, code] {
+        is_warned_of("kong.yml", &format!("{SHOP}plugins:\n- {plugin}\n{upstreams}"), &[]);
+    }
+    let other = split.replace("v2", "v1");
+    let text = format!("{SHOP}plugins:\n- {other}\n{upstreams}");
+    let unknown = "there is no upstream `v1`; did you mean `v2`?; its requests go to the service";
+    let (good, said) = check("kong.yml", &text);
+    assert!(good && said.contains(unknown) && said.contains("no service uses the upstream `v2`"), "{said}");
+}

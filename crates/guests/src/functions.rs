@@ -68,6 +68,10 @@ macro_rules! plugin {
             const INIT: Option<weir_plugin::Init> = Some($crate::worker::Worker::begin);
             type Config = Config;
 
+            fn upstreams(config: &weir_plugin::Json) -> Vec<&str> {
+                $crate::upstreams::of_code(config)
+            }
+
             fn new(config: Config, build: &weir_plugin::BuildContext<'_>) -> Result<Self, String> {
                 use $crate::phase::Phase;
                 let code = vec![

@@ -55,6 +55,7 @@ mod tests;
 mod text;
 mod tokens;
 mod unavailable;
+mod upstreams;
 mod usage;
 mod vm;
 mod worker;

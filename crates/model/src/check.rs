@@ -30,7 +30,7 @@ pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> 
 
 /// Warnings: what breaks no rule, and is probably a mistake.
 pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
-    let mut found = unused(document);
+    let mut found = unused(document, plugins);
     found.extend(relation_warnings(document, plugins));
     found.extend(entity_warnings(document, plugins));
     let prefixes: Vec<&str> = document.vaults.iter().map(|vault| vault.prefix.as_str()).collect();
@@ -206,11 +206,16 @@ fn unknown_anonymous(document: &Document) -> impl Iterator<Item = EntityError> +
     })
 }
 
-/// Upstreams that no service names as its host.
-fn unused(document: &Document) -> Vec<EntityError> {
-    let hosts: HashSet<&str> = document.services.iter().map(|service| service.host.as_str()).collect();
+/// Upstreams that no service names as its host, and no plugin in its configuration.
+fn unused(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
+    let hosts = document.services.iter().map(|service| service.host.as_str());
+    let of_plugins = document.plugins.iter().flat_map(|plugin| {
+        let schema = find_plugin(plugins, &plugin.name);
+        schema.map(|schema| (schema.upstreams)(&plugin.config)).unwrap_or_default()
+    });
+    let used: HashSet<&str> = hosts.chain(of_plugins).collect();
     let upstreams = document.upstreams.iter().enumerate();
-    let unused = upstreams.filter(|(_, upstream)| !hosts.contains(upstream.name.as_str()));
+    let unused = upstreams.filter(|(_, upstream)| !used.contains(upstream.name.as_str()));
     unused
         .map(|(index, upstream)| {
             let name = &upstream.name;

@@ -78,6 +78,8 @@ pub struct PluginSchema {
     pub warnings: fn(&Json) -> Vec<FieldWarning>,
     /// What of a whole document is probably a mistake, as far as it concerns this plugin.
     pub document_warnings: fn(&Document) -> Vec<EntityWarning>,
+    /// The upstreams that a valid configuration names, besides the hosts of services.
+    pub upstreams: fn(&Json) -> Vec<&str>,
     /// A field of the configuration: plugins with the same value of it share their counters, so that they must be
     /// configured alike.
     pub shared_by: Option<&'static str>,
@@ -116,6 +118,7 @@ impl PluginSchema {
             ignored_fields: |_| Vec::new(),
             warnings: |_| Vec::new(),
             document_warnings: |_| Vec::new(),
+            upstreams: |_| Vec::new(),
             shared_by: None,
             secret_paths: &[],
             entities: &[],
@@ -216,6 +219,12 @@ impl PluginSchema {
     /// The same plugin, with warnings about whole documents.
     pub const fn with_document_warnings(mut self, find: fn(&Document) -> Vec<EntityWarning>) -> Self {
         self.document_warnings = find;
+        self
+    }
+
+    /// The same plugin, whose configurations name upstreams.
+    pub const fn with_upstreams(mut self, find: fn(&Json) -> Vec<&str>) -> Self {
+        self.upstreams = find;
         self
     }
 

@@ -292,6 +292,10 @@ pub trait Plugin: Hooks + Sized {
     fn document_warnings(_document: &Document) -> Vec<EntityWarning> {
         Vec::new()
     }
+    /// The upstreams that a valid configuration names, besides the hosts of services.
+    fn upstreams(_config: &Json) -> Vec<&str> {
+        Vec::new()
+    }
     /// One instance per plugin entity.
     fn new(config: Self::Config, build: &BuildContext<'_>) -> Result<Self, String>;
 }
@@ -363,7 +367,8 @@ const fn schema<P: Plugin>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
-    let schema = schema.with_document_warnings(P::document_warnings).with_extension(P::EXTENSION);
+    let schema = schema.with_document_warnings(P::document_warnings).with_upstreams(P::upstreams);
+    let schema = schema.with_extension(P::EXTENSION);
     let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
     let scopes: &[&str] = if P::GLOBAL_ONLY { &["service", "route", "consumer"] } else { &[] };
     let schema = schema.with_secret_paths(P::SECRET_PATHS).with_refused_scopes(scopes);

@@ -156,6 +156,12 @@ impl Plugin for TrafficSplit {
         unknown_upstreams(document)
     }
 
+    fn upstreams(config: &Json) -> Vec<&str> {
+        let rules = list(&config["rules"]);
+        let upstreams = rules.flat_map(|rule| list(&rule["weighted_upstreams"]));
+        upstreams.filter_map(|upstream| upstream["upstream"].as_str()).collect()
+    }
+
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let rules =
             config.rules.iter().map(Split::new).collect::<Result<_, _>>().map_err(|(_, message)| message)?;
@@ -197,6 +203,11 @@ fn hash(value: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The elements of a list.
+fn list(value: &Json) -> impl Iterator<Item = &Json> {
+    value.as_array().into_iter().flatten()
+}
+
 /// Warns of upstreams that do not exist.
 fn unknown_upstreams(document: &Document) -> Vec<EntityWarning> {
     let known: HashSet<&str> = document.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
@@ -205,8 +216,8 @@ fn unknown_upstreams(document: &Document) -> Vec<EntityWarning> {
         if plugin.name != TrafficSplit::NAME {
             continue;
         }
-        for (at, rule) in plugin.config["rules"].as_array().into_iter().flatten().enumerate() {
-            for upstream in rule["weighted_upstreams"].as_array().into_iter().flatten() {
+        for (at, rule) in list(&plugin.config["rules"]).enumerate() {
+            for upstream in list(&rule["weighted_upstreams"]) {
                 let Some(name) = upstream["upstream"].as_str().filter(|name| !known.contains(name)) else {
                     continue;
                 };

@@ -7,6 +7,7 @@ use crate::schema::meta::{self, Subject};
 use crate::schema::reader::PluginReader;
 use crate::settings::LuaSettings;
 use crate::source;
+use crate::upstreams;
 use crate::vm::Vm;
 use mlua::{Lua, Table, Value};
 use std::rc::Rc;
@@ -80,6 +81,7 @@ fn declared(
         Box::leak(Box::new(move |node: &Written<'_>, problems: &mut Reader<'_>| reader.read(node, problems)));
     let shown: &'static Json = Box::leak(Box::new(described(lua, table)?));
     let schema = PluginSchema::read_by(name.to_owned().leak(), config, read).with_description(shown);
+    let schema = schema.with_upstreams(upstreams::of_config);
     let schema = match check {
         Some(check) => schema.with_check(Box::leak(Box::new(move |plugin: &Plugin| check.run(plugin)))),
         None => schema,
