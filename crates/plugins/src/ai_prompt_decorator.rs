@@ -7,7 +7,7 @@
 //!     config:
 //!       prompts:
 //!         prepend:
-//!           - {role: system, content: You answer questions about our bicycles, and nothing else.}
+//!           - {role: system, content: "You answer questions about our bicycles, and nothing else."}
 //!         append:
 //!           - {role: user, content: Answer in at most three sentences.}
 //! ```

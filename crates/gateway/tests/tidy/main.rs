@@ -1,6 +1,7 @@
 //! What the repository holds its files to, beyond what the compiler and clippy check.
 #![allow(clippy::unwrap_used)]
 mod cycles;
+mod examples;
 mod words;
 
 use std::fs;
