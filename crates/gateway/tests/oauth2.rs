@@ -240,7 +240,7 @@ fn every_grant_works_on_a_node_without_a_database() {
     let upstream = Upstream::echoing();
     let node = declared(&upstream, &json!({})).start();
     all_grants(&node, &node);
-    assert!(node.log().contains("tokens and sessions are in this node's memory"), "{}", node.log());
+    assert!(node.log().contains("tokens of oauth2 are in this node's memory"), "{}", node.log());
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn an_upgrade_keeps_sessions_in_memory() {
     let node = Node::start(declared(&upstream, &json!({ "storage": "kong" })));
     let cookie = log_in(&node.gateway);
     assert!(
-        node.gateway.log().contains("tokens and sessions are in this node's memory"),
+        node.gateway.log().contains("sessions of session are in this node's memory"),
         "{}",
         node.gateway.log()
     );

@@ -136,10 +136,11 @@ impl<'a> BuildContext<'a> {
         self.retained.get()
     }
 
-    /// Rows that the plugin creates while the node runs, such as tokens.
-    pub fn rows(&self) -> Arc<Rows> {
+    /// Rows that the plugin creates while the node runs; `what` they are, such as `tokens of oauth2`, is for a warning on nodes
+    /// without a database.
+    pub fn rows(&self, what: &'static str) -> Arc<Rows> {
         let rows = self.retained.get::<Rows>();
-        rows.mark_used();
+        rows.mark_kept(what);
         rows
     }
 

@@ -10,11 +10,11 @@ pub use memory::MemoryRows;
 
 use crate::handover::Handover;
 use crate::retained::Retained;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use weir_model::Uuid;
 use weir_model::schema::Json;
@@ -83,7 +83,8 @@ pub trait RowStore: Send + Sync + 'static {
 pub struct Rows {
     database: OnceLock<Arc<dyn RowStore>>,
     memory: MemoryRows,
-    is_used: AtomicBool,
+    /// What plugins keep here, or lose all the same without a database.
+    kept: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Rows {
@@ -106,23 +107,27 @@ impl Rows {
         self.database.get().is_some()
     }
 
-    /// Remembers that a plugin uses rows.
-    pub(crate) fn mark_used(&self) {
-        if !self.is_used.swap(true, Relaxed)
-            && let Some(warning) = self.warning()
-        {
-            tracing::warn!("{warning}");
+    /// Remembers what a plugin keeps, such as `tokens of oauth2`.
+    pub(crate) fn mark_kept(&self, what: &'static str) {
+        let is_new = self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(what);
+        if is_new && !self.are_stored() {
+            tracing::warn!("{}", lossy(what));
         }
     }
 
-    /// What a person should know who configures plugins that use rows.
-    pub fn warning(&self) -> Option<&'static str> {
-        let is_lossy = self.is_used.load(Relaxed) && self.database.get().is_none();
-        is_lossy.then_some(
-            "tokens and sessions are in this node's memory, because it has no database: they are lost when it restarts, and \
-             other nodes do not know them; set database=postgres or database=sqlite to keep them",
-        )
+    /// What a person should know who configures plugins that keep something.
+    pub fn warning(&self) -> Option<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<&str> = kept.iter().copied().collect();
+        (!all.is_empty() && !self.are_stored()).then(|| lossy(&all.join(" and ")))
     }
+}
+
+fn lossy(what: &str) -> String {
+    format!(
+        "{what} are in this node's memory, because it has no database: they are lost when it restarts, and other nodes do \
+         not know them; set database=postgres or database=sqlite to keep them"
+    )
 }
 
 /// The present second since 1970.
@@ -136,3 +141,22 @@ pub const ROWS_HANDOVER: Handover = Handover {
     export: |retained, to| retained.get::<Rows>().memory.export(to),
     import: |retained: &Retained, bytes| retained.get::<Rows>().memory.import(bytes),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warning_names_what_is_kept_and_nothing_else() {
+        let rows = Rows::default();
+        assert_eq!(rows.warning(), None);
+        rows.mark_kept("tokens of oauth2");
+        assert!(rows.warning().unwrap().starts_with("tokens of oauth2 are in this node's memory"));
+        rows.mark_kept("tokens of oauth2");
+        rows.mark_kept("sessions of session");
+        let warning = rows.warning().unwrap();
+        assert!(warning.starts_with("sessions of session and tokens of oauth2 are in"), "{warning}");
+        rows.provide(Arc::new(MemoryRows::default()));
+        assert_eq!(rows.warning(), None);
+    }
+}

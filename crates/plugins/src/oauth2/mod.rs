@@ -259,7 +259,7 @@ impl Plugin for OAuth2 {
             id: build.entity.id,
             fallback: Fallback::of(config.anonymous.as_deref(), build),
             clients: build.once(Clients::new),
-            rows: build.rows(),
+            rows: build.rows("tokens of oauth2"),
             cache: build.retained.get(),
             config,
         })))

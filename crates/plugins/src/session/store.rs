@@ -56,7 +56,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(secret: &Secret, metadata: Metadata, build: &BuildContext<'_>) -> Self {
         Self {
-            rows: build.rows(),
+            rows: build.rows("sessions of session"),
             cache: build.retained.get(),
             places: Arc::new(Semaphore::new(MAX_PENDING)),
             background: build.background(),

@@ -24,6 +24,9 @@ pub(super) const LAST_RENEWALS: &str = "kong_acme:renew_last_run";
 /// The certificates and their keys.
 pub(super) const CERTIFICATES: &str = "kong_acme:cert_key:";
 
+/// What the storage has, for the warning on nodes without a database.
+const KEPT: &str = "account, challenges and certificates of acme";
+
 /// What a namespace must not begin with.
 pub(super) const RESERVED: [&str; 3] = [RENEWALS, LAST_RENEWALS, CERTIFICATES];
 
@@ -48,8 +51,12 @@ impl Storage {
             "redis" => Self::Redis(Box::new(RedisStorage::new(&config.storage_config.redis, build)?)),
             "consul" => Self::Consul(Box::new(ConsulStorage::new(&config.storage_config.consul, build)?)),
             "vault" => Self::Vault(Box::new(VaultStorage::new(&config.storage_config.vault, build)?)),
-            "kong" => Self::Rows(RowStorage::Database(build.rows())),
-            _ => Self::Rows(RowStorage::Memory(build.retained.get())),
+            "kong" => Self::Rows(RowStorage::Database(build.rows(KEPT))),
+            _ => {
+                // Not used, but what is kept in memory has the same warning: a database would have the certificates.
+                drop(build.rows(KEPT));
+                Self::Rows(RowStorage::Memory(build.retained.get()))
+            }
         })
     }
 
