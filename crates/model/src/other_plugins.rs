@@ -2,8 +2,26 @@
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{closest, quoted};
 
+const GUARD: &str = "`ai-prompt-guard` comes nearest, by regexes";
+
 /// The plugins of Kong Enterprise that are not here, each with what comes nearest; of `ai-` there are many more.
 const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
+    ("ai-proxy-advanced", "`ai-proxy-multi` does the same, with `instances` for its `targets`"),
+    (
+        "ai-rate-limiting-advanced",
+        "`ai-rate-limiting` does the same, with `limit` and `time_window` of tokens",
+    ),
+    ("ai-aws-guardrails", GUARD),
+    ("ai-azure-content-safety", GUARD),
+    ("ai-gcp-model-armor", GUARD),
+    ("ai-lakera-guard", GUARD),
+    ("ai-sanitizer", "`ai-request-transformer` comes nearest, with a prompt that says what to remove"),
+    (
+        "ai-semantic-response-guard",
+        "`ai-response-transformer` comes nearest, with a prompt that says what to refuse",
+    ),
+    ("ai-semantic-prompt-guard", GUARD),
+    ("ai-semantic-cache", "`proxy-cache` comes nearest, for requests that are the same"),
     ("app-dynamics", "`opentelemetry` comes nearest"),
     ("application-registration", ""),
     ("canary", "`traffic-split` does the same, with `rules` of upstreams and their weights"),
@@ -14,18 +32,24 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("graphql-proxy-cache-advanced", "`proxy-cache` comes nearest"),
     ("graphql-rate-limiting-advanced", "`rate-limiting` comes nearest"),
     ("header-cert-auth", "`mtls-auth` comes nearest"),
-    ("injection-protection", ""),
+    ("injection-protection", "`uri-blocker` comes nearest, by regexes for paths and queries"),
     ("jq", "`response-transformer` comes nearest, and `request-transformer`"),
-    ("json-threat-protection", "`request-size-limiting` comes nearest"),
+    (
+        "json-threat-protection",
+        "`request-validation` comes nearest, with a schema, and `request-size-limiting`",
+    ),
     ("jwe-decrypt", ""),
     ("jwt-signer", "`jwt` comes nearest, which verifies tokens and signs none"),
     ("kafka-log", "`kafka-logger` comes nearest"),
     ("kafka-upstream", ""),
     ("key-auth-enc", "`key-auth` does the same with the same fields"),
-    ("konnect-application-auth", ""),
+    ("konnect-application-auth", "`key-auth` comes nearest"),
     ("ldap-auth-advanced", "`ldap-auth` comes nearest, without groups"),
-    ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
-    ("oas-validation", ""),
+    (
+        "oauth2-introspection",
+        "`openid-connect` comes nearest, with `bearer_only` and an `introspection_endpoint`",
+    ),
+    ("oas-validation", "`request-validation` comes nearest, with the schemas of headers and bodies"),
     ("opa", "`forward-auth` comes nearest"),
     ("proxy-cache-advanced", "`proxy-cache` comes nearest, with `strategy: memory`"),
     (
@@ -35,12 +59,16 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ),
     ("request-callout", "`forward-auth` comes nearest"),
     ("request-transformer-advanced", "`request-transformer` comes nearest"),
-    ("request-validator", ""),
+    (
+        "request-validator",
+        "`request-validation` does the same, with `body_schema` and `header_schema` in JSON Schema",
+    ),
     ("response-transformer-advanced", "`response-transformer` comes nearest"),
-    ("route-by-header", "routes with `headers` come nearest"),
+    ("route-by-header", "`traffic-split` comes nearest, with `match`, or routes with `headers`"),
     ("route-transformer-advanced", "`request-transformer` comes nearest"),
     ("saml", "`forward-auth` comes nearest"),
     ("service-protection", "`rate-limiting` of the service comes nearest"),
+    ("solace-log", "`http-log` comes nearest"),
     ("statsd-advanced", "`statsd` comes nearest"),
     ("tls-handshake-modifier", "`mtls-auth` comes nearest"),
     ("tls-metadata-headers", "`mtls-auth` comes nearest"),
@@ -157,6 +185,21 @@ mod tests {
             said("jwe-decrypt"),
             format!("Kong Enterprise's plugin `jwe-decrypt` is not available; {list}")
         );
+    }
+
+    #[test]
+    fn a_plugin_of_kong_enterprise_has_the_name_of_its_counterpart() {
+        for (name, counterpart) in [
+            ("request-validator", "`request-validation` does the same"),
+            ("oas-validation", "`request-validation` comes nearest"),
+            ("ai-proxy-advanced", "`ai-proxy-multi` does the same"),
+            ("ai-rate-limiting-advanced", "`ai-rate-limiting` does the same"),
+            ("ai-lakera-guard", "`ai-prompt-guard` comes nearest"),
+        ] {
+            let said = no_such_plugin(name, &many(), true);
+            let expected = format!("Kong Enterprise's plugin `{name}` is not available; {counterpart}");
+            assert!(said.starts_with(&expected), "{said}");
+        }
     }
 
     #[test]
