@@ -13,7 +13,8 @@
 //!
 //! What Kong refuses and this plugin accepts, because senders' libraries do it:
 //!
-//! - A secret `whsec_…`, as senders show it, is the base64 of a key: signatures with that key are right too.
+//! - A secret `whsec_…`, as senders show it, is the base64 of a key: signatures with that key are right too. `weir check` warns
+//!   of one that is not base64.
 //! - `webhook-signature` may hold several signatures with spaces between them, as while a sender changes its secret. One of
 //!   them must be right.
 //!
@@ -37,7 +38,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::{
-    BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record, Secret, WantsBody,
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record, Secret,
+    WantsBody,
 };
 
 /// The secret, and how old a message may be.
@@ -62,6 +64,14 @@ impl Plugin for StandardWebhooks {
     const PRIORITY: i32 = 760;
     type Config = Config;
 
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
+        let encoded = config["secret_v1"].as_str().and_then(|secret| secret.strip_prefix(PREFIX));
+        let is_wrong = encoded.is_some_and(|encoded| decoded_key(encoded).is_none());
+        let message = "what follows `whsec_` is not the base64 of a key, so that the text itself is the key; copy the whole \
+                       secret as the sender shows it";
+        is_wrong.then(|| FieldWarning::new("secret_v1", message)).into_iter().collect()
+    }
+
     fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let tolerance = u64::try_from(config.tolerance_second).unwrap_or_default();
         Ok(Self { tolerance, keys: keys(config.secret_v1.expose())? })
@@ -74,14 +84,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// What secrets begin with that are the base64 of a key.
+const PREFIX: &str = "whsec_";
+
+fn decoded_key(encoded: &str) -> Option<Vec<u8>> {
+    BASE64.decode(encoded).ok().filter(|key| !key.is_empty())
+}
+
 /// The text of the secret, and the key that it is the base64 of.
 fn keys(secret: &str) -> Result<Vec<hmac::Key>, String> {
     // An empty key would let everybody sign; a vault that has no secret yields one.
     if secret.is_empty() {
         return Err("config.secret_v1 is empty; write the secret that the sender signs with".to_owned());
     }
-    let encoded = secret.strip_prefix("whsec_").and_then(|encoded| BASE64.decode(encoded).ok());
-    let decoded = encoded.filter(|key| !key.is_empty());
+    let decoded = secret.strip_prefix(PREFIX).and_then(decoded_key);
     let key = |bytes: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, bytes);
     Ok([key(secret.as_bytes())].into_iter().chain(decoded.map(|bytes| key(&bytes))).collect())
 }
@@ -211,6 +227,19 @@ mod tests {
         // Nothing is encoded, so the text itself is the key.
         assert_eq!(keys("whsec_").unwrap().len(), 1);
         assert_eq!(keys("whsec_*").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_secret_that_is_no_base64_has_a_warning() {
+        let warnings = |secret: &str| StandardWebhooks::warnings(&serde_json::json!({ "secret_v1": secret }));
+        for right in ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "a secret", "{vault://env/secret}", "whsec"] {
+            assert_eq!(warnings(right), [], "{right}");
+        }
+        for wrong in ["whsec_%%%%", "whsec_", "whsec_MfKQ9r8GK YqrTwj"] {
+            let found = warnings(wrong);
+            assert_eq!((found.len(), &*found[0].path), (1, "secret_v1"), "{wrong}");
+            assert!(!found[0].message.contains(&wrong[6..]) || wrong == "whsec_", "{found:?}");
+        }
     }
 
     proptest! {
