@@ -274,4 +274,6 @@ fn a_client_that_reads_nothing_holds_a_broken_response_for_no_longer_than_send_t
     let record = &records(&log, 1)[0];
     assert_eq!((&record["response"]["status"], &record["error"]), (&200.into(), &"client_timeout".into()));
     assert!(client.rest().len() < 50_000_000);
+    let said = "the client took nothing of it for as long as the setting `send_timeout` allows";
+    assert!(gateway.log().contains(said), "{}", gateway.log());
 }

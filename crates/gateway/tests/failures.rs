@@ -173,6 +173,8 @@ fn a_response_ahead_of_the_request_s_end_waits_for_neither_side_for_ever() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
     let rest = String::from_utf8(client.rest()).unwrap();
     assert!(rest.starts_with("HTTP/1.1 200") && rest.ends_with("hi\r\n"), "{rest}");
+    let said = "the upstream sent nothing for as long as `read_timeout` of the service allows";
+    eventually("the log names the setting", || gateway.log().contains(said));
 }
 
 /// The upstream may have nothing more to say for long.

@@ -58,6 +58,22 @@ fn functions_get_the_request_with_what_authorizes_the_gateway() {
 }
 
 #[test]
+fn a_result_that_is_no_response_is_logged_with_its_request() {
+    let function = answering("[]", "200 OK");
+    let config = json!({
+        "aws_key": "a", "aws_secret": "b", "aws_region": "eu-west-1", "function_name": "f", "host": "127.0.0.1",
+        "port": function.address.port(), "disable_https": true, "is_proxy_integration": true,
+    });
+    let gateway = gateway("aws-lambda", &config);
+    let answer = gateway.get("/f");
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    let id = answer.header("x-kong-request-id").unwrap();
+    let log = gateway.log();
+    let mut lines = log.lines().filter(|line| line.contains("is not that of a proxy integration"));
+    assert!(lines.next().is_some_and(|line| line.contains(id)), "{log}");
+}
+
+#[test]
 fn a_clients_own_authorization_stays_with_aws_and_is_replaced_with_openfunction() {
     let function = Upstream::echoing();
     let uri = format!("http://{}/", function.address);

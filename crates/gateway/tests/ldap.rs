@@ -137,7 +137,9 @@ fn a_login_is_remembered_while_the_directory_is_away_and_connections_are_made_an
     let failed = log_in(&gateway, "Doe, Jane +1", "jane-secret");
     assert_eq!(failed.status, 500);
     assert_eq!(failed.json()["message"], "An unexpected error occurred");
-    eventually("the log says why", || gateway.log().contains("no client can log in at the directory"));
+    let is_logged =
+        |line: &str| line.contains("no client can log in at the directory") && line.contains("request_id=");
+    eventually("the log says why", || gateway.log().lines().any(is_logged));
     directory.restart();
     assert_eq!(status(&gateway, "Doe, Jane +1", "jane-secret"), 200);
     assert_eq!(status(&gateway, "alice", "other"), 401);

@@ -300,7 +300,8 @@ pub(crate) enum RelayError {
     Truncated,
     /// The upstream reset the stream.
     Reset(Reason),
-    Timeout,
+    /// Nothing moved for too long: what did not, and which setting limits that.
+    Timeout(&'static str),
     /// The client's own time for the call is over.
     Deadline,
     /// The node has no memory for a body that plugins replace. Nothing of it was sent.
@@ -318,9 +319,7 @@ impl std::fmt::Display for RelayError {
             }
             RelayError::Deadline => write!(f, "{}", RequestError::DeadlineExceeded),
             RelayError::BodyMemoryExhausted => write!(f, "{}", RequestError::NoMemoryForResponse),
-            RelayError::Timeout => {
-                f.write_str("nothing moved within a response for as long as the timeout allows")
-            }
+            RelayError::Timeout(what) => write!(f, "a response was cut off: {what} allows"),
         }
     }
 }

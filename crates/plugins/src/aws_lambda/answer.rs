@@ -11,12 +11,12 @@ use serde_json::{Map, Value as Json, json};
 use weir_plugin::{Bytes, LocalResponse};
 
 /// The response for a function's result.
-pub(super) fn answer(config: &Config, result: Response<Bytes>) -> LocalResponse {
+pub(super) fn answer(config: &Config, result: Response<Bytes>, request_id: &str) -> LocalResponse {
     let (head, body) = result.into_parts();
     if config.is_proxy_integration {
         return match integrated(&body) {
             Ok(integrated) => integrated.answer(&head.headers),
-            Err(why) => bad_gateway(&why),
+            Err(why) => bad_gateway(&why, request_id),
         };
     }
     let is_unhandled = head.headers.get("x-amz-function-error").is_some_and(|error| error == "Unhandled");
@@ -38,8 +38,11 @@ fn with_headers(
     passed.fold(answer, |answer, (name, value)| answer.header(name.as_str().to_owned(), value))
 }
 
-fn bad_gateway(why: &str) -> LocalResponse {
-    tracing::error!("aws-lambda: the function's result is not that of a proxy integration: {why}");
+fn bad_gateway(why: &str, request_id: &str) -> LocalResponse {
+    tracing::error!(
+        request_id,
+        "aws-lambda: the function's result is not that of a proxy integration: {why}"
+    );
     let error = format!("could not JSON decode Lambda function response: {why}");
     let body = json!({ "message": "Bad Gateway", "error": error });
     LocalResponse::raw(502, Some("application/json; charset=utf-8"), body.to_string())

@@ -91,7 +91,7 @@ const VERIFY_OFF: &str = "config.ssl_verify: false";
 /// The response for a function's result, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn answer_of(config: &Config, result: Response<Bytes>) -> LocalResponse {
-    answer::answer(config, result)
+    answer::answer(config, result, "")
 }
 
 /// The function, and how it is invoked.
@@ -320,7 +320,7 @@ impl Instance {
         result: Result<Response<Bytes>, InvokeError>,
     ) -> LocalResponse {
         let answer = match result {
-            Ok(result) => answer::answer(&self.config, result),
+            Ok(result) => answer::answer(&self.config, result, exchange.id()),
             Err(error) => {
                 tracing::error!(request_id = exchange.id(), "aws-lambda: {error}");
                 LocalResponse::error(500, "An unexpected error occurred")

@@ -207,7 +207,7 @@ impl Hooks for LdapAuth {
             match instance.verdicts.get(login.key) {
                 Some(true) => return instance.accept(exchange, &login.user),
                 Some(false) => drop(logins.remove(0)),
-                None => return instance.clone().ask(logins),
+                None => return instance.clone().ask(logins, exchange.id().to_owned()),
             }
         }
         instance.refuse(exchange)
@@ -249,11 +249,11 @@ impl Instance {
     }
 
     /// Asks the directory about one login after the other, until one is right.
-    fn ask(self: Arc<Self>, logins: Vec<Login>) -> Flow {
+    fn ask(self: Arc<Self>, logins: Vec<Login>, request_id: String) -> Flow {
         Flow::Wait(Box::pin(async move {
             let mut outcome = Ok(None);
             for login in logins {
-                match self.is_right(&login).await {
+                match self.is_right(&login, &request_id).await {
                     Ok(true) => outcome = Ok(Some(login.user)),
                     Ok(false) => continue,
                     Err(error) => outcome = Err(error),
@@ -269,7 +269,7 @@ impl Instance {
         }))
     }
 
-    async fn is_right(&self, login: &Login) -> Result<bool, LdapError> {
+    async fn is_right(&self, login: &Login, request_id: &str) -> Result<bool, LdapError> {
         if let Some(known) = self.verdicts.get(login.key) {
             return Ok(known);
         }
@@ -279,7 +279,7 @@ impl Instance {
             self.verdicts.remember(login.key, result == 0);
         } else {
             let hint = if result == 13 { "; set config.start_tls or config.ldaps" } else { "" };
-            self.warn(&format!("it answered a login with the result {result}{hint}"));
+            self.warn(request_id, &format!("it answered a login with the result {result}{hint}"));
         }
         Ok(result == 0)
     }
@@ -319,16 +319,19 @@ impl Instance {
 
     fn fail(&self, exchange: &Exchange, error: &LdapError) -> Flow {
         tracing::debug!(request_id = exchange.id(), "ldap-auth: no login: {error}");
-        self.warn(&error.to_string());
+        self.warn(exchange.id(), &error.to_string());
         Flow::Respond(LocalResponse::error(500, "An unexpected error occurred"))
     }
 
     /// Logs once a second at most. The texts of the directory are left out, because they may repeat what it was sent.
-    fn warn(&self, why: &str) {
+    fn warn(&self, request_id: &str, why: &str) {
         let second = self.built.elapsed().as_secs() + 1;
         if self.warned.swap(second, Relaxed) != second {
             let Directory { host, port, .. } = &self.directory;
-            tracing::warn!("ldap-auth: no client can log in at the directory {host}:{port}: {why}");
+            tracing::warn!(
+                request_id,
+                "ldap-auth: no client can log in at the directory {host}:{port}: {why}"
+            );
         }
     }
 }

@@ -52,7 +52,7 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 /// The trailers of a call whose response broke off.
 pub(crate) fn broken_off(broken: &RelayError) -> Headers {
     let (code, message) = match broken {
-        RelayError::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
+        RelayError::Timeout(_) => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
         RelayError::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
         RelayError::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
         _ => (UNAVAILABLE, "The upstream server broke off its response"),

@@ -54,6 +54,22 @@ pub(crate) enum Awaited {
     Send,
 }
 
+impl Awaited {
+    /// What did not move once that was too long within a response, and which setting limits it.
+    fn limit(self) -> &'static str {
+        match self {
+            Self::Response => "the upstream sent nothing for as long as `read_timeout` of the service",
+            Self::Body => {
+                "the client sent nothing of its request for as long as the setting `client_body_timeout`"
+            }
+            Self::Write => {
+                "the upstream took nothing of the request for as long as `write_timeout` of the service"
+            }
+            Self::Send => "the client took nothing of it for as long as the setting `send_timeout`",
+        }
+    }
+}
+
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// Sends the request and waits for the response's head.
     pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
@@ -340,7 +356,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     fn timed_out(&self) -> RelayError {
         match self.timeouts.ends {
             Some(ends) if ends <= Instant::now() => RelayError::Deadline,
-            _ => RelayError::Timeout,
+            _ => RelayError::Timeout(self.awaited.limit()),
         }
     }
 

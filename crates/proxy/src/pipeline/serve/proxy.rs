@@ -386,8 +386,8 @@ async fn hand_over<C: Client>(call: &UpstreamCall<'_>, client: &mut C) {
 fn failure(broken: RelayError, is_stalled: bool) -> RequestError {
     match broken {
         RelayError::Client(_) => RequestError::ClientGone,
-        RelayError::Timeout if is_stalled => RequestError::ClientTimeout,
-        RelayError::Timeout => UpstreamError::Timeout.into(),
+        RelayError::Timeout(_) if is_stalled => RequestError::ClientTimeout,
+        RelayError::Timeout(_) => UpstreamError::Timeout.into(),
         RelayError::Deadline => RequestError::DeadlineExceeded,
         RelayError::Reset(reason) => UpstreamError::Reset(reason).into(),
         RelayError::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
