@@ -79,6 +79,20 @@ fn a_gateway_without_the_providers_keys_says_so() {
 }
 
 #[test]
+fn a_discovery_document_that_is_a_page_is_named_so() {
+    let provider = Provider::start();
+    let page =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>";
+    provider.state().broken.insert("discovery", Broken::Answer(page));
+    let (gateway, _upstream) = gateway(&provider, &by_keys());
+    let token = provider.state().access_token(&json!({}));
+    let answer = bearing(&gateway, &token);
+    let message = json!("The OpenID provider's response is not valid");
+    assert_eq!((answer.status, &answer.json()["message"]), (502, &message), "{}", answer.text());
+    assert!(gateway.log().contains("cannot be fetched: it is no discovery document"), "{}", gateway.log());
+}
+
+#[test]
 fn a_token_is_introspected_and_the_outcome_known_for_a_while() {
     for method in ["client_secret_basic", "client_secret_post"] {
         let provider = Provider::start();

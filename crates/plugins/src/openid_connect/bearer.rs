@@ -86,7 +86,9 @@ impl Instance {
         match verified {
             Ok(claims) => self.authorize(exchange, token, &claims),
             Err(error @ TokenError::NotReady) => {
-                Flow::Respond(ProviderError::from(error).answer(exchange.id()))
+                let is_known = self.provider().metadata().is_some();
+                let error = if is_known { error.into() } else { self.provider().no_metadata() };
+                Flow::Respond(error.answer(exchange.id()))
             }
             Err(error) => Flow::Respond(self.invalid_token(&format!("The token is not valid: {error}"))),
         }

@@ -34,6 +34,22 @@ impl Metadata {
     }
 }
 
+impl Metadata {
+    /// The warning of a document whose issuer is not the one that the URL names. It is used all the same, because many providers
+    /// are reached by an internal name.
+    fn of_another_issuer(&self, uri: &str) -> Option<String> {
+        let (issuer, named) = (&self.issuer, named_by(uri)?);
+        let own = issuer.trim_end_matches('/');
+        (own != named.trim_end_matches('/')).then(|| {
+            format!(
+                "the discovery document at {uri} has the issuer {issuer:?}, and its URL is that of the issuer {named:?}: they must \
+                 be the same (OpenID Connect Discovery 1.0, 4.3), and tokens of {issuer:?} are accepted; set config.discovery to \
+                 {own}/.well-known/openid-configuration, or the provider's issuer to {named:?}"
+            )
+        })
+    }
+}
+
 impl Document for Metadata {
     const NAME: &'static str = "discovery document";
 
@@ -63,8 +79,17 @@ impl Document for Metadata {
     }
 
     fn log(&self, uri: &str) {
-        tracing::info!("{uri} is the discovery document of {:?}", self.issuer);
+        match self.of_another_issuer(uri) {
+            Some(warning) => tracing::warn!("openid-connect: {warning}"),
+            None => tracing::info!("{uri} is the discovery document of {:?}", self.issuer),
+        }
     }
+}
+
+/// The issuer whose document a URL is (OpenID Connect Discovery 1.0, 4.1), if it is that of one.
+fn named_by(uri: &str) -> Option<&str> {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    uri[..end].strip_suffix("/.well-known/openid-configuration")
 }
 
 #[cfg(test)]
@@ -74,6 +99,23 @@ mod tests {
 
     fn read(document: &Value, uri: &str) -> Result<Metadata, String> {
         Metadata::read(document.to_string().into(), uri)
+    }
+
+    #[test]
+    fn the_url_names_the_issuer_or_the_log_warns() {
+        let warning =
+            |issuer: &str, uri: &str| read(&json!({ "issuer": issuer }), uri).unwrap().of_another_issuer(uri);
+        let path = ".well-known/openid-configuration";
+        for (issuer, uri) in [
+            ("https://a.test/x", format!("https://a.test/x/{path}")),
+            ("https://a.test/", format!("https://a.test/{path}?p=policy")),
+            ("https://b.test", "https://a.test/document".to_owned()),
+        ] {
+            assert_eq!(warning(issuer, &uri), None);
+        }
+        let text = warning("https://b.test", &format!("https://a.test/{path}")).unwrap();
+        assert!(text.contains("the issuer \"https://a.test\": they must be the same"), "{text}");
+        assert!(text.contains("set config.discovery to https://b.test/.well-known"), "{text}");
     }
 
     #[test]

@@ -90,6 +90,10 @@
 //! unknown `kid` waits while the keys are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While
 //! the provider cannot be reached, the last documents stay in use for an hour; then tokens that they would verify are answered 503. Where the discovery document comes over TLS, its endpoints must have TLS too.
 //!
+//! The log warns if the document has another issuer than its URL names. The document is used all the same, because providers are often reached
+//! by another name than browsers use, such as one within a cluster, and those of many tenants have one document. Tokens need the issuer that the document has, or one of
+//! `claim_validator.issuer.valid_issuers`, so the server at `discovery` decides whose tokens are accepted: use HTTPS and `ssl_verify: true`.
+//!
 //! ## To the upstream
 //!
 //! | header | |
@@ -136,8 +140,8 @@
 //! | 403 | `{"error":"required audience claim not present"}`, `{"error":"mismatched audience"}` | by `claim_validator.audience` |
 //! | 403 | `No consumer found for the claim '…'` | no consumer has this name |
 //! | 500 | `An unexpected error occurred` | the provider refuses the client, an endpoint is missing, or a session does not fit into cookies; the log says which |
-//! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted |
-//! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 429 or 500 to 599; also while it has given no valid discovery document, and the log says why |
+//! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted; also while what it has sent for its discovery document is none, and the log says why |
+//! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 429 or 500 to 599; also while its discovery document or keys are missing, and the log says why |
 
 mod bearer;
 mod browser;

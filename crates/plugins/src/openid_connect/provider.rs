@@ -4,7 +4,7 @@ use super::config::Config;
 use super::error::{ProviderError, error_code};
 use super::metadata::Metadata;
 use crate::jwt::jwks::KeySet;
-use crate::shared::fetched::Fetched;
+use crate::shared::fetched::{FetchError, Fetched};
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Request, Response, header};
 use serde::de::DeserializeOwned;
@@ -81,8 +81,17 @@ impl Provider {
         if let Some(fetched) = self.metadata.again(seen) {
             fetched.await;
         }
-        let missing = || ProviderError::Unreachable("there is no discovery document".to_owned());
-        self.metadata().ok_or_else(missing)
+        self.metadata().ok_or_else(|| self.no_metadata())
+    }
+
+    /// Why there is no discovery document.
+    pub(super) fn no_metadata(&self) -> ProviderError {
+        match self.metadata.failure() {
+            Some(FetchError::Invalid(why)) => {
+                ProviderError::Invalid(format!("the discovery document cannot be used: {why}").into())
+            }
+            _ => ProviderError::Unreachable("there is no discovery document".to_owned()),
+        }
     }
 
     /// The set of its keys, if it is known where they are.

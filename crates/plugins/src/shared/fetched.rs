@@ -7,12 +7,13 @@
 
 use arc_swap::{ArcSwap, Guard};
 use http::Request;
+use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use weir_plugin::{Background, Bytes, HttpClient};
+use weir_plugin::{Background, Bytes, HttpClient, HttpError};
 
 /// How long a document is used before it is fetched again.
 const FRESH: Duration = Duration::from_secs(300);
@@ -37,6 +38,33 @@ pub(crate) trait Document: Default + Send + Sync + 'static {
     fn log(&self, uri: &str);
 }
 
+/// Why a document could not be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FetchError {
+    /// The server did not answer, or is not able to now.
+    NoAnswer(String),
+    /// It has sent something else.
+    Invalid(String),
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NoAnswer(why) | Self::Invalid(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for FetchError {}
+
+impl From<HttpError> for FetchError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::TooLarge { .. } => Self::Invalid(error.to_string()),
+            HttpError::Timeout | HttpError::Failed(_) => Self::NoAnswer(error.to_string()),
+        }
+    }
+}
+
 /// A document and when to fetch it.
 pub(crate) struct Fetched<D> {
     uri: String,
@@ -59,6 +87,8 @@ pub(crate) struct Fetched<D> {
 struct Schedule {
     is_under_way: bool,
     failures: u32,
+    /// Why the last fetch failed, if it did.
+    failure: Option<FetchError>,
     not_before: Option<Instant>,
 }
 
@@ -121,6 +151,11 @@ impl<D: Document> Fetched<D> {
         }
     }
 
+    /// Why the last fetch failed, if it did.
+    pub(crate) fn failure(&self) -> Option<FetchError> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
+    }
+
     /// Which document is in use, for [`Fetched::again`].
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -160,6 +195,7 @@ impl<D: Document> Fetched<D> {
         let (pause, due) = match asked {
             Ok(document) => {
                 schedule.failures = 0;
+                schedule.failure = None;
                 self.expires.store(milliseconds() + MAX_AGE.as_secs() * 1000, Ordering::Relaxed);
                 let is_new = !self.document.load().is_same_as(&document);
                 if is_new {
@@ -173,6 +209,7 @@ impl<D: Document> Fetched<D> {
                 tracing::warn!("the {} at {} cannot be fetched: {why}", D::NAME, self.uri);
                 let pause = Duration::from_secs(1 << schedule.failures.min(6)).min(MAX_BACKOFF);
                 schedule.failures += 1;
+                schedule.failure = Some(why);
                 (pause, pause)
             }
         };
@@ -182,13 +219,14 @@ impl<D: Document> Fetched<D> {
         self.attempts.send_modify(|attempts| *attempts += 1);
     }
 
-    async fn ask(&self) -> Result<D, String> {
+    async fn ask(&self) -> Result<D, FetchError> {
         let request = Request::get(&self.uri).header("Accept", "application/json").body(Bytes::new());
-        let request = request.map_err(|error| error.to_string())?;
-        let response = self.client.send(request, self.timeout).await.map_err(|error| error.to_string())?;
+        let request = request.map_err(|error| FetchError::NoAnswer(error.to_string()))?;
+        let response = self.client.send(request, self.timeout).await?;
         match response.status().as_u16() {
-            200 => D::read(response.into_body(), &self.uri),
-            status => Err(format!("the answer has status {status}")),
+            200 => D::read(response.into_body(), &self.uri).map_err(FetchError::Invalid),
+            status @ (429 | 500..600) => Err(FetchError::NoAnswer(format!("the answer has status {status}"))),
+            status => Err(FetchError::Invalid(format!("the answer has status {status}"))),
         }
     }
 }
