@@ -87,7 +87,7 @@ fn calls_that_end_early_are_counted() {
         assert_eq!(gateway.get(path).status, status, "{path}");
     }
     let counted = |reason: &str, count: u32| {
-        let line = format!("lua_ended_total{{plugin=\"pre-function\",reason=\"{reason}\"}} {count}");
+        let line = format!("weir_lua_ended_total{{plugin=\"pre-function\",reason=\"{reason}\"}} {count}");
         eventually(&line, || gateway.status("/metrics").text().contains(&line));
     };
     counted("error", 2);

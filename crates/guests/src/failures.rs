@@ -23,7 +23,7 @@ impl Failures {
     /// Those of the node whose state this is.
     pub(crate) fn of(retained: &Retained) -> Self {
         let help = "Calls of Lua code that ended early, by plugin and reason";
-        let metric = retained.counter("lua_ended_total", help, &["plugin", "reason"]);
+        let metric = retained.node_counter("weir_lua_ended_total", help, &["plugin", "reason"]);
         Self(
             metric
                 .inspect_err(|error| tracing::warn!("calls of Lua that end early are not counted: {error}"))

@@ -55,12 +55,13 @@ pub struct Sample {
 }
 
 impl Retained {
-    /// A number that goes up, as [`BuildContext::counter`] has it.
+    /// A number that goes up, as [`BuildContext::counter`] has it, but of the node rather than of a plugin: its name may begin as
+    /// those of the gateway do.
     ///
     /// # Errors
     /// As there.
-    pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
-        self.get::<Metrics>().metric(Declaration::new(Kind::Counter, name, help, labels, &[])?)
+    pub fn node_counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
+        self.get::<Metrics>().metric(Declaration::of_node(Kind::Counter, name, help, labels, &[])?)
     }
 }
 
@@ -70,7 +71,7 @@ impl BuildContext<'_> {
     /// # Errors
     /// A name or a label that Prometheus does not allow, or that is taken.
     pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
-        self.retained.counter(name, help, labels)
+        self.retained.get::<Metrics>().metric(Declaration::new(Kind::Counter, name, help, labels, &[])?)
     }
 
     /// A number that goes up and down.

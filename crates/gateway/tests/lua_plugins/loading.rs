@@ -53,7 +53,7 @@ fn methods_of_workers_and_timers_that_fail_are_logged_and_counted() {
     );
     let gateway = plugins.start_mine(Upstream::answering("HTTP/1.1 200 OK\r\n\r\n").address);
     let counted = |reason: &str, count: u32| {
-        let line = format!("lua_ended_total{{plugin=\"mine\",reason=\"{reason}\"}} {count}\n");
+        let line = format!("weir_lua_ended_total{{plugin=\"mine\",reason=\"{reason}\"}} {count}\n");
         eventually(&line, || gateway.status("/metrics").text().contains(&line));
     };
     counted("timeout", 2);

@@ -17,7 +17,7 @@ fn filtered(settings: LuaSettings, code: &str, parts: &[&str]) -> (Vec<String>, 
     sent.push(filters.end(&mut exchange));
     let mut metrics = String::new();
     gateway.retained.get::<Metrics>().write(&mut metrics);
-    let counts = metrics.lines().filter(|line| line.starts_with("lua_ended_total{"));
+    let counts = metrics.lines().filter(|line| line.starts_with("weir_lua_ended_total{"));
     let failures = counts.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum();
     (sent.into_iter().map(|part| String::from_utf8(part).unwrap()).collect(), failures)
 }

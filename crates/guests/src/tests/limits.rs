@@ -273,7 +273,7 @@ fn calls_that_end_early_are_counted_by_their_reason() {
         assert_eq!(gateway.send(&[&*hooks], "GET /").status(), 500, "{code}");
         let mut text = String::new();
         gateway.retained.get::<weir_plugin::Metrics>().write(&mut text);
-        let line = format!("lua_ended_total{{plugin=\"pre-function\",reason=\"{reason}\"}} 1\n");
+        let line = format!("weir_lua_ended_total{{plugin=\"pre-function\",reason=\"{reason}\"}} 1\n");
         assert!(text.contains(&line), "{code}: {text}");
     }
 }

@@ -16,7 +16,7 @@ fn is_ended_after(timeout: Duration, code: &str) -> bool {
     let status = gateway.send(&[&*hooks], "GET /").status();
     let mut text = String::new();
     gateway.retained.get::<weir_plugin::Metrics>().write(&mut text);
-    let is_counted = text.contains("lua_ended_total{plugin=\"pre-function\",reason=\"timeout\"} 1\n");
+    let is_counted = text.contains("weir_lua_ended_total{plugin=\"pre-function\",reason=\"timeout\"} 1\n");
     assert_eq!(status == 500, is_counted, "{status}: {text}");
     is_counted
 }

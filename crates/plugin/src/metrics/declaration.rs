@@ -53,6 +53,18 @@ impl Declaration {
         labels: &[&str],
         bounds: &[f64],
     ) -> Result<Self, String> {
+        check_prefix(name)?;
+        Self::of_node(kind, name, help, labels, bounds)
+    }
+
+    /// The same, whose name may begin as those of the node's own metrics.
+    pub(super) fn of_node(
+        kind: Kind,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        bounds: &[f64],
+    ) -> Result<Self, String> {
         check_name(name)?;
         for (index, label) in labels.iter().enumerate() {
             check_label(name, label)?;
@@ -94,6 +106,10 @@ fn check_name(name: &str) -> Result<(), String> {
             "`{name}` is not a name of a metric: use letters, digits and `_`, beginning with a letter"
         ));
     }
+    Ok(())
+}
+
+fn check_prefix(name: &str) -> Result<(), String> {
     match RESERVED_PREFIXES.iter().find(|prefix| name.starts_with(**prefix)) {
         Some(prefix) => Err(format!(
             "`{name}`: metrics that begin with `{prefix}` are the gateway's own; choose another name"

@@ -35,7 +35,7 @@
 //! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: calls of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
 //! | `weir_plugin_dropped_total`: entries that a plugin's queue could not deliver | `plugin`, `id` |
-//! | `lua_ended_total`: calls of [Lua code](../lua.md#debugging) that ended early, by reason: `error`, `timeout` (`lua_timeout`), `memory` (`lua_memory`), `load` | `plugin`, `reason` |
+//! | `weir_lua_ended_total`: calls of [Lua code](../lua.md#debugging) that ended early, by reason: `error`, `timeout` (`lua_timeout`), `memory` (`lua_memory`), `load` | `plugin`, `reason` |
 //! | `weir_access_log_dropped_total`: lines that `proxy_access_log` or `proxy_stream_access_log` dropped, because the disk was full or too slow | `log` |
 //! ## By flag
 //!
