@@ -80,9 +80,9 @@ pub(super) fn restart(args: PrepareArgs, context: &Context) -> Result<ExitCode, 
 /// Keeps a node from being stopped for a configuration with which it would not start again.
 fn refuse_broken(settings: &Settings, context: &Context) -> Result<(), String> {
     let source = database::source_at(node::origin(settings), settings, context)?;
-    try_out(&source, settings).map(drop).map_err(|errors| {
+    try_out(&source, settings).map(drop).map_err(|invalid| {
         let product = context.program.product();
-        format!("{}\n{product} was not restarted and goes on as it was", errors.join("\n"))
+        format!("{}\n{product} was not restarted and goes on as it was", invalid.errors.join("\n"))
     })
 }
 
