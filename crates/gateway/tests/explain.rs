@@ -157,6 +157,58 @@ fn json_is_the_same_on_the_command_line() {
 }
 
 #[test]
+fn a_plugin_that_decides_is_named_in_the_place_of_what_it_decides() {
+    let services = [
+        service(
+            "/chosen",
+            "127.0.0.1:9",
+            "plugins: [{name: ai-proxy, config: {route_type: llm/v1/chat, model: {provider: openai, name: m}}}]",
+            "",
+        ),
+        service(
+            "/answered",
+            "127.0.0.1:9",
+            "plugins: [{name: mocking, config: {delay: 1, response_example: hi}}]",
+            "",
+        ),
+        service(
+            "/function",
+            "127.0.0.1:9",
+            "plugins: [{name: aws-lambda, config: {aws_key: k, aws_secret: s, aws_region: eu-west-1, function_name: f}}]",
+            "",
+        ),
+        service(
+            "/empty",
+            "127.0.0.1:9",
+            "plugins: [{name: request-termination, config: {status_code: 418}}]",
+            "",
+        ),
+        service(
+            "/code",
+            "127.0.0.1:9",
+            "plugins: [{name: pre-function, config: {access: ['kong.response.exit(200)']}}]",
+            "",
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kong.yml");
+    std::fs::write(&file, document(&services, "")).unwrap();
+    for (path, expected) in [
+        ("/chosen", "\nupstream   decided by ai-proxy, in the place of service "),
+        ("/answered", "\nanswer     decided by mocking\n"),
+        ("/function", "\nanswer     decided by aws-lambda\n"),
+        ("/empty", "\nanswer     418, by request-termination\n"),
+        ("/code", "\nunless     decided otherwise by pre-function\n"),
+    ] {
+        let output = run(&["explain", file.to_str().unwrap(), "GET", &format!("http://a{path}")]);
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.contains(expected), "{path}: {printed}");
+        let (has_upstream, is_answered) = (printed.contains("\nupstream "), printed.contains("\nanswer "));
+        assert_ne!(has_upstream, is_answered, "{path}: {printed}");
+    }
+}
+
+#[test]
 fn what_cannot_be_explained_is_refused() {
     let refused = |arguments: &[&str], part: &str| {
         let output = run(arguments);

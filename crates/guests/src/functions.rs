@@ -95,6 +95,10 @@ macro_rules! plugin {
                 self.0.rewrite(exchange)
             }
 
+            fn access_effect(&self, _: &weir_plugin::Exchange) -> weir_plugin::AccessEffect {
+                weir_plugin::AccessEffect::of_code(self.0.phases)
+            }
+
             fn access(&self, exchange: &mut weir_plugin::Exchange) -> weir_plugin::Flow {
                 self.0.access(exchange)
             }

@@ -10,6 +10,7 @@
 //!
 //! What the engine alone calls is in [`engine`]; a test refuses plugins that name it.
 
+mod access_effect;
 mod admin;
 mod authority;
 mod background;
@@ -63,6 +64,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use access_effect::AccessEffect;
 pub use admin::{AdminHandler, AdminMethod, AdminRequest, AdminResponse, AdminRoute, PendingResponse};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
@@ -228,6 +230,10 @@ pub trait Hooks: Any + Send + Sync {
     /// priority have let the request pass.
     fn wants_body(&self) -> WantsBody {
         WantsBody::No
+    }
+    /// What the access hook does to the way of this request, for those who [explain](AccessEffect) it.
+    fn access_effect(&self, _exchange: &Exchange) -> AccessEffect {
+        AccessEffect::Passes
     }
     /// Whether a header of the request is the plugin's alone to set or to remove, whether the request has it or not. A trailer of
     /// this name reaches no upstream, because applications may take trailers for headers. The name is as the client has

@@ -40,8 +40,8 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, ConsumerIndex, CustomEntity, CustomEntitySchema, Document, EntityWarning, Exchange,
-    FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
+    AccessEffect, BuildContext, ConsumerIndex, CustomEntity, CustomEntitySchema, Document, EntityWarning,
+    Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
 };
 
 /// Which groups are allowed.
@@ -133,6 +133,10 @@ impl Plugin for Acl {
 impl Hooks for Acl {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -41,8 +41,8 @@ use http::{HeaderValue, Request};
 use std::time::SystemTime;
 use weir_plugin::schema::quoted;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record, Secret,
-    WantsBody, form, is_reference,
+    AccessEffect, BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record,
+    Secret, WantsBody, form, is_reference,
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -182,6 +182,10 @@ impl Hooks for ApisixAwsLambda {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Answers
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

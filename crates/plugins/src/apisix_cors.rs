@@ -19,7 +19,8 @@
 
 use regex::bytes::Regex;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Method, Phases, Plugin, Record,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Method, Phases,
+    Plugin, Record,
 };
 
 /// What pages may do.
@@ -134,6 +135,10 @@ impl Plugin for ApisixCors {
 impl Hooks for ApisixCors {
     fn phases(&self) -> Phases {
         Phases::ACCESS | Phases::RESPONSE
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -17,7 +17,8 @@
 use crate::shared::regex_uri::{self, RegexUri};
 use crate::shared::variables::Template;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Method, Phases, Plugin,
+    Record,
 };
 
 /// Where clients are redirected to.
@@ -81,6 +82,10 @@ impl Plugin for ApisixRedirect {
 impl Hooks for ApisixRedirect {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

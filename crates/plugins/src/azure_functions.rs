@@ -28,7 +28,7 @@ use http::Uri;
 use http::header::{HeaderMap, HeaderName};
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, Secret, WantsBody,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, Secret, WantsBody,
 };
 
 /// The function, and how it is asked.
@@ -134,6 +134,10 @@ impl Hooks for AzureFunctions {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Answers
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

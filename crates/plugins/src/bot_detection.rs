@@ -25,7 +25,9 @@
 
 use regex::bytes::{Regex, RegexSet};
 use std::sync::LazyLock;
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record};
+use weir_plugin::{
+    AccessEffect, BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
+};
 
 /// Which clients pass.
 #[derive(Debug, Clone, Record)]
@@ -109,6 +111,10 @@ impl Plugin for BotDetection {
 impl Hooks for BotDetection {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

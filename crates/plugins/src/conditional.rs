@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weir_plugin::node::{Node, Value};
 use weir_plugin::schema::{Reader, Record, RecordContext, read_record};
 use weir_plugin::{
-    Admission, BuildContext, Built, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json, Phases, Plugin,
-    Session, WantsBody,
+    AccessEffect, Admission, BuildContext, Built, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json,
+    Phases, Plugin, Session, WantsBody,
 };
 
 /// The member with the condition, and the condition in it.
@@ -93,6 +93,14 @@ impl Hooks for Conditional {
 
     fn rewrite(&self, exchange: &mut Exchange) -> Flow {
         if self.runs(exchange) { self.inner.rewrite(exchange) } else { Flow::Continue }
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        if self.condition.is_met(exchange) {
+            self.inner.access_effect(exchange)
+        } else {
+            AccessEffect::Passes
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

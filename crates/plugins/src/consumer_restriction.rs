@@ -22,7 +22,8 @@
 use crate::shared::variables::{route_id, service_id};
 use std::borrow::Cow;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, Uuid,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
+    Uuid,
 };
 
 /// Which requests pass.
@@ -102,6 +103,10 @@ fn groups(build: &BuildContext<'_>) -> Vec<(Uuid, String)> {
 impl Hooks for ConsumerRestriction {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -31,8 +31,8 @@
 use regex::bytes::Regex;
 use weir_plugin::rule;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Method,
-    Phases, Plugin, Record,
+    AccessEffect, BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, LocalResponse,
+    Method, Phases, Plugin, Record,
 };
 
 /// What pages of other origins may do.
@@ -223,6 +223,10 @@ struct Verdict<'a> {
 impl Hooks for Cors {
     fn phases(&self) -> Phases {
         Phases::ACCESS.only_if(!self.preflight_continue) | Phases::RESPONSE
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record, Resume,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
+    Record, Resume,
 };
 
 /// What is injected.
@@ -149,6 +150,10 @@ impl Plugin for FaultInjection {
 impl Hooks for FaultInjection {
     fn phases(&self) -> Phases {
         Phases::ACCESS | Phases::RESPONSE.only_if(self.abort.is_some())
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        if self.abort.is_some() { AccessEffect::Unknown } else { AccessEffect::Passes }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

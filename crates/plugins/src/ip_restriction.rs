@@ -22,8 +22,8 @@
 
 use std::net::IpAddr;
 use weir_plugin::{
-    Admission, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
-    Session, Streams,
+    AccessEffect, Admission, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin,
+    Record, Session, Streams,
 };
 
 /// Which clients are allowed.
@@ -82,6 +82,10 @@ impl Plugin for IpRestriction {
 impl Hooks for IpRestriction {
     fn phases(&self) -> Phases {
         Phases::ACCESS | Phases::PREREAD
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -29,7 +29,8 @@ use crate::shared::function_call::{
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use weir_plugin::{
-    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record, Secret, WantsBody,
+    AccessEffect, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, Record, Secret,
+    WantsBody,
 };
 
 /// The function, and how it is asked.
@@ -94,6 +95,10 @@ impl Hooks for OpenFunction {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Answers
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -32,8 +32,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, Uri};
 use weir_plugin::schema::quoted;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record,
-    Secret, WantsBody, form,
+    AccessEffect, BuildContext, Bytes, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases,
+    Plugin, Record, Secret, WantsBody, form,
 };
 
 const JSON: &str = "application/json";
@@ -162,6 +162,10 @@ impl Hooks for OpenWhisk {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Answers
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

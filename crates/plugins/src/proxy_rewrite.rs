@@ -28,7 +28,8 @@ use crate::shared::header_operations::HeaderOperations;
 use crate::shared::regex_uri::{self, RegexUri};
 use crate::shared::variables::Template;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, HeadersOf, Hooks, Json, Phases, Plugin, Record, is_same_header,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, HeadersOf, Hooks, Json, Phases, Plugin, Record,
+    is_same_header,
 };
 
 /// What is changed.
@@ -106,6 +107,10 @@ impl Hooks for ProxyRewrite {
 
     fn owns_request_header(&self, name: &[u8]) -> bool {
         self.headers.names().any(|own| is_same_header(own.as_bytes(), name))
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -17,7 +17,8 @@
 
 use crate::shared::interim_status;
 use weir_plugin::{
-    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record,
+    AccessEffect, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
+    Record,
 };
 
 /// Where clients are redirected to.
@@ -61,6 +62,10 @@ impl Plugin for Redirect {
 impl Hooks for Redirect {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -16,7 +16,8 @@
 //! Status 403 and `{"message":"Your referer host is not allowed"}`, or the `message`.
 
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, without_port,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
+    without_port,
 };
 
 /// Which requests pass.
@@ -62,6 +63,10 @@ impl Plugin for RefererRestriction {
 impl Hooks for RefererRestriction {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -31,8 +31,8 @@ use crate::shared::interim_status;
 use echo::Node;
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
-    Record, WantsBody,
+    AccessEffect, BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, LocalResponse, Phases,
+    Plugin, Record, WantsBody,
 };
 
 /// The response.
@@ -95,6 +95,10 @@ impl Plugin for RequestTermination {
 impl Hooks for RequestTermination {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -32,7 +32,8 @@ use std::hash::{DefaultHasher, Hasher};
 use weir_plugin::entity::EntityKind;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{
-    BuildContext, Document, EntityWarning, Exchange, FieldError, Flow, Hooks, Json, Phases, Plugin, Record,
+    AccessEffect, BuildContext, Document, EntityWarning, Exchange, FieldError, Flow, Hooks, Json, Phases,
+    Plugin, Record,
 };
 
 /// Where requests go.
@@ -134,6 +135,11 @@ impl Split {
             .is_none_or(|any| any.is_empty() || any.iter().any(|one| one.is_met(exchange)))
     }
 
+    /// Whether requests may go to another host than the service's.
+    fn names_upstream(&self) -> bool {
+        self.upstreams.iter().any(|(upstream, weight)| upstream.is_some() && *weight > 0)
+    }
+
     fn upstream(&self, number: u64) -> Option<&Chosen> {
         let mut rest = number % self.total;
         let (upstream, _) = self.upstreams.iter().find(|(_, weight)| {
@@ -172,6 +178,14 @@ impl Plugin for TrafficSplit {
 impl Hooks for TrafficSplit {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        let rule = self.rules.iter().find(|rule| rule.concerns(exchange));
+        match rule.is_some_and(Split::names_upstream) {
+            true => AccessEffect::ChoosesUpstream,
+            false => AccessEffect::Passes,
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

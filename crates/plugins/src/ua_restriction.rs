@@ -16,7 +16,8 @@
 
 use regex::bytes::RegexSet;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin,
+    Record,
 };
 
 /// Which clients are allowed.
@@ -66,6 +67,10 @@ impl Plugin for UaRestriction {
 impl Hooks for UaRestriction {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

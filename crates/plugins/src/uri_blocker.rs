@@ -15,7 +15,9 @@
 //! `rejected_code` and, if there is a `rejected_msg`, the body `{"error_msg":"…"}`.
 
 use regex::{RegexSet, RegexSetBuilder};
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record};
+use weir_plugin::{
+    AccessEffect, BuildContext, Exchange, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record,
+};
 
 /// Which requests are refused.
 #[derive(Debug, Clone, Record)]
@@ -63,6 +65,10 @@ impl Plugin for UriBlocker {
 impl Hooks for UriBlocker {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_proxy::InternalEndpoints;
-use weir_proxy::explain::{Asked, Explained, PluginStep, Upstream, Winner, explain as explain_by};
+use weir_proxy::explain::{Answered, Asked, Explained, PluginStep, Upstream, Winner, explain as explain_by};
 
 /// The width of a line.
 const WIDTH: usize = 80;
@@ -118,12 +118,20 @@ fn table(explained: &Explained) -> String {
     if let Some(upstream) = &explained.upstream {
         table.lines("upstream", places(upstream));
     }
-    if let Some(answer) = &explained.answer {
-        let by = answer.plugin.as_deref().unwrap_or("the gateway");
-        let message = answer.message.as_deref().unwrap_or_default();
-        table.line("answer", format!("{} {message}, by {by}", answer.status).trim());
+    table.lines("answer", explained.answer.as_ref().map(answer));
+    if !explained.unless.is_empty() {
+        table.line("unless", &format!("decided otherwise by {}", explained.unless.join(", ")));
     }
     table.0
+}
+
+fn answer(answer: &Answered) -> String {
+    let by = answer.plugin.as_deref().unwrap_or("the gateway");
+    match (answer.status, &answer.message) {
+        (None, _) => format!("decided by {by}"),
+        (Some(status), None) => format!("{status}, by {by}"),
+        (Some(status), Some(message)) => format!("{status} {message}, by {by}"),
+    }
 }
 
 /// The groups that the consumer is in.
@@ -160,6 +168,10 @@ fn places(upstream: &Upstream) -> Vec<String> {
         };
         format!("{}{weight}{priority}, Host: {}", target.target, target.host)
     };
-    let first = format!("{}, service {}", upstream.url, upstream.service.label());
+    let service = upstream.service.label();
+    let first = match &upstream.decided_by {
+        Some(plugin) => format!("decided by {plugin}, in the place of service {service}"),
+        None => format!("{}, service {service}", upstream.url.as_deref().unwrap_or_default()),
+    };
     std::iter::once(first).chain(upstream.targets.iter().map(place)).collect()
 }

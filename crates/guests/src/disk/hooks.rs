@@ -17,8 +17,8 @@ use mlua::{Function, Value};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, ErrorTemplates, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json, LocalResponse,
-    Phases, ResponseSource, ResumeBody, WantsBody,
+    AccessEffect, BuildContext, ErrorTemplates, Exchange, Flow, Handshake, HandshakeFlow, Hooks, Json,
+    LocalResponse, Phases, ResponseSource, ResumeBody, WantsBody,
 };
 
 /// Headers that say how a body is written.
@@ -135,6 +135,10 @@ impl Hooks for DiskPlugin {
 
     fn rewrite(&self, exchange: &mut Exchange) -> Flow {
         self.guest.run_waiting(exchange, Phase::Rewrite)
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::of_code(self.phases())
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -124,7 +124,9 @@ mod tests;
 
 use crate::llm::{InFlight, Llm};
 use proxy::Proxy;
-use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, WantsBody};
+use weir_plugin::{
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record, WantsBody,
+};
 
 /// The model, and what clients may ask of it.
 #[derive(Debug, Clone, Record)]
@@ -191,6 +193,10 @@ impl Hooks for AiProxy {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::ChoosesUpstream
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

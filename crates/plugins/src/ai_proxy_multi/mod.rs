@@ -90,7 +90,9 @@ use attempts::Attempts;
 use config::Config;
 use pool::Pool;
 use std::sync::Arc;
-use weir_plugin::{BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, WantsBody};
+use weir_plugin::{
+    AccessEffect, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Phases, Plugin, WantsBody,
+};
 
 /// One configured instance of the plugin.
 pub(super) struct AiProxyMulti(Arc<Pool>);
@@ -122,6 +124,10 @@ impl Hooks for AiProxyMulti {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::ChoosesUpstream
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

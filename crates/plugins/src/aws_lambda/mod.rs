@@ -79,8 +79,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, Flow, Hooks, HttpClient, HttpError, HttpProxy, LocalResponse,
-    Phases, Plugin, Record, Resume, Secret, WantsBody, form,
+    AccessEffect, BuildContext, Bytes, Exchange, FieldError, Flow, Hooks, HttpClient, HttpError, HttpProxy,
+    LocalResponse, Phases, Plugin, Record, Resume, Secret, WantsBody, form,
 };
 
 /// The longest result.
@@ -277,6 +277,10 @@ impl Hooks for AwsLambda {
 
     fn wants_body(&self) -> WantsBody {
         if self.0.config.sends_body() { WantsBody::Yes } else { WantsBody::No }
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Answers
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

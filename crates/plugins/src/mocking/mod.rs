@@ -29,7 +29,8 @@ use sample::{Format, Sample};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, Json, LocalResponse, Phases, Plugin, Record, Resume,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, Json, LocalResponse, Phases, Plugin,
+    Record, Resume,
 };
 
 /// The response.
@@ -141,6 +142,10 @@ impl Plugin for Mocking {
 impl Hooks for Mocking {
     fn phases(&self) -> Phases {
         Phases::ACCESS
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        if self.delay.is_none() { AccessEffect::Predictable } else { AccessEffect::Answers }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -102,8 +102,8 @@ use refusal::Refusal;
 use std::sync::Arc;
 use tokens::Token;
 use weir_plugin::{
-    AdminRoute, BuildContext, CustomEntity, CustomEntitySchema, Exchange, FieldError, Flow, Handover, Hooks,
-    Method, Phases, Plugin, ROWS_HANDOVER, Record, Resume, Rows, Uuid, WantsBody,
+    AccessEffect, AdminRoute, BuildContext, CustomEntity, CustomEntitySchema, Exchange, FieldError, Flow,
+    Handover, Hooks, Method, Phases, Plugin, ROWS_HANDOVER, Record, Resume, Rows, Uuid, WantsBody,
 };
 
 /// Reads the parameters of a request as endpoints do, for fuzzing.
@@ -275,6 +275,13 @@ impl Hooks for OAuth2 {
         let config = &self.0.config;
         let is_hidden = config.hide_credentials && forged_headers::are(&[&config.auth_header_name], name);
         is_hidden || forged_headers::are(&bearer::HEADERS, name)
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        match Endpoint::of(exchange.path()) {
+            Some(_) => AccessEffect::Answers,
+            None => AccessEffect::Passes,
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

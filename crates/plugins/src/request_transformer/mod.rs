@@ -73,8 +73,8 @@ use headers::HeaderOperations;
 use operations::{Operations, Value, Values, apply};
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Phases, Plugin, Record,
-    WantsBody, is_same_header,
+    AccessEffect, BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Phases,
+    Plugin, Record, WantsBody, is_same_header,
 };
 
 /// What is changed.
@@ -229,6 +229,10 @@ impl Hooks for RequestTransformer {
 
     fn owns_request_header(&self, name: &[u8]) -> bool {
         self.headers.names().any(|own| is_same_header(own.as_bytes(), name))
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        if self.uri.is_some() { AccessEffect::Unknown } else { AccessEffect::Passes }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

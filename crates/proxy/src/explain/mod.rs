@@ -62,10 +62,13 @@ pub struct Explained {
     pub consumer_groups: Vec<Named>,
     /// The plugins that run, in order.
     pub plugins: Vec<PluginStep>,
-    /// Where the request goes, unless the gateway answers it.
+    /// Where the request goes, unless a plugin answers it.
     pub upstream: Option<Upstream>,
     /// The gateway's own response, as far as it can be predicted.
     pub answer: Option<Answered>,
+    /// The plugins that may decide otherwise when the request comes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unless: Vec<String>,
 }
 
 /// A request as routes see it.
@@ -106,8 +109,8 @@ impl Named {
 /// An answer of the gateway's own.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answered {
-    /// The status.
-    pub status: u16,
+    /// The status; none if the plugin finds it when the request comes.
+    pub status: Option<u16>,
     /// The message in its body.
     pub message: Option<String>,
     /// The plugin that answers; none for the gateway itself.
@@ -116,7 +119,13 @@ pub struct Answered {
 
 impl Answered {
     fn new(answer: &LocalResponse, plugin: Option<&str>) -> Answered {
-        Answered { status: answer.status, message: answer.message_text(), plugin: plugin.map(str::to_owned) }
+        let (message, plugin) = (answer.message_text(), plugin.map(str::to_owned));
+        Answered { status: Some(answer.status), message, plugin }
+    }
+
+    /// What a plugin answers is found when the request comes.
+    fn later(plugin: &str) -> Answered {
+        Answered { status: None, message: None, plugin: Some(plugin.to_owned()) }
     }
 }
 
@@ -154,6 +163,7 @@ pub fn explain(
         plugins: Vec::new(),
         upstream: None,
         answer: None,
+        unless: Vec::new(),
     };
     match route {
         Some(route) => follow(&mut explained, &mut exchange, route, document),
@@ -176,20 +186,25 @@ impl Explained {
 /// Follows a request beyond its route.
 fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRoute, document: &Document) {
     let redirect = respond::require_protocol(route, exchange).map(|answer| Answered::new(&answer, None));
-    let (steps, refusal) = plugins::walk(exchange, route, document, redirect.is_none());
+    let (steps, decisions) = plugins::walk(exchange, route, document, redirect.is_none());
     explained.plugins = steps;
     explained.consumer = exchange.consumer().map(|c| Named::new(c.entity.id, &c.entity.username));
     explained.consumer_groups = plugins::groups(exchange, document);
-    explained.upstream =
-        route.service.as_ref().map(|service| upstream::of(exchange, route, service, document));
-    let no_target = |upstream: &Upstream| upstream.targets.iter().all(|target| target.weight == Some(0));
+    explained.unless = decisions.unless;
+    explained.answer = redirect.or(decisions.answer);
+    if explained.answer.is_some() {
+        return;
+    }
+    explained.upstream = route.service.as_ref().map(|service| match decisions.upstream {
+        Some(plugin) => Upstream::chosen_by(plugin, service),
+        None => upstream::of(exchange, route, service, document),
+    });
     let missing = match &explained.upstream {
         None => Some(RequestError::NoService),
-        Some(upstream) if no_target(upstream) => Some(UpstreamError::NoTarget.into()),
+        Some(upstream) if upstream.has_no_target() => Some(UpstreamError::NoTarget.into()),
         Some(_) => None,
     };
-    let missing = missing.map(|failure| Answered::new(&failure.answer(), None));
-    explained.answer = redirect.or(refusal).or(missing);
+    explained.answer = missing.map(|failure| Answered::new(&failure.answer(), None));
 }
 
 impl Seen {

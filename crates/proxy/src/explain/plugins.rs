@@ -2,11 +2,12 @@
 use super::{Answered, Named};
 use crate::exchange::Exchange;
 use crate::snapshot::CompiledRoute;
+use crate::snapshot::chain::Instance;
 use serde::Serialize;
 use std::collections::HashSet;
 use weir_model::entity::Plugin;
 use weir_model::{Document, Uuid};
-use weir_plugin::{Flow, Phases};
+use weir_plugin::{AccessEffect, Flow, Phases};
 
 /// One plugin that runs.
 #[derive(Debug, Clone, Serialize)]
@@ -86,15 +87,46 @@ pub(super) fn groups(exchange: &Exchange, document: &Document) -> Vec<Named> {
     groups
 }
 
-/// The steps of a route's chain, and the refusal of a plugin that authenticates. Of the hooks only these run, and only
-/// if `authenticate`: they have no other effect than to name the consumer.
+/// What the plugins of a route decide of a request.
+#[derive(Default)]
+pub(super) struct Decisions {
+    /// The answer of a plugin in the place of the upstream's.
+    pub(super) answer: Option<Answered>,
+    /// The plugin that chooses the upstream.
+    pub(super) upstream: Option<String>,
+    /// The plugins that may decide otherwise when the request comes.
+    pub(super) unless: Vec<String>,
+}
+
+impl Decisions {
+    /// Adds what a plugin decides. Of the hooks only those of plugins that authenticate run, and those that are
+    /// predictable: they change nothing but the exchange.
+    fn add(&mut self, instance: &Instance, name: &str, exchange: &mut Exchange) {
+        let effect = instance.hooks.access_effect(exchange);
+        match effect {
+            AccessEffect::Answers => self.answer = Some(Answered::later(name)),
+            AccessEffect::ChoosesUpstream => self.upstream = Some(name.to_owned()),
+            AccessEffect::Unknown => self.unless.push(name.to_owned()),
+            // What the hook goes by may be otherwise when the request comes, such as the consumer.
+            AccessEffect::Predictable if !self.unless.is_empty() => self.unless.push(name.to_owned()),
+            AccessEffect::Passes if !instance.authenticates => {}
+            AccessEffect::Passes | AccessEffect::Predictable => match instance.hooks.access(exchange) {
+                Flow::Respond(answer) => self.answer = Some(Answered::new(&answer, Some(name))),
+                Flow::Wait(_) => self.unless.push(name.to_owned()),
+                Flow::Continue => {}
+            },
+        }
+    }
+}
+
+/// The steps of a route's chain, and what they decide if the request is `followed` as far as them.
 pub(super) fn walk(
     exchange: &mut Exchange,
     route: &CompiledRoute,
     document: &Document,
-    authenticate: bool,
-) -> (Vec<PluginStep>, Option<Answered>) {
-    let (mut steps, mut refusal) = (Vec::new(), None);
+    followed: bool,
+) -> (Vec<PluginStep>, Decisions) {
+    let (mut steps, mut decisions) = (Vec::new(), Decisions::default());
     for step in &route.chain.steps {
         let Some(instance) = step.configured(exchange) else { continue };
         let Some(plugin) = document.plugins.iter().find(|plugin| plugin.id == instance.id) else { continue };
@@ -106,12 +138,11 @@ pub(super) fn walk(
             overrides: overridden(plugin, exchange, document),
         });
         exchange.engine.running = step.priority;
-        let asks = runs && authenticate && refusal.is_none() && instance.authenticates;
-        if asks && let Flow::Respond(answer) = instance.hooks.access(exchange) {
-            refusal = Some(Answered::new(&answer, Some(&plugin.name)));
+        if runs && followed && decisions.answer.is_none() {
+            decisions.add(instance, &plugin.name, exchange);
         }
     }
-    (steps, refusal)
+    (steps, decisions)
 }
 
 fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<Configured> {

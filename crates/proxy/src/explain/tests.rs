@@ -52,6 +52,7 @@ fn difference(expected: &Json, got: &Json, path: &str) -> Option<String> {
                 difference(expected, got, &format!("{path}[{at}]"))
             })
         }
+        (Json::String(expected), Json::Null) if expected == "null" => None,
         _ if expected == got => None,
         _ => Some(format!("{path}: expected {expected}, got {got}")),
     }

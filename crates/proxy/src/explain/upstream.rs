@@ -17,10 +17,13 @@ use weir_upstream::health;
 pub struct Upstream {
     /// The service.
     pub service: Named,
-    /// The URL that is asked for.
-    pub url: String,
+    /// The URL that is asked for; none if a plugin chooses it.
+    pub url: Option<String>,
     /// The places that may be asked.
     pub targets: Vec<Candidate>,
+    /// The plugin that chooses the upstream when the request comes, in the place of the service's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
 }
 
 /// One place that may be asked.
@@ -42,8 +45,22 @@ fn is_default(priority: &i32) -> bool {
 }
 
 impl Upstream {
+    /// Another one than the service's.
+    pub(super) fn chosen_by(plugin: String, compiled: &CompiledService) -> Upstream {
+        let service = Named::new(compiled.entity.id, &compiled.entity.name);
+        Upstream { service, url: None, targets: Vec::new(), decided_by: Some(plugin) }
+    }
+
+    /// Whether it is known that there is no target to ask.
+    pub(super) fn has_no_target(&self) -> bool {
+        self.decided_by.is_none() && self.targets.iter().all(|target| target.weight == Some(0))
+    }
+
     /// Whether every target that may be asked is known to be unhealthy.
     pub(super) fn is_unhealthy(&self, retained: &Retained, document: &Document) -> bool {
+        if self.decided_by.is_some() {
+            return false;
+        }
         let service = document.services.iter().find(|service| service.id == self.service.id);
         let named = |service: &Arc<Service>| document.upstreams.iter().find(|it| it.name == service.host);
         let Some(upstream) = service.and_then(named).filter(|upstream| health::are_used(upstream)) else {
@@ -78,10 +95,11 @@ pub(super) fn of(
         }
         Destination::Upstream(_) => candidates(compiled, document),
     };
-    if let Some(host) = exchange.request.host().filter(|_| route.entity.preserve_host) {
+    let preserved = || exchange.request.host().filter(|_| route.entity.preserve_host);
+    if let Some(host) = exchange.upstream_host().or_else(preserved) {
         targets.iter_mut().for_each(|target| target.host = host.to_owned());
     }
-    Upstream { service: Named::new(service.id, &service.name), url, targets }
+    Upstream { service: Named::new(service.id, &service.name), url: Some(url), targets, decided_by: None }
 }
 
 /// A host with its port, which a socket has not.

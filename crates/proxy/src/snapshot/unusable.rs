@@ -1,6 +1,6 @@
 //! What runs in the place of a plugin that cannot be built with the secrets of its references.
 
-use weir_plugin::{Admission, Exchange, Flow, Hooks, LocalResponse, Phases, Session};
+use weir_plugin::{AccessEffect, Admission, Exchange, Flow, Hooks, LocalResponse, Phases, Session};
 
 /// Answers requests with status 500, and refuses sessions of streams, because the plugin may be what protects them.
 pub(super) struct Unusable;
@@ -8,6 +8,10 @@ pub(super) struct Unusable;
 impl Hooks for Unusable {
     fn phases(&self) -> Phases {
         Phases::ACCESS | Phases::PREREAD
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        AccessEffect::Predictable
     }
 
     fn access(&self, _exchange: &mut Exchange) -> Flow {

@@ -19,7 +19,7 @@ pub(super) async fn send(visit: &Visit, form: &Pairs) -> Shown {
     };
     let answer = visit.api.send(Method::POST, "/explain", Some(&question), None).await;
     let result = match answer {
-        Ok(answer) => explained(&answer.body),
+        Ok(answer) => explained(answer.body),
         Err(error) if error.status == StatusCode::BAD_REQUEST => {
             html! { p.note.error role="alert" { (error.message()) } }
         }
@@ -72,23 +72,49 @@ fn render(visit: &Visit, given: &Pairs, result: Markup) -> Page {
     Page::new("try", texts::of("words.try_a_request"), content)
 }
 
-fn explained(answer: &Value) -> Markup {
+fn explained(mut explained: Value) -> Markup {
+    // What a plugin answers may be known only when the request comes.
+    if let Some(answer) = explained.get_mut("answer").filter(|it| it["status"].is_null() && it.is_object()) {
+        *answer = json!({ "decided_by": answer["plugin"] });
+    }
     html! {
         h2 { (texts::of("try_it.what_the_gateway_does")) }
-        (tree(answer))
+        (tree(&explained))
     }
+}
+
+/// Whether there is nothing to show of a value.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// Any JSON, as nested lists of names and values.
 fn tree(value: &Value) -> Markup {
     match value {
         Value::Object(members) => html! {
-            dl.facts { @for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) { dt { (name.replace('_', " ")) } dd { (tree(value)) } } }
+            dl.facts { @for (name, value) in members.iter().filter(|(_, value)| !is_empty(value)) { dt { (name.replace('_', " ")) } dd { (tree(value)) } } }
         },
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => html! {
             ol { @for item in items { li { (tree(item)) } } }
         },
         Value::Array(items) => html! { (items.iter().map(plain).collect::<Vec<_>>().join(", ")) },
         scalar => html! { (plain(scalar)) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_decides_is_shown_in_the_place_of_what_it_decides() {
+        let answer =
+            json!({ "upstream": null, "answer": { "status": null, "message": null, "plugin": "mocking" } });
+        let page = explained(answer).into_string();
+        assert!(page.contains("<dt>decided by</dt><dd>mocking</dd>") && !page.contains("upstream"), "{page}");
+        let choice =
+            json!({ "upstream": { "url": null, "targets": [], "decided_by": "ai-proxy" }, "answer": null });
+        let page = explained(choice).into_string();
+        assert!(page.contains("<dt>decided by</dt><dd>ai-proxy</dd>") && !page.contains("targets"), "{page}");
     }
 }
