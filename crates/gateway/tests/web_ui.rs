@@ -4,6 +4,7 @@
 mod access;
 mod accessibility;
 mod analytics;
+mod entities;
 mod links;
 mod requests;
 

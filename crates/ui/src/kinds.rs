@@ -53,6 +53,8 @@ pub(crate) const KINDS: &[Kind] = &[
             ("basic-auth", "basic-auths"),
             ("hmac-auth", "hmac-auths"),
             ("jwt", "jwts"),
+            ("jwt-auth", "jwt-auths"),
+            ("oauth2", "oauth2"),
             ("acls", "acls"),
             PLUGINS,
         ],
@@ -141,6 +143,8 @@ pub(crate) const KINDS: &[Kind] = &[
     credential("basic-auths", &["username"], &["tags"]),
     credential("hmac-auths", &["username"], &["tags"]),
     credential("jwts", &["key"], &["algorithm", "tags"]),
+    credential("jwt-auths", &["key"], &["algorithm", "tags"]),
+    credential("oauth2", &["name", "client_id"], &["client_id", "client_type", "redirect_uris", "tags"]),
     credential("acls", &["group"], &["tags"]),
 ];
 
@@ -158,6 +162,16 @@ pub(crate) const IN_NAVIGATION: usize = 12;
 /// The kind of a collection.
 pub(crate) fn of(collection: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.collection == collection)
+}
+
+/// The kind of an entity, by the name that changes have for it, which is that of its schema.
+pub(crate) fn of_entity(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.schema() == name)
+}
+
+/// The kinds that have a list of their own in the Admin API: those of targets are below their upstreams.
+pub(crate) fn with_lists() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| kind.collection != "targets")
 }
 
 impl Kind {
@@ -187,6 +201,8 @@ impl Kind {
             "basic-auths" => "basicauth_credentials",
             "hmac-auths" => "hmacauth_credentials",
             "jwts" => "jwt_secrets",
+            "jwt-auths" => "jwt_auth_credentials",
+            "oauth2" => "oauth2_credentials",
             "key-sets" => "key_sets",
             other => other,
         }

@@ -66,7 +66,8 @@ fn field(parent: &str, name: &str, described: &Value) -> Field {
         default: described.get("default").cloned(),
         is_required: is("required"),
         is_secret,
-        is_auto: is("auto") && !is("encrypted"),
+        // Other texts are generated only if nobody writes them, such as the id of a client.
+        is_auto: is("auto") && (!is_text || is("uuid")),
         path,
     }
 }
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn fields_are_read_at_any_depth() {
         let schema = json!({ "fields": [
-            { "id": { "type": "string", "auto": true } },
+            { "id": { "type": "string", "uuid": true, "auto": true } },
             { "key": { "type": "string", "auto": true, "encrypted": true } },
             { "config": { "type": "record", "fields": [
                 { "redis": { "type": "record", "fields": [{ "password": { "type": "string" } }] } },

@@ -81,24 +81,21 @@ fn what(visit: &Visit, what: &str) -> Markup {
         @for (index, edit) in what.split(", ").enumerate() {
             @if index > 0 { ", " }
             @match entity(edit) {
-                Some((verb, path)) => { (verb) " " a href=(visit.at(&address(path))) { bdi { (path) } } }
+                Some((verb, path, address)) => { (verb) " " a href=(visit.at(&address)) { bdi { (path) } } }
                 None => bdi { (edit) },
             }
         }
     }
 }
 
-/// The verb and the path of an edit that put an entity which has a page.
-fn entity(edit: &str) -> Option<(&str, &str)> {
+/// The verb and the path of an edit that put an entity which has a page, and the address of that.
+fn entity(edit: &str) -> Option<(&str, &str, String)> {
     let (verb, path) = edit.split_once(' ')?;
-    let (collection, name) = path.split_once('/')?;
+    let (entity, name) = path.split_once('/')?;
     // The page of a target needs its upstream, which the change does not name.
-    let has_page = kinds::of(collection).is_some() && collection != "targets";
-    (verb == "put" && has_page && !name.is_empty()).then_some((verb, path))
-}
-
-fn address(path: &str) -> String {
-    path.split_once('/').map_or(String::new(), |(collection, name)| format!("{collection}/{}", segment(name)))
+    let kind = kinds::of_entity(entity).filter(|kind| kind.collection != "targets")?;
+    let address = format!("{}/{}", kind.collection, segment(name));
+    (verb == "put" && !name.is_empty()).then_some((verb, path, address))
 }
 
 #[cfg(test)]
@@ -107,8 +104,14 @@ mod tests {
 
     #[test]
     fn what_was_put_has_a_page_and_what_was_deleted_has_none() {
-        assert_eq!(entity("put routes/a/b"), Some(("put", "routes/a/b")));
-        assert_eq!(address("routes/a/b"), "routes/a%2Fb");
+        for (edit, address) in [
+            ("put routes/a/b", "routes/a%2Fb"),
+            ("put oauth2_credentials/app", "oauth2/app"),
+            ("put key_sets/a", "key-sets/a"),
+        ] {
+            let expected = ("put", edit.strip_prefix("put ").unwrap(), address.to_owned());
+            assert_eq!(entity(edit), Some(expected));
+        }
         for edit in [
             "delete routes/a",
             "put 12 targets",

@@ -2,7 +2,7 @@
 use super::{Shown, list, references};
 use crate::api::ApiError;
 use crate::form::{Pairs, first, plain};
-use crate::kinds::{IN_NAVIGATION, KINDS, Kind};
+use crate::kinds::{self, Kind};
 use crate::page::{Page, Visit};
 use crate::texts;
 use maud::html;
@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 50;
 /// How many are looked through at once.
 const PAGE: &str = "100";
 
-/// The fields that are searched.
+/// The fields that are searched, of each kind beside those that name one.
 const SEARCHED: [&str; 16] = [
     "id",
     "name",
@@ -38,7 +38,7 @@ pub(super) async fn page(visit: &Visit, asked: &Pairs) -> Shown {
     let wanted = first(asked, "q").trim().to_lowercase();
     let mut found = Vec::new();
     if !wanted.is_empty() {
-        for kind in &KINDS[..IN_NAVIGATION] {
+        for kind in kinds::with_lists() {
             let mut rows = matching(visit, kind, &wanted).await?;
             if !rows.is_empty() {
                 references::add_names(visit, rows.iter_mut().take(MAX_SHOWN)).await;
@@ -67,7 +67,7 @@ async fn matching(visit: &Visit, kind: &Kind, wanted: &str) -> Result<Vec<Value>
         let page = crate::url::query([("size", PAGE), ("offset", &*offset)]);
         let text = visit.api.get_text(&format!("/{}{page}", kind.collection)).await?;
         if text.to_lowercase().contains(&written) {
-            rows.extend(entities(&text).into_iter().filter(|entity| is_match(entity, wanted)));
+            rows.extend(entities(&text).into_iter().filter(|entity| is_match(kind, entity, wanted)));
         }
         match list::next_offset(&text) {
             Some(next) if rows.len() <= MAX_SHOWN => offset = next,
@@ -89,9 +89,9 @@ fn written(text: &str) -> String {
     json[1..json.len() - 1].to_owned()
 }
 
-fn is_match(entity: &Value, wanted: &str) -> bool {
+fn is_match(kind: &Kind, entity: &Value, wanted: &str) -> bool {
     let has = |value: &Value| plain(value).to_lowercase().contains(wanted);
-    SEARCHED.iter().any(|field| match &entity[*field] {
+    SEARCHED.iter().chain(kind.names).any(|field| match &entity[*field] {
         Value::Null => false,
         Value::Array(items) => items.iter().any(has),
         value => has(value),
@@ -104,11 +104,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn what_names_an_entity_is_searched_and_a_secret_is_not() {
+        let is_found = |collection, entity| is_match(kinds::of(collection).unwrap(), &entity, "wanted");
+        assert!(is_found("oauth2", json!({ "name": "app", "client_id": "wanted" })));
+        assert!(is_found("acls", json!({ "group": "wanted" })));
+        assert!(!is_found("key-auths", json!({ "key": "wanted" })));
+    }
+
+    #[test]
     fn what_is_wanted_is_found_in_json_wherever_it_is_written() {
         for wanted in ["a", "\"quoted\"", "back\\slash", "tab\there", "ümlaut"] {
             let page = json!({ "data": [{ "name": format!("x{wanted}y") }] }).to_string();
             assert!(page.to_lowercase().contains(&written(wanted)), "{wanted}: {page}");
-            assert!(entities(&page).iter().all(|entity| is_match(entity, wanted)), "{wanted}");
+            assert!(
+                entities(&page).iter().all(|entity| is_match(kinds::of("services").unwrap(), entity, wanted)),
+                "{wanted}"
+            );
         }
     }
 }
