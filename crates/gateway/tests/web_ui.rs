@@ -459,7 +459,16 @@ fn nonsense_gives_defaults_and_unknown_entities_a_way_back() {
     }
     assert!(browser.page("/requests?class=9xx&cursor=x").contains("All requests are shown"));
     assert_eq!(browser.get("/requests/7").status, 404);
-    for path in ["/services/nope", "/nope", "/edit/routes/nope", "/services/%3Cscript%3E", "/new/nope"] {
+    for path in [
+        "/services/nope",
+        "/nope",
+        "/services/",
+        "/requests/",
+        "/edit/services/",
+        "/edit/routes/nope",
+        "/services/%3Cscript%3E",
+        "/new/nope",
+    ] {
         let page = browser.get(path);
         assert_eq!(page.status, 404, "{path}: {}", page.text());
         assert!(

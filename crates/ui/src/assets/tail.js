@@ -13,7 +13,7 @@ const pause = live.querySelector("[data-pause]");
 const resume = live.querySelector("[data-resume]");
 const state = live.querySelector("[data-state]");
 const counts = live.querySelector("[data-counts]");
-const linkBase = blank.querySelector("th a").getAttribute("href");
+const linkBase = blank.querySelector("th a").dataset.base;
 // The places of texts in each row that was made here.
 const places = new WeakMap();
 

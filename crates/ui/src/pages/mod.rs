@@ -42,6 +42,10 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
     if let Some(page) = only_shown(visit, &segments) {
         return page.render(visit);
     }
+    // Without the id of an entity or a request, the Admin API would give a list.
+    if segments.len() > 1 && segments.iter().any(String::is_empty) {
+        return unknown(visit, path).render(visit);
+    }
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
         [""] => now::page(visit, asked).await,
         ["traffic"] => traffic::page(visit, asked).await,

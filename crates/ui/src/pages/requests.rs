@@ -142,7 +142,10 @@ fn row(visit: &Visit, request: &Value) -> Markup {
             td.when { time data-field="at" { (request["at"].as_f64().map_or(String::new(), clock)) } }
             td.verb data-field="method" { (plain(&request["method"])) }
             th scope="row" {
-                a href=(format!("{}{}", visit.at("requests/"), segment(&id))) title=(plain(&request["path"])) {
+                // Of the row that script copies, it is not yet the link of a request.
+                @let base = visit.at("requests/");
+                a href=(if id.is_empty() { visit.at("requests") } else { format!("{base}{}", segment(&id)) })
+                    data-base=[id.is_empty().then_some(&base)] title=(plain(&request["path"])) {
                     bdi data-field="path" { (plain(&request["path"])) }
                 }
             }
