@@ -76,7 +76,7 @@ fn a_reset_upstream_shows_over_http2_by_cancel_alone() {
 #[test]
 fn a_reset_upstream_shows_over_http3_by_request_cancelled_alone() {
     // Long enough for most responses to have left.
-    let upstream = breaking_off(|| std::thread::sleep(Duration::from_millis(100)));
+    let upstream = breaking_off(|| std::thread::park_timeout(Duration::from_millis(200)));
     let gateway = gateway(upstream.address, "127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic");
     let mut client = Client::connect(gateway.proxy_quic());
     let mut seen = 0;

@@ -322,7 +322,8 @@ fn what_is_wrong_is_said_at_the_field_and_nothing_is_lost() {
     let unreadable = browser.submit("/edit/services/orders", &[("port", "eighty"), ("retries", "6")]);
     assert!(unreadable.text().contains("“eighty” is not a number"), "{}", unreadable.text());
     assert!(unreadable.text().contains("value=\"6\""), "{}", unreadable.text());
-    let refused = browser.save("/edit/services/orders", &[("port", "99999"), ("retries", "6")]);
+    let refused = browser.submit("/edit/services/orders", &[("port", "99999"), ("retries", "6")]);
+    assert!(!refused.text().contains("This would change"), "{}", refused.text());
     assert_eq!(refused.status, 400, "{}", refused.text());
     assert!(refused.text().contains("class=\"field wrong\""), "{}", refused.text());
     assert!(
@@ -330,6 +331,15 @@ fn what_is_wrong_is_said_at_the_field_and_nothing_is_lost() {
         "{}",
         refused.text()
     );
+    let form = "/new/plugins?name=statsd";
+    let refused = browser.submit(form, &[("config.port", "99999999")]);
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("value should be between 0 and 65535"), "{}", refused.text());
+    assert!(browser.submit(form, &[("config.port", "9125")]).text().contains("This would change"));
+    // What other entities make wrong is found when it is saved.
+    created(&gateway, "/services", &json!({ "name": "taken", "host": "a" }));
+    let refused = browser.save("/edit/services/orders", &[("name", "taken")]);
+    assert_eq!(refused.status, 409, "{}", refused.text());
     let unchanged = browser.submit("/edit/services/orders", &[]);
     assert!(unchanged.text().contains("Nothing differs"), "{}", unchanged.text());
 }

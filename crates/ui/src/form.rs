@@ -17,31 +17,37 @@ pub(crate) fn first<'p>(pairs: &'p Pairs, name: &str) -> &'p str {
 
 /// The inputs for fields, filled with an entity.
 pub(crate) fn inputs(fields: &[Field], entity: &Value, errors: &FieldErrors) -> Markup {
+    inputs_of(fields, entity, errors, true)
+}
+
+/// The inputs of a record, which may be one that `must_be_there` or one that can be left out with all its fields.
+fn inputs_of(fields: &[Field], entity: &Value, errors: &FieldErrors, must_be_there: bool) -> Markup {
     html! {
         @for field in fields.iter().filter(|field| !field.is_auto) {
             @match &field.kind {
                 Kind::Record(inner) => fieldset {
                     legend { (field.name) }
-                    @if let Some(description) = &field.description { p.help { (description) } }
-                    (inputs(inner, entity, errors))
+                    @if let Some(description) = &field.description { p.help { (texts::with_code(description)) } }
+                    (inputs_of(inner, entity, errors, must_be_there && field.is_required))
                 },
-                _ => (labelled(field, value_at(entity, &field.path), errors)),
+                _ => (labelled(field, value_at(entity, &field.path), errors, must_be_there)),
             }
         }
     }
 }
 
-fn labelled(field: &Field, value: &Value, errors: &FieldErrors) -> Markup {
+fn labelled(field: &Field, value: &Value, errors: &FieldErrors, must_be_there: bool) -> Markup {
+    let is_required = must_be_there && field.is_required && field.default.is_none();
     let id = format!("field-{}", field.path);
     let help = format!("{id}-help");
     let wrong: Vec<_> = errors.iter().filter(|(path, _)| concerns(path, &field.path)).collect();
     html! {
         div.field.wrong[!wrong.is_empty()] {
-            label for=(id) { (field.name) @if field.is_required && field.default.is_none() { " " abbr title=(texts::of("messages.required")) { "*" } } }
+            label for=(id) { (field.name) @if is_required { " " abbr title=(texts::of("messages.required")) { "*" } } }
             (input(field, value, &id, &help, !wrong.is_empty()))
             p.help id=(help) {
-                @for (_, message) in &wrong { strong.error { (message) } " " }
-                @if let Some(description) = &field.description { (description) " " }
+                @for (_, message) in &wrong { strong.error { (texts::with_code(message)) } " " }
+                @if let Some(description) = &field.description { (texts::with_code(description)) " " }
                 @if let Some(default) = shown_default(field) { span.default { (texts::of("messages.default")) " " (default) } }
             }
         }
@@ -296,15 +302,30 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
+/// An entity with these changes, as far as its schema knows it: other members repeat fields by older names. What is emptied
+/// is left out, so that it gets its default.
+pub(crate) fn changed(fields: &[Field], before: &Value, changes: &[Changed]) -> Value {
+    let mut entity = Value::Object(Map::new());
+    for field in crate::schema::leaves(fields) {
+        let change = changes.iter().find(|change| change.path == field.path);
+        let value = change.map_or_else(|| value_at(before, &field.path), |change| &change.after);
+        if !value.is_null() {
+            *place(&mut entity, &field.path) = value.clone();
+        }
+    }
+    entity
+}
+
+/// Where a field is in an entity.
+fn place<'v>(entity: &'v mut Value, path: &str) -> &'v mut Value {
+    path.split('.').fold(entity, |place, name| &mut place[name])
+}
+
 /// The body of a request that makes these changes.
 pub(crate) fn patch(changes: &[Changed]) -> Value {
     let mut patch = Value::Object(Map::new());
     for Changed { path, after, .. } in changes {
-        let mut place = &mut patch;
-        for name in path.split('.') {
-            place = &mut place[name];
-        }
-        *place = after.clone();
+        *place(&mut patch, path) = after.clone();
     }
     patch
 }
@@ -373,6 +394,27 @@ mod tests {
         let after = json!({ "name": "b", "port": 80.0, "paths": [], "service": { "name": "orders" }, "config": { "on": false } });
         let changed = changes(&example(), &before, &after);
         assert_eq!(patch(&changed), json!({ "name": "b", "config": { "on": false } }));
+        let emptied = changes(
+            &example(),
+            &before,
+            &json!({ "name": null, "port": 80, "service": before["service"], "config": { "on": true } }),
+        );
+        let before = json!({ "name": "a", "old_name": "a", "config": { "password": "secret" } });
+        let after = super::changed(&example(), &before, &emptied);
+        assert_eq!(after, json!({ "config": { "password": "secret" } }));
+    }
+
+    #[test]
+    fn a_field_of_a_record_that_can_be_left_out_is_not_required() {
+        let key = json!([{ "key_id": { "type": "string", "required": true, "description": "The `kid`." } }]);
+        let starred = |required: bool| {
+            let record = json!({ "type": "record", "required": required, "fields": key });
+            let fields = fields(&json!({ "fields": [{ "account_key": record }] }));
+            inputs(&fields, &Value::Null, &Vec::new()).into_string().contains("<abbr")
+        };
+        assert_eq!([starred(true), starred(false)], [true, false]);
+        let html = inputs(&fields(&json!({ "fields": key })), &Value::Null, &Vec::new()).into_string();
+        assert!(html.contains("The <code>kid</code>."), "{html}");
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub(crate) fn time(seconds: i64) -> String {
     format!("{} {hour:02}:{minute:02}:{second:02} UTC", time.date())
 }
 
+/// The same to the minute.
+pub(crate) fn minute(seconds: i64) -> String {
+    time(seconds).get(..16).map_or(NONE.to_owned(), |minute| format!("{minute} UTC"))
+}
+
 /// A duration in the two largest units.
 pub(crate) fn duration(seconds: i64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
@@ -75,6 +80,7 @@ mod tests {
         ] {
             assert_eq!(time(seconds), text);
         }
+        assert_eq!([minute(1_795_457_084), minute(i64::MAX)], ["2026-11-23 18:04 UTC", NONE]);
         for (seconds, text) in [(0, "0 s"), (59, "59 s"), (3_600, "1 h"), (90_061, "1 d 1 h"), (-5, "0 s")] {
             assert_eq!(duration(seconds), text);
         }

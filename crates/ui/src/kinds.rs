@@ -220,6 +220,11 @@ impl Kind {
         }
     }
 
+    /// Where the Admin API says whether an entity would be accepted on its own.
+    pub(crate) fn check(&self) -> String {
+        format!("/schemas/{}/validate", self.schema())
+    }
+
     /// The id of an entity in addresses of pages.
     pub(crate) fn id(&self, entity: &Value) -> String {
         let id = plain(&entity["id"]);

@@ -141,7 +141,7 @@ fn document(visit: &Visit, page: &Page) -> Markup {
                 nav.sections aria-label=(texts::of("page.sections")) { (navigation(visit, page.section)) }
                 main id="content" tabindex="-1" {
                     h1 { (page.title) }
-                    @for note in &page.notes { p.note role="status" { (note) } }
+                    @for note in &page.notes { p.note role="status" { (texts::with_code(note)) } }
                     (page.content)
                     p.printed { "/" (visit.address) }
                 }

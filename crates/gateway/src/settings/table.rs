@@ -314,7 +314,7 @@ settings! {
     analytics_samples: SampledRequests = "errors";
     /// The headers of requests and responses whose values these samples have. Of others they have the length. The values
     /// of `Authorization`, `Cookie` and other headers that hold credentials are never kept.
-    analytics_sample_headers: Vec<String> = "accept, accept-encoding, content-encoding, content-length, content-type, grpc-status, origin, retry-after, server, upgrade, user-agent, via";
+    analytics_sample_headers: Vec<String> = "accept, accept-encoding, content-encoding, content-length, content-type, date, grpc-status, host, origin, retry-after, server, upgrade, user-agent, via";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// The limits of a request's head: number and size of buffers. The whole head must fit into all of them (else 400),

@@ -1,7 +1,7 @@
 //! What calls of models come to in the analytics.
 
 use super::{Provider, ask, config, providers};
-use crate::harness::{Gateway, Upstream, closed_port, eventually};
+use crate::harness::{Builder, Gateway, Upstream, chromium, closed_port, eventually};
 use serde_json::{Value as Json, json};
 
 /// A provider that answers streams, and anything else with a whole response.
@@ -27,12 +27,16 @@ fn answering(provider: &Provider) -> Upstream {
 }
 
 fn gateway(plugins: &Json) -> Gateway {
+    builder(plugins).start()
+}
+
+fn builder(plugins: &Json) -> Builder {
     let document = json!({
         "_format_version": "3.0",
         "services": [{ "name": "models", "url": "http://127.0.0.1:1", "routes": [{ "name": "chat", "paths": ["/"] }] }],
         "plugins": plugins,
     });
-    Gateway::start(&document.to_string())
+    Gateway::builder(&document.to_string())
 }
 
 pub(super) fn rows(gateway: &Gateway) -> Vec<Json> {
@@ -69,6 +73,21 @@ fn models_have_tokens_and_times_in_the_analytics() {
     assert_eq!(gateway.admin("/analytics/series?model=openai/other").status, 404);
     let table = gateway.admin("/analytics/top?by=model&format=csv");
     assert!(table.text().lines().next().unwrap().contains("p50_first_token"), "{}", table.text());
+}
+
+#[test]
+fn the_table_of_models_fits_into_a_window() {
+    let openai = providers().into_iter().find(|provider| provider.name == "openai").unwrap();
+    let upstream = answering(&openai);
+    let config = config("openai", &format!("http://{}/", upstream.address), &json!({}));
+    let plugins = json!([{ "name": "ai-proxy", "config": config }]);
+    let gateway = builder(&plugins).set("admin_gui_listen", "127.0.0.1:0").start();
+    assert_eq!(ask(&gateway, true).response().status, 200);
+    eventually("the call is counted", || !rows(&gateway).is_empty());
+    let table = "document.querySelector('table.dense').parentElement";
+    let steps = ["screen:1280 light", &format!("{table}.scrollWidth - {table}.clientWidth")];
+    let seen = chromium(&format!("http://{}/traffic?by=model", gateway.web_ui()), &steps);
+    assert_eq!(seen[1..], [json!(0), json!([])], "{seen:?}");
 }
 
 #[test]

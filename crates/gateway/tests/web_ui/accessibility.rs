@@ -62,6 +62,7 @@ fn every_page_is_accessible() {
         &["screen:1280 light forced", "screen:390 dark forced"],
         &["/", "/traffic", "/routes/orders"],
     );
+    check_on(&gateway, &["screen:320 light"], &["/", "/traffic", "/services", "/routes/orders", "/errors"]);
 }
 
 #[test]

@@ -70,6 +70,9 @@ fn every_number_is_what_was_sent_and_leads_to_what_it_is_made_of() {
     ] {
         assert_eq!(figure(gateway, path, "total"), Some(total), "{path}");
     }
+    let errors = Browser::of(gateway).page("/errors");
+    let first = errors.split("<time title=").nth(1).unwrap().split("</time>").next().unwrap();
+    assert_eq!(first.matches(':').count(), 2, "to the minute: {first}");
     for (path, requests) in [
         ("/routes/r-fine", 7),
         ("/services/s-missing", 5),

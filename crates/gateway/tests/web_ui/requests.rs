@@ -15,7 +15,7 @@ fn with_failing_route() -> Gateway {
 #[test]
 fn a_request_in_full_is_shown_as_text() {
     let gateway = with_failing_route();
-    let agent = "User-Agent: <img src=x onerror=alert(1)>\r\n";
+    let agent = "User-Agent: <img src=x onerror=alert(1)>\r\nDate: Mon, 23 Nov 2026 18:04:44 GMT\r\n";
     gateway.get_with("/a/<script>alert(1)</script>?q=canary", agent);
     let mut browser = Browser::of(&gateway);
     eventually("the request is listed", || browser.page("/requests?class=5xx").contains("upstream: connect"));
@@ -25,6 +25,8 @@ fn a_request_in_full_is_shown_as_text() {
     let page = browser.page(&format!("/{path}"));
     for expected in [
         "upstream: connect",
+        "<dt><bdi>Host</bdi></dt><dd><bdi>localhost</bdi>",
+        "<dt><bdi>Date</bdi></dt><dd><bdi>Mon, 23 Nov 2026 18:04:44 GMT</bdi>",
         "Explain this request",
         "curl -i -g --path-as-is -X",
         "&lt;script&gt;",

@@ -11,7 +11,6 @@ mod unit;
 
 pub(crate) use heat::HeatMap;
 pub(crate) use marks::{Mark, marks};
-pub(crate) use scale::clock;
 pub(crate) use spark::sparkline;
 pub(crate) use unit::{Unit, bytes, number, share};
 

@@ -80,7 +80,7 @@ fn tick_name(at: u64, step: u64) -> String {
 }
 
 /// The time of day.
-pub(crate) fn clock(at: u64) -> String {
+pub(super) fn clock(at: u64) -> String {
     tick_name(at, 1)
 }
 

@@ -73,8 +73,24 @@ pub(super) async fn submit(
     }
     match is_confirmed {
         true => save(visit, &subject, inputs, &changed, first(sent, "etag"), draft).await,
-        false => Ok(Submitted::Page(review(visit, &subject, inputs, &changed))),
+        false => match check(visit, &subject, &changed).await {
+            Some(error) => Ok(Submitted::Page(wrong(visit, &subject, inputs, &error))),
+            None => Ok(Submitted::Page(review(visit, &subject, inputs, &changed))),
+        },
     }
+}
+
+/// What is wrong with the entity as it would be. Rules across entities are checked when it is saved.
+async fn check(visit: &Visit, subject: &Subject, changed: &[Changed]) -> Option<ApiError> {
+    let before = if subject.id.is_some() { &subject.current } else { &Value::Null };
+    let after = form::changed(&subject.fields, before, changed);
+    let checked = visit.api.send(Method::POST, &subject.kind.check(), Some(&after), None).await;
+    checked.err().filter(|error| error.status == StatusCode::BAD_REQUEST)
+}
+
+/// The form again, with what the Admin API says is wrong.
+fn wrong(visit: &Visit, subject: &Subject, inputs: &Pairs, error: &ApiError) -> Page {
+    again(visit, subject, inputs, &error.fields(), vec![error.message()]).status(error.status)
 }
 
 async fn subject(
@@ -129,10 +145,7 @@ async fn save(
             Ok(Submitted::Page(again(visit, subject, inputs, &Vec::new(), notes).status(error.status)))
         }
         Err(error) if matches!(error.status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND) => Err(error),
-        Err(error) => {
-            let (notes, fields) = (vec![error.message()], error.fields());
-            Ok(Submitted::Page(again(visit, subject, inputs, &fields, notes).status(error.status)))
-        }
+        Err(error) => Ok(Submitted::Page(wrong(visit, subject, inputs, &error))),
     }
 }
 

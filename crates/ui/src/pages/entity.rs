@@ -125,7 +125,7 @@ fn listed(visit: &Visit, fields: &[(&Field, &Value)]) -> Markup {
     html! {
         dl.facts {
             @for (field, value) in fields {
-                dt title=[field.description.as_deref()] { (field.path) }
+                dt title=[field.description.as_ref().map(|it| it.replace('`', ""))] { (field.path) }
                 dd { (shown(visit, field, value)) }
             }
         }

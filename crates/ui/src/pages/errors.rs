@@ -1,9 +1,9 @@
 //! Errors by route, status and cause: who is to blame.
 use super::charts::off;
 use super::{Shown, csv};
-use crate::chart::{clock, sparkline};
+use crate::chart::sparkline;
 use crate::form::{Pairs, first, plain};
-use crate::format::{count, time};
+use crate::format::{count, minute};
 use crate::frame::Frame;
 use crate::history::{Errors, History, is_off};
 use crate::page::{Page, Visit};
@@ -217,7 +217,10 @@ fn line(visit: &Visit, frame: &Frame, group: &Value) -> Markup {
         |name, value: &str| visit.at(&frame.carried(Address::new("errors").with(name, value)).to_string());
     let moment = |name: &str| {
         let at = group[name].as_u64().unwrap_or_default();
-        html! { time title=(time(at as i64)) { (if frame.to - frame.from > 86_400 { time(at as i64) } else { clock(at) }) } }
+        // Errors are counted by minutes.
+        let whole = minute(at as i64);
+        let shown = if frame.to - frame.from > 86_400 { &whole } else { whole.get(11..16).unwrap_or(&whole) };
+        html! { time title=(whole) { (shown) } }
     };
     html! {
         tr {

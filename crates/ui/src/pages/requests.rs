@@ -142,7 +142,7 @@ fn row(visit: &Visit, request: &Value) -> Markup {
             td.when { time data-field="at" { (request["at"].as_f64().map_or(String::new(), clock)) } }
             td.verb data-field="method" { (plain(&request["method"])) }
             th scope="row" {
-                // Of the row that script copies, it is not yet the link of a request.
+                // The row that script copies has no request yet.
                 @let base = visit.at("requests/");
                 a href=(if id.is_empty() { visit.at("requests") } else { format!("{base}{}", segment(&id)) })
                     data-base=[id.is_empty().then_some(&base)] title=(plain(&request["path"])) {

@@ -21,7 +21,7 @@ pub(super) async fn send(visit: &Visit, form: &Pairs) -> Shown {
     let result = match answer {
         Ok(answer) => explained(answer.body),
         Err(error) if error.status == StatusCode::BAD_REQUEST => {
-            html! { p.note.error role="alert" { (error.message()) } }
+            html! { p.note.error role="alert" { (texts::with_code(&error.message())) } }
         }
         Err(error) => return Err(error),
     };

@@ -76,6 +76,18 @@ pub(crate) fn marked_up(key: &str, values: &[(&str, Markup)]) -> Markup {
     }
 }
 
+/// A text of others in which code stands between backticks.
+pub(crate) fn with_code(text: &str) -> Markup {
+    let is_paired = text.matches('`').count().is_multiple_of(2);
+    html! {
+        @if is_paired {
+            @for (index, part) in text.split('`').enumerate() {
+                @if index % 2 == 0 { (part) } @else { code { (part) } }
+            }
+        } @else { (text) }
+    }
+}
+
 /// A part of a text.
 enum Part<'t> {
     Words(&'t str),

@@ -118,3 +118,12 @@ fn values_take_their_places() {
     assert_eq!(page, "There is no page at <code>&lt;a&gt;</code>.");
     assert!(!of_script().contains('<') && of_script().contains("\"pause\":\"Pause\""), "{}", of_script());
 }
+
+#[test]
+fn what_is_between_backticks_is_code() {
+    assert_eq!(
+        with_code("write `a<b>`, or `c`").into_string(),
+        "write <code>a&lt;b&gt;</code>, or <code>c</code>"
+    );
+    assert_eq!(with_code("a ` alone").into_string(), "a ` alone");
+}
