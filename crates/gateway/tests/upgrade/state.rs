@@ -82,7 +82,7 @@ fn what_the_oldest_process_commits_is_read_when_the_one_after_it_has_ended() {
     node.upgrade();
     eventually("the second process ends", || !runs(second));
     // Longer than the newest waits for the store when it knows of no process that drains.
-    thread::sleep(Duration::from_secs(7));
+    thread::park_timeout(Duration::from_secs(7));
     assert_eq!(put.send("}").response().status, 200);
     assert_eq!(node.gateway.admin("/consumers/late").status, 200);
 }
