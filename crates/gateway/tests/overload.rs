@@ -350,9 +350,10 @@ fn an_adaptive_limit_lets_pass_what_the_upstream_serves_and_sheds_what_would_wai
         })
         .collect();
     let name = format!("weir_upstream_limit{{upstream=\"{} of s-\"}}", upstream.address);
-    eventually("the limit shrinks towards what the upstream serves", || {
-        metric(&gateway, &name).is_some_and(|it| it < 32.0)
-    });
+    let limit_is_below = |most: f64| metric(&gateway, &name).is_some_and(|it| it < most);
+    eventually("the limit shrinks", || limit_is_below(32.0));
+    // If the machine was slower in the calm time, the latency is measured again, a minute later.
+    eventually("the limit shrinks to what the upstream serves", || limit_is_below(10.0));
     let [served, shed] = [0, 1].map(|index| statuses[index].load(SeqCst));
     assert!(served > 0 && shed > 0, "{served} served, {shed} shed");
     stop.store(true, SeqCst);

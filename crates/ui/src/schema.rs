@@ -66,7 +66,7 @@ fn field(parent: &str, name: &str, described: &Value) -> Field {
         default: described.get("default").cloned(),
         is_required: is("required"),
         is_secret,
-        // Other texts are generated only if nobody writes them, such as the id of a client.
+        // Other texts are generated only where you leave them out, such as the id of a client.
         is_auto: is("auto") && (!is_text || is("uuid")),
         path,
     }

@@ -17,7 +17,7 @@ pub(super) enum MemoryUnit {
 }
 
 impl MemoryUnit {
-    /// The unit that a query asks for, mebibytes if it asks for none. A `scale` that is no number is none, as in Kong.
+    /// The unit that a query asks for, mebibytes if it asks for none. A `scale` that is no number counts as absent, as in Kong.
     ///
     /// # Errors
     /// Kong's message, if there is no such unit or scale.

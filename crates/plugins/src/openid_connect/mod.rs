@@ -140,7 +140,7 @@
 //! | 403 | `{"error":"required audience claim not present"}`, `{"error":"mismatched audience"}` | by `claim_validator.audience` |
 //! | 403 | `No consumer found for the claim '…'` | no consumer has this name |
 //! | 500 | `An unexpected error occurred` | the provider refuses the client, an endpoint is missing, or a session does not fit into cookies; the log says which |
-//! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted; also while what it has sent for its discovery document is none, and the log says why |
+//! | 502 | `The OpenID provider's response is not valid` | it is no JSON, lacks tokens, or has an ID token that must not be accepted; also while its discovery document is not valid, and the log says why |
 //! | 503 | `The OpenID provider did not answer` | within `timeout`, or with a status of 429 or 500 to 599; also while its discovery document or keys are missing, and the log says why |
 
 mod bearer;

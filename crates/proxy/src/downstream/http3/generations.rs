@@ -113,7 +113,7 @@ impl Generations {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).insert(local, slots.clone());
     }
 
-    /// Passes a datagram on to the process of this number, or to the last one, which may know it; false if there is none any more.
+    /// Passes a datagram on to the process of this number, or to the last one, which may know it; false if no such process is left.
     pub(super) fn pass_back(
         &self,
         generation: u8,
