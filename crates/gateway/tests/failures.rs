@@ -2,7 +2,7 @@
 //! message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, PATIENCE, Upstream, document, eventually, service, unescape};
+use crate::harness::{Gateway, PATIENCE, Upstream, closed_port, document, eventually, service, unescape};
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -284,7 +284,7 @@ fn a_request_cut_short_never_looks_whole() {
 
 #[test]
 fn an_upstream_that_is_not_there_is_told_by_its_host_alone() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap();
+    let closed = closed_port();
     let gateway = Gateway::start(&document(&[service("/", closed, "retries: 0", "")], ""));
     assert_eq!(gateway.get("/").status, 502);
     eventually("it is told", || gateway.log().contains("connecting to the upstream failed"));

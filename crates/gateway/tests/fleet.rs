@@ -1,8 +1,7 @@
 //! Control planes and data planes of Weir: what one is configured with, all serve.
-use crate::harness::{Builder, Gateway, Identity, Upstream, eventually};
+use crate::harness::{Builder, Gateway, Identity, Upstream, eventually, unused_ports};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -35,8 +34,7 @@ pub(crate) fn control_plane(identity: &Identity) -> Builder {
 
 /// An address to listen on again after a restart. Its port is below those that connections of other tests get meanwhile.
 pub(crate) fn lasting_address() -> String {
-    let addresses = std::iter::repeat_with(|| format!("127.0.0.1:{}", fastrand::u16(22_000..31_000)));
-    addresses.take(1000).find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
+    format!("127.0.0.1:{}", unused_ports(1))
 }
 
 /// A control plane that listens here, and finds what one of the same folder has left.

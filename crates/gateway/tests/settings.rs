@@ -1,17 +1,12 @@
 //! Settings take effect: listeners by name, mapped ports, the node's id, and what the Admin API shows of them all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, Peer, Upstream, document, one_route, service};
+use crate::harness::{Gateway, Peer, Upstream, document, one_route, service, unused_ports};
 use serde_json::{Value, json};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 const EMPTY: &str = "_format_version: \"3.0\"\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
-
-/// A port that nobody listens on, for a listener that must know its port before it is opened.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 fn configuration(gateway: &Gateway) -> Value {
     gateway.admin("/").json()["configuration"].clone()
@@ -54,7 +49,7 @@ fn the_node_has_the_id_that_is_set() {
 #[test]
 fn upstreams_learn_the_public_port() {
     let upstream = Upstream::echoing();
-    let port = free_port();
+    let port = unused_ports(1);
     let gateway = Gateway::builder(&one_route(upstream.address))
         .set("proxy_listen", &format!("127.0.0.1:{port}, 127.0.0.1:0"))
         .env("KONG_PORT_MAPS", &format!("80:{port}, 443:8443"))
@@ -73,7 +68,7 @@ fn upstreams_learn_the_public_port() {
 #[test]
 fn destinations_of_stream_routes_match_the_public_port() {
     let upstream = Upstream::answering(OK);
-    let port = free_port();
+    let port = unused_ports(1);
     let document = |destination: u16| {
         format!(
             "_format_version: \"3.0\"\nservices:\n- {{name: s, url: \"tcp://{}\", routes: [{{name: r, protocols: [tcp], \

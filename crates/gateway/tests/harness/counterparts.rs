@@ -1,9 +1,9 @@
 //! Programs of others in Go: connectconformance and its server of gRPC, grpc-go's examples, and statsd_exporter. `make test` builds
 //! them from the versions that `counterparts/go.mod` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::PATIENCE;
+use super::{PATIENCE, unused_ports};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -31,10 +31,7 @@ impl Counterpart {
     /// Starts a program on a port that no other has, nor the one above it. It gets these bytes as its standard input.
     #[track_caller]
     pub fn start(name: &str, arguments: impl FnOnce(u16) -> Vec<String>, input: &[u8]) -> Counterpart {
-        // Below those that the system gives away, so that none takes it before the program does.
-        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(12_000..31_000));
-        let port = ports.find(|port| is_free(*port) && is_free(port + 1)).unwrap();
+        let port = unused_ports(2);
         let mut command = Command::new(counterpart(name));
         command.args(arguments(port)).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program runs");

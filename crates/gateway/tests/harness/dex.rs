@@ -1,9 +1,9 @@
 //! OpenID providers of the tests' own, by dex: in memory, on free ports. `make test` builds it from the versions that
 //! `dex/go.mod` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::PATIENCE;
+use super::{PATIENCE, unused_ports};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -32,10 +32,7 @@ impl Dex {
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
-        // Below those that the system gives away, so that none takes it before dex does.
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(12_000..31_000));
-        let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, unused_ports(1)));
         let mut command = Command::new(&program);
         command.args([&*address.to_string(), client, secret, redirect_uri, Self::USER.0, HASH]);
         let log = File::create(folder.path().join("log")).unwrap();

@@ -1,6 +1,6 @@
 //! etcd servers of the tests' own, from the system's packages: in folders of their own, on free ports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::{PATIENCE, Peer, eventually};
+use super::{PATIENCE, Peer, eventually, unused_ports};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
@@ -23,8 +23,7 @@ impl EtcdServer {
     /// Starts one.
     pub fn start() -> EtcdServer {
         for _ in 0..5 {
-            // Below those that the system gives away, so that none takes it while the server is away.
-            let port = fastrand::u16(22_000..31_000);
+            let port = unused_ports(2);
             let folder = tempfile::tempdir().unwrap();
             let child = spawn(&folder, port, port + 1);
             let mut server = EtcdServer { child, folder, port, peer_port: port + 1, token: None };

@@ -1,8 +1,8 @@
 //! Brokers of Apache Kafka, and Kafka's own clients: from the jars that `KAFKA` names, in folders of their own, on free ports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::{Identity, PATIENCE};
+use super::{Identity, PATIENCE, unused_ports};
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -46,12 +46,8 @@ impl KafkaBroker {
         let jars =
             std::env::var_os("KAFKA").map(PathBuf::from).filter(|path| path.join("installed").exists())?;
         for _ in 0..10 {
-            // Below those that the system gives away, so that none takes one while the broker is away.
-            let first = fastrand::u16(12_000..31_000);
+            let first = unused_ports(4);
             let ports = [first, first + 1, first + 2, first + 3];
-            if !ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) {
-                continue;
-            }
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("properties"), properties(&folder, ports, identity, creates_topics))
                 .unwrap();

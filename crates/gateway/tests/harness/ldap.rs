@@ -1,6 +1,6 @@
 //! LDAP directories of the tests' own, from the system's packages: OpenLDAP's slapd, in folders of their own, on free ports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::{Identity, PATIENCE};
+use super::{Identity, PATIENCE, unused_ports};
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -22,8 +22,7 @@ impl LdapServer {
     /// A directory with these entries (LDIF) below `dc=example,dc=test`. `more` are lines of its configuration.
     pub fn start(identity: &Identity, entries: &str, more: &str) -> LdapServer {
         for _ in 0..5 {
-            // Below those that the system gives away, so that none takes it while the directory is away.
-            let port = fastrand::u16(12_000..31_000);
+            let port = unused_ports(2);
             let folder = tempfile::tempdir().unwrap();
             fill(folder.path(), identity, entries, more);
             let child = spawn(folder.path(), port);

@@ -1,6 +1,7 @@
 //! TLS by OpenSSL's command: certificates, a client, and an upstream.
+use super::unused_ports;
 use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
@@ -225,8 +226,7 @@ pub struct TlsUpstream {
 impl TlsUpstream {
     /// Starts with a certificate; `arguments` as of `openssl s_server`.
     pub fn start(identity: &Identity, arguments: &[&str]) -> TlsUpstream {
-        // Free now; the listener is closed before the upstream takes its place.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, unused_ports(1)));
         let child = openssl(&["s_server", "-www", "-accept", &address.to_string()])
             .args(arguments)
             .arg("-cert")

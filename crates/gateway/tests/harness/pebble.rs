@@ -1,10 +1,10 @@
 //! CAs of the tests' own, by Let's Encrypt's pebble: in folders of their own, on free ports. `make test` builds it from the versions that
 //! `pebble/go.mod` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::{Identity, NameServer, PATIENCE, curl};
+use super::{Identity, NameServer, PATIENCE, curl, unused_ports};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -36,11 +36,7 @@ impl PebblePlan {
             is_there.is_ok_and(|status| status.success()),
             "pebble does not run: `make test-tools` builds it; PEBBLE names it"
         );
-        // Below those that the system gives away, so that none takes it before the CA does.
-        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(12_000..31_000));
-        let port = ports.find(|port| is_free(*port) && is_free(port + 1)).unwrap();
-        PebblePlan { program, port, identity: Identity::new("localhost") }
+        PebblePlan { program, port: unused_ports(2), identity: Identity::new("localhost") }
     }
 
     /// The URL of the directory.

@@ -1,6 +1,7 @@
 //! A PostgreSQL server of the tests' own, from the system's package: in a folder of its own, on a free port.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use super::ports::unused_ports;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -80,9 +81,8 @@ impl PostgresServer {
 
     fn start_from(primary: Option<u16>) -> PostgresServer {
         for _ in 0..5 {
-            // Below those that the system gives away, so that none takes it while the server is stopped.
-            let mut server = PostgresServer::on(fastrand::u16(12_000..32_000), primary);
-            // Somebody else may have the port.
+            let mut server = PostgresServer::on(unused_ports(1), primary);
+            // Another process may have taken the port.
             if server.do_task("start") == "started" {
                 return server;
             }

@@ -1,6 +1,6 @@
 //! Clients and servers that are not ours.
-use super::{Identity, eventually};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use super::{Identity, eventually, unused_ports};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -35,8 +35,7 @@ impl Haproxy {
     /// The same, with options of its `bind` line.
     pub fn listening(options: &str, section: &str) -> Haproxy {
         let folder = tempfile::tempdir().unwrap();
-        // Free now; the listener is closed before HAProxy takes its place.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, unused_ports(1)));
         let config = folder.path().join("haproxy.cfg");
         let defaults = "timeout connect 20s\n  timeout client 20s\n  timeout server 20s";
         let text = format!("defaults\n  {defaults}\nlisten l\n  bind {address} {options}\n  {section}\n");
@@ -120,8 +119,7 @@ impl NginxOverTls {
         let certificates = std::iter::once(&identity).chain(issuers);
         let texts = certificates.map(|identity| std::fs::read_to_string(identity.cert()).unwrap());
         std::fs::write(&chain, texts.collect::<String>()).unwrap();
-        // Free now; the listener is closed before nginx takes its place.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, unused_ports(1)));
         let (chain, key) = (chain.display(), identity.key());
         let server = format!(
             "listen {address} ssl; ssl_certificate {chain}; ssl_certificate_key {}; keepalive_timeout 0; {more} \

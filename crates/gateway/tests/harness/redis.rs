@@ -1,6 +1,6 @@
 //! Redis servers of the tests' own, from the system's packages: in folders of their own, on free ports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use super::{PATIENCE, eventually};
+use super::{PATIENCE, eventually, unused_ports};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -47,9 +47,7 @@ impl RedisServer {
     /// A server of this program that answers. A sentinel takes its file as the first argument.
     pub fn of(program: PathBuf, arguments: &[&str], login: &[&str]) -> RedisServer {
         for _ in 0..5 {
-            // Below those that the system gives away, so that none takes it while the server is away; and so that
-            // there is one 10000 above, which a cluster's servers take for themselves.
-            let port = fastrand::u16(12_000..22_000);
+            let port = unused_ports(1);
             let folder = tempfile::tempdir().unwrap();
             let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
             let child = spawn(&program, &arguments, port, &folder);
@@ -62,11 +60,14 @@ impl RedisServer {
         panic!("{} does not start: is the package `redis-server` installed?", program.display());
     }
 
-    /// Whether it answers before it ends.
+    /// Whether it listens before it ends, and answers. Another test's server may have the port already, and answer.
     fn answers(&mut self) -> bool {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end && self.child.try_wait().unwrap().is_none() {
-            if self.ask(&["ping"]).contains("PONG") {
+            let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+            let listens =
+                ["Ready to accept connections", "Sentinel ID is"].iter().any(|line| log.contains(line));
+            if listens && self.ask(&["ping"]).contains("PONG") {
                 return true;
             }
             thread::park_timeout(Duration::from_millis(20));

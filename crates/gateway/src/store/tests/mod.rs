@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Document, Format, ReadOptions, Uuid};
 
+#[path = "../../../tests/harness/ports.rs"]
+mod ports;
 #[path = "../../../tests/harness/postgres.rs"]
 mod server;
 
