@@ -4,6 +4,7 @@
 use super::Instance;
 use super::client::TokenResponse;
 use super::error::ProviderError;
+use super::metadata::Metadata;
 use super::session::{Session, purpose};
 use serde_json::Value as Json;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,8 +70,8 @@ impl Instance {
         let mut outcome = self.renewals.of(key, move |sender| {
             let provider = instance.provider().clone();
             provider.background().spawn(async move {
-                let outcome = instance.renew(session, &refresh_token).await;
-                if matches!(outcome, Err(ProviderError::Unreachable(_) | ProviderError::Misconfigured(_))) {
+                let (outcome, may_try_again) = instance.renew(session, &refresh_token).await;
+                if may_try_again {
                     instance.renewals.forget(key);
                 }
                 sender.send_replace(Some(outcome.map(Arc::new)));
@@ -83,17 +84,85 @@ impl Instance {
         known.unwrap_or_else(|| Err(ProviderError::Unreachable("no token was renewed in time".to_owned())))
     }
 
-    async fn renew(&self, mut session: Session, refresh_token: &str) -> Result<Session, ProviderError> {
-        let metadata = self.provider().fetched_metadata().await?;
+    /// The renewed session, and whether the next request may try again after a failure. Without the metadata the refresh token
+    /// was not used.
+    async fn renew(&self, session: Session, refresh_token: &str) -> (Result<Session, ProviderError>, bool) {
+        let metadata = match self.provider().fetched_metadata().await {
+            Ok(metadata) => metadata,
+            Err(error) => return (Err(error), true),
+        };
+        let outcome = self.renew_at(&metadata, session, refresh_token).await;
+        let may_try_again =
+            matches!(outcome, Err(ProviderError::Unreachable(_) | ProviderError::Misconfigured(_)));
+        (outcome, may_try_again)
+    }
+
+    async fn renew_at(
+        &self,
+        metadata: &Metadata,
+        mut session: Session,
+        refresh_token: &str,
+    ) -> Result<Session, ProviderError> {
         let parameters = vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-        let tokens: TokenResponse = self.client.tokens(&metadata, parameters).await?;
+        let tokens: TokenResponse = self.client.tokens(metadata, parameters).await?;
         if let Some(id_token) = &tokens.id_token {
-            let claims = self.id_token(&metadata, id_token, None, Some(&session.subject)).await?;
+            let claims = self.id_token(metadata, id_token, None, Some(&session.subject)).await?;
             let claim = self.config.consumer_claim.as_deref();
             let consumer = claim.and_then(|claim| claims.get(claim)).and_then(Json::as_str);
             session.consumer = consumer.map(str::to_owned).or(session.consumer.take());
         }
         session.update(tokens, &self.config);
         Ok(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OpenIdConnect;
+    use super::super::config::Config;
+    use super::super::tests::config;
+    use super::*;
+    use serde_json::json;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use weir_plugin::testing::{Gateway, entity, id};
+    use weir_plugin::{Plugin, Record};
+
+    /// A provider whose discovery document is there or not, and whose token endpoint never is.
+    fn provider(has_document: bool) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let document = json!({ "issuer": base, "token_endpoint": format!("{base}/token") }).to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut head) = (stream.unwrap(), [0; 4096]);
+                let len = stream.read(&mut head).unwrap();
+                let (status, body) = match has_document && head[..len].starts_with(b"GET /d ") {
+                    true => ("200 OK", document.as_str()),
+                    false => ("404 Not Found", "<html>"),
+                };
+                let head =
+                    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
+                stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+            }
+        });
+        format!("{base}/d")
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_known_only_where_the_refresh_token_may_have_been_used() {
+        for (has_document, is_known) in [(false, false), (true, true)] {
+            let mut config = config("sixteen letters.");
+            config["discovery"] = provider(has_document).into();
+            let plugin = json!({ "id": id(1), "name": "openid-connect", "config": config });
+            let plugin = entity::<weir_plugin::entity::Plugin>(plugin);
+            let OpenIdConnect(instance) = Gateway::new(crate::PLUGINS).build_with(&plugin, |build| {
+                OpenIdConnect::new(Config::from_resolved(&plugin.config).unwrap(), build).unwrap()
+            });
+            let renewals = instance.renewals.clone();
+            let outcome = instance.renewed(Session::new("u-1".to_owned()), "refresh".to_owned()).await;
+            assert!(matches!(outcome, Err(ProviderError::Invalid(_))), "{:?}", outcome.err());
+            assert_eq!(renewals.known.lock().unwrap().len(), usize::from(is_known), "{has_document}");
+        }
     }
 }
