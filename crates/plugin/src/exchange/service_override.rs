@@ -4,6 +4,9 @@ use super::Exchange;
 use std::fmt;
 use std::net::Ipv6Addr;
 
+/// How many bytes of a model's name are logged: more than any real one has.
+const MAX_MODEL_NAME: usize = 100;
+
 /// What plugins have changed of how the service is reached. What is none stays as it is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceOverride {
@@ -90,9 +93,12 @@ impl Exchange {
         self.override_service().timeouts = Some([connect, write, read].map(|timeout| timeout.max(1)));
     }
 
-    /// Has logs name the language model that the request is sent to. For access hooks.
+    /// Has logs name the language model that the request is sent to. Clients may have chosen the name, so that a long one is cut.
+    /// For access hooks.
     pub fn set_upstream_model(&mut self, name: &str) {
-        self.override_service().model = Some(name.into());
+        let shown = &name[..name.floor_char_boundary(MAX_MODEL_NAME)];
+        let model = if shown.len() < name.len() { format!("{shown}…").into() } else { name.into() };
+        self.override_service().model = Some(model);
     }
 
     /// What plugins have changed of how the service is reached.
@@ -141,5 +147,16 @@ mod tests {
         let changed = exchange.service_override().unwrap();
         assert_eq!((changed.retries, changed.timeouts, changed.tls), (Some(3), Some([1, 2, 3]), None));
         assert_eq!(exchange.upstream_host(), None);
+    }
+    #[test]
+    fn a_long_name_of_a_model_is_cut() {
+        let mut exchange = Gateway::new(&[]).exchange("GET /");
+        let mut logged = |name: &str| {
+            exchange.set_upstream_model(name);
+            exchange.service_override().unwrap().model.clone().unwrap().into_string()
+        };
+        assert_eq!(logged("openai/gpt-4o"), "openai/gpt-4o");
+        assert_eq!(logged(&"a".repeat(100)), "a".repeat(100));
+        assert_eq!(logged(&format!("b{}", "ü".repeat(1000))), format!("b{}…", "ü".repeat(49)));
     }
 }
