@@ -209,6 +209,30 @@ fn a_plugin_that_decides_is_named_in_the_place_of_what_it_decides() {
 }
 
 #[test]
+fn code_that_runs_before_the_route_is_found_makes_the_rest_uncertain() {
+    let services = [
+        service("/key", "127.0.0.1:9", "plugins: [{name: key-auth}]", ""),
+        service("/code", "127.0.0.1:9", "plugins: [{name: post-function, config: {rewrite: ['f()']}}]", ""),
+    ];
+    let global = "plugins: [{name: post-function, config: {rewrite: ['kong.request.get_method()']}}]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kong.yml");
+    let explain = |more: &str, path: &str| {
+        std::fs::write(&file, document(&services, more)).unwrap();
+        let output = run(&["explain", file.to_str().unwrap(), "GET", &format!("http://a{path}")]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let unless = "\nunless     decided otherwise by post-function\n";
+    for (path, expected) in
+        [("/key", "\nanswer     401 "), ("/none", "\nanswer     404 "), ("/code", "\nupstream ")]
+    {
+        let (with, without) = (explain(global, path), explain("", path));
+        assert!(with.contains(expected) && without.contains(expected), "{with}\n{without}");
+        assert!(with.contains(unless) && !without.contains("unless"), "{with}\n{without}");
+    }
+}
+
+#[test]
 fn what_cannot_be_explained_is_refused() {
     let refused = |arguments: &[&str], part: &str| {
         let output = run(arguments);

@@ -99,6 +99,10 @@ macro_rules! plugin {
                 weir_plugin::AccessEffect::of_code(self.0.phases)
             }
 
+            fn may_rewrite(&self, _: &weir_plugin::Exchange) -> bool {
+                true
+            }
+
             fn access(&self, exchange: &mut weir_plugin::Exchange) -> weir_plugin::Flow {
                 self.0.access(exchange)
             }

@@ -30,6 +30,7 @@ mod waiting;
 
 use crate::{LuaSettings, PLUGINS, UntrustedLua};
 use serde_json::json;
+use weir_plugin::AccessEffect;
 use weir_plugin::testing::{Gateway, Outcome, check_cases};
 
 /// Settings with this mode.
@@ -98,4 +99,17 @@ fn functions_of_a_phase_run_in_their_order_until_one_answers() {
     assert_eq!(outcome.status(), 204);
     let ran: Vec<_> = outcome.exchange.request.headers.get_all("x-ran").collect();
     assert_eq!(ran, [b"a", b"b"]);
+}
+
+#[test]
+fn only_code_of_the_access_phase_makes_an_access_hook_uncertain() {
+    let gateway = gateway(LuaSettings::default());
+    for (phase, effect) in [
+        ("access", AccessEffect::Unknown),
+        ("rewrite", AccessEffect::Passes),
+        ("header_filter", AccessEffect::Passes),
+    ] {
+        let hooks = gateway.plugin("post-function", json!({ phase: ["f()"] })).unwrap();
+        assert_eq!(hooks.access_effect(&gateway.exchange("GET /")), effect, "{phase}");
+    }
 }

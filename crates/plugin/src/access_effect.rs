@@ -21,9 +21,9 @@ pub enum AccessEffect {
 }
 
 impl AccessEffect {
-    /// The effect of code that runs in these phases.
+    /// The effect of the access hook of code that runs in these phases.
     pub fn of_code(phases: Phases) -> Self {
-        match phases.intersects(Phases::REWRITE | Phases::ACCESS) {
+        match phases.intersects(Phases::ACCESS) {
             true => Self::Unknown,
             false => Self::Passes,
         }

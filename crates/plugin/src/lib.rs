@@ -235,6 +235,10 @@ pub trait Hooks: Any + Send + Sync {
     fn access_effect(&self, _exchange: &Exchange) -> AccessEffect {
         AccessEffect::Passes
     }
+    /// Whether the rewrite hook may answer this request or change it, so that those who explain it do not know what becomes of it.
+    fn may_rewrite(&self, _exchange: &Exchange) -> bool {
+        false
+    }
     /// Whether a header of the request is the plugin's alone to set or to remove, whether the request has it or not. A trailer of
     /// this name reaches no upstream, because applications may take trailers for headers. The name is as the client has
     /// written it: compare it with [`is_same_header`].

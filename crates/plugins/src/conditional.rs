@@ -103,6 +103,10 @@ impl Hooks for Conditional {
         }
     }
 
+    fn may_rewrite(&self, exchange: &Exchange) -> bool {
+        self.condition.is_met(exchange) && self.inner.may_rewrite(exchange)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.runs(exchange) { self.inner.access(exchange) } else { Flow::Continue }
     }

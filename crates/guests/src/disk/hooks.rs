@@ -141,6 +141,10 @@ impl Hooks for DiskPlugin {
         AccessEffect::of_code(self.phases())
     }
 
+    fn may_rewrite(&self, _: &Exchange) -> bool {
+        true
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.says(|code| code.reads_service) {
             exchange.keep_service_headers();

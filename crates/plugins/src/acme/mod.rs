@@ -271,14 +271,12 @@ impl Hooks for Acme {
         }))
     }
 
+    fn may_rewrite(&self, exchange: &Exchange) -> bool {
+        self.token(exchange).is_some()
+    }
+
     fn rewrite(&self, exchange: &mut Exchange) -> Flow {
-        let Some(token) = exchange.request.path().strip_prefix(CHALLENGES) else { return Flow::Continue };
-        let host = exchange.host();
-        let is_allowed = self.0.domains.allow(host.trim_end_matches('.'));
-        let is_by_http = self.0.method == Method::Http && exchange.scheme() == "http";
-        if !is_by_http || token.is_empty() || !is_allowed {
-            return Flow::Continue;
-        }
+        let Some(token) = self.token(exchange) else { return Flow::Continue };
         // `x` is what Kong's test of the way to the node asks for.
         if token == "x" || !is_token(token) {
             return Flow::Respond(not_found());
@@ -298,6 +296,16 @@ impl Hooks for Acme {
             let rest: Resume = Box::new(|_| Flow::Respond(answer));
             rest
         }))
+    }
+}
+
+impl Acme {
+    /// What a request for a challenge asks for.
+    fn token<'e>(&self, exchange: &'e Exchange) -> Option<&'e str> {
+        let token = exchange.request.path().strip_prefix(CHALLENGES)?;
+        let is_by_http = self.0.method == Method::Http && exchange.scheme() == "http";
+        let is_allowed = || self.0.domains.allow(exchange.host().trim_end_matches('.'));
+        (is_by_http && !token.is_empty() && is_allowed()).then_some(token)
     }
 }
 

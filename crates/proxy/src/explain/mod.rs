@@ -149,9 +149,9 @@ pub fn explain(
         Method::Connect | Method::Trace => (None, RequestError::MethodNotAllowed),
         _ => (serve::route(&mut exchange, snapshot), RequestError::NoRoute),
     };
-    let (winner, others) = match failure {
-        RequestError::MethodNotAllowed => (None, Vec::new()),
-        _ => routes::judge(&exchange, snapshot, document),
+    let ((winner, others), unless) = match failure {
+        RequestError::MethodNotAllowed => Default::default(),
+        _ => (routes::judge(&exchange, snapshot, document), plugins::rewriting(&exchange, &snapshot.global)),
     };
     let mut explained = Explained {
         request: Seen::of(&exchange, peer, options),
@@ -163,7 +163,7 @@ pub fn explain(
         plugins: Vec::new(),
         upstream: None,
         answer: None,
-        unless: Vec::new(),
+        unless,
     };
     match route {
         Some(route) => follow(&mut explained, &mut exchange, route, document),
@@ -186,7 +186,8 @@ impl Explained {
 /// Follows a request beyond its route.
 fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRoute, document: &Document) {
     let redirect = respond::require_protocol(route, exchange).map(|answer| Answered::new(&answer, None));
-    let (steps, decisions) = plugins::walk(exchange, route, document, redirect.is_none());
+    let unless = std::mem::take(&mut explained.unless);
+    let (steps, decisions) = plugins::walk(exchange, route, document, redirect.is_none(), unless);
     explained.plugins = steps;
     explained.consumer = exchange.consumer().map(|c| Named::new(c.entity.id, &c.entity.username));
     explained.consumer_groups = plugins::groups(exchange, document);

@@ -2,7 +2,7 @@
 use super::{Answered, Named};
 use crate::exchange::Exchange;
 use crate::snapshot::CompiledRoute;
-use crate::snapshot::chain::Instance;
+use crate::snapshot::chain::{Chain, Instance};
 use serde::Serialize;
 use std::collections::HashSet;
 use weir_model::entity::Plugin;
@@ -87,6 +87,15 @@ pub(super) fn groups(exchange: &Exchange, document: &Document) -> Vec<Named> {
     groups
 }
 
+/// The global plugins that may answer the request, or change it, before its route is found.
+pub(super) fn rewriting(exchange: &Exchange, global: &Chain) -> Vec<String> {
+    let instances = global.steps_of(Phases::REWRITE).filter_map(|step| step.base.as_ref());
+    let running = instances.filter(|instance| {
+        instance.runs(exchange.tls, Phases::REWRITE) && instance.hooks.may_rewrite(exchange)
+    });
+    running.map(|instance| instance.name.to_owned()).collect()
+}
+
 /// What the plugins of a route decide of a request.
 #[derive(Default)]
 pub(super) struct Decisions {
@@ -106,27 +115,36 @@ impl Decisions {
         match effect {
             AccessEffect::Answers => self.answer = Some(Answered::later(name)),
             AccessEffect::ChoosesUpstream => self.upstream = Some(name.to_owned()),
-            AccessEffect::Unknown => self.unless.push(name.to_owned()),
+            AccessEffect::Unknown => self.may_differ(name),
             // What the hook goes by may be otherwise when the request comes, such as the consumer.
-            AccessEffect::Predictable if !self.unless.is_empty() => self.unless.push(name.to_owned()),
+            AccessEffect::Predictable if !self.unless.is_empty() => self.may_differ(name),
             AccessEffect::Passes if !instance.authenticates => {}
             AccessEffect::Passes | AccessEffect::Predictable => match instance.hooks.access(exchange) {
                 Flow::Respond(answer) => self.answer = Some(Answered::new(&answer, Some(name))),
-                Flow::Wait(_) => self.unless.push(name.to_owned()),
+                Flow::Wait(_) => self.may_differ(name),
                 Flow::Continue => {}
             },
         }
     }
+
+    fn may_differ(&mut self, name: &str) {
+        // Its rewrite hook may be there already.
+        if !self.unless.iter().any(|known| known == name) {
+            self.unless.push(name.to_owned());
+        }
+    }
 }
 
-/// The steps of a route's chain, and what they decide if the request is `followed` as far as them.
+/// The steps of a route's chain, and what they decide if the request is `followed` as far as them. `unless` has the plugins that
+/// may have changed it before.
 pub(super) fn walk(
     exchange: &mut Exchange,
     route: &CompiledRoute,
     document: &Document,
     followed: bool,
+    unless: Vec<String>,
 ) -> (Vec<PluginStep>, Decisions) {
-    let (mut steps, mut decisions) = (Vec::new(), Decisions::default());
+    let (mut steps, mut decisions) = (Vec::new(), Decisions { unless, ..Decisions::default() });
     for step in &route.chain.steps {
         let Some(instance) = step.configured(exchange) else { continue };
         let Some(plugin) = document.plugins.iter().find(|plugin| plugin.id == instance.id) else { continue };
