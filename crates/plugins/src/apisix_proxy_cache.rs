@@ -40,7 +40,8 @@
 use crate::proxy_cache::{RuledCache, Rules, Terms, have_value};
 use crate::shared::variables::{Template, Variable};
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
+    AccessEffect, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
+    WantsBody,
 };
 
 /// The zone that the strategy `disk` has by default.
@@ -150,6 +151,16 @@ impl Hooks for ApisixProxyCache {
 
     fn wants_body(&self) -> WantsBody {
         self.cache.wants_body()
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        match exchange.request.method_str() {
+            "PURGE" => AccessEffect::Answers,
+            method if !self.cache.has_method(method) || have_value(&self.bypass, exchange) => {
+                AccessEffect::Passes
+            }
+            _ => self.cache.access_effect(exchange),
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -80,8 +80,8 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Method, Phases, Plugin,
-    Record, WantsBody,
+    AccessEffect, BuildContext, Document, EntityWarning, Exchange, Flow, Hooks, LocalResponse, Method,
+    Phases, Plugin, Record, WantsBody,
 };
 
 /// The services.
@@ -125,6 +125,14 @@ impl Hooks for GrpcGateway {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        match exchange.request.method {
+            Method::Options => AccessEffect::Predictable,
+            // The body decides whether there is a call, which has another path.
+            _ => AccessEffect::Unknown,
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

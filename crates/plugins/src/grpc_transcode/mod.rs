@@ -110,8 +110,8 @@ use prost_reflect::{MessageDescriptor, MethodDescriptor};
 use serde_json::json;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse, Phases, Plugin,
-    Record, WantsBody,
+    AccessEffect, BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse,
+    Phases, Plugin, Record, WantsBody,
 };
 
 /// Which method is called, and how its messages are written.
@@ -192,6 +192,11 @@ impl Hooks for GrpcTranscode {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Yes
+    }
+
+    fn access_effect(&self, _: &Exchange) -> AccessEffect {
+        // The body decides whether there is a call, which has another path.
+        AccessEffect::Unknown
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -65,8 +65,8 @@ use media_type::{MediaType, Messages};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use std::collections::HashMap;
 use weir_plugin::{
-    BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse, Method, Phases,
-    Plugin, Record, UpstreamOutcome, WantsBody,
+    AccessEffect, BuildContext, Document, EntityWarning, Exchange, Flow, Headers, Hooks, LocalResponse,
+    Method, Phases, Plugin, Record, UpstreamOutcome, WantsBody,
 };
 
 /// Reads a body as clients with base64 send it, and one that was encoded in these two pieces, for fuzzing.
@@ -139,6 +139,14 @@ impl Hooks for GrpcWeb {
 
     fn wants_body(&self) -> WantsBody {
         WantsBody::Translated
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        match exchange.request.method {
+            Method::Options => AccessEffect::Predictable,
+            // The body decides whether there is a call, which has another path.
+            _ => AccessEffect::Unknown,
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use weir_plugin::{
-    Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome, WantsBody,
+    AccessEffect, Bytes, Exchange, Fingerprint, Flow, Known, LocalResponse, Resume, UpstreamOutcome,
+    WantsBody,
 };
 
 /// What all workers share of one configured instance.
@@ -101,6 +102,11 @@ impl Instance {
         let now = exchange.timing.start.into_std();
         let found = self.find(exchange, &lookup, now);
         self.decide(exchange, lookup, found, now)
+    }
+
+    /// A stored response may answer the request.
+    pub(super) fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        if self.lookup(exchange).is_some() { AccessEffect::Unknown } else { AccessEffect::Passes }
     }
 
     /// The lookup for this request; none if it is not cacheable.

@@ -145,8 +145,8 @@ use media_type::MediaType;
 use redis::RedisCache;
 use std::sync::Arc;
 use weir_plugin::{
-    AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Handover, Hooks, Json, Known, Phases, Plugin,
-    Streams, WantsBody,
+    AccessEffect, AdminRoute, BuildContext, Exchange, FieldWarning, Flow, Handover, Hooks, Json, Known,
+    Phases, Plugin, Streams, WantsBody,
 };
 
 /// Kong's name of the cache.
@@ -190,6 +190,10 @@ impl Hooks for ProxyCache {
 
     fn wants_body(&self) -> WantsBody {
         self.0.wants_body()
+    }
+
+    fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        self.0.access_effect(exchange)
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -6,7 +6,7 @@ use super::key::{Parts, Scope, add_caller};
 use super::lookup::{Instance, Outcome};
 use crate::shared::variables::Template;
 use std::sync::Arc;
-use weir_plugin::{BuildContext, Exchange, Flow, Known, WantsBody};
+use weir_plugin::{AccessEffect, BuildContext, Exchange, Flow, Known, WantsBody};
 
 /// What decides instead of Kong's key.
 pub(crate) struct Rules {
@@ -90,6 +90,10 @@ impl RuledCache {
     /// Whether responses to requests with this method are stored.
     pub(crate) fn has_method(&self, method: &str) -> bool {
         self.0.has_method(method)
+    }
+
+    pub(crate) fn access_effect(&self, exchange: &Exchange) -> AccessEffect {
+        self.0.access_effect(exchange)
     }
 
     /// Answers the request, or has its response stored.

@@ -232,7 +232,14 @@ impl Hooks for RequestTransformer {
     }
 
     fn access_effect(&self, _: &Exchange) -> AccessEffect {
-        if self.uri.is_some() { AccessEffect::Unknown } else { AccessEffect::Passes }
+        let is_predictable = self.wants_body() == WantsBody::No && !self.values.have_code();
+        let sets_host = || self.headers.names().any(|name| is_same_header(name.as_bytes(), b"Host"));
+        let sets_target = || self.uri.is_some() || !self.query.is_empty() || self.moves_form || sets_host();
+        match is_predictable {
+            true => AccessEffect::Predictable,
+            false if sets_target() => AccessEffect::Unknown,
+            false => AccessEffect::Passes,
+        }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -66,6 +66,11 @@ impl Values {
         Ok(())
     }
 
+    /// Whether code is needed for some of them, once it is loaded.
+    pub(super) fn have_code(&self) -> bool {
+        self.script.is_some()
+    }
+
     /// Renders the values for a request, before any of it is changed. Those that bodies alone need may be left out.
     pub(super) fn render(&self, exchange: &mut Exchange, with_body: bool) -> Result<Rendered, ScriptError> {
         let mut rendered = Rendered { bytes: Vec::new(), ends: Vec::with_capacity(self.templates.len()) };
