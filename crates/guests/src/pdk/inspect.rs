@@ -3,7 +3,7 @@
 use crate::modules::number;
 use crate::source::MAX_MESSAGE;
 use crate::steps::Steps;
-use mlua::{Lua, Table, Value};
+use mlua::{Lua, MultiValue, Table, Value};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -16,13 +16,33 @@ const MAX_MEMBERS: usize = MAX_MESSAGE;
 /// What it costs to look at one.
 const STEPS_PER_MEMBER: usize = 32;
 
-/// Appends a value, at least as far as it is logged.
-pub(super) fn append(lua: &Lua, text: String, value: &Value) -> mlua::Result<String> {
+/// The values with spaces between them, at least as far as they are logged.
+pub(super) fn listed(lua: &Lua, values: &MultiValue) -> mlua::Result<String> {
+    let mut text = String::new();
+    for (at, value) in values.iter().enumerate() {
+        if text.len() > MAX_MESSAGE {
+            break;
+        }
+        text.push_str(if at > 0 { " " } else { "" });
+        text = append(lua, text, value)?;
+    }
+    Ok(text)
+}
+
+fn append(lua: &Lua, text: String, value: &Value) -> mlua::Result<String> {
+    let before = text.len();
     let mut writer = Writer { text, ..Writer::default() };
     writer.count(value, MAX_DEPTH)?;
-    Steps::of(lua).take_many((writer.members + 1) * STEPS_PER_MEMBER)?;
+    let steps = Steps::of(lua);
+    steps.take_many((writer.members + 1) * STEPS_PER_MEMBER)?;
     writer.value(value, 0)?;
+    steps.take_bytes(writer.text.len() - before)?;
     Ok(writer.text)
+}
+
+/// A text as far as it is logged.
+fn visible(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(MAX_MESSAGE + 1)]
 }
 
 #[derive(Default)]
@@ -166,9 +186,9 @@ impl Writer {
 
     fn key(&mut self, key: &Value, level: usize) -> mlua::Result<()> {
         if let Value::String(name) = key
-            && is_name(&name.as_bytes())
+            && is_name(visible(&name.as_bytes()))
         {
-            self.text.push_str(&name.to_string_lossy());
+            self.text.push_str(&String::from_utf8_lossy(visible(&name.as_bytes())));
             return Ok(());
         }
         self.text.push('[');
@@ -178,7 +198,7 @@ impl Writer {
     }
 
     fn quoted(&mut self, text: &[u8]) {
-        let text = String::from_utf8_lossy(&text[..text.len().min(MAX_MESSAGE + 1)]);
+        let text = String::from_utf8_lossy(visible(text));
         let quote = if text.contains('"') && !text.contains('\'') { '\'' } else { '"' };
         self.text.push(quote);
         for c in text.chars() {
@@ -258,4 +278,30 @@ fn is_name(key: &[u8]) -> bool {
     key.first().is_some_and(is_start)
         && key.iter().all(|byte| is_start(byte) || byte.is_ascii_digit())
         && !KEYWORDS.iter().any(|word| word.as_bytes() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What one value and its key take at most: four bytes for each that is logged.
+    const MOST: usize = 10 * MAX_MESSAGE;
+
+    #[test]
+    fn no_more_is_made_than_is_logged_and_it_costs_steps() {
+        let lua = Lua::new();
+        for code in [
+            // Of each byte four are written.
+            "local s, t = ('\\127'):rep(5000), {} for i = 1, 7000 do t[i] = s end return unpack(t)",
+            "local t = {} for i = 1, 7000 do t[i] = ('x'):rep(100) end return unpack(t)",
+            "return { [('a'):rep(1e6)] = 1 }",
+            "return { [('a'):rep(1e6) .. '-'] = 1 }",
+        ] {
+            let values: MultiValue = lua.load(code).call(()).unwrap();
+            Steps::of(&lua).begin();
+            let text = listed(&lua, &values).unwrap();
+            assert!((MAX_MESSAGE..MOST).contains(&text.len()), "{code}: {}", text.len());
+            assert!(Steps::of(&lua).announced() > text.len() / 2, "{code}");
+        }
+    }
 }

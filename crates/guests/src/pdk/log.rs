@@ -190,11 +190,7 @@ fn inspect_table(make: &Namespace<'_>) -> mlua::Result<Table> {
     let call = move |lua: &Lua, host: &Host, mut values: MultiValue| {
         values.pop_front();
         if Severity::Debug.is_logged() && !silent.borrow().contains(&host.origin().plugin) {
-            let mut message = String::new();
-            for (at, value) in values.iter().enumerate() {
-                message.push_str(if at > 0 { " " } else { "" });
-                message = inspect::append(lua, message, value)?;
-            }
+            let message = inspect::listed(lua, &values)?;
             say_lines(lua, host, Severity::Debug, message)?;
         }
         Ok(())
