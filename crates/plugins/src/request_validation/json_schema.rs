@@ -62,13 +62,14 @@ struct Condition {
 }
 
 impl Condition {
+    /// Without `if`, `then` and `else` have no meaning.
     fn compile(keywords: &serde_json::Map<String, Json>) -> Result<Option<Self>, SchemaError> {
         let compile = |name: &str| {
             let compiled = keywords.get(name).map(Schema::compile).transpose();
             compiled.map_err(|error| error.within(name))
         };
-        let (of, then, otherwise) = (compile("if")?, compile("then")?, compile("else")?);
-        Ok(of.map(|of| Self { of, then, otherwise }))
+        let Some(of) = compile("if")? else { return Ok(None) };
+        Ok(Some(Self { of, then: compile("then")?, otherwise: compile("else")? }))
     }
 }
 
@@ -495,6 +496,7 @@ mod tests {
                 json!(3),
                 "at most 2",
             ),
+            (json!({ "then": { "type": "Objct" }, "else": { "$ref": "#/definitions/a" } }), json!(3), ""),
         ] {
             let found = Schema::compile(&schema).unwrap().check(&value).err().unwrap_or_default();
             assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{schema}: {found}");

@@ -19,8 +19,9 @@
 //! request whose body is too long to be held is refused.
 //!
 //! The keywords of JSON Schema's drafts 4 to 7 are available but for references (`$ref`, `definitions`), `contains`,
-//! `dependencies` and `propertyNames`; `format` has no effect. Regexes have no look-around and no backreferences.
-//! Unlike APISIX, the plugin leaves the body as it was written.
+//! `dependencies` and `propertyNames`; `format` has no effect. A schema with another keyword, or with a `type` that does not
+//! exist, is refused. Regexes have no look-around and no backreferences. Unlike APISIX, the plugin leaves the body as it was
+//! written.
 //!
 //! ## Responses
 //!
