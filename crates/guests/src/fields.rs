@@ -27,7 +27,8 @@ pub(crate) fn listed<'v>(lua: &Lua, values: impl Iterator<Item = &'v [u8]>) -> m
 pub(crate) fn scalar(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(number.to_string().into_bytes()),
+        // All numbers of Lua are of one kind, and written with 14 digits.
+        Value::Integer(value) => Some(number::text(*value as f64).into_bytes()),
         Value::Number(value) => Some(number::text(*value).into_bytes()),
         Value::Boolean(_) => value.to_string().ok().map(String::into_bytes),
         _ => None,
