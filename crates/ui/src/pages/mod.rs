@@ -42,8 +42,7 @@ pub(crate) async fn show(visit: &Visit, path: &str, asked: &Pairs) -> Response {
     if let Some(page) = only_shown(visit, &segments) {
         return page.render(visit);
     }
-    // Without the id of an entity or a request, the Admin API would give a list.
-    if segments.len() > 1 && segments.iter().any(String::is_empty) {
+    if lacks_a_segment(&segments) {
         return unknown(visit, path).render(visit);
     }
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
@@ -91,6 +90,9 @@ pub(crate) async fn submit(visit: &Visit, path: &str, asked: &Pairs, form: &Pair
     if let Some(page) = only_shown(visit, &segments) {
         return page.status(StatusCode::FORBIDDEN).render(visit);
     }
+    if lacks_a_segment(&segments) {
+        return unknown(visit, path).render(visit);
+    }
     let shown = match &*segments.iter().map(String::as_str).collect::<Vec<_>>() {
         ["try"] => try_it::send(visit, form).await.map(Submitted::Page),
         ["new", kind] => match kinds::of(kind) {
@@ -112,6 +114,11 @@ pub(crate) async fn submit(visit: &Visit, path: &str, asked: &Pairs, form: &Pair
         Ok(Submitted::Page(page)) => finish(visit, path, asked, Ok(page)),
         Err(error) => finish(visit, path, asked, Err(error)),
     }
+}
+
+/// Whether there is no id of an entity or a request, for which the Admin API would take the whole list.
+fn lacks_a_segment(segments: &[String]) -> bool {
+    segments.len() > 1 && segments.iter().any(String::is_empty)
 }
 
 /// The page in the place of one that changes an entity, for a person who may change none.
@@ -156,4 +163,45 @@ fn unknown(visit: &Visit, path: &str) -> Page {
         p { a href=(visit.at("")) { (texts::of("pages.to_the_overview")) } }
     };
     Page::new("", texts::of("words.not_found"), content).status(StatusCode::NOT_FOUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Api;
+    use crate::page::{Drafts, Theme};
+    use axum::Router;
+    use axum::http::Request;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn an_address_without_an_id_is_no_page_and_no_form() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let admin = Router::new().fallback(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { "{}" }
+        });
+        let (parts, ()) = Request::new(()).into_parts();
+        let visit = Visit {
+            api: Api::of(&admin, &parts, None),
+            root: String::new(),
+            address: String::new(),
+            form_token: String::new(),
+            read_only: None,
+            drafts: Arc::new(Drafts::new(Duration::from_secs(1), 1)),
+            cpu_usage: Arc::default(),
+            is_logged_in: false,
+            theme: Theme::System,
+        };
+        let nothing = Pairs::new();
+        for path in ["edit/services/", "delete/services/", "delete//a", "new/"] {
+            let shown = show(&visit, path, &nothing).await;
+            let submitted = submit(&visit, path, &nothing, &nothing).await;
+            assert_eq!((shown.status(), submitted.status()), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "the Admin API is not asked");
+    }
 }
