@@ -271,13 +271,12 @@ fn an_upstream_that_a_plugin_names_is_used() {
 #[test]
 fn what_is_lost_with_the_process_is_named() {
     let memory = "in this node's memory, because it has no database";
-    for storage in ["shm", "kong"] {
+    for (storage, kept) in [("shm", "certificates"), ("kong", "account, challenges and certificates")] {
         let acme =
             format!("{{account_email: a@b.test, tos_accepted: true, domains: [b.test], storage: {storage}}}");
         let text = format!("{SHOP}plugins:\n- {{name: acme, config: {acme}}}\n");
         let (good, said) = check("kong.yml", &text);
-        let expected =
-            format!("warning: kong.yml: account, challenges and certificates of acme are {memory}");
+        let expected = format!("warning: kong.yml: {kept} of acme are {memory}");
         assert!(good && said.starts_with(&expected), "{said}");
         assert!(!said.contains("tokens") && !said.contains("sessions"), "{said}");
     }

@@ -3,13 +3,15 @@ use super::config::Config;
 use super::domains::{Domains, is_host};
 use super::jws::{Binding, Signer, signed};
 use super::order::is_token;
+use crate::PLUGINS;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD as BASE64, Engine};
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize,
 };
 use serde_json::{Value, json};
-use weir_plugin::Record;
+use weir_plugin::testing::Gateway;
+use weir_plugin::{Record, Rows};
 use x509_parser::der_parser::parse_der;
 
 fn config(more: &Value) -> Config {
@@ -161,5 +163,19 @@ fn tokens_are_base64url() {
     assert!(is_token("aZ09-_"));
     for text in ["", "a.b", "a/b", "a%2f", "a#http-01", &"a".repeat(257)] {
         assert!(!is_token(text), "{text}");
+    }
+}
+
+#[test]
+fn the_warning_names_what_a_database_would_keep() {
+    for (storage, kept) in [
+        ("shm", "certificates of acme are in"),
+        ("kong", "account, challenges and certificates of acme are in"),
+    ] {
+        let gateway = Gateway::new(PLUGINS);
+        let config = json!({ "account_email": "ops@example.com", "api_uri": "http://127.0.0.1:1/", "storage": storage });
+        gateway.plugin("acme", config).unwrap();
+        let warning = gateway.retained.get::<Rows>().warning().unwrap();
+        assert!(warning.starts_with(kept), "{storage}: {warning}");
     }
 }

@@ -24,8 +24,10 @@ pub(super) const LAST_RENEWALS: &str = "kong_acme:renew_last_run";
 /// The certificates and their keys.
 pub(super) const CERTIFICATES: &str = "kong_acme:cert_key:";
 
-/// What the storage has, for the warning on nodes without a database.
+/// What a database would have in the place of the node's memory, for the warning on nodes without one: by `kong` everything, by
+/// `shm` certificates alone, which are entities then.
 const KEPT: &str = "account, challenges and certificates of acme";
+const KEPT_OF_SHM: &str = "certificates of acme";
 
 /// What a namespace must not begin with.
 pub(super) const RESERVED: [&str; 3] = [RENEWALS, LAST_RENEWALS, CERTIFICATES];
@@ -53,8 +55,8 @@ impl Storage {
             "vault" => Self::Vault(Box::new(VaultStorage::new(&config.storage_config.vault, build)?)),
             "kong" => Self::Rows(RowStorage::Database(build.rows(KEPT))),
             _ => {
-                // Not used, but what is kept in memory has the same warning: a database would have the certificates.
-                drop(build.rows(KEPT));
+                // Not used, but what is kept in memory has the same warning.
+                drop(build.rows(KEPT_OF_SHM));
                 Self::Rows(RowStorage::Memory(build.retained.get()))
             }
         })
