@@ -83,7 +83,7 @@ pub(super) struct SchemaError {
 
 impl SchemaError {
     /// The same, of a schema that is a part of another one.
-    fn within(mut self, part: &str) -> Self {
+    pub(super) fn within(mut self, part: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{part}{dot}{}", self.path);
         self

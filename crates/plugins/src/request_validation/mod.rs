@@ -62,8 +62,8 @@ fn violations(config: &Config) -> Vec<FieldError> {
     }
     let schemas = [("header_schema", header_schema), ("body_schema", body_schema)];
     let errors = schemas.into_iter().filter_map(|(field, schema)| {
-        let error = Schema::compile(schema.as_ref()?).err()?;
-        Some(FieldError::new(format!("{field}.{}", error.path), error.message))
+        let error = Schema::compile(schema.as_ref()?).err()?.within(field);
+        Some(FieldError::new(error.path, error.message))
     });
     errors.collect()
 }
@@ -184,6 +184,19 @@ mod tests {
     use super::*;
     use serde_json::json;
     use weir_plugin::testing::Gateway;
+
+    #[test]
+    fn a_mistake_is_reported_where_it_is() {
+        for (schema, path) in [
+            (json!(5), "body_schema"),
+            (json!({ "type": "Objct" }), "body_schema.type"),
+            (json!({ "allOf": [5] }), "body_schema.allOf[0]"),
+        ] {
+            let errors = Config::from_value(&json!({ "body_schema": schema })).unwrap_err();
+            let paths: Vec<_> = errors.iter().map(|error| error.path.as_str()).collect();
+            assert_eq!(paths, [path]);
+        }
+    }
 
     #[test]
     fn several_values_of_one_name_are_a_list() {
