@@ -258,9 +258,13 @@ fn order(one: &Value, other: &Value) -> Ordering {
         Value::Thread(_) => 7,
         _ => 6,
     };
+    let number = |value: &Value| match value {
+        Value::Integer(number) => Some(*number as f64),
+        value => value.as_number(),
+    };
     match (one, other) {
         (Value::String(one), Value::String(other)) => (*one.as_bytes()).cmp(&*other.as_bytes()),
-        _ => match (one.as_f64(), other.as_f64()) {
+        _ => match (number(one), number(other)) {
             (Some(one), Some(other)) => one.total_cmp(&other),
             _ => rank(one).cmp(&rank(other)),
         },

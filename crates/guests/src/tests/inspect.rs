@@ -34,6 +34,7 @@ fn values_are_logged_as_inspect_writes_them() {
         "(function() local t = { 1 } t.self = t return t end)()",
         "(function() local t = {} for i = 1, 9 do t = { t, t, x = t } end return t end)()",
         "{ [{ 1 }] = { 2 } }",
+        "{ [90] = 1, [70] = 1, [2.5] = 1, [50] = 1, [-1] = 1, [30] = 1, [0.5] = 1, [1e9] = 1, [10] = 1, a = 1 }",
     ] {
         let expected = value(settings(UntrustedLua::On), &format!("return require('inspect')({expression})"));
         assert_eq!(inspected(expression), expected, "{expression}");
