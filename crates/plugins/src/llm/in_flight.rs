@@ -245,7 +245,7 @@ impl InFlight {
         };
         let model = parsed.get("model").and_then(Json::as_str).map(str::to_owned);
         let Some(reply) = reply else {
-            (self.usage, self.model) = (Usage::of_openai(&parsed), model);
+            (self.usage, self.model) = (Usage::of_openai(parsed.get("usage")), model);
             self.estimated = Some(estimated_of_openai(&parsed));
             return Ok(body);
         };

@@ -7,6 +7,7 @@
 
 pub(crate) mod aws;
 mod call;
+mod chunk;
 mod config;
 mod error;
 mod format;
@@ -25,6 +26,7 @@ mod tests;
 mod token_limits;
 
 pub(crate) use call::{Backend, Call, Route};
+pub(crate) use chunk::Chunk;
 pub(crate) use config::{Auth, Bedrock, Llm, Logging, Model, Options, key_header};
 pub(crate) use error::LlmError;
 pub(crate) use format::Format;

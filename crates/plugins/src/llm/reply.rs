@@ -21,9 +21,8 @@ impl Usage {
         Self { prompt: count(prompt), completion: count(completion), total: None }
     }
 
-    /// What OpenAI's form says.
-    pub(crate) fn of_openai(body: &Json) -> Self {
-        let counts = body.get("usage");
+    /// What OpenAI's form says under `usage`.
+    pub(crate) fn of_openai(counts: Option<&Json>) -> Self {
         let usage = Self::read(counts, "prompt_tokens", "completion_tokens");
         Self { total: counts.and_then(|counts| counts.get("total_tokens")?.as_u64()), ..usage }
     }

@@ -263,7 +263,7 @@ impl Rewriter {
                 let text = parsed.pointer("/choices/0/message/content").and_then(Json::as_str);
                 let model = parsed.get("model").and_then(Json::as_str).map(str::to_owned);
                 let text = text.ok_or_else(missing)?.to_owned();
-                Completion { text, usage: Usage::of_openai(&parsed), model }
+                Completion { text, usage: Usage::of_openai(parsed.get("usage")), model }
             }
         })
     }

@@ -1,8 +1,8 @@
 //! A model's response as a stream: the provider's events become those of OpenAI.
 
 use super::frames::{Event, EventReader, StreamFormat};
-use super::reply::{estimated_beside_text, estimated_tokens, finish_reason};
-use super::{Call, Dialect, LlmError, Route, Usage};
+use super::reply::{estimated_tokens, finish_reason};
+use super::{Call, Chunk, Dialect, LlmError, Route, Usage};
 use serde_json::json;
 use weir_plugin::Json;
 
@@ -221,15 +221,12 @@ impl Output {
     }
 
     /// Sends an event as it has come: it is in OpenAI's form.
-    pub(crate) fn same(&mut self, data: &str, event: &Json) {
-        let choices = event["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if let Some(first) = choices.first() {
-            self.count(first["delta"]["content"].as_str().or(first["text"].as_str()).unwrap_or_default());
-        }
-        choices.iter().enumerate().for_each(|(index, choice)| self.estimate_choice(choice, index > 0));
-        self.usage.update(Usage::of_openai(event));
-        if let Some(model) = event.get("model").and_then(Json::as_str).filter(|_| self.model.is_none()) {
-            self.model = Some(model.to_owned());
+    pub(crate) fn same(&mut self, data: &str, chunk: &Chunk<'_>) {
+        self.count(chunk.text());
+        self.estimated += chunk.estimated_beside_text();
+        self.usage.update(Usage::of_openai(chunk.counts()));
+        if self.model.is_none() {
+            self.model = chunk.model().map(str::to_owned);
         }
         self.send(data.as_bytes());
     }
@@ -356,14 +353,6 @@ impl Output {
             self.sent.push(b'\n');
         }
         self.sent.push(b'\n');
-    }
-
-    /// Counts what costs tokens beside the text of the first choice.
-    fn estimate_choice(&mut self, choice: &Json, with_text: bool) {
-        let delta = &choice["delta"];
-        let of_text = [&delta["content"], &choice["text"]].into_iter().filter(|_| with_text);
-        of_text.for_each(|text| self.estimate(text.as_str().unwrap_or_default()));
-        self.estimated += estimated_beside_text(delta);
     }
 
     /// Counts what costs tokens and is no text.

@@ -46,12 +46,11 @@ impl ServerSentEvents {
 
     /// Takes the line; an empty one ends the event.
     fn end_line(&mut self) -> Option<Event> {
-        let line = std::mem::take(&mut self.line);
-        if line.is_empty() {
+        if self.line.is_empty() {
             let event = std::mem::take(&mut self.event);
             return std::mem::take(&mut self.has_data).then_some(event);
         }
-        let text = String::from_utf8_lossy(&line);
+        let text = String::from_utf8_lossy(&self.line);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let (field, value) = text.split_once(':').unwrap_or((text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -65,6 +64,7 @@ impl ServerSentEvents {
             }
             _ => {}
         }
+        self.line.clear();
         None
     }
 }

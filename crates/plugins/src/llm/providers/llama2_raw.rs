@@ -47,7 +47,7 @@ impl Dialect for Llama2Raw {
         let generated =
             generated.ok_or_else(|| no_such("response data is empty from llama2 endpoint", call))?;
         let answer = generated.rsplit("[/INST]").next().unwrap_or_default().trim();
-        let usage = Usage::of_openai(body);
+        let usage = Usage::of_openai(body.get("usage"));
         let finish = Some("stop".to_owned());
         Ok(Some(Reply { texts: vec![answer.to_owned()], finish, usage, ..Reply::default() }))
     }

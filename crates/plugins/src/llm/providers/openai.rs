@@ -1,7 +1,7 @@
 //! OpenAI, and others that speak its API.
 
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, error_of, no_such, read};
-use crate::llm::Usage;
+use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, message_of, no_such};
+use crate::llm::{Chunk, Usage};
 use serde_json::json;
 
 /// OpenAI's API at a host.
@@ -53,16 +53,16 @@ pub(super) fn response(body: &Json, call: &Call) -> Result<Option<Reply>, String
 
 /// The event stays as it is, unless it is an error. The client gets none about tokens that it has not asked for.
 pub(super) fn same(event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
-    let read = read(event)?;
-    if let Some(error) = error_of(&read) {
-        out.fail(error);
+    let chunk = Chunk::read(&event.data)?;
+    if let Some(error) = chunk.error() {
+        out.fail(message_of(error));
         return Ok(());
     }
-    let is_unasked = call.counts_usage && !call.includes_usage && read["choices"] == json!([]);
+    let is_unasked = call.counts_usage && !call.includes_usage && chunk.is_without_choices();
     if is_unasked {
-        out.usage.update(Usage::of_openai(&read))
+        out.usage.update(Usage::of_openai(chunk.counts()))
     } else {
-        out.same(&event.data, &read)
+        out.same(&event.data, &chunk)
     }
     Ok(())
 }
