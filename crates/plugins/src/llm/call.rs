@@ -3,7 +3,7 @@
 use super::config::{Auth, Llm, Options};
 use super::providers::{self, Dialect};
 use super::{LlmError, Object, Prompts, Target, TokenLimits};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_plugin::{Exchange, Json};
 
 /// What is asked of a model.
@@ -42,6 +42,8 @@ pub(crate) struct Backend {
     options: Arc<Options>,
     /// The name or an option refers to the request.
     refers: bool,
+    /// The first URL of a request, which is that of most.
+    first_url: OnceLock<(String, Result<Target, String>)>,
 }
 
 /// The members of requests that say how many tokens a response has at most.
@@ -98,7 +100,7 @@ impl Backend {
         let refers = texts.into_iter().flatten().any(|text| reference(text).is_some());
         let route = Route::named(&config.route_type);
         let dialect = providers::dialect(&config.model.provider, &options);
-        Self { dialect, route, options: Arc::new(options), refers, config }
+        Self { dialect, route, options: Arc::new(options), refers, config, first_url: OnceLock::new() }
     }
 
     pub(crate) fn auth(&self) -> Option<&Auth> {
@@ -167,7 +169,7 @@ impl Backend {
     pub(crate) fn target(&self, call: &Call, path: &str) -> Result<Target, LlmError> {
         let options = &call.options;
         let url = self.dialect.url(call).map_err(LlmError::Request)?;
-        let mut target = Target::parse(&url).map_err(LlmError::Request)?;
+        let mut target = self.parsed(&url).map_err(LlmError::Request)?;
         let replaced = match &options.upstream_path {
             // Azure's is behind that of the deployment already.
             Some(path) if options.upstream_url.is_none() && call.provider != "azure" => Some(&**path),
@@ -179,6 +181,11 @@ impl Backend {
             target.set_path(path);
         }
         Ok(target)
+    }
+
+    fn parsed(&self, url: &str) -> Result<Target, String> {
+        let (first, target) = self.first_url.get_or_init(|| (url.to_owned(), Target::parse(url)));
+        if first == url { target.clone() } else { Target::parse(url) }
     }
 }
 
