@@ -113,20 +113,40 @@ fn who_waits_is_told_that_what_is_stored_cannot_be_served() {
 }
 
 #[test]
-fn what_a_newer_version_has_migrated_is_not_written() {
+fn what_a_newer_version_has_changed_is_not_written() {
     let upstream = Upstream::answering(HELLO);
     let port = PostgresServer::shared_port();
     let [node] = Gateway::sharing(port, "migrated");
     assert_eq!(route(&node, "before", &upstream), 200);
     eventually("it is served", || node.get("/before").status == 200);
-    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version + 1");
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = migrated_to + 1");
     let refused = node.ask_admin("PUT", "/services/after", "{\"host\": \"a\"}");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("newer than this weir knows"), "{}", refused.text());
     assert_eq!(node.get("/before").status, 200);
-    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version - 1");
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = migrated_to");
     let taken = || node.ask_admin("PUT", "/services/after", "{\"host\": \"a\"}").status == 200;
     eventually("writes are taken again", taken);
+}
+
+/// As when the nodes of a fleet are replaced one by one, and its tables are migrated before.
+#[test]
+fn what_a_newer_version_has_only_added_to_is_written() {
+    let upstream = Upstream::answering(HELLO);
+    let port = PostgresServer::shared_port();
+    let [node] = Gateway::sharing(port, "added");
+    PostgresServer::execute(
+        port,
+        "SET search_path TO added; ALTER TABLE weir_entities ADD COLUMN later TEXT; CREATE TABLE weir_later (id TEXT); \
+         UPDATE weir_meta SET migrated_to = migrated_to + 1",
+    );
+    assert_eq!(route(&node, "first", &upstream), 200);
+    eventually("it is served", || node.get("/first").status == 200);
+    let [started] = Gateway::sharing(port, "added");
+    assert_eq!(started.get("/first").status, 200);
+    assert!(started.log().contains("newer than this weir's"), "{}", started.log());
+    assert_eq!(route(&started, "second", &upstream), 200);
+    eventually("the other serves it", || node.get("/second").status == 200);
 }
 
 #[test]

@@ -83,6 +83,17 @@ fn a_replica_that_lags_behind_makes_no_answer_older() {
 }
 
 #[test]
+fn newer_tables_that_can_be_used_are_read_from_the_replica_too() {
+    let setup = Replicated::new();
+    PostgresServer::execute(setup.primary.port, "UPDATE weir_meta SET migrated_to = migrated_to + 1");
+    caught_up(&setup.primary, &setup.replica);
+    let node = setup.node();
+    assert_eq!(node.get("/before").status, 200);
+    assert!(setup.replica.log().contains(READ_ALL));
+    assert_eq!(node.log().matches("are read from").count(), 0, "{}", node.log());
+}
+
+#[test]
 fn a_replica_that_is_away_is_done_without() {
     let mut setup = Replicated::new();
     setup.replica.crash();

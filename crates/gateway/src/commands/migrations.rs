@@ -106,6 +106,7 @@ fn of_kong(task: Task, found: Found) -> Report {
         (Task::List, Found::Current) => {
             good(&format!("Executed migrations:\n{}", listed(0, migrations::newest())))
         }
+        (Task::List, Found::Ahead(version)) => good(&format!("Executed migrations:\n{}", listed(0, version))),
         (Task::Bootstrap, Found::Missing) => good("Bootstrapping database...\nDatabase is up-to-date"),
         (Task::Bootstrap, _) => good("Database already bootstrapped"),
         (Task::Finish, _) => good("No pending migrations to finish"),
@@ -113,7 +114,7 @@ fn of_kong(task: Task, found: Found) -> Report {
             Report { text: "Database not bootstrapped, nothing to reset\n".to_owned(), exit_code: 1 }
         }
         (Task::Reset, _) => good("Resetting database...\nDatabase successfully reset"),
-        (_, Found::Current) => good("Database is already up-to-date"),
+        (_, Found::Current | Found::Ahead(_)) => good("Database is already up-to-date"),
         (_, Found::Missing | Found::Behind(_)) => good("Database is up-to-date"),
     }
 }

@@ -2,12 +2,17 @@
 use super::{StoreError, database, postgres, sqlite, sqlite_path};
 use crate::cli::Program;
 use crate::settings::{Database, Settings};
+use std::fmt;
 
 /// Migrates the tables from one version to the next. Released migrations are never edited.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) sqlite: &'static str,
     pub(super) postgres: &'static str,
+    /// Whether programs that do not know the step can use the tables after it, because it only adds to them: a table, an
+    /// index, or a column with a default. A step that changes the tables of rows, data planes or rate limits in another
+    /// way needs a new table instead, because statements on those do not look at the version.
+    pub(super) is_additive: bool,
 }
 
 const ENTITIES: &str = "
@@ -67,20 +72,36 @@ const ROWS: &str = "
     CREATE INDEX weir_rows_expires ON weir_rows (expires) WHERE expires IS NOT NULL;
 ";
 
+/// From here on, `version` is that of the oldest programs that can use the tables, and `migrated_to` the tables' own.
+/// Programs of before use tables whose `version` is equal to theirs.
+const MIGRATED_TO: &str = "ALTER TABLE weir_meta ADD COLUMN migrated_to BIGINT NOT NULL DEFAULT 7;";
+
 pub(super) const STEPS: &[Step] = &[
-    Step { sqlite: ENTITIES, postgres: ENTITIES },
-    // A file has one node, which counts in its memory.
-    Step { sqlite: "", postgres: COUNTERS },
-    Step { sqlite: EPOCH[0], postgres: EPOCH[1] },
-    Step { sqlite: FLEET, postgres: FLEET },
+    Step { sqlite: ENTITIES, postgres: ENTITIES, is_additive: false },
+    // A file has one node, which counts in its memory. Weir 0.1.0 knows the steps up to here.
+    Step { sqlite: "", postgres: COUNTERS, is_additive: false },
+    Step { sqlite: EPOCH[0], postgres: EPOCH[1], is_additive: true },
+    Step { sqlite: FLEET, postgres: FLEET, is_additive: true },
     // A file has no standby.
-    Step { sqlite: "", postgres: HISTORY },
-    Step { sqlite: ROWS, postgres: ROWS },
+    Step { sqlite: "", postgres: HISTORY, is_additive: true },
+    Step { sqlite: ROWS, postgres: ROWS, is_additive: true },
+    Step { sqlite: MIGRATED_TO, postgres: MIGRATED_TO, is_additive: true },
 ];
+
+/// Notes that all steps were taken, up to [`version`], and that programs since [`usable_from`] can use the tables. Those
+/// that were used by an older program stay usable by it.
+pub(super) const REACHED: &str =
+    "UPDATE weir_meta SET migrated_to = $1, version = CASE WHEN version < $2 THEN $2 ELSE version END";
 
 /// The version of the tables that is used here.
 pub(super) fn version() -> i64 {
     STEPS.len().try_into().unwrap_or(i64::MAX)
+}
+
+/// The version of the oldest programs that can use tables of this version.
+pub(super) fn usable_from() -> i64 {
+    let last = STEPS.iter().rposition(|step| !step.is_additive).map_or(0, |last| last + 1);
+    last.try_into().unwrap_or(i64::MAX)
 }
 
 /// What `weir migrations` does with the tables.
@@ -113,6 +134,21 @@ impl Task {
 pub(super) const REMOVE: &str = "DROP TABLE weir_entities; DROP TABLE weir_meta; DROP TABLE IF EXISTS weir_data_planes; \
     DROP TABLE IF EXISTS weir_control_planes; DROP TABLE IF EXISTS weir_rows;";
 
+/// What the tables say of themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Versions {
+    /// That of the oldest programs that can use them.
+    pub(super) usable_from: i64,
+    /// Their own.
+    pub(super) migrated_to: i64,
+}
+
+impl From<(i64, i64)> for Versions {
+    fn from((usable_from, migrated_to): (i64, i64)) -> Versions {
+        Versions { usable_from, migrated_to }
+    }
+}
+
 /// The state of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -122,38 +158,39 @@ pub(crate) enum Found {
     Behind(usize),
     /// Those of this version.
     Current,
+    /// Those of a newer version, which this program can use too.
+    Ahead(usize),
 }
 
 impl Found {
-    /// By the version that the tables say they are; none where there are no tables.
-    pub(super) fn of(version: Option<i64>, place: &str) -> Result<Found, StoreError> {
-        let Some(version) = version else { return Ok(Found::Missing) };
-        match usize::try_from(version) {
+    /// By what the tables say of themselves; none where there are no tables.
+    pub(super) fn of(versions: Option<Versions>, place: &str) -> Result<Found, StoreError> {
+        let Some(Versions { usable_from, migrated_to }) = versions else { return Ok(Found::Missing) };
+        match usize::try_from(migrated_to) {
+            Ok(_) if usable_from > version() => Err(too_new(usable_from.max(migrated_to), place)),
             Ok(version) if version < STEPS.len() => Ok(Found::Behind(version)),
             Ok(version) if version == STEPS.len() => Ok(Found::Current),
-            _ => Err(StoreError::NotMigrated(format!(
-                "{place}: its tables have version {version}, which is newer than this weir knows ({}): use the weir \
-                 that migrated it, or a later one",
-                STEPS.len()
-            ))),
+            Ok(version) => Ok(Found::Ahead(version)),
+            Err(_) => Err(too_new(migrated_to, place)),
         }
     }
 
-    /// The steps that a task takes from here, each with the version that it leads to.
-    pub(super) fn steps(self, task: Task) -> impl Iterator<Item = (i64, &'static Step)> {
+    /// The steps that a task takes from here. A program that does not know all tables cannot remove them.
+    pub(super) fn steps(self, task: Task, place: &str) -> Result<&'static [Step], StoreError> {
         let first = match (self, task) {
             (Found::Missing, Task::Bootstrap | Task::Everything) => 0,
             (Found::Behind(version), Task::Up | Task::Finish | Task::Everything) => version,
+            (Found::Ahead(version), Task::Reset) => return Err(too_new(version, place)),
             _ => STEPS.len(),
         };
-        (1..).zip(STEPS).skip(first)
+        Ok(STEPS.get(first..).unwrap_or_default())
     }
 
     /// The version of the tables, if there are some.
     pub(crate) fn version(self) -> Option<usize> {
         match self {
             Found::Missing => None,
-            Found::Behind(version) => Some(version),
+            Found::Behind(version) | Found::Ahead(version) => Some(version),
             Found::Current => Some(STEPS.len()),
         }
     }
@@ -161,7 +198,7 @@ impl Found {
     /// Whether the tables can be used as they are.
     pub(super) fn usable(self, place: &str) -> Result<(), StoreError> {
         match self {
-            Found::Current => Ok(()),
+            Found::Current | Found::Ahead(_) => Ok(()),
             Found::Missing => Err(not_bootstrapped(place)),
             Found::Behind(version) => Err(StoreError::NotMigrated(format!(
                 "{place}: its tables have version {version} and must have {}: {}",
@@ -170,6 +207,27 @@ impl Found {
             ))),
         }
     }
+
+    /// Logs that the tables are newer than this program, if they are.
+    pub(super) fn log(self, place: &str) {
+        if let Found::Ahead(version) = self {
+            tracing::info!("{place}: its tables have {}", ahead(version));
+        }
+    }
+}
+
+/// The version of tables that are newer, but usable.
+fn ahead(version: usize) -> String {
+    format!("version {version}, newer than this weir's {}, and usable by it", STEPS.len())
+}
+
+/// A newer program has changed the tables so that this one cannot use them.
+fn too_new(version: impl fmt::Display, place: &str) -> StoreError {
+    StoreError::TooNew(format!(
+        "{place}: its tables have version {version}, which is newer than this weir knows ({}): use the weir that \
+         migrated it, or a later one",
+        STEPS.len()
+    ))
 }
 
 /// Nothing is there to be used.
@@ -206,6 +264,8 @@ impl Migrated {
             }
             (Task::Status | Task::List, Found::Current) => format!("{place}: version {newest}: up to date"),
             (_, Found::Current) => format!("{place}: version {newest}: nothing to do"),
+            (Task::Status | Task::List, Found::Ahead(version)) => format!("{place}: {}", ahead(*version)),
+            (_, Found::Ahead(version)) => format!("{place}: {}: nothing to do", ahead(*version)),
             (_, Found::Missing) => format!("{place}: bootstrapped, version {newest}"),
             (_, Found::Behind(version)) => format!("{place}: migrated from version {version} to {newest}"),
         }
@@ -214,7 +274,7 @@ impl Migrated {
     /// Whether the tables can be used after a task.
     pub(crate) fn leaves_usable(&self, task: Task) -> bool {
         match self.found {
-            Found::Current => task != Task::Reset,
+            Found::Current | Found::Ahead(_) => task != Task::Reset,
             Found::Missing => matches!(task, Task::Bootstrap | Task::Everything),
             Found::Behind(_) => matches!(task, Task::Up | Task::Finish | Task::Everything),
         }
@@ -246,36 +306,71 @@ pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<Migrated,
 mod tests {
     use super::*;
 
-    fn steps(found: Found, task: Task) -> Vec<i64> {
-        found.steps(task).map(|(version, _)| version).collect()
+    fn of(usable_from: i64, migrated_to: i64) -> Result<Found, StoreError> {
+        Found::of(Some(Versions { usable_from, migrated_to }), "here")
     }
 
     #[test]
     fn each_task_takes_its_own_steps() {
-        let all: Vec<i64> = (1..).take(STEPS.len()).collect();
+        let steps = |found: Found, task| found.steps(task, "here").map(<[Step]>::len);
+        let all = Ok(STEPS.len());
         assert_eq!(steps(Found::Missing, Task::Bootstrap), all);
         assert_eq!(steps(Found::Missing, Task::Everything), all);
         assert_eq!(steps(Found::Behind(0), Task::Up), all);
         assert_eq!(steps(Found::Behind(0), Task::Everything), all);
+        assert_eq!(steps(Found::Behind(STEPS.len() - 1), Task::Up), Ok(1));
+        let ahead = Found::Ahead(STEPS.len() + 1);
         for (found, task) in [
             (Found::Missing, Task::Up),
             (Found::Missing, Task::Status),
             (Found::Behind(0), Task::Bootstrap),
             (Found::Behind(0), Task::Status),
             (Found::Current, Task::Everything),
+            (Found::Current, Task::Reset),
+            (ahead, Task::Everything),
+            (ahead, Task::Bootstrap),
         ] {
-            assert_eq!(steps(found, task), [0; 0], "{found:?} {task:?}");
+            assert_eq!(steps(found, task), Ok(0), "{found:?} {task:?}");
         }
+        assert!(matches!(steps(ahead, Task::Reset), Err(StoreError::TooNew(_))));
     }
 
     #[test]
-    fn tables_of_a_later_version_are_left_alone() {
-        let newer = i64::try_from(STEPS.len()).unwrap() + 1;
-        let refused = Found::of(Some(newer), "here").unwrap_err();
-        assert!(
-            matches!(&refused, StoreError::NotMigrated(message) if message.contains("newer")),
-            "{refused}"
-        );
+    fn tables_say_which_programs_can_use_them() {
+        let (own, newer) = (version(), version() + 1);
         assert_eq!(Found::of(None, "here"), Ok(Found::Missing));
+        assert_eq!(of(own - 1, own - 1), Ok(Found::Behind(STEPS.len() - 1)));
+        assert_eq!([of(1, own), of(own, own)], [Ok(Found::Current), Ok(Found::Current)]);
+        let ahead = Ok(Found::Ahead(STEPS.len() + 1));
+        assert_eq!([of(1, newer), of(own, newer)], [ahead.clone(), ahead]);
+        for refused in [of(newer, newer), of(newer, newer + 1), of(newer, own), of(1, -1)] {
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(&refused, StoreError::TooNew(message) if message.contains("newer")),
+                "{refused}"
+            );
+        }
+    }
+
+    /// Weir 0.1.0 uses tables of version 2 and no others.
+    #[test]
+    fn the_first_release_can_use_the_tables() {
+        assert_eq!(usable_from(), 2);
+    }
+
+    #[test]
+    fn steps_that_are_said_to_only_add_do() {
+        for sql in STEPS.iter().filter(|step| step.is_additive).flat_map(|step| [step.sqlite, step.postgres])
+        {
+            for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+                let adds = ["CREATE TABLE ", "CREATE INDEX ", "CREATE UNIQUE INDEX "];
+                let is_column = statement.starts_with("ALTER TABLE ")
+                    && statement.contains(" ADD COLUMN ")
+                    && statement.contains(" DEFAULT ");
+                let fills = statement.starts_with("UPDATE weir_meta SET epoch = ");
+                let is_new = adds.iter().any(|start| statement.starts_with(start));
+                assert!(is_new || is_column || fills, "{statement}");
+            }
+        }
     }
 }

@@ -132,8 +132,10 @@ pub(crate) enum StoreError {
     Uncertain(String),
     /// It has no room to write. Nothing was written, and it can still be read.
     Full(String),
-    /// Its tables are missing, or of another version.
+    /// Its tables are missing, or of an older version.
     NotMigrated(String),
+    /// Its tables are of a newer version, which this program cannot use.
+    TooNew(String),
     /// Its content or its configuration is invalid.
     Broken(String),
 }
@@ -153,6 +155,7 @@ impl fmt::Display for StoreError {
         | StoreError::Uncertain(message)
         | StoreError::Full(message)
         | StoreError::NotMigrated(message)
+        | StoreError::TooNew(message)
         | StoreError::Broken(message)) = self;
         f.write_str(message)
     }

@@ -1,22 +1,43 @@
 //! Entities as rows.
-use super::migrations::Found;
+use super::migrations::{Found, Versions};
 use super::{Loaded, Revision, Since, StoreError};
 use std::collections::HashMap;
 use weir_model::entity::Entity;
 use weir_model::schema::FieldError;
 use weir_model::{Change, PluginSchema, ReadOptions, Uuid, find_kind};
 
-/// The columns selected from both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then
-/// `kind`, `id` and `body` of an entity, null where there is none at all.
-pub(super) type Selected = (i64, i64, i64, Option<String>, Option<String>, Option<String>);
+/// The columns selected from both tables, in both databases: `version`, `migrated_to`, `revision` and `oldest` of
+/// `weir_meta`, then `kind`, `id` and `body` of an entity, null where there is none at all.
+pub(super) type Selected = (i64, i64, i64, i64, Option<String>, Option<String>, Option<String>);
+
+/// `weir_meta`, whatever its version. In tables that lack `migrated_to`, its name means that of the query around it, which
+/// is `version`.
+macro_rules! meta {
+    () => {
+        "(SELECT version, (SELECT migrated_to FROM weir_meta) AS migrated_to, revision, oldest \
+          FROM (SELECT version, version AS migrated_to, revision, oldest FROM weir_meta) AS around) AS m"
+    };
+}
+
+/// The versions of the tables: [`Versions`].
+pub(super) const VERSIONS: &str = concat!("SELECT m.version, m.migrated_to FROM ", meta!());
+
+/// The versions of the tables, and the newest revision.
+pub(super) const NEWEST: &str = concat!("SELECT m.version, m.migrated_to, m.revision FROM ", meta!());
 
 /// Every entity. One statement, so that all of it is of one moment.
-pub(super) const ALL: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
-    FROM weir_meta m LEFT JOIN weir_entities e ON e.body IS NOT NULL";
+pub(super) const ALL: &str = concat!(
+    "SELECT m.version, m.migrated_to, m.revision, m.oldest, e.kind, e.id, e.body FROM ",
+    meta!(),
+    " LEFT JOIN weir_entities e ON e.body IS NOT NULL"
+);
 
 /// Every entity that was written after revision `$1`, and the tombstones of deleted ones.
-pub(super) const AFTER: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
-    FROM weir_meta m LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision";
+pub(super) const AFTER: &str = concat!(
+    "SELECT m.version, m.migrated_to, m.revision, m.oldest, e.kind, e.id, e.body FROM ",
+    meta!(),
+    " LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision"
+);
 
 /// The history that revisions count in.
 pub(super) const EPOCH: &str = "SELECT epoch FROM weir_meta";
@@ -80,13 +101,14 @@ pub(super) fn since(
     Ok(Since::Changes { revision, changes })
 }
 
-/// The newest revision, and the oldest one with a complete list of changes. Tables of another version are refused.
+/// The newest revision, and the oldest one with a complete list of changes. Tables that this program cannot use are refused.
 fn meta(selected: &[Selected], place: &str) -> Result<(Revision, Revision), StoreError> {
-    let Some((version, revision, oldest, ..)) = selected.first() else {
+    let Some((usable_from, migrated_to, revision, oldest, ..)) = selected.first() else {
         let message = format!("{place}: weir_meta is empty: restore it from a backup");
         return Err(StoreError::Broken(message));
     };
-    Found::of(Some(*version), place)?.usable(place)?;
+    let versions = Versions { usable_from: *usable_from, migrated_to: *migrated_to };
+    Found::of(Some(versions), place)?.usable(place)?;
     Ok((Revision(revision.cast_unsigned()), Revision(oldest.cast_unsigned())))
 }
 

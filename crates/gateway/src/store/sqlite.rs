@@ -1,6 +1,6 @@
 //! SQLite: a file of this node's own.
-use super::migrations::{Found, REMOVE, Task};
-use super::row::{AFTER, ALL, EPOCH, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
+use super::migrations::{self, Found, REACHED, REMOVE, Task, Versions};
+use super::row::{AFTER, ALL, EPOCH, NEWEST, Selected, TOMBSTONE_REVISIONS, VERSIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
@@ -44,7 +44,7 @@ impl Sqlite {
         let file = sqlite_file::open(path)?;
         lock(&file, &place, is_shared)?;
         let mut writer = connect(path, &place).await?;
-        migrate_in(&mut writer, Task::Everything, &place).await?;
+        migrate_in(&mut writer, Task::Everything, &place).await?.log(&place);
         let epoch = sqlx::query_scalar(EPOCH).fetch_one(&mut writer).await;
         let epoch: i64 = epoch.map_err(|error| failure(&place, error))?;
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
@@ -123,9 +123,10 @@ impl Sqlite {
     ) -> Result<Committed, StoreError> {
         let failed = |error| self.failure(error);
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-        let meta = sqlx::query_as("SELECT version, revision FROM weir_meta").fetch_one(&mut *transaction);
-        let (version, newest): (i64, i64) = meta.await.map_err(failed)?;
-        Found::of(Some(version), &self.place)?.usable(&self.place)?;
+        let meta = sqlx::query_as(NEWEST).fetch_one(&mut *transaction);
+        let (usable_from, migrated_to, newest): (i64, i64, i64) = meta.await.map_err(failed)?;
+        let versions = Versions { usable_from, migrated_to };
+        Found::of(Some(versions), &self.place)?.usable(&self.place)?;
         if newest != base.0.cast_signed() {
             return Ok(Committed::Outdated);
         }
@@ -218,32 +219,36 @@ pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), 
 
 async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) -> Result<Found, StoreError> {
     let failed = |error| failure(place, error);
-    let found = Found::of(version(connection).await.map_err(failed)?, place)?;
-    if task != Task::Reset && found == Found::Current {
+    let found = Found::of(versions(connection).await.map_err(failed)?, place)?;
+    if task != Task::Reset && found.steps(task, place)?.is_empty() {
         // Nothing is to be written, so that a process which writes need not be waited for.
         return Ok(found);
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    let found = Found::of(version(&mut transaction).await.map_err(failed)?, place)?;
+    let found = Found::of(versions(&mut transaction).await.map_err(failed)?, place)?;
+    let steps = found.steps(task, place)?;
     if task == Task::Reset && found != Found::Missing {
         sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
     }
-    for (version, step) in found.steps(task) {
+    for step in steps {
         sqlx::raw_sql(step.sqlite).execute(&mut *transaction).await.map_err(failed)?;
-        let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
+    }
+    if !steps.is_empty() {
+        let reached = sqlx::query(REACHED).bind(migrations::version()).bind(migrations::usable_from());
         reached.execute(&mut *transaction).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)?;
     Ok(found)
 }
 
-async fn version(connection: &mut SqliteConnection) -> Result<Option<i64>, sqlx::Error> {
+async fn versions(connection: &mut SqliteConnection) -> Result<Option<Versions>, sqlx::Error> {
     let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'weir_meta'";
     let tables: i64 = sqlx::query_scalar(there).fetch_one(&mut *connection).await?;
-    match tables {
-        0 => Ok(None),
-        _ => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
+    if tables == 0 {
+        return Ok(None);
     }
+    let versions: Option<(i64, i64)> = sqlx::query_as(VERSIONS).fetch_optional(connection).await?;
+    Ok(versions.map(Versions::from))
 }
 
 /// Holds the file for this process, or for this node while one process replaces another, until it is closed. SQLite's own

@@ -56,6 +56,25 @@ fn tables_are_made_listed_and_removed_with_kongs_words() {
 }
 
 #[test]
+fn newer_tables_are_usable_or_named() {
+    let kong = in_postgres("kong_newer");
+    let run = |task: &str| kong.run(&["kong", "migrations", task]);
+    run("bootstrap").expect(0, "Bootstrapping database...\nDatabase is up-to-date\n", "");
+    let port = PostgresServer::shared_port();
+    PostgresServer::execute(port, "UPDATE kong_newer.weir_meta SET migrated_to = migrated_to + 1");
+    run("bootstrap").expect(0, "Database already bootstrapped\n", "");
+    run("up").expect(0, "Database is already up-to-date\n", "");
+    run("finish").expect(0, "No pending migrations to finish\n", "");
+    assert_eq!(run("list").code, Some(0));
+    let status: serde_json::Value = serde_json::from_str(&run("status").stdout).unwrap();
+    assert!(status["new_migrations"].is_null() && status["needs_bootstrap"] == false, "{status}");
+    PostgresServer::execute(port, "UPDATE kong_newer.weir_meta SET version = migrated_to");
+    for task in ["bootstrap", "up", "finish", "list", "status"] {
+        run(task).expect(1, "", "which is newer than this weir knows");
+    }
+}
+
+#[test]
 fn a_file_is_imported_and_a_node_started_on_it() {
     let kong = in_postgres("kong_import");
     fs::write(kong.path("in.yml"), "_format_version: \"3.0\"\nservices: [{name: a, host: a.test}]\n")

@@ -1,7 +1,11 @@
 //! What the new process knows of what the old one counted and kept.
-use super::{Node, OK, runs};
+use super::{Node, OK, program, runs};
 use crate::harness::{Gateway, Peer, Upstream, document, eventually, service};
 use serde_json::json;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -60,6 +64,61 @@ fn the_store_goes_on() {
     }
     eventually("the old processes end", || node.gateway.log().matches("INFO stopped").count() == 2);
     post("third");
+}
+
+/// The new program may have migrated the tables before it failed. The one that goes on can use them, if they only have more.
+#[test]
+fn the_store_goes_on_when_the_new_process_fails_after_it_has_migrated() {
+    let node = Node::start(Gateway::empty());
+    let file = node.gateway.prefix().join("weir.sqlite");
+    let put = |name: &str| node.gateway.ask_admin("PUT", &format!("/consumers/{name}"), "{}");
+    assert_eq!(put("before").status, 200);
+    let mut late = begin_put(&node.gateway, "late");
+    fails_after(&node, || {
+        let sql = "CREATE TABLE weir_later (id TEXT); UPDATE weir_meta SET migrated_to = migrated_to + 1";
+        execute(&file, sql);
+    });
+    assert_eq!(late.send("}").response().status, 200);
+    assert_eq!(put("after").status, 200);
+    // As a restart of the same program.
+    node.upgrade();
+    for name in ["before", "late", "after"] {
+        assert_eq!(node.gateway.admin(&format!("/consumers/{name}")).status, 200, "{name}");
+    }
+    assert_eq!(put("later").status, 200);
+    fails_after(&node, || execute(&file, "UPDATE weir_meta SET version = migrated_to"));
+    let refused = put("refused");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("which is newer than this weir knows"), "{}", refused.text());
+    assert!(node.refused(&[]).contains("which is newer than this weir knows"));
+    assert_eq!(node.gateway.admin("/consumers/later").status, 200);
+}
+
+/// Begins an upgrade to a program that does this and fails.
+fn fails_after(node: &Node, work: impl FnOnce()) {
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let program =
+        program(folder.path(), &format!("until [ -e '{}' ]; do sleep 0.1; done\nexit 1", go.display()));
+    let starts = || node.gateway.log().matches("a new process starts").count();
+    let before = starts();
+    thread::scope(|scope| {
+        let upgrade = scope.spawn(|| node.refused(&["--program", &program]));
+        eventually("the new process starts", || starts() > before);
+        work();
+        fs::write(&go, "").unwrap();
+        assert!(upgrade.join().unwrap().contains("ended before it was ready (exit status: 1)"));
+    });
+}
+
+/// Runs statements on a file of SQLite, as another program.
+fn execute(file: &Path, sql: &'static str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    });
 }
 
 /// A connection to the Admin API that has sent a request but the last byte of its body, so that the process which has accepted

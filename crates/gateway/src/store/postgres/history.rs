@@ -20,19 +20,26 @@ const BEGIN: &str = "\
     UPDATE weir_meta SET history = here.history, \
         revision = CASE weir_meta.history WHEN '' THEN revision ELSE revision + $1 END, \
         oldest = CASE weir_meta.history WHEN '' THEN oldest ELSE revision + $1 END \
-    FROM here WHERE weir_meta.history <> here.history AND version = $2 RETURNING revision";
+    FROM here WHERE weir_meta.history <> here.history AND version <= $2 AND migrated_to >= $2 RETURNING revision";
 
 /// Begins another history if the server is not the one that wrote last, or its data is not what it was. Returns the
 /// revision that it begins with.
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
     let begun = sqlx::query_scalar(BEGIN).bind(SKIPPED).bind(version()).fetch_optional(connection).await;
     match begun {
+        // Whatever reads or writes them next says so.
+        Err(error) if is_of_older_tables(&error) => Ok(None),
         Err(error) if is_not_shown(&error) => {
             tracing::debug!(%error, "the server does not show its history");
             Ok(None)
         }
         begun => Ok(begun?.filter(|revision| *revision >= SKIPPED)),
     }
+}
+
+/// Whether a statement failed because the tables lack a column, as those of a restored backup may.
+pub(super) fn is_of_older_tables(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42703")
 }
 
 /// Whether the server cannot write, or lacks these functions or keeps them from the user, as services do that only

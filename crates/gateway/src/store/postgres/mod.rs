@@ -19,10 +19,11 @@ use tokio::task::AbortHandle;
 use weir_model::{Change, Entities, PluginSchema};
 
 /// A whole commit: one statement is one transaction, and takes one round trip. A second node waits for the row of
-/// `weir_meta`, and then finds another revision than its own, or another version.
+/// `weir_meta`, and then finds another revision than its own, or a version that it cannot use.
 const COMMIT: &str = "\
     WITH bumped AS ( \
-        UPDATE weir_meta SET revision = revision + 1 WHERE revision = $1 AND version = $6 RETURNING revision \
+        UPDATE weir_meta SET revision = revision + 1 \
+        WHERE revision = $1 AND version <= $6 AND migrated_to >= $6 RETURNING revision \
     ), \
     written AS ( \
         INSERT INTO weir_entities (kind, id, revision, body) \
@@ -61,7 +62,9 @@ impl Postgres {
     /// Connects to tables that are there, and starts to listen.
     pub(super) async fn open(server: Server, plugins: Vec<PluginSchema>) -> Result<Postgres, StoreError> {
         let mut connection = server.connect().await?;
-        server.found(&mut connection).await?.usable(&server.place)?;
+        let found = server.found(&mut connection).await?;
+        found.usable(&server.place)?;
+        found.log(&server.place);
         begin_history(&server, &mut connection).await?;
         let failed = |error| server.failure(error);
         let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
@@ -153,7 +156,11 @@ impl Postgres {
         is_uncertain.store(true, Ordering::Relaxed);
         let written = self.write_on(&mut connection, base, rows).await;
         is_uncertain.store(written.as_ref().is_err_and(may_be_stored), Ordering::Relaxed);
-        let written = written.map_err(|error| self.server.failure(error))?;
+        let written = match written {
+            // They have another version, and say which.
+            Err(error) if history::is_of_older_tables(&error) => Committed::Outdated,
+            written => written.map_err(|error| self.server.failure(error))?,
+        };
         if written == Committed::Outdated {
             self.server.found(&mut connection).await?.usable(&self.server.place)?;
         }

@@ -1,6 +1,7 @@
 //! The servers of one database: how they are reached, and what their errors mean.
 use super::super::StoreError;
-use super::super::migrations::{Found, REMOVE, Task, not_bootstrapped};
+use super::super::migrations::{self, Found, REACHED, REMOVE, Task, Versions, not_bootstrapped};
+use super::super::row::VERSIONS;
 use super::host::{self, Host, HostError, Target};
 use super::tls::with_tls;
 use crate::settings::{PgHosts, PgPorts, Settings};
@@ -112,15 +113,18 @@ impl Server {
         let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
         lock.execute(&mut *transaction).await.map_err(failed)?;
         let found = self.found(&mut transaction).await?;
+        let steps = found.steps(task, &self.place)?;
         if found == Found::Missing && task == Task::Bootstrap {
             self.create_schema(&mut transaction).await.map_err(failed)?;
         }
         if task == Task::Reset && found != Found::Missing {
             sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
         }
-        for (version, step) in found.steps(task) {
+        for step in steps {
             sqlx::raw_sql(step.postgres).execute(&mut *transaction).await.map_err(failed)?;
-            let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
+        }
+        if !steps.is_empty() {
+            let reached = sqlx::query(REACHED).bind(migrations::version()).bind(migrations::usable_from());
             reached.execute(&mut *transaction).await.map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)?;
@@ -142,14 +146,14 @@ impl Server {
     pub(in crate::store) async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
         let failed = |error| self.failure(error);
         let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
-        let version = match there.fetch_one(&mut *connection).await.map_err(failed)? {
-            true => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
+        let versions: Option<(i64, i64)> = match there.fetch_one(&mut *connection).await.map_err(failed)? {
+            true => sqlx::query_as(VERSIONS).fetch_optional(connection).await.map_err(failed)?,
             false => {
                 self.may_look(connection).await?;
-                Ok(None)
+                None
             }
         };
-        Found::of(version.map_err(failed)?, &self.place)
+        Found::of(versions.map(Versions::from), &self.place)
     }
 
     /// A user without rights on a schema sees it as empty.

@@ -17,6 +17,7 @@ mod postgres;
 mod rows;
 mod suite;
 mod transfer;
+mod versions;
 
 /// A declarative file with an entity of every kind.
 const EVERYTHING: &str = include_str!("everything.yaml");

@@ -32,7 +32,6 @@ in_both![
     writers_at_once_all_get_through,
     what_no_longer_reads_is_named,
     what_is_nested_too_deep_is_named_and_can_be_removed,
-    tables_that_a_newer_weir_has_migrated_are_not_touched,
     another_history_is_lost,
     tables_that_are_there_are_left_alone,
     the_deleted_are_forgotten_after_a_while,
@@ -159,24 +158,6 @@ async fn what_is_nested_too_deep_is_named_and_can_be_removed(place: Place) {
     let remove = said.find("DELETE FROM").map(|at| said[at..].to_owned()).expect("how to fix it");
     place.execute(&remove).await;
     assert_eq!(kept(&*store).await, (revision, vec![good]));
-}
-
-async fn tables_that_a_newer_weir_has_migrated_are_not_touched(place: Place) {
-    let (store, first) = (place.open().await, service(1, "first"));
-    let revision = commit(&*store, Revision(0), &put(&first)).await;
-    place.execute("UPDATE weir_meta SET version = version + 1").await;
-    let refused = [
-        store.commit(revision, &put(&service(1, "second"))).await.map(|_| ()),
-        store.load().await.map(|_| ()),
-        store.since(revision).await.map(|_| ()),
-    ];
-    for refused in refused {
-        let error = refused.unwrap_err();
-        assert!(matches!(&error, StoreError::NotMigrated(said) if said.contains("newer")), "{error}");
-    }
-    place.execute("UPDATE weir_meta SET version = version - 1").await;
-    assert_eq!(kept(&*store).await, (revision, vec![first]));
-    commit(&*store, revision, &put(&service(1, "second"))).await;
 }
 
 async fn another_history_is_lost(place: Place) {

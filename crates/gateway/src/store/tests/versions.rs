@@ -1,0 +1,216 @@
+//! Tables of other versions: older ones, and newer ones that this program can use or cannot.
+use super::super::migrations::{STEPS, Step, Task};
+use super::super::{open_to_read, postgres};
+use super::*;
+use sqlx::Connection;
+
+/// What a newer program may do to the tables of one that goes on.
+const ADDED_TO: &str = "CREATE TABLE weir_later (id TEXT PRIMARY KEY); \
+    ALTER TABLE weir_entities ADD COLUMN later BIGINT NOT NULL DEFAULT 7; \
+    ALTER TABLE weir_meta ADD COLUMN later BIGINT NOT NULL DEFAULT 7; \
+    UPDATE weir_meta SET migrated_to = migrated_to + 1;";
+
+/// What one has done that has changed them otherwise.
+const CHANGED: &str = "UPDATE weir_meta SET migrated_to = migrated_to + 1, version = migrated_to + 1;";
+
+/// What a commit of Weir 0.1.0 does, and of all before version 7 of the tables, for theirs.
+const COMMIT_BEFORE: &str = "UPDATE weir_meta SET revision = revision + 1 WHERE revision = 0 AND version = VERSION; \
+    INSERT INTO weir_entities (kind, id, revision, body) SELECT 'services', 'ID', revision, 'BODY' FROM weir_meta \
+    WHERE revision = 1;";
+
+/// One in each kind of database, without tables.
+fn places() -> [Place; 2] {
+    [Place::in_sqlite(), Place::in_postgres()]
+}
+
+fn is_sqlite(place: &Place) -> bool {
+    database(&place.settings) == Database::Sqlite
+}
+
+/// Makes the tables as a program that knew fewer steps did.
+async fn bootstrap_as_of(place: &Place, version: usize) {
+    let sql = |step: &Step| if is_sqlite(place) { step.sqlite } else { step.postgres };
+    match is_sqlite(place) {
+        true => drop(std::fs::File::create(sqlite_path(&place.settings).unwrap()).unwrap()),
+        false => place.execute(&format!("CREATE SCHEMA \"{}\"", schema(place).replace('"', "\"\""))).await,
+    }
+    for step in &STEPS[..version] {
+        place.execute(sql(step)).await;
+    }
+    place.execute(&format!("UPDATE weir_meta SET version = {version}")).await;
+}
+
+fn schema(place: &Place) -> String {
+    place.settings.pg_schema.clone().unwrap()
+}
+
+/// The versions in messages: the tables' next one, and this program's.
+fn next() -> (usize, usize) {
+    (STEPS.len() + 1, STEPS.len())
+}
+
+#[tokio::test]
+async fn newer_tables_are_used_where_they_only_have_more() {
+    for place in places() {
+        let place = place.bootstrapped().await;
+        let (store, [first, second, third]) =
+            (place.open().await, [1, 2, 3].map(|number| service(number, "a")));
+        let revision = commit(&*store, Revision(0), &put(&first)).await;
+        place.execute(ADDED_TO).await;
+        let revision = commit(&*store, revision, &put(&second)).await;
+        assert_eq!(kept(&*store).await, (revision, vec![first.clone(), second.clone()]));
+        assert_eq!(changes(&*store, Revision(1)).await, Some((revision, put(&second))));
+        drop(store);
+        // As after a restart, or a downgrade.
+        let store = place.open().await;
+        let revision = commit(&*store, revision, &put(&third)).await;
+        assert_eq!(kept(&*store).await, (revision, vec![first, second, third]));
+        let reader = open_to_read(&place.settings, all_plugins()).await.unwrap().unwrap();
+        assert_eq!(kept(&*reader).await.0, revision);
+    }
+}
+
+#[tokio::test]
+async fn the_tasks_leave_newer_tables_that_can_be_used_as_they_are() {
+    let (newer, own) = next();
+    let said = format!("version {newer}, newer than this weir's {own}, and usable by it");
+    for place in places() {
+        let place = place.bootstrapped().await;
+        place.execute(ADDED_TO).await;
+        for (task, more) in [
+            (Task::Status, ""),
+            (Task::List, ""),
+            (Task::Bootstrap, ": nothing to do"),
+            (Task::Up, ": nothing to do"),
+            (Task::Finish, ": nothing to do"),
+            (Task::Everything, ": nothing to do"),
+        ] {
+            let (message, good) = place.perform(task).await.unwrap();
+            assert!(good && message.ends_with(&format!("{said}{more}")), "{task:?}: {message}");
+        }
+        // It does not know all that would have to be removed.
+        let error = place.perform(Task::Reset).await.unwrap_err();
+        assert!(
+            matches!(&error, StoreError::TooNew(said) if said.contains("use the weir that migrated it")),
+            "{error}"
+        );
+        place.execute("INSERT INTO weir_later (id) VALUES ('a')").await;
+        assert_eq!(kept(&*place.open().await).await, (Revision(0), Vec::new()));
+    }
+}
+
+#[tokio::test]
+async fn newer_tables_are_not_touched_where_they_have_been_changed() {
+    let (newer, own) = next();
+    for place in places() {
+        let place = place.bootstrapped().await;
+        let (store, first) = (place.open().await, service(1, "first"));
+        let revision = commit(&*store, Revision(0), &put(&first)).await;
+        place.execute(CHANGED).await;
+        let mut refused = vec![
+            store.commit(revision, &put(&service(1, "second"))).await.map(|_| ()),
+            store.load().await.map(|_| ()),
+            store.since(revision).await.map(|_| ()),
+        ];
+        drop(store);
+        refused.push(open_database(&place.settings, all_plugins()).await.map(|_| ()));
+        for task in [Task::Status, Task::Bootstrap, Task::Up, Task::Finish, Task::Everything, Task::Reset] {
+            refused.push(place.perform(task).await.map(|_| ()));
+        }
+        let said = format!(
+            "its tables have version {newer}, which is newer than this weir knows ({own}): use the weir that migrated \
+             it, or a later one"
+        );
+        for refused in refused {
+            let error = refused.unwrap_err();
+            assert!(matches!(&error, StoreError::TooNew(message) if message.ends_with(&said)), "{error}");
+        }
+        place.execute("UPDATE weir_meta SET version = 1, migrated_to = migrated_to - 1").await;
+        let store = place.open().await;
+        assert_eq!(kept(&*store).await, (revision, vec![first]));
+        commit(&*store, revision, &put(&service(1, "second"))).await;
+    }
+}
+
+#[tokio::test]
+async fn tables_that_are_migrated_stay_usable_by_the_program_that_used_them() {
+    // Weir 0.1.0, and the last that compared the version with its own.
+    for (place, version) in places().into_iter().zip([2, 6]).chain(places().into_iter().zip([6, 2])) {
+        bootstrap_as_of(&place, version).await;
+        let (message, good) = place.perform(Task::Status).await.unwrap();
+        assert!(!good && message.contains(&format!("version {version} of {}", STEPS.len())), "{message}");
+        let (message, good) = place.perform(Task::Up).await.unwrap();
+        let said = format!("migrated from version {version} to {}", STEPS.len());
+        assert!(good && message.ends_with(&said), "{message}");
+        let store = place.open().await;
+        let entity = service(1, "before");
+        let id = entity.id().to_string();
+        let body = entity.to_value().to_string();
+        let statement = COMMIT_BEFORE.replace("VERSION", &version.to_string());
+        place.execute(&statement.replace("ID", &id).replace("BODY", &body)).await;
+        assert_eq!(changes(&*store, Revision(0)).await, Some((Revision(1), put(&entity))));
+        commit(&*store, Revision(1), &put(&service(2, "after"))).await;
+    }
+}
+
+#[tokio::test]
+async fn older_tables_are_named_and_not_written() {
+    for place in places() {
+        let place = place.bootstrapped().await;
+        let store = place.open().await;
+        let revision = commit(&*store, Revision(0), &put(&service(1, "first"))).await;
+        // As when a dump is restored that an older program has left.
+        place
+            .execute("ALTER TABLE weir_meta DROP COLUMN migrated_to; UPDATE weir_meta SET version = 5")
+            .await;
+        let refused = [
+            store.commit(revision, &put(&service(1, "second"))).await.map(|_| ()),
+            store.load().await.map(|_| ()),
+            store.since(revision).await.map(|_| ()),
+        ];
+        let said =
+            format!("its tables have version 5 and must have {}: run `weir migrations up`", STEPS.len());
+        for refused in refused {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(&error, StoreError::NotMigrated(message) if message.ends_with(&said)),
+                "{error}"
+            );
+        }
+        if is_sqlite(&place) {
+            let reader = open_to_read(&place.settings, all_plugins()).await.unwrap().unwrap();
+            let error = reader.load().await.unwrap_err();
+            assert!(error.to_string().ends_with(&said), "{error}");
+        }
+    }
+}
+
+/// A commit that waits for a migration sees what it did, not what was there when the commit began.
+#[tokio::test]
+async fn a_commit_that_waits_for_a_migration_goes_by_what_that_has_done() {
+    let noted = "UPDATE weir_meta SET migrated_to = migrated_to + 1";
+    for (migration, is_usable) in [(ADDED_TO, true), (noted, true), (CHANGED, false)] {
+        let place = Place::in_postgres().bootstrapped().await;
+        let store = place.open().await;
+        let server = postgres::Server::of(&place.settings).unwrap();
+        let (mut one, mut other) = (server.connect().await.unwrap(), server.connect().await.unwrap());
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut one).await.unwrap();
+        let mut migrating = one.begin().await.unwrap();
+        sqlx::raw_sql(migration).execute(&mut *migrating).await.unwrap();
+        let committing = tokio::spawn({
+            let store = store.clone();
+            async move { store.commit(Revision(0), &put(&service(1, "a"))).await }
+        });
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))";
+        while !committing.is_finished()
+            && !sqlx::query_scalar::<_, bool>(waits).bind(pid).fetch_one(&mut other).await.unwrap()
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        migrating.commit().await.unwrap();
+        match committing.await.unwrap() {
+            Ok(committed) => assert!(is_usable && committed == Committed::At(Revision(1)), "{committed:?}"),
+            Err(error) => assert!(!is_usable && matches!(error, StoreError::TooNew(_)), "{error}"),
+        }
+    }
+}
