@@ -31,6 +31,7 @@ mod options;
 mod overload;
 mod plugins;
 mod prefix;
+mod process_limit;
 mod registry;
 mod service_manager;
 mod settings;

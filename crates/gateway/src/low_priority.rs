@@ -23,7 +23,8 @@ pub(crate) async fn spawn_low_priority<T: Send + 'static>(
     on_a_thread(name, nicely).await
 }
 
-async fn on_a_thread<T: Send + 'static>(
+/// Runs the work on a new thread, and returns its result; an error if there is no thread, or the work panicked.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
@@ -32,7 +33,7 @@ async fn on_a_thread<T: Send + 'static>(
     outcome.await.map_err(|_| io::Error::other(format!("{name} ended early; this is a defect")))
 }
 
-/// A thread of the idle class for recurring work. It is one thread for all of it, because a new thread runs in the
+/// A thread for recurring work, of the idle class unless said otherwise. It is one thread for all of it, because a new thread runs in the
 /// class of its creator until it has changed that itself, and a worker would wait meanwhile.
 pub(crate) struct Background(mpsc::Sender<Work>);
 
@@ -41,9 +42,18 @@ type Work = Box<dyn FnOnce() + Send>;
 impl Background {
     /// Starts the thread, which ends when this is dropped.
     pub(crate) fn start(name: &str) -> io::Result<Background> {
+        Background::start_after(name, set_idle_priority)
+    }
+
+    /// The same, but the thread competes with others, for work that clients wait for.
+    pub(crate) fn start_at_normal_priority(name: &str) -> io::Result<Background> {
+        Background::start_after(name, || ())
+    }
+
+    fn start_after(name: &str, prepare: fn()) -> io::Result<Background> {
         let (sender, queue) = mpsc::channel::<Work>();
         let work = move || {
-            set_idle_priority();
+            prepare();
             for work in queue {
                 // The scheduler favours a thread that has slept, even one of this class, so let workers run first.
                 thread::yield_now();
@@ -93,5 +103,7 @@ mod tests {
         assert_eq!(background.run(class).await.unwrap(), "5");
         assert!(background.run(|| panic!("as the test wants")).await.is_err());
         assert_eq!(background.run(|| 7).await.unwrap(), 7);
+        let competing = Background::start_at_normal_priority("weir-test").unwrap();
+        assert_eq!(competing.run(class).await.unwrap(), "0");
     }
 }

@@ -1,5 +1,6 @@
 //! Why a node does not start.
 use crate::prefix::PrefixError;
+use crate::process_limit;
 use crate::settings::LogTarget;
 use crate::store::StoreError;
 use std::fmt;
@@ -45,6 +46,7 @@ impl fmt::Display for StartError {
                     weir_proxy::StartError::Listen(address, _, error) => {
                         f.write_str(refused_port(address, error))
                     }
+                    weir_proxy::StartError::System(error) => f.write_str(process_limit::hint(error)),
                     _ => Ok(()),
                 }
             }
@@ -59,7 +61,7 @@ impl fmt::Display for StartError {
             StartError::Setting { name, value, error } => {
                 write!(f, "{name}: {value}: {error}: give it another value")
             }
-            StartError::System(error) => error.fmt(f),
+            StartError::System(error) => write!(f, "{error}{}", process_limit::hint(error)),
         }
     }
 }

@@ -17,5 +17,6 @@ pub mod io;
 pub mod multiplex;
 pub mod resolve;
 pub mod socket;
+pub mod thread;
 pub mod tls;
 pub mod wire;

@@ -20,7 +20,6 @@ use source::RegistrySource;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use tokio::runtime;
 use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
@@ -28,6 +27,7 @@ use weir_cluster::control_plane::{self, ControlPlane, Fleet};
 use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus, Stored};
 use weir_cluster::sync::Selector;
 use weir_model::{PluginSchema, Uuid};
+use weir_net::thread::spawn_with_runtime;
 use weir_plugins::KONG_VERSION;
 use weir_proxy::listen::{Bound, Listener};
 
@@ -192,9 +192,8 @@ const EVENT_INTERVAL: u32 = 1024;
 /// Runs on a thread of its own, so that neither the Admin API nor requests wait for it. The work ends with the process: if
 /// it ends before, the process does, too, because a node that has silently left its fleet is worse than one that restarts.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-    let mut runtime = runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).build()?;
-    thread::Builder::new().name("weir-cluster".to_owned()).spawn(move || {
+    let build = || runtime::Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build();
+    spawn_with_runtime("weir-cluster", build, |runtime| {
         let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         let how = if ended.is_err() { "panicked" } else { "ended" };
         tracing::error!("the connection to the fleet {how}; this is a defect, and the process ends");

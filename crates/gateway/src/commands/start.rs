@@ -7,6 +7,7 @@ use crate::node::command_socket::{self, Quit, Request};
 use crate::node::{self, Node, Start};
 use crate::prefix;
 use crate::settings::{Loaded, Settings};
+use crate::start_error::StartError;
 use crate::store::migrations::Task;
 use crate::upgrade::{Launch, Predecessor};
 use rustix::stdio;
@@ -111,7 +112,7 @@ pub(super) fn serve(
     let replaces = start.predecessor.is_some();
     let node = Node::start(loaded, process_environment(), context.definitions, start);
     let mut node = node.map_err(|error| error.to_string())?;
-    node.open().map_err(|error| error.to_string())?;
+    node.open().map_err(|error| StartError::System(error).to_string())?;
     let line = serde_json::to_string(node.addresses()).map_err(|error| error.to_string())?;
     // The reader of the replaced process's line may have closed the pipe.
     print(&format!("{line}\n")).or_else(|error| if replaces { Ok(ExitCode::SUCCESS) } else { Err(error) })?;

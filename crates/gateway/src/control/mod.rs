@@ -13,7 +13,7 @@ use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::handover::FilesGate;
 use crate::listener::{RequestsInFlight, ServedCounts};
 use crate::logger;
-use crate::low_priority::spawn_low_priority;
+use crate::low_priority::{on_a_thread, spawn_low_priority};
 use crate::options::{access_logs, options};
 use crate::plugins::{self, Definitions};
 use crate::registry::{INITIAL, Registry};
@@ -377,7 +377,7 @@ impl Control {
         self.plane.proxy.session_log().flush();
         let left = end.saturating_duration_since(Instant::now()).max(MIN_DELIVERY_TIMEOUT);
         let delivering = background.clone();
-        let finished = tokio::task::spawn_blocking(move || delivering.finish(left)).await;
+        let finished = on_a_thread("weir-delivery", move || delivering.finish(left)).await;
         log_undelivered(&background, matches!(finished, Ok(true)));
         otlp::finish(self).await;
         if let Some(analytics) = &self.analytics {

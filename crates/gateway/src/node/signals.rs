@@ -2,6 +2,7 @@
 use super::command_socket::{Stop, UpgradeOutcome, UpgradeRequest};
 use super::reload::Reloader;
 use crate::control::{Control, Drain};
+use crate::low_priority::on_a_thread;
 use crate::service_manager::ServiceManager;
 use crate::upgrade::{Successor, UpgradeError, Upgrader};
 use std::io;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 /// How long a new process may take to be ready, unless the command says otherwise.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -224,8 +225,7 @@ impl Upgrading {
             let left = tokio::time::timeout(timeout, reloader.control().files().opened());
             left.await.map_err(|_| UpgradeError::Early)?;
             let run = move || upgrader.run(program, timeout);
-            let outcome =
-                spawn_blocking(run).await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+            let outcome = on_a_thread("weir-upgrading", run).await.unwrap_or_else(|error| Err(error.into()));
             if outcome.is_ok() {
                 no_reload.leave();
             }

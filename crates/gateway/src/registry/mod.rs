@@ -156,8 +156,10 @@ impl Registry {
         let draft = Draft::of(entities.clone(), plugins.into());
         let state = Arc::new(RegistryState::new(entities, active));
         let (writes, queue) = mpsc::channel(MAX_QUEUED_WRITES);
-        tokio::spawn(Publisher::start(state.clone(), plane.clone(), plugins)?.run());
-        tokio::spawn(Writer::new(state.clone(), plane.clone(), store.clone(), draft).run(queue));
+        let publisher = Publisher::start(state.clone(), plane.clone(), plugins)?;
+        let writer = Writer::new(state.clone(), plane.clone(), store.clone(), draft)?;
+        tokio::spawn(publisher.run());
+        tokio::spawn(writer.run(queue));
         let (turn, background) = (Mutex::default(), OnceCell::new());
         Ok(Registry { state, plane, writes: Some(writes), store: Some(store), turn, background })
     }

@@ -3,11 +3,12 @@ use super::draft::{Draft, Staged};
 use super::state::{RegistryState, now};
 use super::write::Job;
 use super::{CommittedWrite, DataPlane, WriteError};
+use crate::low_priority::Background;
 use crate::store::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_model::{Change, Entities, PluginSchema};
 
@@ -29,6 +30,8 @@ pub(super) struct Writer {
     state: Arc<RegistryState>,
     plane: Arc<dyn DataPlane>,
     store: Arc<dyn Store>,
+    /// Decides writes. It is there from the beginning, because the system may refuse to start a thread later.
+    thread: Background,
     draft: Draft,
     plugins: Arc<[PluginSchema]>,
     /// The draft may lack expired entities that are still stored.
@@ -46,9 +49,10 @@ impl Writer {
         plane: Arc<dyn DataPlane>,
         store: Arc<dyn Store>,
         draft: Draft,
-    ) -> Writer {
-        let plugins = draft.plugins();
-        Writer { state, plane, store, draft, plugins, incomplete: false, pause: None, is_full: false }
+    ) -> io::Result<Writer> {
+        let (thread, plugins) = (Background::start_at_normal_priority("weir-writes")?, draft.plugins());
+        let (incomplete, pause, is_full) = (false, None, false);
+        Ok(Writer { state, plane, store, thread, draft, plugins, incomplete, pause, is_full })
     }
 
     /// Writes until the queue is closed, and follows the commits of other nodes.
@@ -102,7 +106,7 @@ impl Writer {
     /// Takes long, because certificates and regexes are compiled to check them.
     async fn stage(&mut self, jobs: Vec<Box<dyn Job>>) -> Option<(Vec<Change>, Vec<Staged>)> {
         let (mut draft, plane) = (std::mem::take(&mut self.draft), self.plane.clone());
-        let stage = spawn_blocking(move || {
+        let stage = self.thread.run(move || {
             let expired = draft.expire(now());
             let staged = draft.stage(jobs, &*plane);
             (draft, expired, staged)

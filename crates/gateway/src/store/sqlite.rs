@@ -3,6 +3,7 @@ use super::migrations::{self, Found, REACHED, REMOVE, Task, Versions};
 use super::row::{AFTER, ALL, EPOCH, NEWEST, Selected, TOMBSTONE_REVISIONS, VERSIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use crate::process_limit;
 use rustix::fs::{FlockOperation, flock};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Transaction};
@@ -17,6 +18,9 @@ const WRITE: &str = "INSERT INTO weir_entities (kind, id, revision, body) VALUES
 
 /// How long to wait for another process that has the file locked, as a backup has.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// SQLite's code (`SQLITE_IOERR_SHMSIZE`) where the file `-shm`, the index of the log, cannot be made as large as it must be.
+const NO_ROOM_FOR_INDEX: u32 = 4874;
 
 /// Entities in a file.
 pub(super) struct Sqlite {
@@ -281,7 +285,16 @@ pub(super) fn place(path: &Path) -> String {
 }
 
 pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
+    if let sqlx::Error::Io(cause) = &error
+        && process_limit::is_reached(cause)
+    {
+        // Each connection has a thread.
+        return StoreError::Unavailable(format!("{place}: {cause}{}", process_limit::hint(cause)));
+    }
     let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    if code == Some(NO_ROOM_FOR_INDEX) {
+        return StoreError::Full(format!("{place}: {error}: make room on the disk"));
+    }
     // The low byte of SQLite's extended codes is the code proper: https://sqlite.org/rescode.html
     match code.map(|code| code & 0xff) {
         Some(11 | 26) => StoreError::Broken(format!(

@@ -4,7 +4,7 @@ use super::attempt::Attempt;
 use super::channel::{Channel, Message};
 use super::draining::DrainingProcesses;
 use crate::control::Control;
-use crate::prefix;
+use crate::{prefix, process_limit};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -86,7 +86,11 @@ impl fmt::Display for UpgradeError {
                 write!(f, "cannot run {}: {error}: install the program for this kind of machine there", program.display())
             }
             UpgradeError::NoProgram(program, error) => {
-                write!(f, "cannot run {}: {error}: install the program there, or name one with `--program`", program.display())
+                let hint = match process_limit::hint(error) {
+                    "" => ": install the program there, or name one with `--program`",
+                    hint => hint,
+                };
+                write!(f, "cannot run {}: {error}{hint}", program.display())
             }
             UpgradeError::Failed(reason) => write!(f, "the new process did not start: {reason}"),
             UpgradeError::Ended(status) => write!(
@@ -99,7 +103,9 @@ impl fmt::Display for UpgradeError {
                 "the new process was not ready within {} s and was killed: see the log, or allow more with `--timeout`",
                 timeout.as_secs_f64()
             ),
-            UpgradeError::System(error) => write!(f, "the new process could not be prepared: {error}"),
+            UpgradeError::System(error) => {
+                write!(f, "the new process could not be prepared: {error}{}", process_limit::hint(error))
+            }
             UpgradeError::Early => f.write_str(
                 "this process has replaced another a moment ago, which still closes its listeners: try again",
             ),

@@ -1,11 +1,13 @@
 //! Upgrades that do not come to their end, and requests that are in flight meanwhile.
-use super::state::begin_put;
+use super::state::{begin_put, execute};
 use super::{Node, OK, program, runs};
-use crate::harness::{Gateway, Upstream, eventually, one_route};
+use crate::harness::{Gateway, Upstream, eventually, one_route, weir};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -70,6 +72,118 @@ fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_se
         is_upgraded
     };
     assert!((20..200).any(is_upgraded));
+}
+
+/// The same for threads. Afterwards, the process that serves may start no other.
+#[test]
+fn a_new_process_that_is_short_of_threads_serves_or_leaves_the_old_one_to_serve() {
+    let node = Node::start(Gateway::empty().set("workers", "2"));
+    let folder = tempfile::tempdir().unwrap();
+    let serves = || {
+        assert!(runs(node.pid()));
+        assert_eq!(node.gateway.get("/").status, 404);
+        assert_eq!(node.gateway.status("/status/ready").status, 200);
+        assert_eq!(node.gateway.ask_admin("PUT", "/consumers/a", "{}").status, 200);
+    };
+    let is_upgraded = |threads: usize| {
+        let before = node.pid();
+        let output = node.try_upgrade(&["--program", &limited(folder.path(), threads)]);
+        let (is_upgraded, said) = (output.status.success(), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(node.pid() != before, is_upgraded, "{threads}: {said}\n{}", node.gateway.log());
+        assert!(is_upgraded || said.contains("raise the limit"), "{threads}: {said}\n{}", node.gateway.log());
+        serves();
+        is_upgraded
+    };
+    assert!((1..100).any(is_upgraded));
+    let limit = |soft: &str| {
+        let limit = format!("{} prlimit --pid {} --nproc={soft}:", as_user(), node.pid());
+        assert!(Command::new("sh").args(["-c", &limit]).status().unwrap().success());
+    };
+    limit("1");
+    let said = node.refused(&[]);
+    assert!(said.contains("(os error 11)") && said.contains("raise the limit"), "{said}");
+    serves();
+    limit(&(threads_of_user() + 200).to_string());
+    node.upgrade();
+    serves();
+}
+
+/// The command before another one that runs it as a user whose threads the system limits. It does not limit those of root,
+/// so root becomes a user that has no others, with the right to use root's files.
+fn as_user() -> String {
+    if !rustix::process::geteuid().is_root() {
+        return String::new();
+    }
+    let user = 30_000 + std::process::id() % 30_000;
+    let rights = "--inh-caps=-all,+dac_override --ambient-caps=-all,+dac_override";
+    format!("setpriv --reuid={user} --clear-groups {rights}")
+}
+
+/// A program that runs `weir` with so many threads at most.
+fn limited(folder: &Path, threads: usize) -> String {
+    let others = if rustix::process::geteuid().is_root() { 0 } else { threads_of_user() };
+    let (limit, weir) = (others + threads, env!("CARGO_BIN_EXE_weir"));
+    program(folder, &format!("exec prlimit --nproc={limit}: {} {weir} \"$@\"", as_user()))
+}
+
+/// How many threads all processes of this user have.
+fn threads_of_user() -> usize {
+    let own = rustix::process::geteuid().as_raw().to_string();
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1).map(str::to_owned)
+    };
+    let statuses = fs::read_dir("/proc").unwrap().flatten().filter_map(|process| {
+        let status = fs::read_to_string(process.path().join("status")).ok()?;
+        (field(&status, "Uid:")? == own).then(|| field(&status, "Threads:")?.parse::<usize>().ok())?
+    });
+    statuses.sum()
+}
+
+/// The new process has another file, which it has to migrate.
+#[test]
+fn a_full_disk_that_stops_a_migration_leaves_the_old_process_to_serve() {
+    let gateway = Gateway::empty().set("database", "sqlite").disk("16m").start();
+    let (disk, folder) = (gateway.disk(), tempfile::tempdir().unwrap());
+    fs::copy(older_tables(folder.path()), disk.path("older.sqlite")).unwrap();
+    let older = program(
+        folder.path(),
+        &format!("exec {} \"$@\" --set sqlite_path=older.sqlite", env!("CARGO_BIN_EXE_weir")),
+    );
+    // Reachable also when the process that has mounted it has ended.
+    let mounted = File::open(disk.path("")).unwrap();
+    let prefix = format!("/proc/{}/fd/{}", std::process::id(), mounted.as_raw_fd());
+    let run = |command: &[&str]| weir().args(command).args(["--prefix", &prefix]).output().unwrap();
+    // There is no room at all, and then none for more than the index of SQLite's log.
+    for room in [0, 36 << 10] {
+        disk.fill(None);
+        let filler = File::options().write(true).open(disk.path("filler")).unwrap();
+        filler.set_len(filler.metadata().unwrap().len() - room).unwrap();
+        drop(filler);
+        let refused = run(&["upgrade", "--program", &older]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("the new process did not start: SQLite file"), "{said}");
+        assert!(said.contains("make room on the disk"), "{said}");
+        assert_eq!(gateway.get("/").status, 404);
+        assert_eq!(gateway.status("/status/ready").status, 200);
+        disk.free();
+        assert_eq!(gateway.ask_admin("PUT", "/consumers/a", "{}").status, 200);
+    }
+    let (upgraded, put) =
+        (run(&["upgrade", "--program", &older]), gateway.ask_admin("PUT", "/consumers/a", "{}"));
+    assert_eq!(run(&["quit"]).status.code(), Some(0));
+    assert_eq!((upgraded.status.code(), put.status), (Some(0), 200), "{upgraded:?}\n{}", put.text());
+}
+
+/// A file with the tables of an older version.
+fn older_tables(prefix: &Path) -> PathBuf {
+    let mut bootstrap = weir();
+    bootstrap.args(["migrations", "bootstrap", "--set", "database=sqlite", "--prefix"]).arg(prefix);
+    assert!(bootstrap.status().unwrap().success());
+    let file = prefix.join("weir.sqlite");
+    execute(&file, "ALTER TABLE weir_meta DROP COLUMN migrated_to; UPDATE weir_meta SET version = 6");
+    file
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn fails_after(node: &Node, work: impl FnOnce()) {
 }
 
 /// Runs statements on a file of SQLite, as another program.
-fn execute(file: &Path, sql: &'static str) {
+pub(super) fn execute(file: &Path, sql: &'static str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();

@@ -2,6 +2,7 @@
 
 use super::cache::{Answer, Renewal, Slot};
 use super::{Address, Addresses, Lookup, ResolveError, ResolverOptions};
+use crate::thread::spawn_with_runtime;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -26,10 +27,9 @@ const SHORTEST_TTL: u32 = 1;
 /// Starts the thread. It ends when the queue's senders are gone.
 pub(super) fn start(options: ResolverOptions, queue: mpsc::UnboundedReceiver<Renewal>) -> io::Result<()> {
     let client = client(&options).map_err(io::Error::other)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     let asker = Arc::new(Asker { client, options });
-    let serve = move || runtime.block_on(serve(asker, queue));
-    std::thread::Builder::new().name("weir-resolver".into()).spawn(serve).map(drop)
+    spawn_with_runtime("weir-resolver", build, |runtime| runtime.block_on(serve(asker, queue))).map(drop)
 }
 
 async fn serve(asker: Arc<Asker>, mut queue: mpsc::UnboundedReceiver<Renewal>) {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use weir_net::thread::spawn_with_runtime;
 
 /// The thread that plugins share.
 #[derive(Default)]
@@ -128,9 +129,6 @@ impl Background {
 }
 
 fn start() -> Option<Handle> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let handle = runtime.handle().clone();
-    let run = move || runtime.block_on(std::future::pending::<()>());
-    std::thread::Builder::new().name("weir-plugins".into()).spawn(run).ok()?;
-    Some(handle)
+    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    spawn_with_runtime("weir-plugins", build, |runtime| runtime.block_on(std::future::pending())).ok()
 }
