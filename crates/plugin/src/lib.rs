@@ -235,7 +235,7 @@ pub trait Hooks: Any + Send + Sync {
     fn access_effect(&self, _exchange: &Exchange) -> AccessEffect {
         AccessEffect::Passes
     }
-    /// Whether the rewrite hook may answer this request or change it, so that those who explain it do not know what becomes of it.
+    /// Whether the rewrite hook may answer this request or change it, for those who [explain](AccessEffect) it.
     fn may_rewrite(&self, _exchange: &Exchange) -> bool {
         false
     }
