@@ -71,8 +71,8 @@ impl PebblePlan {
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_AUTHZREUSE", "0")
             .env("PEBBLE_ALTERNATE_ROOTS", "1");
-        command.stdin(Stdio::null()).stderr(Stdio::null());
         let log = File::create(folder.path().join("log")).unwrap();
+        command.stdin(Stdio::null()).stderr(log.try_clone().unwrap());
         let child = command.stdout(log).spawn().expect("pebble runs");
         let mut ca = Pebble { child, folder, port: self.port, _names: names };
         ca.wait();
@@ -83,11 +83,17 @@ impl PebblePlan {
 impl Pebble {
     fn wait(&mut self) {
         let end = Instant::now() + PATIENCE;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+        while !self.listens() {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none() && Instant::now() < end, "pebble does not start: {}", self.log());
             thread::park_timeout(Duration::from_millis(20));
         }
+    }
+
+    /// Whether it has its port and that of its management. Another program may have had one of them before.
+    fn listens(&self) -> bool {
+        let is_open = |port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        self.log().contains("ACME directory available at") && is_open(self.port) && is_open(self.port + 1)
     }
 
     /// What it has logged.
