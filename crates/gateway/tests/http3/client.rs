@@ -77,6 +77,12 @@ impl Client {
         Response(self.event("name", |given| given == name))
     }
 
+    /// The first response to any of these requests.
+    #[track_caller]
+    pub(crate) fn first_response(&mut self, names: &[&str]) -> Response {
+        Response(self.event("name", |given| names.iter().any(|name| given == name)))
+    }
+
     /// The same; none where the connection ends before.
     pub(crate) fn response_or_end(&mut self, name: &str) -> Option<Response> {
         let is_end = |event: &Value| event.get("closed").is_some();

@@ -103,11 +103,10 @@ fn heads_of_one_connection_have_a_limit_together() {
     let mut client = Client::connect(gateway.proxy_quic());
     let fields: Vec<_> = (0..5).map(|n| json!([format!("x{n}"), "a".repeat(8_000)])).collect();
     let large = json!({"add": fields, "open": true});
-    client.ask("held", ("POST", "/"), &large);
-    assert_eq!(
-        client.ask("refused", ("POST", "/"), &large).response("refused").reset(),
-        Some(REQUEST_REJECTED)
-    );
+    // One is held until its body comes, and the other refused. Large heads come in pieces, so that either may be whole first.
+    client.ask("a", ("POST", "/"), &large).ask("b", ("POST", "/"), &large);
+    let refused = client.first_response(&["a", "b"]);
+    assert_eq!(refused.reset(), Some(REQUEST_REJECTED), "{refused:?}");
     assert_eq!(gateway.acted("heads_size"), 1);
     assert_eq!(client.get("/").text(), "hi");
 }
