@@ -1,4 +1,4 @@
-//! Long work on threads of low priority, which yield to the workers.
+//! Long work on threads of its own, most of it at a low priority, so that it yields to the workers.
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -33,8 +33,8 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
     outcome.await.map_err(|_| io::Error::other(format!("{name} ended early; this is a defect")))
 }
 
-/// A thread for recurring work, of the idle class unless said otherwise. It is one thread for all of it, because a new thread runs in the
-/// class of its creator until it has changed that itself, and a worker would wait meanwhile.
+/// A thread for recurring work, of the idle class unless said otherwise. It is one thread for all of it, because a new thread
+/// runs in the class of its creator until it has changed that itself, and a worker would wait meanwhile.
 pub(crate) struct Background(mpsc::Sender<Work>);
 
 type Work = Box<dyn FnOnce() + Send>;

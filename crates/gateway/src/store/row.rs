@@ -7,7 +7,7 @@ use weir_model::schema::FieldError;
 use weir_model::{Change, PluginSchema, ReadOptions, Uuid, find_kind};
 
 /// The columns selected from both tables, in both databases: `version`, `migrated_to`, `revision` and `oldest` of
-/// `weir_meta`, then `kind`, `id` and `body` of an entity, null where there is none at all.
+/// `weir_meta`, then `kind`, `id` and `body` of an entity, null without any entity.
 pub(super) type Selected = (i64, i64, i64, i64, Option<String>, Option<String>, Option<String>);
 
 /// `weir_meta`, whatever its version. In tables that lack `migrated_to`, its name means that of the query around it, which

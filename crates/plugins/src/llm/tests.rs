@@ -1,7 +1,7 @@
 //! The providers' forms, by the cases in `cases`: what is sent for a request, and what responses and streams become.
 
 use super::reply::estimated_of_openai;
-use super::{Backend, Llm, Prompts, Stream, StreamFormat};
+use super::{Backend, Llm, Object, Prompts, Stream, StreamFormat};
 use serde_json::json;
 use weir_plugin::Json;
 use weir_plugin::schema::Record;
@@ -363,6 +363,20 @@ fn a_name_that_requests_choose_is_not_configured() {
             is_configured,
             "{name}"
         );
+    }
+}
+
+#[test]
+fn each_request_goes_where_its_own_url_leads() {
+    let options = json!({ "upstream_url": "http://$(headers.x-url)/" });
+    let model = json!({ "provider": "openai", "name": "m", "options": options });
+    let backend =
+        Backend::new(Llm::from_value(&json!({ "route_type": "llm/v1/chat", "model": model })).unwrap());
+    for url in ["http://a.test/x", "http://b.test/y", "no URL", "http://a.test/x"] {
+        let exchange = Gateway::new(&[]).exchange(&format!("POST /\nX-Url: {url}"));
+        let call = backend.call(&exchange, &Prompts(Object::new())).unwrap();
+        let target = backend.target(&call, "/").ok().map(|target| target.url());
+        assert_eq!(target.as_deref(), Some(url).filter(|url| url.starts_with("http")));
     }
 }
 
