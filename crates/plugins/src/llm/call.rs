@@ -81,7 +81,7 @@ impl Call {
 
     /// The provider and its model.
     pub(crate) fn name(&self) -> String {
-        format!("{}/{}", self.provider, self.model)
+        [&self.provider, "/", &self.model].concat()
     }
 }
 

@@ -85,7 +85,8 @@ impl Provider {
             if let Some((name, value)) = key_in_body {
                 body[name] = value.expose().into();
             }
-            exchange.set_body(body.to_string().into_bytes());
+            let body = serde_json::to_vec(&body).map_err(|error| LlmError::Provider(error.to_string()))?;
+            exchange.set_body(body);
             exchange.request.headers.set("Content-Type", b"application/json");
             exchange.request.headers.remove("Content-Encoding");
         }

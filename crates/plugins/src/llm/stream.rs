@@ -3,6 +3,7 @@
 use super::frames::{Event, EventReader, StreamFormat};
 use super::reply::{estimated_tokens, finish_reason};
 use super::{Call, Chunk, Dialect, LlmError, Route, Usage};
+use memchr::memchr2_iter;
 use serde_json::json;
 use weir_plugin::Json;
 
@@ -347,10 +348,12 @@ impl Output {
     fn send(&mut self, data: &[u8]) {
         self.has_begun = true;
         // Each of the two ends a line of an event. In JSON both are blanks.
-        for line in data.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let mut begin = 0;
+        for end in memchr2_iter(b'\n', b'\r', data).chain([data.len()]) {
             self.sent.extend_from_slice(b"data: ");
-            self.sent.extend_from_slice(line);
+            self.sent.extend_from_slice(&data[begin..end]);
             self.sent.push(b'\n');
+            begin = end + 1;
         }
         self.sent.push(b'\n');
     }

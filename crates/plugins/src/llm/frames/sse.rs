@@ -2,6 +2,7 @@
 
 use super::{Event, FrameError, MAX_EVENT_LEN};
 use memchr::memchr2;
+use std::borrow::Cow;
 
 /// Reads `text/event-stream`.
 #[derive(Debug, Default)]
@@ -50,7 +51,10 @@ impl ServerSentEvents {
             let event = std::mem::take(&mut self.event);
             return std::mem::take(&mut self.has_data).then_some(event);
         }
-        let text = String::from_utf8_lossy(&self.line);
+        let text = match str::from_utf8(&self.line) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(&self.line),
+        };
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let (field, value) = text.split_once(':').unwrap_or((text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
