@@ -1,7 +1,7 @@
 //! Upgrades that do not come to their end, and requests that are in flight meanwhile.
 use super::state::{begin_put, execute};
 use super::{Node, OK, program, runs};
-use crate::harness::{Gateway, Upstream, eventually, one_route, weir};
+use crate::harness::{Gateway, LimitedUser, Upstream, eventually, one_route, weir};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -78,7 +78,7 @@ fn a_new_process_that_is_short_of_descriptors_serves_or_leaves_the_old_one_to_se
 #[test]
 fn a_new_process_that_is_short_of_threads_serves_or_leaves_the_old_one_to_serve() {
     let node = Node::start(Gateway::empty().set("workers", "2"));
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, user) = (tempfile::tempdir().unwrap(), LimitedUser::new());
     let serves = || {
         assert!(runs(node.pid()));
         assert_eq!(node.gateway.get("/").status, 404);
@@ -87,7 +87,8 @@ fn a_new_process_that_is_short_of_threads_serves_or_leaves_the_old_one_to_serve(
     };
     let is_upgraded = |threads: usize| {
         let before = node.pid();
-        let output = node.try_upgrade(&["--program", &limited(folder.path(), threads)]);
+        let limited = user.weir(folder.path(), Some(threads));
+        let output = node.try_upgrade(&["--program", &limited.display().to_string()]);
         let (is_upgraded, said) = (output.status.success(), String::from_utf8_lossy(&output.stderr));
         assert_eq!(node.pid() != before, is_upgraded, "{threads}: {said}\n{}", node.gateway.log());
         assert!(is_upgraded || said.contains("raise the limit"), "{threads}: {said}\n{}", node.gateway.log());
@@ -95,49 +96,13 @@ fn a_new_process_that_is_short_of_threads_serves_or_leaves_the_old_one_to_serve(
         is_upgraded
     };
     assert!((1..100).any(is_upgraded));
-    let limit = |soft: &str| {
-        let limit = format!("{} prlimit --pid {} --nproc={soft}:", as_user(), node.pid());
-        assert!(Command::new("sh").args(["-c", &limit]).status().unwrap().success());
-    };
-    limit("1");
+    user.limit(node.pid(), 1);
     let said = node.refused(&[]);
     assert!(said.contains("(os error 11)") && said.contains("raise the limit"), "{said}");
     serves();
-    limit(&(threads_of_user() + 200).to_string());
+    user.limit(node.pid(), user.threads() + 200);
     node.upgrade();
     serves();
-}
-
-/// The command before another one that runs it as a user whose threads the system limits. It does not limit those of root,
-/// so root becomes a user that has no others, with the right to use root's files.
-fn as_user() -> String {
-    if !rustix::process::geteuid().is_root() {
-        return String::new();
-    }
-    let user = 30_000 + std::process::id() % 30_000;
-    let rights = "--inh-caps=-all,+dac_override --ambient-caps=-all,+dac_override";
-    format!("setpriv --reuid={user} --clear-groups {rights}")
-}
-
-/// A program that runs `weir` with so many threads at most.
-fn limited(folder: &Path, threads: usize) -> String {
-    let others = if rustix::process::geteuid().is_root() { 0 } else { threads_of_user() };
-    let (limit, weir) = (others + threads, env!("CARGO_BIN_EXE_weir"));
-    program(folder, &format!("exec prlimit --nproc={limit}: {} {weir} \"$@\"", as_user()))
-}
-
-/// How many threads all processes of this user have.
-fn threads_of_user() -> usize {
-    let own = rustix::process::geteuid().as_raw().to_string();
-    let field = |status: &str, name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().nth(1).map(str::to_owned)
-    };
-    let statuses = fs::read_dir("/proc").unwrap().flatten().filter_map(|process| {
-        let status = fs::read_to_string(process.path().join("status")).ok()?;
-        (field(&status, "Uid:")? == own).then(|| field(&status, "Threads:")?.parse::<usize>().ok())?
-    });
-    statuses.sum()
 }
 
 /// The new process has another file, which it has to migrate.
