@@ -118,6 +118,7 @@ mod streams;
 mod streams_tls;
 mod strictness;
 mod supabase;
+mod thread_limit;
 mod tls;
 mod trailers;
 mod unix_sockets;

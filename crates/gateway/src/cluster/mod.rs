@@ -20,14 +20,14 @@ use source::RegistrySource;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tokio::runtime;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use weir_cluster::connect::Connector;
 use weir_cluster::control_plane::{self, ControlPlane, Fleet};
 use weir_cluster::data_plane::{self, About, DataPlane, LinkStatus, Stored};
 use weir_cluster::sync::Selector;
 use weir_model::{PluginSchema, Uuid};
-use weir_net::thread::spawn_with_runtime;
+use weir_net::thread::{runtime, spawn_with_runtime};
 use weir_plugins::KONG_VERSION;
 use weir_proxy::listen::{Bound, Listener};
 
@@ -192,7 +192,7 @@ const EVENT_INTERVAL: u32 = 1024;
 /// Runs on a thread of its own, so that neither the Admin API nor requests wait for it. The work ends with the process: if
 /// it ends before, the process does, too, because a node that has silently left its fleet is worse than one that restarts.
 fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-    let build = || runtime::Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build();
+    let build = || runtime(Builder::new_current_thread().event_interval(EVENT_INTERVAL));
     spawn_with_runtime("weir-cluster", build, |runtime| {
         let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         let how = if ended.is_err() { "panicked" } else { "ended" };

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use weir_proxy::listen::{Bound, SocketTable};
 use weir_proxy::{Address, Inheritance};
@@ -98,7 +98,7 @@ impl Node {
         definitions: Definitions,
         Start { launch, mut predecessor, temporary }: Start,
     ) -> Result<Node, StartError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = weir_net::thread::runtime(&mut Builder::new_current_thread())?;
         // Before anything is put into the folder, because a signal that is not handled would leave it there.
         let signals = {
             let _entered = runtime.enter();

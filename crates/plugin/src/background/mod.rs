@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use weir_net::thread::spawn_with_runtime;
+use weir_net::thread::{runtime, spawn_with_runtime};
 
 /// The thread that plugins share.
 #[derive(Default)]
@@ -129,6 +129,6 @@ impl Background {
 }
 
 fn start() -> Option<Handle> {
-    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let build = || runtime(&mut Builder::new_current_thread());
     spawn_with_runtime("weir-plugins", build, |runtime| runtime.block_on(std::future::pending())).ok()
 }

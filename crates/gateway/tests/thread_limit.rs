@@ -1,0 +1,78 @@
+//! Nodes that the system lets start no more threads, as where `pids.max` of their container is reached.
+use crate::fleet::{control_plane, data_plane, is_ready, lasting_address, route, shared};
+use crate::harness::{Builder, Gateway, LimitedUser, PostgresServer, Upstream, eventually, weir};
+use rustix::process::Signal;
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+/// A user of nodes, and the program that runs these.
+struct Limits {
+    user: LimitedUser,
+    program: PathBuf,
+    folder: TempDir,
+}
+
+impl Limits {
+    fn new() -> Limits {
+        let (user, folder) = (LimitedUser::new(), tempfile::tempdir().unwrap());
+        Limits { program: user.weir(folder.path(), None), user, folder }
+    }
+
+    fn start(&self, builder: Builder) -> Gateway {
+        builder.binary(self.program.clone()).start()
+    }
+
+    /// From now on the node starts no thread, and has none that merely waits for work for a while.
+    fn reach(&self, node: &Gateway) {
+        self.user.limit(node.pid(), 1);
+        let threads = format!("/proc/{}/task", node.pid());
+        eventually("threads without work have ended", || {
+            let names = fs::read_dir(&threads).unwrap().flatten();
+            let mut names = names.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+            !names.any(|name| name.starts_with("tokio-"))
+        });
+    }
+}
+
+#[test]
+fn a_fleet_goes_on() {
+    let (limits, identity, upstream) = (Limits::new(), shared(), Upstream::answering(OK));
+    let (listen, prefix) = (lasting_address(), limits.folder.path().join("control").display().to_string());
+    let start =
+        || limits.start(control_plane(&identity).set("prefix", &prefix).set("cluster_listen", &listen));
+    let mut control = start();
+    let by_name = format!("localhost:{}", control.cluster().port());
+    let data = limits.start(data_plane(&identity, &control).set("cluster_control_plane", &by_name));
+    assert_eq!(route(&control, "before", &upstream, "?wait=all,60000"), 200);
+    limits.reach(&control);
+    limits.reach(&data);
+    assert_eq!(route(&control, "since", &upstream, "?wait=all,60000"), 200);
+    assert_eq!(data.get("/since").status, 200);
+    control.signal(Signal::KILL);
+    control.exit();
+    control = start();
+    assert_eq!(route(&control, "last", &upstream, ""), 200);
+    eventually("it is connected again", || data.get("/last").status == 200);
+    assert!(is_ready(&data));
+}
+
+#[test]
+fn a_database_that_comes_back_is_found_by_its_name() {
+    let (limits, mut server) = (Limits::new(), PostgresServer::start());
+    let mut settings = PostgresServer::settings(server.port, "found");
+    settings.push(("pg_host".to_owned(), "localhost".to_owned()));
+    let given = settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]);
+    assert!(weir().args(["migrations", "bootstrap"]).args(given).status().unwrap().success());
+    let node = settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
+    let node = limits.start(node);
+    limits.reach(&node);
+    let write = || node.ask_admin("PUT", "/consumers/a", "{}").status;
+    assert_eq!(write(), 200);
+    server.kill();
+    assert_eq!(write(), 503);
+    server.restart();
+    eventually("it writes again", || write() == 200);
+}
