@@ -24,6 +24,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, OnceCell, mpsc, watch};
+use tokio::task::JoinHandle;
 use weir_cluster::Update;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::FieldValue;
@@ -159,7 +160,8 @@ impl Registry {
         let publisher = Publisher::start(state.clone(), plane.clone(), plugins)?;
         let writer = Writer::new(state.clone(), plane.clone(), store.clone(), draft)?;
         tokio::spawn(publisher.run());
-        tokio::spawn(writer.run(queue));
+        let writing = tokio::spawn(writer.run(queue));
+        tokio::spawn(notice_panic(writing, state.clone()));
         let (turn, background) = (Mutex::default(), OnceCell::new());
         Ok(Registry { state, plane, writes: Some(writes), store: Some(store), turn, background })
     }
@@ -257,9 +259,9 @@ impl Registry {
     ) -> Result<CommittedWrite, WriteError<E>> {
         let Some(writes) = &self.writes else { return Err(WriteError::ReadOnly) };
         let (waiting, answer) = QueuedWrite::new(decide);
-        let ended = || WriteError::Unavailable("the write ended early; this is a defect".to_owned());
-        writes.send(Box::new(waiting)).await.map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let ended = |what: &str| WriteError::Unavailable(format!("{what} ended early; this is a defect"));
+        writes.send(Box::new(waiting)).await.map_err(|_| ended("the task that writes"))?;
+        answer.await.unwrap_or_else(|_| Err(ended("the write")))
     }
 
     /// Replaces a configuration that is declared as a whole, or returns all errors of its compilation.
@@ -334,6 +336,20 @@ impl Registry {
         errors.iter().for_each(|error| tracing::error!("{error}"));
         tracing::error!(
             "the secrets that vaults have now are not used: the configuration cannot be compiled"
+        );
+    }
+}
+
+/// If the writer panics, nothing is written or followed any more, which the status shows as a store that cannot be reached. What is
+/// active is served on, so that the process does not end.
+async fn notice_panic(writing: JoinHandle<()>, state: Arc<RegistryState>) {
+    if let Err(error) = writing.await
+        && error.is_panic()
+    {
+        state.set_reachable(false);
+        tracing::error!(
+            "the task that writes to the database panicked; this is a defect. Writes are refused, and those of other nodes are \
+             not seen: restart the node. The active configuration is still served"
         );
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::slice;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::sync::Notify;
 use weir_model::ReadOptions;
 use weir_model::entity::{CustomEntity, CustomEntitySchema, CustomKind};
@@ -30,6 +31,8 @@ enum Fault {
     Away,
     /// It goes away before it can say that it has committed.
     AnswerLost,
+    /// It has a defect.
+    Panic,
 }
 
 fn away() -> StoreError {
@@ -69,8 +72,10 @@ impl Store for Memory {
                 return Ok(Committed::Outdated);
             }
             let fault = self.faults.lock().unwrap().pop();
-            if let Some(Fault::Away) = fault {
-                return Err(away());
+            match fault {
+                Some(Fault::Away) => return Err(away()),
+                Some(Fault::Panic) => panic!("as the test wants"),
+                Some(Fault::AnswerLost) | None => {}
             }
             self.commits().push(changes.to_vec());
             if fault.is_some() { Err(away()) } else { Ok(Committed::At(self.revision())) }
@@ -266,6 +271,24 @@ async fn what_cannot_be_committed_never_was() {
     assert_eq!((all(&registry), registry.is_reachable()), (vec![service(1)], false));
     registry.write(put([service(4)])).await.unwrap();
     assert_eq!((all(&registry), registry.is_reachable()), (vec![service(1), service(4)], true));
+}
+
+#[tokio::test]
+async fn a_writer_that_panicked_is_seen_as_a_store_that_cannot_be_reached() {
+    let (store, plane, registry) = registry();
+    registry.write(put([route(1, "/")])).await.unwrap();
+    store.faults.lock().unwrap().push(Fault::Panic);
+    assert!(registry.write(put([route(2, "/")])).await.is_err());
+    let noticed = async {
+        while registry.is_reachable() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), noticed).await.unwrap();
+    assert!(registry.write(put([route(2, "/")])).await.is_err());
+    assert_eq!(registry.catch_up().await, None);
+    registry.wait_active(Revision(1)).await.unwrap();
+    assert_eq!((all(&registry), plane.published.lock().unwrap().last()), (vec![route(1, "/")], Some(&1)));
 }
 
 #[tokio::test]
