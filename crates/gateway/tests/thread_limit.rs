@@ -76,3 +76,18 @@ fn a_database_that_comes_back_is_found_by_its_name() {
     server.restart();
     eventually("it writes again", || write() == 200);
 }
+
+#[test]
+fn a_plugin_that_is_added_logs() {
+    let (limits, upstream) = (Limits::new(), Upstream::answering(OK));
+    let node = limits.start(Gateway::empty());
+    limits.reach(&node);
+    assert_eq!(route(&node, "logged", &upstream, ""), 200);
+    let file = limits.folder.path().join("log");
+    let plugin = format!("{{\"name\": \"file-log\", \"config\": {{\"path\": \"{}\"}}}}", file.display());
+    assert_eq!(node.ask_admin("POST", "/plugins", &plugin).status, 201);
+    eventually("a line is written", || {
+        node.get("/logged");
+        fs::read_to_string(&file).is_ok_and(|text| text.ends_with("}\n"))
+    });
+}

@@ -138,6 +138,7 @@ impl Control {
     ) -> Result<(Control, Vec<String>), StartError> {
         let (sockets, files) = (inheritance.sockets.clone(), Arc::new(FilesGate::new(replaces)));
         let compiler = compiler(&settings, source.definitions, &source.lua)?;
+        compiler.retained.get::<Background>().start()?;
         compiler.retained.provide(crate::options::lua_configuration(&shown_settings));
         let source = Arc::new(source);
         let analytics = analytics::Prepared::new(&settings, &compiler.retained);

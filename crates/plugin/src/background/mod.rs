@@ -1,5 +1,5 @@
-//! Work of plugins off the request path: one thread for all of them, started when one first needs it. It survives
-//! reloads.
+//! Work of plugins off the request path: one thread for all of them. A node starts it before it serves, because the system may
+//! start none later; elsewhere it starts when it is first needed. It survives reloads.
 
 mod dropped;
 mod lines;
@@ -16,6 +16,7 @@ pub use timer::Timer;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
@@ -26,7 +27,9 @@ use weir_net::thread::{runtime, spawn_with_runtime};
 /// The thread that plugins share.
 #[derive(Default)]
 pub struct Background {
-    runtime: OnceLock<Option<Handle>>,
+    runtime: OnceLock<Handle>,
+    /// Held while the thread is started, of which there is one.
+    starting: Mutex<()>,
     /// How many tasks the node waits for before it exits.
     awaited: Mutex<usize>,
     ended: Condvar,
@@ -49,15 +52,34 @@ impl Background {
         self.begin_task(task);
     }
 
-    fn begin_task(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
-        let runtime = self.runtime.get_or_init(start).as_ref();
-        if runtime.is_none() {
-            tracing::error!(
-                "the plugin thread did not start: background work (logs, Redis sync) is disabled; raise the limit of \
-                 threads and restart the node"
-            );
+    /// Starts the thread, unless it runs.
+    pub fn start(&self) -> io::Result<()> {
+        self.runtime().map(drop)
+    }
+
+    fn runtime(&self) -> io::Result<&Handle> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
         }
-        runtime.map(|runtime| runtime.spawn(task).abort_handle())
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.runtime.get() {
+            Some(runtime) => Ok(runtime),
+            None => start().map(|started| self.runtime.get_or_init(|| started)),
+        }
+    }
+
+    fn begin_task(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        match self.runtime() {
+            Ok(runtime) => Some(runtime.spawn(task).abort_handle()),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "the thread of plugins does not start: background work (logs, Redis sync) is not done; raise the limit \
+                     of threads, and restart the node"
+                );
+                None
+            }
+        }
     }
 
     /// Registers work that the node waits for before it exits. Call [`end`](Self::end) when it is done.
@@ -128,7 +150,7 @@ impl Background {
     }
 }
 
-fn start() -> Option<Handle> {
+fn start() -> io::Result<Handle> {
     let build = || runtime(&mut Builder::new_current_thread());
-    spawn_with_runtime("weir-plugins", build, |runtime| runtime.block_on(std::future::pending())).ok()
+    spawn_with_runtime("weir-plugins", build, |runtime| runtime.block_on(std::future::pending()))
 }
