@@ -4,6 +4,8 @@ use crate::harness::{Builder, Gateway, LimitedUser, PostgresServer, Upstream, ev
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -90,4 +92,34 @@ fn a_plugin_that_is_added_logs() {
         node.get("/logged");
         fs::read_to_string(&file).is_ok_and(|text| text.ends_with("}\n"))
     });
+}
+
+#[test]
+fn a_node_that_ends_waits_for_what_plugins_deliver() {
+    let limits = Limits::new();
+    let (upstream, attempts) = (Upstream::answering(OK), Arc::new(AtomicUsize::new(0)));
+    let counted = attempts.clone();
+    // Takes an entry at the eighth attempt after the first was counted, which is once the node ends.
+    let log = Upstream::start(move |mut peer, _| {
+        while peer.request().is_some() {
+            let number = counted.load(Ordering::SeqCst);
+            counted.store(number + usize::from(number > 0), Ordering::SeqCst);
+            peer.send(if number > 7 { OK } else { "HTTP/1.1 500 Not now\r\nContent-Length: 0\r\n\r\n" });
+        }
+    });
+    let mut node = limits.start(Gateway::empty());
+    let plugin =
+        format!("{{\"name\": \"http-log\", \"config\": {{\"http_endpoint\": \"http://{}\"}}}}", log.address);
+    assert_eq!(route(&node, "logged", &upstream, ""), 200);
+    assert_eq!(node.ask_admin("POST", "/plugins", &plugin).status, 201);
+    eventually("an entry is refused", || {
+        node.get("/logged");
+        node.log().contains("it is retried")
+    });
+    limits.reach(&node);
+    node.signal(Signal::TERM);
+    eventually("it ends", || node.log().contains("draining"));
+    attempts.store(1, Ordering::SeqCst);
+    assert_eq!(node.exit().code(), Some(0));
+    assert!(!node.log().contains("entries are lost"), "{}", node.log());
 }

@@ -13,7 +13,7 @@ use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::handover::FilesGate;
 use crate::listener::{RequestsInFlight, ServedCounts};
 use crate::logger;
-use crate::low_priority::{on_a_thread, spawn_low_priority};
+use crate::low_priority::spawn_low_priority;
 use crate::options::{access_logs, options};
 use crate::plugins::{self, Definitions};
 use crate::registry::{INITIAL, Registry};
@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use succession::OtherProcesses;
 use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use weir_cluster::data_plane::Stored;
 use weir_model::entity::{Entity, Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
@@ -378,7 +379,8 @@ impl Control {
         self.plane.proxy.session_log().flush();
         let left = end.saturating_duration_since(Instant::now()).max(MIN_DELIVERY_TIMEOUT);
         let delivering = background.clone();
-        let finished = on_a_thread("weir-delivery", move || delivering.finish(left)).await;
+        // By a thread that is there: the system may start no other.
+        let finished = spawn_blocking(move || delivering.finish(left)).await;
         log_undelivered(&background, matches!(finished, Ok(true)));
         otlp::finish(self).await;
         if let Some(analytics) = &self.analytics {
