@@ -4,6 +4,7 @@ use crate::harness::{Builder, Gateway, LimitedUser, PostgresServer, Upstream, ev
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -122,4 +123,16 @@ fn a_node_that_ends_waits_for_what_plugins_deliver() {
     attempts.store(1, Ordering::SeqCst);
     assert_eq!(node.exit().code(), Some(0));
     assert!(!node.log().contains("entries are lost"), "{}", node.log());
+}
+
+#[test]
+fn a_start_in_the_background_says_which_limit_to_raise() {
+    let limits = Limits::new();
+    let program = limits.user.weir(limits.folder.path(), Some(1));
+    let prefix = limits.folder.path().join("prefix");
+    let mut start = Command::new(program);
+    let output =
+        start.arg("start").arg("--set").arg(format!("prefix={}", prefix.display())).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("raise the limit"), "{said}");
 }

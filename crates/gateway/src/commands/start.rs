@@ -6,6 +6,7 @@ use crate::data_plane::try_out;
 use crate::node::command_socket::{self, Quit, Request};
 use crate::node::{self, Node, Start};
 use crate::prefix;
+use crate::process_limit;
 use crate::settings::{Loaded, Settings};
 use crate::start_error::StartError;
 use crate::store::migrations::Task;
@@ -173,7 +174,9 @@ fn in_background(args: &SettingsArgs, context: &Context) -> Result<ExitCode, Str
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| {
+            format!("cannot start the node's process: {error}{}", process_limit::hint(&error))
+        })?;
     let mut line = String::new();
     if let Some(output) = node.stdout.take() {
         BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
