@@ -29,7 +29,7 @@ impl<U: FnMut()> Attempt<U> {
     /// What the end of the socket, or silence on it, means.
     pub(super) fn explain(&mut self, error: UpgradeError, timeout: Duration) -> UpgradeError {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
-        let UpgradeError::System(io) = error else { return error };
+        let UpgradeError::Channel(io) = error else { return error };
         match io.kind() {
             BrokenPipe | ConnectionReset | UnexpectedEof => {
                 // It may have closed the socket alone. One that is about to end has its status already.

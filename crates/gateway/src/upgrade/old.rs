@@ -67,6 +67,8 @@ pub(crate) enum UpgradeError {
     Ended(String),
     /// It took too long.
     Late(Duration),
+    /// The socket to the new process failed, which says little by itself.
+    Channel(io::Error),
     /// A system call failed.
     System(io::Error),
     /// The new process would end with this one.
@@ -103,7 +105,7 @@ impl fmt::Display for UpgradeError {
                 "the new process was not ready within {} s and was killed: see the log, or allow more with `--timeout`",
                 timeout.as_secs_f64()
             ),
-            UpgradeError::System(error) => {
+            UpgradeError::Channel(error) | UpgradeError::System(error) => {
                 write!(f, "the new process could not be prepared: {error}{}", process_limit::hint(error))
             }
             UpgradeError::Early => f.write_str(
@@ -273,9 +275,9 @@ impl Upgrader {
     fn replace(&self, channel: &Channel, end: Instant) -> Result<(), UpgradeError> {
         let left = || end.saturating_duration_since(Instant::now());
         channel.set_timeout(left())?;
-        let quic = self.send_sockets(channel)?;
+        let quic = self.send_sockets(channel).map_err(UpgradeError::Channel)?;
         channel.set_timeout(left())?;
-        let listeners = match channel.receive()?.0 {
+        let listeners = match channel.receive().map_err(UpgradeError::Channel)?.0 {
             Message::Ready { quic } => quic,
             Message::Failed(reason) => return Err(UpgradeError::Failed(reason)),
             _ => return Err(unexpected().into()),
@@ -285,8 +287,8 @@ impl Upgrader {
         self.let_take_over()?;
         self.control.expect_changes();
         channel.set_timeout(left())?;
-        channel.send_descriptor(&Message::Serve, state.as_fd())?;
-        match channel.receive_in_time()? {
+        channel.send_descriptor(&Message::Serve, state.as_fd()).map_err(UpgradeError::Channel)?;
+        match channel.receive_in_time().map_err(UpgradeError::Channel)? {
             Message::Serving => Ok(()),
             Message::Failed(reason) => Err(UpgradeError::Failed(reason)),
             _ => Err(unexpected().into()),

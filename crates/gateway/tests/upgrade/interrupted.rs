@@ -2,7 +2,7 @@
 use super::state::{begin_put, execute};
 use super::{Node, OK, program, runs};
 use crate::harness::{Gateway, LimitedUser, Upstream, eventually, one_route, weir};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -103,6 +103,32 @@ fn a_new_process_that_is_short_of_threads_serves_or_leaves_the_old_one_to_serve(
     user.limit(node.pid(), user.threads() + 200);
     node.upgrade();
     serves();
+}
+
+/// The new process starts; the old one lacks the thread that takes its clients' datagrams from then on.
+#[test]
+fn an_old_process_that_is_short_of_threads_says_so_if_it_needs_one() {
+    let (folder, user) = (tempfile::tempdir().unwrap(), LimitedUser::new());
+    let weir = user.weir(folder.path(), None);
+    let most = getrlimit(Resource::Nproc).maximum.map_or("unlimited".to_owned(), |most| most.to_string());
+    let command = format!("exec prlimit --nproc={most}: {} \"$@\"", env!("CARGO_BIN_EXE_weir"));
+    let unlimited = program(folder.path(), &command);
+    let upgrade = |listen: &str| {
+        let node = Gateway::empty().set("proxy_listen", listen).binary(weir.clone());
+        let node = Node::start(node);
+        assert_eq!(node.gateway.get("/").status, 404);
+        // It starts a thread for the upgrade, and the process that has more threads than are left.
+        user.limit(node.pid(), user.threads() + 4);
+        let before = node.pid();
+        let output = node.try_upgrade(&["--program", &unlimited]);
+        assert_eq!(node.pid() != before, output.status.success());
+        assert_eq!(node.gateway.get("/").status, 404);
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let said = upgrade("127.0.0.1:0, 127.0.0.1:0 ssl, 127.0.0.1:0 quic");
+    assert!(said.contains("(os error 11)") && said.contains("raise the limit"), "{said}");
+    let said = upgrade("127.0.0.1:0, 127.0.0.1:0 ssl");
+    assert!(said.contains("upgraded: process"), "{said}");
 }
 
 /// The new process has another file, which it has to migrate.

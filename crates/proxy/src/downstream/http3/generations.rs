@@ -142,8 +142,12 @@ impl Generations {
         }
     }
 
-    /// Receives what a successor passes on, on a thread of its own, until that process has ended.
+    /// Receives what a successor passes on, on a thread of its own, until that process has ended. A process without HTTP/3 has no
+    /// connections that it could be for.
     pub(crate) fn relay_from(self: &Arc<Self>, way: OwnedFd) -> io::Result<()> {
+        if self.slots.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Ok(());
+        }
         let generations = self.clone();
         std::thread::Builder::new().name("weir-quic-relay".to_owned()).spawn(move || {
             let mut room = vec![0; MAX_ENVELOPE];
