@@ -99,12 +99,7 @@ fn read(event: &Event) -> Result<Json, String> {
 /// The error that an event or a response consists of.
 fn error_of(json: &Json) -> Option<&str> {
     let error = json.get("error").filter(|error| !error.is_null() && json.get("choices").is_none())?;
-    Some(message_of(error))
-}
-
-/// What an error says.
-fn message_of(error: &Json) -> &str {
-    error.as_str().or_else(|| text(error, "/message")).unwrap_or(FAILED)
+    Some(error.as_str().or_else(|| text(error, "/message")).unwrap_or(FAILED))
 }
 
 /// What clients get of an error without a message.

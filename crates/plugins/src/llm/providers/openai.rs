@@ -1,6 +1,6 @@
 //! OpenAI, and others that speak its API.
 
-use super::{Call, Dialect, Event, Json, Output, Prompts, Reply, Route, message_of, no_such};
+use super::{Call, Dialect, Event, FAILED, Json, Output, Prompts, Reply, Route, no_such};
 use crate::llm::{Chunk, Usage};
 use serde_json::json;
 
@@ -54,8 +54,8 @@ pub(super) fn response(body: &Json, call: &Call) -> Result<Option<Reply>, String
 /// The event stays as it is, unless it is an error. The client gets none about tokens that it has not asked for.
 pub(super) fn same(event: &Event, call: &Call, out: &mut Output) -> Result<(), String> {
     let chunk = Chunk::read(&event.data)?;
-    if let Some(error) = chunk.error() {
-        out.fail(message_of(error));
+    if let Some(error) = chunk.error(FAILED) {
+        out.fail(&error);
         return Ok(());
     }
     let is_unasked = call.counts_usage && !call.includes_usage && chunk.is_without_choices();
