@@ -93,8 +93,8 @@ impl Exchange {
         self.override_service().timeouts = Some([connect, write, read].map(|timeout| timeout.max(1)));
     }
 
-    /// Has logs name the language model that the request is sent to. Clients may have chosen the name, so that a long one is cut.
-    /// For access hooks.
+    /// Has logs name the language model that the request is sent to. Clients may have chosen the name, so that a long one is cut,
+    /// also where [`Exchange::service_override`] has it. For access hooks.
     pub fn set_upstream_model(&mut self, name: &str) {
         let shown = &name[..name.floor_char_boundary(MAX_MODEL_NAME)];
         let model = if shown.len() < name.len() { format!("{shown}…").into() } else { name.into() };

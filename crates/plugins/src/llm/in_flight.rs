@@ -103,10 +103,12 @@ impl InFlight {
     /// The head of the response has come.
     pub(crate) fn answered(exchange: &mut Exchange) {
         let is_answer = exchange.source == Source::Service && exchange.service_status() == Some(200);
+        // As logs have it, because clients may have chosen it.
+        let name = exchange.service_override().and_then(|service| service.model.clone());
         let Some(asked) = exchange.extensions.get_mut::<Self>().filter(|_| is_answer) else { return };
         asked.has_answered = true;
-        let (call, shows_model) = (&asked.call, asked.reporting.model_header);
-        let name = call.name();
+        let call = &asked.call;
+        let shown_name = name.filter(|_| asked.reporting.model_header);
         let clears_cookies = matches!(&*call.provider, "openai" | "azure" | "mistral" | "gemini" | "bedrock");
         if call.streams {
             Self::stream(exchange)
@@ -117,7 +119,7 @@ impl InFlight {
         if clears_cookies {
             headers.remove("Set-Cookie");
         }
-        if shows_model {
+        if let Some(name) = shown_name {
             headers.set("X-Kong-LLM-Model", name.as_bytes());
         }
     }
