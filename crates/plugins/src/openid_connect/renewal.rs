@@ -85,26 +85,29 @@ impl Instance {
     }
 
     /// The renewed session, and whether the next request may try again after a failure. Without the metadata the refresh token
-    /// was not used.
+    /// was not used, and once there are tokens it was, whatever comes then.
     async fn renew(&self, session: Session, refresh_token: &str) -> (Result<Session, ProviderError>, bool) {
         let metadata = match self.provider().fetched_metadata().await {
             Ok(metadata) => metadata,
             Err(error) => return (Err(error), true),
         };
-        let outcome = self.renew_at(&metadata, session, refresh_token).await;
-        let may_try_again =
-            matches!(outcome, Err(ProviderError::Unreachable(_) | ProviderError::Misconfigured(_)));
-        (outcome, may_try_again)
+        let parameters = vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
+        match self.client.tokens(&metadata, parameters).await {
+            Ok(tokens) => (self.updated(&metadata, session, tokens).await, false),
+            Err(error) => {
+                let may_try_again =
+                    matches!(error, ProviderError::Unreachable(_) | ProviderError::Misconfigured(_));
+                (Err(error), may_try_again)
+            }
+        }
     }
 
-    async fn renew_at(
+    async fn updated(
         &self,
         metadata: &Metadata,
         mut session: Session,
-        refresh_token: &str,
+        tokens: TokenResponse,
     ) -> Result<Session, ProviderError> {
-        let parameters = vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-        let tokens: TokenResponse = self.client.tokens(metadata, parameters).await?;
         if let Some(id_token) = &tokens.id_token {
             let claims = self.id_token(metadata, id_token, None, Some(&session.subject)).await?;
             let claim = self.config.consumer_claim.as_deref();
@@ -128,18 +131,21 @@ mod tests {
     use weir_plugin::testing::{Gateway, entity, id};
     use weir_plugin::{Plugin, Record};
 
-    /// A provider whose discovery document is there or not, and whose token endpoint never is.
-    fn provider(has_document: bool) -> String {
+    /// A provider whose discovery document and tokens are there or not, and whose keys never are.
+    fn provider(has_document: bool, tokens: Option<&'static str>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let document = json!({ "issuer": base, "token_endpoint": format!("{base}/token") }).to_string();
+        let [token_endpoint, jwks_uri] = ["token", "keys"].map(|path| format!("{base}/{path}"));
+        let document =
+            json!({ "issuer": base, "token_endpoint": token_endpoint, "jwks_uri": jwks_uri }).to_string();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (mut stream, mut head) = (stream.unwrap(), [0; 4096]);
                 let len = stream.read(&mut head).unwrap();
-                let (status, body) = match has_document && head[..len].starts_with(b"GET /d ") {
-                    true => ("200 OK", document.as_str()),
-                    false => ("404 Not Found", "<html>"),
+                let (status, body) = match (&head[..len], tokens) {
+                    ([b'G', b'E', b'T', b' ', b'/', b'd', ..], _) if has_document => ("200 OK", &*document),
+                    ([b'P', ..], Some(tokens)) => ("200 OK", tokens),
+                    _ => ("404 Not Found", "<html>"),
                 };
                 let head =
                     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
@@ -151,9 +157,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_known_only_where_the_refresh_token_may_have_been_used() {
-        for (has_document, is_known) in [(false, false), (true, true)] {
+        const TOKENS: &str = r#"{"access_token":"a","id_token":"eyJhbGciOiJSUzI1NiJ9.e30.AAAA"}"#;
+        for (has_document, tokens, is_known) in
+            [(false, None, false), (true, None, true), (true, Some(TOKENS), true)]
+        {
             let mut config = config("sixteen letters.");
-            config["discovery"] = provider(has_document).into();
+            config["discovery"] = provider(has_document, tokens).into();
             let plugin = json!({ "id": id(1), "name": "openid-connect", "config": config });
             let plugin = entity::<weir_plugin::entity::Plugin>(plugin);
             let OpenIdConnect(instance) = Gateway::new(crate::PLUGINS).build_with(&plugin, |build| {
@@ -161,8 +170,12 @@ mod tests {
             });
             let renewals = instance.renewals.clone();
             let outcome = instance.renewed(Session::new("u-1".to_owned()), "refresh".to_owned()).await;
-            assert!(matches!(outcome, Err(ProviderError::Invalid(_))), "{:?}", outcome.err());
-            assert_eq!(renewals.known.lock().unwrap().len(), usize::from(is_known), "{has_document}");
+            let error = outcome.err().unwrap();
+            match tokens {
+                Some(_) => assert!(matches!(error, ProviderError::Unreachable(_)), "{error}"),
+                None => assert!(matches!(error, ProviderError::Invalid(_)), "{error}"),
+            }
+            assert_eq!(renewals.known.lock().unwrap().len(), usize::from(is_known), "{error}");
         }
     }
 }
