@@ -47,6 +47,11 @@ fn they_do_what_luajit_does() {
     is("local t = { 1, 2 } table.insert(t, 5, 'x') return t[5]", "x");
     is("local t = { 1 } table.insert(t, 0, 'x') return t[0] .. t[2]", "x1");
     is(
+        "return debug.traceback(2^53):match('^%S+') .. debug.traceback(1e14):match('^%S+')",
+        "9.007199254741e+151e+14",
+    );
+    is("return debug.traceback(0.1 + 0.2):match('^%S+')", "0.3");
+    is(
         "table.insert({}, 1e300, 1)",
         "error: pre-function.access[1]:1: bad argument #2 to 'insert' (position out of bounds)",
     );

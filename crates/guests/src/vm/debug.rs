@@ -1,5 +1,6 @@
 //! `debug`, as far as it only reads: where code is, and by which calls it came there.
 
+use crate::modules::number;
 use mlua::debug::Debug;
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -33,7 +34,8 @@ fn traceback(lua: &Lua, given: MultiValue) -> mlua::Result<Value> {
     let text = match &message {
         Value::Nil => None,
         Value::String(text) => Some(text.to_string_lossy()),
-        Value::Integer(_) | Value::Number(_) => Some(message.to_string()?),
+        Value::Integer(value) => Some(number::text(*value as f64)),
+        Value::Number(value) => Some(number::text(*value)),
         Value::Error(error) => Some(crate::source::message(error)),
         _ => return Ok(message),
     };
