@@ -24,7 +24,6 @@ mod handover;
 mod json_body;
 mod listener;
 mod logger;
-mod low_priority;
 mod memory;
 mod node;
 mod options;
@@ -38,6 +37,7 @@ mod settings;
 mod start_error;
 mod status;
 mod store;
+mod threads;
 mod upgrade;
 
 /// The allocator of a program with this gateway: `#[global_allocator] static ALLOCATOR: Allocator = Allocator;`. Threads of its

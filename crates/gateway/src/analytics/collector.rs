@@ -4,7 +4,7 @@ use super::incoming::Collecting;
 use super::outgoing::HandingIn;
 use super::{Memory, lock, now};
 use crate::handover::FilesGate;
-use crate::low_priority::set_idle_priority;
+use crate::threads::set_idle_priority;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;

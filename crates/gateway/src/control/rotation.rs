@@ -1,7 +1,7 @@
 //! The rotation of secrets: vaults are asked again, and the configuration is compiled with what has changed.
 use crate::data_plane::DataPlane;
-use crate::low_priority::spawn_low_priority;
 use crate::registry::Registry;
+use crate::threads::spawn_low_priority;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::Vaults;

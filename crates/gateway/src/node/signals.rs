@@ -2,8 +2,8 @@
 use super::command_socket::{Stop, UpgradeOutcome, UpgradeRequest};
 use super::reload::Reloader;
 use crate::control::{Control, Drain};
-use crate::low_priority::on_a_thread;
 use crate::service_manager::ServiceManager;
+use crate::threads::on_a_thread;
 use crate::upgrade::{Successor, UpgradeError, Upgrader};
 use std::io;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ mod writer;
 
 pub(crate) use state::{ActiveConfiguration, ApplyError};
 
-use crate::low_priority::{Background, spawn_low_priority};
 use crate::store::{Revision, Store, UnusableObject};
+use crate::threads::{Background, spawn_low_priority};
 use draft::Draft;
 use publisher::Publisher;
 use state::RegistryState;

@@ -2,7 +2,7 @@
 use super::state::{ActiveConfiguration, News, RegistryState, hash};
 use super::{DataPlane, MAX_REPORTED_ERRORS};
 use crate::configuration::{MAX_LISTED_FIELDS, and_more};
-use crate::low_priority::Background;
+use crate::threads::Background;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

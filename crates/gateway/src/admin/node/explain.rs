@@ -2,8 +2,8 @@
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
 use crate::listener::message;
-use crate::low_priority::spawn_low_priority;
 use crate::settings::Role;
+use crate::threads::spawn_low_priority;
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_proxy::explain::{Asked, BadQuestion};

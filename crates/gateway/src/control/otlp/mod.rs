@@ -3,9 +3,9 @@ mod message;
 
 use super::Control;
 use crate::analytics::{Analytics, now};
-use crate::low_priority::spawn_low_priority;
 use crate::settings::verify_by_system;
 use crate::settings::{HttpUrl, Role, Settings};
+use crate::threads::spawn_low_priority;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use opentelemetry_proto::tonic::collector::metrics::v1::{

@@ -5,7 +5,7 @@ use super::{
     sparkline_step,
 };
 use crate::analytics::{Need, PrometheusError, Questions, Samples, now};
-use crate::low_priority::spawn_low_priority;
+use crate::threads::spawn_low_priority;
 use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use crate::analytics::now;
 use crate::cluster::Cluster;
 use crate::control::Control;
 use crate::listener::message;
-use crate::low_priority::spawn_low_priority;
+use crate::threads::spawn_low_priority;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Response;
