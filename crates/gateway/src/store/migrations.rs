@@ -12,6 +12,9 @@ pub(super) struct Step {
     /// Whether programs that do not know the step can use the tables after it, because it only adds to them: a table, an
     /// index, or a column with a default. A step that changes the tables of rows, data planes or rate limits in another
     /// way needs a new table instead, because statements on those do not look at the version.
+    ///
+    /// In PostgreSQL it creates only what is not there, apart from columns of `weir_meta` and `weir_entities`: when a dump
+    /// from before the step is restored, these two tables are as they were, and those that the dump lacks stay.
     pub(super) is_additive: bool,
 }
 
@@ -50,12 +53,12 @@ const EPOCH: [&str; 2] = [
 
 /// What control planes know of their data planes.
 const FLEET: &str = "
-    CREATE TABLE weir_data_planes (
+    CREATE TABLE IF NOT EXISTS weir_data_planes (
         id TEXT PRIMARY KEY, control_plane TEXT NOT NULL, stamp BIGINT NOT NULL, online BOOLEAN NOT NULL,
         last_seen BIGINT NOT NULL, facts TEXT NOT NULL
     );
-    CREATE INDEX weir_data_planes_stamp ON weir_data_planes (control_plane, stamp);
-    CREATE TABLE weir_control_planes (id TEXT PRIMARY KEY, seen BIGINT NOT NULL);
+    CREATE INDEX IF NOT EXISTS weir_data_planes_stamp ON weir_data_planes (control_plane, stamp);
+    CREATE TABLE IF NOT EXISTS weir_control_planes (id TEXT PRIMARY KEY, seen BIGINT NOT NULL);
 ";
 
 /// Which server's history the revisions count in: `postgres/history.rs`.
@@ -63,13 +66,13 @@ const HISTORY: &str = "ALTER TABLE weir_meta ADD COLUMN history TEXT NOT NULL DE
 
 /// Rows that traffic creates, such as tokens: `rows/mod.rs`.
 const ROWS: &str = "
-    CREATE TABLE weir_rows (
+    CREATE TABLE IF NOT EXISTS weir_rows (
         kind TEXT NOT NULL, id TEXT NOT NULL, first_key TEXT, second_key TEXT, body TEXT NOT NULL, expires BIGINT,
         PRIMARY KEY (kind, id)
     );
-    CREATE UNIQUE INDEX weir_rows_first ON weir_rows (kind, first_key);
-    CREATE UNIQUE INDEX weir_rows_second ON weir_rows (kind, second_key);
-    CREATE INDEX weir_rows_expires ON weir_rows (expires) WHERE expires IS NOT NULL;
+    CREATE UNIQUE INDEX IF NOT EXISTS weir_rows_first ON weir_rows (kind, first_key);
+    CREATE UNIQUE INDEX IF NOT EXISTS weir_rows_second ON weir_rows (kind, second_key);
+    CREATE INDEX IF NOT EXISTS weir_rows_expires ON weir_rows (expires) WHERE expires IS NOT NULL;
 ";
 
 /// From here on, `version` is that of the oldest programs that can use the tables, and `migrated_to` the tables' own.
@@ -360,9 +363,8 @@ mod tests {
 
     #[test]
     fn steps_that_are_said_to_only_add_do() {
-        for sql in STEPS.iter().filter(|step| step.is_additive).flat_map(|step| [step.sqlite, step.postgres])
-        {
-            for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+        for step in STEPS.iter().filter(|step| step.is_additive) {
+            for statement in statements(step.sqlite).chain(statements(step.postgres)) {
                 let adds = ["CREATE TABLE ", "CREATE INDEX ", "CREATE UNIQUE INDEX "];
                 let is_column = statement.starts_with("ALTER TABLE ")
                     && statement.contains(" ADD COLUMN ")
@@ -372,5 +374,22 @@ mod tests {
                 assert!(is_new || is_column || fills, "{statement}");
             }
         }
+    }
+
+    /// After a dump from before the step was restored, what the dump lacks is there already.
+    #[test]
+    fn steps_that_only_add_can_be_taken_again() {
+        for statement in
+            STEPS.iter().filter(|step| step.is_additive).flat_map(|step| statements(step.postgres))
+        {
+            let is_of_every_dump =
+                ["ALTER TABLE weir_meta ", "ALTER TABLE weir_entities ", "UPDATE weir_meta "];
+            let is_restored = is_of_every_dump.iter().any(|start| statement.starts_with(start));
+            assert!(is_restored || statement.contains(" IF NOT EXISTS "), "{statement}");
+        }
+    }
+
+    fn statements(sql: &'static str) -> impl Iterator<Item = &'static str> {
+        sql.split(';').map(str::trim).filter(|statement| !statement.is_empty())
     }
 }

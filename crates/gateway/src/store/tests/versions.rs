@@ -3,6 +3,7 @@ use super::super::migrations::{STEPS, Step, Task};
 use super::super::{open_to_read, postgres};
 use super::*;
 use sqlx::Connection;
+use weir_plugin::Background;
 
 /// What a newer program may do to the tables of one that goes on.
 const ADDED_TO: &str = "CREATE TABLE weir_later (id TEXT PRIMARY KEY); \
@@ -150,6 +151,31 @@ async fn tables_that_are_migrated_stay_usable_by_the_program_that_used_them() {
         place.execute(&statement.replace("ID", &id).replace("BODY", &body)).await;
         assert_eq!(changes(&*store, Revision(0)).await, Some((Revision(1), put(&entity))));
         commit(&*store, Revision(1), &put(&service(2, "after"))).await;
+    }
+}
+
+/// `pg_restore --clean` replaces the tables that are in the dump, and leaves those that are not.
+#[tokio::test]
+async fn tables_restored_from_before_a_migration_can_be_migrated_again() {
+    for place in places() {
+        let place = place.bootstrapped().await;
+        let row = format!(
+            "INSERT INTO weir_rows (kind, id, body) VALUES ('tokens', '{}', '{{}}')",
+            Uuid::from_u128(1)
+        );
+        place.execute(&row).await;
+        place.execute("DROP TABLE weir_entities; DROP TABLE weir_meta;").await;
+        place.execute(if is_sqlite(&place) { STEPS[0].sqlite } else { STEPS[0].postgres }).await;
+        place.execute("UPDATE weir_meta SET version = 2").await;
+        let (message, good) = place.perform(Task::Up).await.unwrap();
+        assert!(good && message.ends_with(&format!("from version 2 to {}", STEPS.len())), "{message}");
+        let store = place.open().await;
+        let (revision, _) = kept(&*store).await;
+        commit(&*store, revision, &put(&service(1, "after"))).await;
+        // The row of before is there, and so is the table's key.
+        place.execute(&format!("{row} ON CONFLICT (kind, id) DO NOTHING")).await;
+        let rows = rows(&place.settings, Arc::new(Background::default())).unwrap().unwrap();
+        assert_eq!(rows.page("tokens", None, 10).await.unwrap().len(), 1);
     }
 }
 
