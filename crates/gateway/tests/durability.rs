@@ -1,7 +1,7 @@
 //! What the Admin API has acknowledged is kept, however the process ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-use crate::harness::{Gateway, Message, PATIENCE, Peer, eventually, weir};
+use crate::harness::{Disk, Gateway, Message, PATIENCE, Peer, eventually, weir};
 use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection};
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use tempfile::TempDir;
 
 /// Each writes to a service of its own, one request after the other.
 const WRITERS: u64 = 4;
@@ -72,18 +73,75 @@ fn a_full_disk_refuses_writes_and_only_as_long_as_it_is_full() {
     }
     // As after a power cut.
     node.signal(Signal::STOP);
+    let (folder, restarted) = started_on_copy(&disk);
+    writes.check(|path| restarted.get(path));
+    drop(restarted);
+    assert_eq!(integrity(&folder.path().join("prefix/weir.sqlite")), "ok");
+}
+
+/// SQLite writes a commit to its log, and then makes the index of the log larger.
+#[test]
+fn a_commit_that_is_in_the_log_when_the_disk_is_full_is_not_said_to_be_refused() {
+    let node = Gateway::empty().set("database", "sqlite").disk("24m").start();
+    let disk = node.disk();
+    // As long as it reads, the log is not begun anew.
+    let mut reader = disk.program("sqlite3", "weir.sqlite");
+    let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(reader.stdin.as_ref().unwrap(), "BEGIN; SELECT COUNT(*) FROM weir_meta;\n.system echo reading")
+        .unwrap();
+    let mut said = BufReader::new(reader.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "reading"));
+    let (mut writes, mut newest) = (Writes::default(), 0);
+    let refused = loop {
+        let before = frames(&disk);
+        assert!(before <= INDEXED_FRAMES, "the index became larger");
+        // Room for as many frames as the write before took, and for some more, but not for what the index needs.
+        let is_last = before + newest > INDEXED_FRAMES;
+        if is_last {
+            disk.fill_up_to((newest + 5) * PAGE);
+        }
+        let answer = writes.put(&node, 40 << 10);
+        if is_last {
+            disk.free();
+        }
+        if answer.status != 200 {
+            break answer;
+        }
+        newest = frames(&disk) - before;
+    };
+    assert_eq!(refused.status, 500, "{}", refused.text());
+    assert!(refused.text().contains("it is not known whether the change was stored"), "{}", refused.text());
+    let uncertain = Writes::path(writes.0.len() - 1);
+    // As after a power cut.
+    node.signal(Signal::STOP);
+    assert_eq!(started_on_copy(&disk).1.get(&uncertain).status, 200);
+    node.signal(Signal::CONT);
+    assert_eq!(writes.put(&node, 10).status, 200);
+    writes.check(|path| node.admin(path));
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+}
+
+/// SQLite's default size of pages.
+const PAGE: u64 = 4096;
+
+/// How many frames of the log the index has room for at first.
+const INDEXED_FRAMES: u64 = 4062;
+
+/// How many frames the log on a disk has: each is a page with a head, after the head of the file.
+fn frames(disk: &Disk) -> u64 {
+    (std::fs::metadata(disk.path("weir.sqlite-wal")).unwrap().len() - 32) / (PAGE + 24)
+}
+
+/// A node that is started on a copy of the files that another has on its disk.
+fn started_on_copy(disk: &Disk) -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("prefix")).unwrap();
     for name in ["weir.sqlite", "weir.sqlite-wal"] {
         std::fs::copy(disk.path(name), folder.path().join("prefix").join(name)).unwrap();
     }
-    let restarted = Node::start(folder.path());
-    writes.check(|path| {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        Peer::connect(restarted.admin).send(request).response()
-    });
-    drop(restarted);
-    assert_eq!(integrity(&folder.path().join("prefix/weir.sqlite")), "ok");
+    let node = Node::start(folder.path());
+    (folder, node)
 }
 
 /// Services that were written one after the other, and whether each was acknowledged.
@@ -171,6 +229,11 @@ impl Node {
             panic!("it does not start: {}", std::fs::read_to_string(folder.join("log")).unwrap())
         };
         Node { child, admin: start["admin"][0].as_str().unwrap().parse().unwrap() }
+    }
+
+    fn get(&self, path: &str) -> Message {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        Peer::connect(self.admin).send(request).response()
     }
 }
 

@@ -128,9 +128,10 @@ pub(crate) struct UnusableObject {
 pub(crate) enum StoreError {
     /// It cannot be reached, or is busy: try again later.
     Unavailable(String),
-    /// A commit failed in a way that does not tell whether it was stored.
+    /// A commit failed, and it is not known whether it was stored.
     Uncertain(String),
-    /// It has no room to write. Nothing was written, and it can still be read.
+    /// It has no room to write, and nothing was written; it can still be read. A commit that has found no room only after it
+    /// was written is `Uncertain`.
     Full(String),
     /// Its tables are missing, or of an older version.
     NotMigrated(String),

@@ -102,6 +102,17 @@ impl Sqlite {
         failure(&self.place, error)
     }
 
+    /// Where the disk fails, the log may hold all of the commit all the same, which the next start finds. So it is where the
+    /// index of the log does not fit on the disk, because that is written after the log.
+    fn failure_of_commit(&self, error: sqlx::Error) -> StoreError {
+        let is_in_log = code(&error) == Some(NO_ROOM_FOR_INDEX);
+        match self.failure(error) {
+            StoreError::Full(message) if !is_in_log => StoreError::Full(message),
+            error @ (StoreError::Full(_) | StoreError::Unavailable(_)) => StoreError::uncertain(&error),
+            error => error,
+        }
+    }
+
     /// A connection on which a write has failed is not used again. SQLite ends the transaction itself when the disk is
     /// full or fails; sqlx does not notice, and would refuse to begin another one on the same connection.
     async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, StoreError> {
@@ -157,11 +168,7 @@ impl Sqlite {
             let oldest = sqlx::query("UPDATE weir_meta SET oldest = $1").bind(oldest);
             oldest.execute(&mut *transaction).await.map_err(failed)?;
         }
-        // Where the disk fails, the log may hold all of it all the same, which the next start finds.
-        transaction.commit().await.map_err(|error| match failed(error) {
-            error @ StoreError::Unavailable(_) => StoreError::uncertain(&error),
-            error => error,
-        })?;
+        transaction.commit().await.map_err(|error| self.failure_of_commit(error))?;
         Ok(revision)
     }
 }
@@ -291,11 +298,11 @@ pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
         // Each connection has a thread.
         return StoreError::Unavailable(format!("{place}: {cause}{}", process_limit::hint(cause)));
     }
-    let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    let code = code(&error);
     if code == Some(NO_ROOM_FOR_INDEX) {
         return StoreError::Full(format!("{place}: {error}: make room on the disk"));
     }
-    // The low byte of SQLite's extended codes is the code proper: https://sqlite.org/rescode.html
+    // The low byte of an extended code is the code proper.
     match code.map(|code| code & 0xff) {
         Some(11 | 26) => StoreError::Broken(format!(
             "{place}: {error}: it is damaged, or no database at all; restore it from a backup, or name another with \
@@ -307,4 +314,9 @@ pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
         )),
         Some(_) => StoreError::Broken(format!("{place}: {error}: restore it from a backup")),
     }
+}
+
+/// SQLite's extended code: https://sqlite.org/rescode.html
+fn code(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
 }

@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 /// A file system in memory that one process alone has mounted. It is gone when that ends.
 pub struct Disk {
     folder: PathBuf,
+    /// Where it is mounted, as the process sees it.
+    mounted_at: PathBuf,
+    process: u32,
 }
 
 impl Disk {
@@ -28,12 +31,31 @@ impl Disk {
     /// The disk that a running process has at a folder.
     pub(super) fn of(process: u32, folder: &Path) -> Disk {
         let root = PathBuf::from(format!("/proc/{process}/root"));
-        Disk { folder: root.join(folder.strip_prefix("/").expect("the folder is absolute")) }
+        let seen = root.join(folder.strip_prefix("/").expect("the folder is absolute"));
+        Disk { folder: seen, mounted_at: folder.to_owned(), process }
+    }
+
+    /// A program that has it mounted too, to be given a file there.
+    pub fn program(&self, program: &str, file: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.process.to_string(), "--mount"]);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.arg(program).arg(self.mounted_at.join(file));
+        command
     }
 
     /// A file there, for this process to read.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// Takes all bytes but so many.
+    pub fn fill_up_to(&self, room: u64) {
+        self.fill(None);
+        let filler = File::options().write(true).open(self.path("filler")).unwrap();
+        filler.set_len(filler.metadata().unwrap().len() - room).unwrap();
     }
 
     /// Takes so many bytes; without a number, all that there are.

@@ -147,10 +147,7 @@ fn a_full_disk_that_stops_a_migration_leaves_the_old_process_to_serve() {
     let run = |command: &[&str]| weir().args(command).args(["--prefix", &prefix]).output().unwrap();
     // There is no room at all, and then none for more than the index of SQLite's log.
     for room in [0, 36 << 10] {
-        disk.fill(None);
-        let filler = File::options().write(true).open(disk.path("filler")).unwrap();
-        filler.set_len(filler.metadata().unwrap().len() - room).unwrap();
-        drop(filler);
+        disk.fill_up_to(room);
         let refused = run(&["upgrade", "--program", &older]);
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{said}");
