@@ -76,7 +76,8 @@ pub(super) fn loaded(
     let mut entities = Vec::with_capacity(selected.len());
     for (.., kind, id, body) in selected {
         let (Some(kind), Some(id)) = (kind, id) else { continue };
-        entities.extend(change(&kind, &id, body.as_deref(), plugins, place)?.entity);
+        let change = change(&kind, &id, body.as_deref(), plugins, place)?;
+        entities.extend(change.and_then(|change| change.entity));
     }
     Ok(Loaded { revision, entities })
 }
@@ -96,7 +97,7 @@ pub(super) fn since(
     let mut changes = Vec::with_capacity(selected.len());
     for (.., kind, id, body) in selected {
         let (Some(kind), Some(id)) = (kind, id) else { continue };
-        changes.push(change(&kind, &id, body.as_deref(), plugins, place)?);
+        changes.extend(change(&kind, &id, body.as_deref(), plugins, place)?);
     }
     Ok(Since::Changes { revision, changes })
 }
@@ -112,26 +113,31 @@ fn meta(selected: &[Selected], place: &str) -> Result<(Revision, Revision), Stor
     Ok((Revision(revision.cast_unsigned()), Revision(oldest.cast_unsigned())))
 }
 
+/// The change that a row is; none where an entity was deleted of a kind that this program does not know, because it does
+/// not have the entity.
 fn change(
     kind: &str,
     id: &str,
     body: Option<&str>,
     plugins: &[PluginSchema],
     place: &str,
-) -> Result<Change, StoreError> {
+) -> Result<Option<Change>, StoreError> {
     let broken = |why: &str| unusable(kind, id, why, place);
-    let known =
-        find_kind(plugins, kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
-    let Some(body) = body else {
-        let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
-        return Ok(Change::delete(known, id));
+    let (known, body) = match (find_kind(plugins, kind), body) {
+        (Some(known), Some(body)) => (known, body),
+        (Some(known), None) => {
+            let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
+            return Ok(Some(Change::delete(known, id)));
+        }
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err(broken("this version knows no such kind of entity")),
     };
     // The parser's message may quote a secret. The parser stops at values that are nested too deep.
     let body = serde_json::from_str(body)
         .map_err(|_| broken("it is not JSON, or nested deeper than can be read"))?;
     let reading = ReadOptions { plugins, references: &(), hash_passwords: false };
     let entity = Entity::read(known, &body, &[], reading).map_err(|wrong| broken(&listed(&wrong)))?;
-    Ok(Change::put(entity))
+    Ok(Some(Change::put(entity)))
 }
 
 /// An entity that cannot be read is an error, because a route without its plugin might be open to all. The message

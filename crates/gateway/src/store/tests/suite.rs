@@ -32,6 +32,7 @@ in_both![
     writers_at_once_all_get_through,
     what_no_longer_reads_is_named,
     what_is_nested_too_deep_is_named_and_can_be_removed,
+    what_is_deleted_may_be_of_a_kind_that_is_not_known,
     another_history_is_lost,
     tables_that_are_there_are_left_alone,
     the_deleted_are_forgotten_after_a_while,
@@ -158,6 +159,29 @@ async fn what_is_nested_too_deep_is_named_and_can_be_removed(place: Place) {
     let remove = said.find("DELETE FROM").map(|at| said[at..].to_owned()).expect("how to fix it");
     place.execute(&remove).await;
     assert_eq!(kept(&*store).await, (revision, vec![good]));
+}
+
+/// A node of a newer version has created it, and taken it back.
+async fn what_is_deleted_may_be_of_a_kind_that_is_not_known(place: Place) {
+    let (store, later) = (place.open().await, service(1, "host"));
+    let revision = commit(&*store, Revision(0), &put(&service(2, "host"))).await;
+    let id = Uuid::from_u128(3);
+    let unknown = |body: &str| {
+        format!(
+            "DELETE FROM weir_entities WHERE kind = 'later'; UPDATE weir_meta SET revision = 2; \
+             INSERT INTO weir_entities (kind, id, revision, body) VALUES ('later', '{id}', 2, {body});"
+        )
+    };
+    place.execute(&unknown("'{}'")).await;
+    let error = store.since(revision).await.unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("later {id} cannot be used: this version knows no such kind")),
+        "{error}"
+    );
+    place.execute(&unknown("NULL")).await;
+    let newest = commit(&*store, Revision(2), &put(&later)).await;
+    assert_eq!(changes(&*store, revision).await, Some((newest, put(&later))));
+    assert_eq!(kept(&*store).await, (newest, vec![later, service(2, "host")]));
 }
 
 async fn another_history_is_lost(place: Place) {
