@@ -1,7 +1,8 @@
 //! The commands on what is kept in a database: `weir migrations` and `weir config`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::harness::{Gateway, PostgresServer, weir};
+use crate::harness::{Gateway, PostgresServer, eventually, weir};
+use rustix::process::Signal;
 use std::fs;
 use std::process::Output;
 use tempfile::TempDir;
@@ -198,6 +199,26 @@ fn a_file_is_not_imported_behind_a_running_nodes_back() {
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(said.contains(&format!("a node (process {})", gateway.pid())), "{said}");
     assert!(said.contains("weir quit") && !said.contains("--prefix"), "{said}");
+}
+
+#[test]
+fn tables_of_a_file_that_a_node_in_another_folder_uses_are_not_removed() {
+    let gateway = Gateway::empty().set("database", "sqlite").start();
+    assert_eq!(gateway.ask_admin("PUT", "/services/s", "{\"host\": \"a.test\"}").status, 200);
+    let mut database = Database::in_sqlite();
+    database
+        .settings
+        .push(("sqlite_path".to_owned(), gateway.prefix().join("weir.sqlite").display().to_string()));
+    for command in [["migrations", "reset", "--yes"], ["migrations", "bootstrap", "--force"]] {
+        let said = database.fails(&command);
+        assert!(said.contains("another node uses it: stop that node"), "{command:?}: {said}");
+    }
+    for command in [["migrations", "up"], ["migrations", "status"], ["migrations", "bootstrap"]] {
+        database.succeeds(&command);
+    }
+    assert_eq!(gateway.ask_admin("PATCH", "/services/s", "{\"host\": \"b.test\"}").status, 200);
+    gateway.signal(Signal::KILL);
+    eventually("the file is free", || database.run(&["migrations", "reset", "--yes"]).status.success());
 }
 
 #[test]

@@ -189,6 +189,12 @@ impl Found {
         Ok(STEPS.get(first..).unwrap_or_default())
     }
 
+    /// Whether a task has something to do.
+    pub(super) fn is_changed_by(self, task: Task, place: &str) -> Result<bool, StoreError> {
+        let steps = self.steps(task, place)?;
+        Ok(!steps.is_empty() || task == Task::Reset && self != Found::Missing)
+    }
+
     /// The version of the tables, if there are some.
     pub(crate) fn version(self) -> Option<usize> {
         match self {

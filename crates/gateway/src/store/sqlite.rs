@@ -1,5 +1,5 @@
 //! SQLite: a file of this node's own.
-use super::migrations::{self, Found, REACHED, REMOVE, Task, Versions};
+use super::migrations::{self, Found, REACHED, REMOVE, Step, Task, Versions};
 use super::row::{AFTER, ALL, EPOCH, NEWEST, Selected, TOMBSTONE_REVISIONS, VERSIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
@@ -48,7 +48,7 @@ impl Sqlite {
         let file = sqlite_file::open(path)?;
         lock(&file, &place, is_shared)?;
         let mut writer = connect(path, &place).await?;
-        migrate_in(&mut writer, Task::Everything, &place).await?.log(&place);
+        migrate_in(&mut writer, Task::Everything, None, &place).await?.log(&place);
         let epoch = sqlx::query_scalar(EPOCH).fetch_one(&mut writer).await;
         let epoch: i64 = epoch.map_err(|error| failure(&place, error))?;
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
@@ -215,25 +215,34 @@ impl Store for Sqlite {
     }
 }
 
-/// Does what a task asks for; returns what was found before.
+/// Does what a task asks for, unless a node uses the file; returns what was found before.
 pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), StoreError> {
     let place = place(path);
     if task != Task::Bootstrap && !path.exists() {
         return Ok((place, Found::Missing));
     }
-    let _file = sqlite_file::open(path)?;
+    let file = sqlite_file::open(path)?;
     let mut connection = connect(path, &place).await?;
-    let found = migrate_in(&mut connection, task, &place).await;
+    let found = migrate_in(&mut connection, task, Some(&file), &place).await;
     connection.close().await.map_err(|error| failure(&place, error))?;
     Ok((place, found?))
 }
 
-async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) -> Result<Found, StoreError> {
+/// The same. `to_lock` is the file where the process has not locked it.
+async fn migrate_in(
+    connection: &mut SqliteConnection,
+    task: Task,
+    to_lock: Option<&File>,
+    place: &str,
+) -> Result<Found, StoreError> {
     let failed = |error| failure(place, error);
     let found = Found::of(versions(connection).await.map_err(failed)?, place)?;
-    if task != Task::Reset && found.steps(task, place)?.is_empty() {
+    if !found.is_changed_by(task, place)? {
         // Nothing is to be written, so that a process which writes need not be waited for.
         return Ok(found);
+    }
+    if let Some(file) = to_lock {
+        lock(file, place, false)?;
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let found = Found::of(versions(&mut transaction).await.map_err(failed)?, place)?;
@@ -241,15 +250,20 @@ async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) 
     if task == Task::Reset && found != Found::Missing {
         sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
     }
+    take(steps, &mut transaction).await.map_err(failed)?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(found)
+}
+
+async fn take(steps: &[Step], connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     for step in steps {
-        sqlx::raw_sql(step.sqlite).execute(&mut *transaction).await.map_err(failed)?;
+        sqlx::raw_sql(step.sqlite).execute(&mut *connection).await?;
     }
     if !steps.is_empty() {
         let reached = sqlx::query(REACHED).bind(migrations::version()).bind(migrations::usable_from());
-        reached.execute(&mut *transaction).await.map_err(failed)?;
+        reached.execute(connection).await?;
     }
-    transaction.commit().await.map_err(failed)?;
-    Ok(found)
+    Ok(())
 }
 
 async fn versions(connection: &mut SqliteConnection) -> Result<Option<Versions>, sqlx::Error> {
