@@ -1,6 +1,7 @@
 //! PostgreSQL: a database that several nodes share.
 mod history;
 mod host;
+mod migration;
 mod server;
 mod tls;
 

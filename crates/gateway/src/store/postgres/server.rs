@@ -1,18 +1,15 @@
 //! The servers of one database: how they are reached, and what their errors mean.
 use super::super::StoreError;
-use super::super::migrations::{self, Found, REACHED, REMOVE, Task, Versions, not_bootstrapped};
+use super::super::migrations::{Found, Versions, not_bootstrapped};
 use super::super::row::VERSIONS;
 use super::host::{self, Host, HostError, Target};
 use super::tls::with_tls;
 use crate::settings::{PgHosts, PgPorts, Settings};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgExecutor};
+use sqlx::{ConnectOptions, Connection, PgExecutor};
 use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
-
-/// The advisory lock that nodes take to migrate one database.
-const MIGRATION_LOCK: i64 = 0x7765_6972;
 
 /// How the database is reached.
 #[derive(Clone)]
@@ -20,7 +17,7 @@ pub(in crate::store) struct Server {
     /// In the order in which they are tried.
     hosts: Vec<Host>,
     target: Target,
-    schema: Option<String>,
+    pub(super) schema: Option<String>,
     pub(in crate::store) timeout: Duration,
     /// Its name in messages.
     pub(in crate::store) place: String,
@@ -103,44 +100,6 @@ impl Server {
             Some((_, HostError::Driver(error))) => self.failure(error),
             _ => self.late(self.timeout),
         }
-    }
-
-    /// Performs a task; returns the state before. Other nodes that do so at the same time wait.
-    pub(in crate::store) async fn migrate(&self, task: Task) -> Result<(String, Found), StoreError> {
-        let failed = |error| self.failure(error);
-        let mut connection = self.connect().await?;
-        let mut transaction = connection.begin().await.map_err(failed)?;
-        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
-        lock.execute(&mut *transaction).await.map_err(failed)?;
-        let found = self.found(&mut transaction).await?;
-        let steps = found.steps(task, &self.place)?;
-        if found == Found::Missing && task == Task::Bootstrap {
-            self.create_schema(&mut transaction).await.map_err(failed)?;
-        }
-        if task == Task::Reset && found != Found::Missing {
-            sqlx::raw_sql(REMOVE).execute(&mut *transaction).await.map_err(failed)?;
-        }
-        for step in steps {
-            sqlx::raw_sql(step.postgres).execute(&mut *transaction).await.map_err(failed)?;
-        }
-        if !steps.is_empty() {
-            let reached = sqlx::query(REACHED).bind(migrations::version()).bind(migrations::usable_from());
-            reached.execute(&mut *transaction).await.map_err(failed)?;
-        }
-        transaction.commit().await.map_err(failed)?;
-        Ok((self.place.clone(), found))
-    }
-
-    async fn create_schema(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let Some(schema) = &self.schema else { return Ok(()) };
-        // `IF NOT EXISTS` would ask for the right to create one even where there is one.
-        let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)");
-        let there: bool = there.bind(schema).fetch_one(&mut *connection).await?;
-        if !there {
-            let create = format!("CREATE SCHEMA {}", quoted(schema));
-            sqlx::query(AssertSqlSafe(create)).execute(connection).await?;
-        }
-        Ok(())
     }
 
     pub(in crate::store) async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
@@ -267,6 +226,6 @@ fn is_of_tls(error: &sqlx::Error) -> bool {
 }
 
 /// An identifier as it stands in a statement.
-fn quoted(identifier: &str) -> String {
+pub(super) fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
