@@ -2,6 +2,7 @@
 use super::{NodeArgs, SettingsArgs, StoreArgs};
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A node to start.
 #[derive(Debug, Args)]
@@ -73,12 +74,13 @@ pub(crate) struct MigrationArgs {
 /// How long a database may take.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DatabaseTimeouts {
-    /// How long each response of the database may take, in seconds; otherwise `pg_timeout`.
+    /// How long each response of the database may take, in seconds, apart from those to the steps of a migration; otherwise
+    /// `pg_timeout`.
     #[arg(long, value_name = "SECONDS")]
     db_timeout: Option<f64>,
-    /// How long to wait for another node that migrates; accepted, because this node waits as long as the database does.
-    #[arg(long, value_name = "SECONDS")]
-    lock_timeout: Option<f64>,
+    /// How long to wait for other sessions of PostgreSQL that use the tables, or migrate them, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) lock_timeout: Duration,
 }
 
 impl DatabaseTimeouts {
@@ -87,6 +89,11 @@ impl DatabaseTimeouts {
         let milliseconds = (self.db_timeout? * 1000.0).round();
         Some(("pg_timeout".to_owned(), milliseconds.to_string()))
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "write a number of seconds, such as 60".to_owned())
 }
 
 /// Options that concern nginx.

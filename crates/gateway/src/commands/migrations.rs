@@ -7,6 +7,7 @@ use crate::store::{self, StoreError};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What is printed about the tables.
 pub(super) struct Report {
@@ -45,9 +46,9 @@ pub(super) fn migrate(command: &MigrationsCommand, context: &Context) -> Result<
         return print("cancelled\n");
     }
     if task == Task::Bootstrap && args.force {
-        report(Task::Reset, &settings, context)?;
+        report(Task::Reset, &settings, args.timeouts.lock_timeout, context)?;
     }
-    let report = report(task, &settings, context)?;
+    let report = report(task, &settings, args.timeouts.lock_timeout, context)?;
     if !args.quiet {
         print(&report.text)?;
     }
@@ -55,14 +56,19 @@ pub(super) fn migrate(command: &MigrationsCommand, context: &Context) -> Result<
 }
 
 /// Performs a task, and reports on it.
-pub(super) fn report(task: Task, settings: &Settings, context: &Context) -> Result<Report, String> {
+pub(super) fn report(
+    task: Task,
+    settings: &Settings,
+    lock_timeout: Duration,
+    context: &Context,
+) -> Result<Report, String> {
     let is_kong = context.program == Program::Kong;
     if is_kong && store::database(settings) == Database::Off {
         // There is nothing that could be missing.
         return Ok(of_kong(task, Found::Current));
     }
     let _prefix = if task.changes() { database::take_prefix(settings)? } else { None };
-    let migrated = database::wait_for(migrations::perform(task, settings))?;
+    let migrated = database::wait_for(migrations::perform(task, settings, lock_timeout))?;
     match migrated {
         Ok(migrated) if is_kong => Ok(of_kong(task, migrated.found)),
         Ok(migrated) => Ok(of_weir(task, &migrated)),

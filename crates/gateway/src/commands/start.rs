@@ -59,7 +59,8 @@ pub(super) fn start(args: StartArgs, context: &Context) -> Result<ExitCode, Stri
     make_ready(&loaded.settings, context)?;
     if args.run_migrations == Some(true) {
         let settings = context.load(args.settings.clone().and(args.timeouts.setting()))?.settings;
-        print(&migrations::report(Task::Up, &settings, context)?.text)?;
+        let lock_timeout = args.timeouts.lock_timeout;
+        print(&migrations::report(Task::Up, &settings, lock_timeout, context)?.text)?;
     }
     launch(loaded, &args.settings, context)
 }

@@ -3,6 +3,7 @@ use super::{StoreError, database, postgres, sqlite, sqlite_path};
 use crate::cli::Program;
 use crate::settings::{Database, Settings};
 use std::fmt;
+use std::time::Duration;
 
 /// Migrates the tables from one version to the next. Released migrations are never edited.
 #[derive(Debug)]
@@ -295,15 +296,19 @@ pub(crate) fn newest() -> usize {
     STEPS.len()
 }
 
-/// Performs a task.
-pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<Migrated, StoreError> {
+/// Performs a task. `lock_timeout` is how long it waits for other sessions of PostgreSQL that use the tables.
+pub(crate) async fn perform(
+    task: Task,
+    settings: &Settings,
+    lock_timeout: Duration,
+) -> Result<Migrated, StoreError> {
     let (place, found) = match database(settings) {
         Database::Off => {
             let message = "database is `off`, so there are no tables: set it to `postgres` or `sqlite`";
             return Err(StoreError::NotMigrated(message.to_owned()));
         }
         Database::Sqlite => sqlite::migrate(&sqlite_path(settings)?, task).await?,
-        Database::Postgres => postgres::Server::of(settings)?.migrate(task).await?,
+        Database::Postgres => postgres::Server::of(settings)?.migrate(task, lock_timeout).await?,
     };
     match (task, found) {
         (Task::Up | Task::Finish, Found::Missing) => Err(not_bootstrapped(&place)),

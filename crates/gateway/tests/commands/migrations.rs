@@ -75,6 +75,22 @@ fn newer_tables_are_usable_or_named() {
 }
 
 #[test]
+fn tables_that_other_sessions_use_are_waited_for_as_long_as_asked() {
+    let kong = in_postgres("kong_locked");
+    let run = |words: &str| {
+        kong.run(&["kong", "migrations"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
+    };
+    run("bootstrap -q").expect(0, "", "");
+    let lock = "BEGIN; LOCK TABLE kong_locked.weir_meta IN ACCESS SHARE MODE";
+    let session = PostgresServer::session(PostgresServer::shared_port(), lock);
+    let said = "could not be locked within 0.1 s, because other sessions use them, such as pg_dump";
+    run("reset --yes --lock-timeout 0.1").expect(1, "", said);
+    run("reset --yes --lock-timeout soon").expect(1, "", "write a number of seconds, such as 60");
+    drop(session);
+    run("reset --yes").expect(0, "Resetting database...\nDatabase successfully reset\n", "");
+}
+
+#[test]
 fn a_file_is_imported_and_a_node_started_on_it() {
     let kong = in_postgres("kong_import");
     fs::write(kong.path("in.yml"), "_format_version: \"3.0\"\nservices: [{name: a, host: a.test}]\n")

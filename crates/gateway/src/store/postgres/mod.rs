@@ -63,15 +63,8 @@ impl Postgres {
     /// Connects to tables that are there, and starts to listen.
     pub(super) async fn open(server: Server, plugins: Vec<PluginSchema>) -> Result<Postgres, StoreError> {
         let mut connection = server.connect().await?;
-        let found = server.found(&mut connection).await?;
-        found.usable(&server.place)?;
-        found.log(&server.place);
-        begin_history(&server, &mut connection).await?;
-        let failed = |error| server.failure(error);
-        let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
-        let schema: Option<String> = schema.map_err(failed)?;
+        let (schema, epoch) = server.in_time(server.timeout, make_ready(&server, &mut connection)).await?;
         let channel = change_listener::channel("weir", schema.as_deref());
-        let epoch: i64 = sqlx::query_scalar(EPOCH).fetch_one(&mut connection).await.map_err(failed)?;
         let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
         let channels = vec![(channel.clone(), heard.clone())];
         let listening = tokio::spawn(change_listener::listen(server.clone(), channels));
@@ -247,6 +240,21 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         self.listening.abort();
     }
+}
+
+/// Sees that the tables can be used; returns their schema, and the epoch of their revisions.
+async fn make_ready(
+    server: &Server,
+    connection: &mut PgConnection,
+) -> Result<(Option<String>, i64), StoreError> {
+    let failed = |error| server.failure(error);
+    let found = server.found(connection).await?;
+    found.usable(&server.place)?;
+    found.log(&server.place);
+    begin_history(server, connection).await?;
+    let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut *connection).await;
+    let epoch = sqlx::query_scalar(EPOCH).fetch_one(connection).await;
+    Ok((schema.map_err(failed)?, epoch.map_err(failed)?))
 }
 
 /// Begins another history if the server is not the one that wrote last.

@@ -103,16 +103,31 @@ impl Server {
     }
 
     pub(in crate::store) async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
-        let failed = |error| self.failure(error);
+        let versions = Server::versions(connection).await.map_err(|error| self.failure(error))?;
+        self.found_by(versions, connection).await
+    }
+
+    /// What the tables say of themselves, if there are some.
+    pub(super) async fn versions(connection: &mut PgConnection) -> Result<Option<Versions>, sqlx::Error> {
         let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
-        let versions: Option<(i64, i64)> = match there.fetch_one(&mut *connection).await.map_err(failed)? {
-            true => sqlx::query_as(VERSIONS).fetch_optional(connection).await.map_err(failed)?,
-            false => {
-                self.may_look(connection).await?;
-                None
-            }
-        };
-        Found::of(versions.map(Versions::from), &self.place)
+        let there: bool = there.fetch_one(&mut *connection).await?;
+        if !there {
+            return Ok(None);
+        }
+        let versions: Option<(i64, i64)> = sqlx::query_as(VERSIONS).fetch_optional(connection).await?;
+        Ok(versions.map(Versions::from))
+    }
+
+    /// The state of tables that say this.
+    pub(super) async fn found_by(
+        &self,
+        versions: Option<Versions>,
+        connection: &mut PgConnection,
+    ) -> Result<Found, StoreError> {
+        if versions.is_none() {
+            self.may_look(connection).await?;
+        }
+        Found::of(versions, &self.place)
     }
 
     /// A user without rights on a schema sees it as empty.
@@ -132,12 +147,12 @@ impl Server {
     }
 
     /// Waits for at most this long.
-    pub(in crate::store) async fn in_time<T>(
+    pub(in crate::store) async fn in_time<T, E: From<StoreError>>(
         &self,
         limit: Duration,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        timeout(limit, work).await.unwrap_or_else(|_| Err(self.late(limit)))
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        timeout(limit, work).await.unwrap_or_else(|_| Err(self.late(limit).into()))
     }
 
     fn late(&self, limit: Duration) -> StoreError {

@@ -4,6 +4,7 @@ use super::*;
 use crate::plugins;
 use crate::settings::{self, Flag, Sources};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Document, Format, ReadOptions, Uuid};
@@ -13,11 +14,15 @@ mod ports;
 #[path = "../../../tests/harness/postgres.rs"]
 mod server;
 
+mod locks;
 mod postgres;
 mod rows;
 mod suite;
 mod transfer;
 mod versions;
+
+/// Longer than anything here takes on a slow machine; what takes longer hangs.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A declarative file with an entity of every kind.
 const EVERYTHING: &str = include_str!("everything.yaml");
@@ -57,7 +62,7 @@ impl Place {
     }
 
     async fn perform(&self, task: Task) -> Result<(String, bool), StoreError> {
-        let migrated = perform(task, &self.settings).await?;
+        let migrated = perform(task, &self.settings, TEST_TIMEOUT).await?;
         Ok((migrated.report(task), migrated.leaves_usable(task)))
     }
 

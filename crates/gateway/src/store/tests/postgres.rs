@@ -3,11 +3,7 @@ use super::super::migrations::{Task, perform};
 use super::server::PostgresServer;
 use super::*;
 use crate::settings::PgHosts;
-use std::time::Duration;
 use tokio::time::{sleep, timeout};
-
-/// Longer than anything here takes on a slow machine; what takes longer hangs.
-const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn changed(store: &dyn Store) {
     timeout(TEST_TIMEOUT, store.changed()).await.expect("a change is heard of").unwrap();
@@ -176,7 +172,7 @@ async fn who_is_not_let_in_is_told_how() {
     let said = timeout(TEST_TIMEOUT, refused).await.expect("it is refused");
     assert!(said.contains("pg_hba.conf") && said.contains("`pg_ssl`"), "{said}");
     let encrypted = Settings { pg_ssl: true, ..place.settings.clone() };
-    assert!(perform(Task::Bootstrap, &encrypted).await.is_ok());
+    assert!(perform(Task::Bootstrap, &encrypted, TEST_TIMEOUT).await.is_ok());
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Declarative files in and out.
 use super::super::transfer::{Unset, export, import};
 use super::*;
-use std::time::Duration;
 
 const NOW: Duration = Duration::from_millis(1_800_000_000_250);
 

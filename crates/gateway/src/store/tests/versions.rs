@@ -3,6 +3,7 @@ use super::super::migrations::{STEPS, Step, Task};
 use super::super::{open_to_read, postgres};
 use super::*;
 use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use weir_plugin::Background;
 
 /// What a newer program may do to the tables of one that goes on.
@@ -29,7 +30,7 @@ fn is_sqlite(place: &Place) -> bool {
 }
 
 /// Makes the tables as a program that knew fewer steps did.
-async fn bootstrap_as_of(place: &Place, version: usize) {
+pub(super) async fn bootstrap_as_of(place: &Place, version: usize) {
     let sql = |step: &Step| if is_sqlite(place) { step.sqlite } else { step.postgres };
     match is_sqlite(place) {
         true => drop(std::fs::File::create(sqlite_path(&place.settings).unwrap()).unwrap()),
@@ -211,6 +212,12 @@ async fn older_tables_are_named_and_not_written() {
     }
 }
 
+/// Whether another session waits for the one of a process.
+pub(super) async fn blocks(pid: i32, other: &mut PgConnection) -> bool {
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))";
+    sqlx::query_scalar(waits).bind(pid).fetch_one(other).await.unwrap()
+}
+
 /// A commit that waits for a migration sees what it did, not what was there when the commit began.
 #[tokio::test]
 async fn a_commit_that_waits_for_a_migration_goes_by_what_that_has_done() {
@@ -227,11 +234,8 @@ async fn a_commit_that_waits_for_a_migration_goes_by_what_that_has_done() {
             let store = store.clone();
             async move { store.commit(Revision(0), &put(&service(1, "a"))).await }
         });
-        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))";
-        while !committing.is_finished()
-            && !sqlx::query_scalar::<_, bool>(waits).bind(pid).fetch_one(&mut other).await.unwrap()
-        {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        while !committing.is_finished() && !blocks(pid, &mut other).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         migrating.commit().await.unwrap();
         match committing.await.unwrap() {
