@@ -7,33 +7,44 @@
 use super::super::migrations::version;
 use sqlx::postgres::PgConnection;
 
-/// How many revisions are skipped: more than a standby lacks, or a backup is old.
-const SKIPPED: i64 = 1_000_000;
+/// The revision after a skip: the present microsecond. It is more than any that a node may know, also where the same backup
+/// is restored again, unless the clock is wrong; then it is at least more than a standby lacks, or a backup is old.
+macro_rules! next {
+    () => {
+        "GREATEST(revision + 1000000, (EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::bigint)"
+    };
+}
 
 /// Where the tables are: the identifier of the server's data, its timeline, which each promotion and each recovery to a
-/// point in time changes, and the table itself, which `pg_restore` creates again.
-const BEGIN: &str = "\
-    WITH here AS ( \
+/// point in time changes, and the table itself, which `pg_restore` creates again. Nothing is skipped where none was noted.
+const BEGIN: &str = concat!(
+    "WITH here AS ( \
         SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), \
             left(pg_walfile_name(pg_current_wal_lsn()), 8), 'weir_meta'::regclass::oid) AS history \
+    ), \
+    noted AS ( \
+        UPDATE weir_meta SET history = here.history \
+        FROM here WHERE weir_meta.history = '' AND version <= $1 AND migrated_to >= $1 \
     ) \
-    UPDATE weir_meta SET history = here.history, \
-        revision = CASE weir_meta.history WHEN '' THEN revision ELSE revision + $1 END, \
-        oldest = CASE weir_meta.history WHEN '' THEN oldest ELSE revision + $1 END \
-    FROM here WHERE weir_meta.history <> here.history AND version <= $2 AND migrated_to >= $2 RETURNING revision";
+    UPDATE weir_meta SET history = here.history, revision = ",
+    next!(),
+    ", oldest = ",
+    next!(),
+    " FROM here WHERE weir_meta.history NOT IN ('', here.history) AND version <= $1 AND migrated_to >= $1 \
+    RETURNING revision"
+);
 
 /// Begins another history if the server is not the one that wrote last, or its data is not what it was. Returns the
 /// revision that it begins with.
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
-    let begun = sqlx::query_scalar(BEGIN).bind(SKIPPED).bind(version()).fetch_optional(connection).await;
-    match begun {
+    match sqlx::query_scalar(BEGIN).bind(version()).fetch_optional(connection).await {
         // Whatever reads or writes them next says so.
         Err(error) if is_of_older_tables(&error) => Ok(None),
         Err(error) if is_not_shown(&error) => {
             tracing::debug!(%error, "the server does not show its history");
             Ok(None)
         }
-        begun => Ok(begun?.filter(|revision| *revision >= SKIPPED)),
+        begun => begun,
     }
 }
 

@@ -180,6 +180,32 @@ async fn tables_restored_from_before_a_migration_can_be_migrated_again() {
     }
 }
 
+/// A dump that is restored a second time has revisions that nodes know of the first time.
+#[tokio::test]
+async fn a_dump_that_is_restored_twice_goes_on_from_other_revisions() {
+    let place = Place::in_postgres().bootstrapped().await;
+    let dumped = "CREATE TABLE dumped AS SELECT * FROM weir_meta; CREATE TABLE entities AS SELECT * FROM weir_entities;";
+    let restored = "DROP TABLE weir_meta; CREATE TABLE weir_meta AS SELECT * FROM dumped; \
+        DELETE FROM weir_entities; INSERT INTO weir_entities SELECT * FROM entities;";
+    commit(&*place.open().await, Revision(0), &put(&service(1, "dumped"))).await;
+    place.execute(dumped).await;
+    let mut known = Vec::new();
+    for time in 1..=3 {
+        place.execute(restored).await;
+        // It is the first that connects.
+        let store = place.open().await;
+        let (mut revision, entities) = kept(&*store).await;
+        assert_eq!(entities, [service(1, "dumped")]);
+        for number in 0..=time {
+            revision = commit(&*store, revision, &put(&service(2, &format!("host-{number}.test")))).await;
+        }
+        for known in &known {
+            assert_eq!(changes(&*store, *known).await, None, "{known:?} before {revision:?}");
+        }
+        known.push(revision);
+    }
+}
+
 #[tokio::test]
 async fn older_tables_are_named_and_not_written() {
     for place in places() {
