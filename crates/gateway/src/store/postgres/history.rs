@@ -34,6 +34,15 @@ const BEGIN: &str = concat!(
     RETURNING revision"
 );
 
+/// Has all nodes read everything again.
+const SKIP: &str = concat!("UPDATE weir_meta SET revision = ", next!(), ", oldest = ", next!());
+
+/// Goes on from another revision, because the tables do not say which history they are of: a dump of an older version may
+/// have been restored.
+pub(super) async fn skip(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(SKIP).execute(connection).await.map(drop)
+}
+
 /// Begins another history if the server is not the one that wrote last, or its data is not what it was. Returns the
 /// revision that it begins with.
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {

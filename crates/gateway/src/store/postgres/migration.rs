@@ -1,6 +1,7 @@
 //! Migrates the tables that several nodes share, and use meanwhile.
 use super::super::StoreError;
 use super::super::migrations::{self, Found, REACHED, REMOVE, Task};
+use super::history;
 use super::server::{Server, quoted};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
@@ -111,7 +112,10 @@ impl Server {
         }
         if !steps.is_empty() {
             let reached = sqlx::query(REACHED).bind(migrations::version()).bind(migrations::usable_from());
-            reached.execute(connection).await?;
+            reached.execute(&mut *connection).await?;
+        }
+        if matches!(found, Found::Behind(_)) && !steps.is_empty() {
+            history::skip(connection).await?;
         }
         Ok(found)
     }

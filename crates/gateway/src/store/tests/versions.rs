@@ -16,9 +16,9 @@ const ADDED_TO: &str = "CREATE TABLE weir_later (id TEXT PRIMARY KEY); \
 const CHANGED: &str = "UPDATE weir_meta SET migrated_to = migrated_to + 1, version = migrated_to + 1;";
 
 /// What a commit of Weir 0.1.0 does, and of all before version 7 of the tables, for theirs.
-const COMMIT_BEFORE: &str = "UPDATE weir_meta SET revision = revision + 1 WHERE revision = 0 AND version = VERSION; \
+const COMMIT_BEFORE: &str = "UPDATE weir_meta SET revision = revision + 1 WHERE revision = BASE AND version = VERSION; \
     INSERT INTO weir_entities (kind, id, revision, body) SELECT 'services', 'ID', revision, 'BODY' FROM weir_meta \
-    WHERE revision = 1;";
+    WHERE revision = BASE + 1;";
 
 /// One in each kind of database, without tables.
 fn places() -> [Place; 2] {
@@ -148,10 +148,13 @@ async fn tables_that_are_migrated_stay_usable_by_the_program_that_used_them() {
         let entity = service(1, "before");
         let id = entity.id().to_string();
         let body = entity.to_value().to_string();
+        let base = kept(&*store).await.0;
         let statement = COMMIT_BEFORE.replace("VERSION", &version.to_string());
+        let statement = statement.replace("BASE", &base.0.to_string());
         place.execute(&statement.replace("ID", &id).replace("BODY", &body)).await;
-        assert_eq!(changes(&*store, Revision(0)).await, Some((Revision(1), put(&entity))));
-        commit(&*store, Revision(1), &put(&service(2, "after"))).await;
+        let next = Revision(base.0 + 1);
+        assert_eq!(changes(&*store, base).await, Some((next, put(&entity))));
+        commit(&*store, next, &put(&service(2, "after"))).await;
     }
 }
 
@@ -178,6 +181,32 @@ async fn tables_restored_from_before_a_migration_can_be_migrated_again() {
         let rows = rows(&place.settings, Arc::new(Background::default())).unwrap().unwrap();
         assert_eq!(rows.page("tokens", None, 10).await.unwrap().len(), 1);
     }
+}
+
+/// The dump of an older version does not say which history it is of.
+#[tokio::test]
+async fn nodes_read_everything_again_after_a_migration_of_what_may_be_restored() {
+    let place = Place::in_postgres();
+    bootstrap_as_of(&place, 2).await;
+    place.perform(Task::Up).await.unwrap();
+    let store = place.open().await;
+    let mut known = kept(&*store).await.0;
+    for number in 1..=3 {
+        known = commit(&*store, known, &put(&service(number, "lost"))).await;
+    }
+    place.execute("DROP TABLE weir_entities; DROP TABLE weir_meta;").await;
+    place.execute(STEPS[0].postgres).await;
+    place.execute("UPDATE weir_meta SET version = 2").await;
+    let error = store.since(known).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotMigrated(_)), "{error}");
+    place.perform(Task::Up).await.unwrap();
+    // A node whose connection was not lost does not look for another history.
+    let mut revision = kept(&*store).await.0;
+    for number in 4..=9 {
+        revision = commit(&*store, revision, &put(&service(number, "new"))).await;
+    }
+    assert_eq!(changes(&*store, known).await, None, "{known:?} before {revision:?}");
+    assert_eq!(changes(&*store, Revision(0)).await, None);
 }
 
 /// A dump that is restored a second time has revisions that nodes know of the first time.
