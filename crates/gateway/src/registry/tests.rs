@@ -261,6 +261,37 @@ async fn what_was_decided_before_another_node_committed_is_decided_anew() {
     registry.write(put([route_of(4, 3)])).await.unwrap();
 }
 
+/// To compile a large batch may take longer than other nodes may commit first.
+#[tokio::test]
+async fn what_takes_long_to_decide_is_decided_anew_a_few_times() {
+    let (store, plane) = (Arc::new(Memory::default()), plane());
+    let active = ActiveConfiguration {
+        revision: Revision(0),
+        hash: state::hash(Revision(0)),
+        document: Document::default(),
+    };
+    let state = Arc::new(state::RegistryState::new(Entities::default(), active));
+    let draft = Draft::of(Entities::default(), [].into());
+    let mut writer = Writer::new(state, plane, store.clone(), draft).unwrap();
+    writer.max_contention = Duration::ZERO;
+    let (writes, queue) = mpsc::channel(1);
+    tokio::spawn(writer.run(queue));
+    // Another node commits first so many times.
+    for (mut left, is_written) in [(2, true), (3, false)] {
+        let elsewhere = store.clone();
+        let (write, answer) = QueuedWrite::new(move |_: &Entities| {
+            if left > 0 {
+                elsewhere.commit_elsewhere(vec![Change::put(service(left))]);
+                left -= 1;
+            }
+            Ok::<_, ()>(vec![Op::Put(service(9))])
+        });
+        writes.send(Box::new(write)).await.unwrap();
+        let outcome = answer.await.unwrap();
+        assert_eq!(outcome.is_ok(), is_written, "{outcome:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_committed_never_was() {
     let (store, _, registry) = registry();

@@ -15,9 +15,12 @@ use weir_model::{Change, Entities, PluginSchema};
 /// How many writes are committed together at most.
 const MAX_BATCH: usize = 256;
 
-/// How long a batch is decided anew before it fails, because other nodes commit first each time. A number of attempts would be
-/// used up within a moment by a node that is quicker.
+/// How long a batch is decided anew before it fails, because other nodes commit first each time. A number of attempts alone
+/// would be used up within a moment by a node that is quicker.
 const MAX_CONTENTION: Duration = Duration::from_secs(5);
+
+/// How often a batch is decided however long that takes: deciding may take longer than that.
+const MIN_ATTEMPTS: u32 = 3;
 
 /// The first and the longest backoff after the store failed.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
@@ -40,6 +43,8 @@ pub(super) struct Writer {
     pause: Option<Duration>,
     /// The last write failed because the store was full.
     is_full: bool,
+    /// [`MAX_CONTENTION`].
+    pub(super) max_contention: Duration,
 }
 
 impl Writer {
@@ -51,8 +56,18 @@ impl Writer {
         draft: Draft,
     ) -> io::Result<Writer> {
         let (thread, plugins) = (Background::start_at_normal_priority("weir-writes")?, draft.plugins());
-        let (incomplete, pause, is_full) = (false, None, false);
-        Ok(Writer { state, plane, store, thread, draft, plugins, incomplete, pause, is_full })
+        Ok(Writer {
+            state,
+            plane,
+            store,
+            thread,
+            draft,
+            plugins,
+            incomplete: false,
+            pause: None,
+            is_full: false,
+            max_contention: MAX_CONTENTION,
+        })
     }
 
     /// Writes until the queue is closed, and follows the commits of other nodes.
@@ -86,8 +101,9 @@ impl Writer {
 
     /// Decides writes, commits their changes, and sends the outcomes. Removes expired entities too.
     async fn write(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        let end = Instant::now() + MAX_CONTENTION;
-        while Instant::now() < end {
+        let (begun, mut attempts) = (Instant::now(), 0);
+        while attempts < MIN_ATTEMPTS || begun.elapsed() < self.max_contention {
+            attempts += 1;
             let Some((expired, staged)) = self.stage(jobs).await else { return };
             let changed = staged.iter().flat_map(|staged| staged.outcome.iter().flatten().cloned());
             match self.commit(expired.into_iter().chain(changed).collect()).await {
