@@ -147,14 +147,13 @@ impl Postgres {
     ) -> Result<Committed, StoreError> {
         let mut held = self.connection.lock().await;
         let mut connection = self.connected(held.take()).await?;
-        is_uncertain.store(true, Ordering::Relaxed);
-        let written = self.write_on(&mut connection, base, rows).await;
-        is_uncertain.store(written.as_ref().is_err_and(may_be_stored), Ordering::Relaxed);
-        let written = match written {
-            // They have another version, and say which.
-            Err(error) if history::is_of_older_tables(&error) => Committed::Outdated,
-            written => written.map_err(|error| self.server.failure(error))?,
-        };
+        let mut written = self.write_on(&mut connection, base, &rows, is_uncertain).await;
+        if written.as_ref().is_err_and(history::is_of_older_tables) {
+            // Tables of an older version are named. Those of this one may have been migrated meanwhile.
+            self.server.found(&mut connection).await?.usable(&self.server.place)?;
+            written = self.write_on(&mut connection, base, &rows, is_uncertain).await;
+        }
+        let written = written.map_err(|error| self.server.failure(error))?;
         if written == Committed::Outdated {
             self.server.found(&mut connection).await?.usable(&self.server.place)?;
         }
@@ -162,22 +161,27 @@ impl Postgres {
         Ok(written)
     }
 
+    /// Writes. From when the commit is sent, `is_uncertain` unless it is known that it was not stored.
     async fn write_on(
         &self,
         connection: &mut PgConnection,
         base: Revision,
-        rows: Vec<Row>,
+        rows: &[Row],
+        is_uncertain: &AtomicBool,
     ) -> Result<Committed, sqlx::Error> {
         let (mut kinds, mut ids, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
         for Row { kind, id, body } in rows {
-            kinds.push(kind);
-            ids.push(id);
-            bodies.push(body);
+            kinds.push(*kind);
+            ids.push(id.as_str());
+            bodies.push(body.as_deref());
         }
         let commit = sqlx::query_as(COMMIT).bind(base.0.cast_signed()).bind(kinds).bind(ids).bind(bodies);
         let commit = commit.bind(&self.channel).bind(version());
-        let written: Option<(i64, ())> = commit.fetch_optional(&mut *connection).await?;
-        let Some((revision, ())) = written else { return Ok(Committed::Outdated) };
+        is_uncertain.store(true, Ordering::Relaxed);
+        let written: Result<Option<(i64, ())>, _> = commit.fetch_optional(&mut *connection).await;
+        let may_be_stored = written.as_ref().map_or_else(may_be_stored, Option::is_some);
+        is_uncertain.store(may_be_stored, Ordering::Relaxed);
+        let Some((revision, ())) = written? else { return Ok(Committed::Outdated) };
         let revision = Revision(revision.cast_unsigned());
         if let Some(oldest) = revision.forgets(self.tombstone_revisions)
             && let Err(error) = sqlx::query(FORGET).bind(oldest).execute(connection).await

@@ -267,6 +267,28 @@ async fn older_tables_are_named_and_not_written() {
     }
 }
 
+/// As the trigger of an operator may lack a column, which is the error of a statement on older tables.
+#[tokio::test]
+async fn a_column_that_others_lack_is_named_as_what_fails() {
+    let place = Place::in_postgres().bootstrapped().await;
+    let store = place.open().await;
+    place
+        .execute(
+            "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM total FROM weir_meta; \
+             RETURN NEW; END $$; \
+             CREATE TRIGGER look BEFORE INSERT ON weir_entities FOR EACH ROW EXECUTE FUNCTION look();",
+        )
+        .await;
+    let error = store.commit(Revision(0), &put(&service(1, "a"))).await.unwrap_err();
+    let said = error.to_string();
+    assert!(
+        matches!(error, StoreError::Broken(_)) && said.contains("column \"total\" does not exist"),
+        "{said}"
+    );
+    place.execute("ALTER TABLE weir_meta ADD COLUMN total BIGINT").await;
+    commit(&*store, Revision(0), &put(&service(1, "a"))).await;
+}
+
 /// Whether another session waits for the one of a process.
 pub(super) async fn blocks(pid: i32, other: &mut PgConnection) -> bool {
     let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))";
