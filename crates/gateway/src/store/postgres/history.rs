@@ -2,8 +2,8 @@
 //!
 //! A standby that is promoted may lack the last commits of the server that is gone, and what it commits then would have
 //! their revisions: nodes that know the lost commits would not notice. The same is true of a database that was restored
-//! from a backup. Therefore the first node that connects to such a server skips revisions, so that no node has a newer one
-//! than those skipped, and all nodes read everything again.
+//! from a backup. Therefore the first node that connects to such a server, or is to write there on a connection that it kept,
+//! skips revisions, so that no node has a newer one than those skipped, and all nodes read everything again.
 use super::super::migrations::version;
 use sqlx::postgres::PgConnection;
 

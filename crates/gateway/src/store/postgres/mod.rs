@@ -20,11 +20,13 @@ use tokio::task::AbortHandle;
 use weir_model::{Change, Entities, PluginSchema};
 
 /// A whole commit: one statement is one transaction, and takes one round trip. A second node waits for the row of
-/// `weir_meta`, and then finds another revision than its own, or a version that it cannot use.
+/// `weir_meta`, and then finds another revision than its own, or a version that it cannot use. A history that was noted for
+/// another table is that of a restored dump: `history.rs`.
 const COMMIT: &str = "\
     WITH bumped AS ( \
         UPDATE weir_meta SET revision = revision + 1 \
-        WHERE revision = $1 AND version <= $6 AND migrated_to >= $6 RETURNING revision \
+        WHERE revision = $1 AND version <= $6 AND migrated_to >= $6 \
+            AND (history = '' OR history LIKE '%/' || tableoid::text) RETURNING revision \
     ), \
     written AS ( \
         INSERT INTO weir_entities (kind, id, revision, body) \
@@ -156,6 +158,7 @@ impl Postgres {
         let written = written.map_err(|error| self.server.failure(error))?;
         if written == Committed::Outdated {
             self.server.found(&mut connection).await?.usable(&self.server.place)?;
+            begin_history(&self.server, &mut connection).await?;
         }
         *held = Some(connection);
         Ok(written)

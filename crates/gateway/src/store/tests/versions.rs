@@ -209,18 +209,23 @@ async fn nodes_read_everything_again_after_a_migration_of_what_may_be_restored()
     assert_eq!(changes(&*store, Revision(0)).await, None);
 }
 
+/// Copies the tables, as pg_dump does.
+const DUMP: &str =
+    "CREATE TABLE meta AS SELECT * FROM weir_meta; CREATE TABLE entities AS SELECT * FROM weir_entities;";
+
+/// Replaces them by the copy.
+const RESTORE: &str = "BEGIN; DROP TABLE weir_meta; CREATE TABLE weir_meta AS SELECT * FROM meta; \
+    DELETE FROM weir_entities; INSERT INTO weir_entities SELECT * FROM entities; COMMIT;";
+
 /// A dump that is restored a second time has revisions that nodes know of the first time.
 #[tokio::test]
 async fn a_dump_that_is_restored_twice_goes_on_from_other_revisions() {
     let place = Place::in_postgres().bootstrapped().await;
-    let dumped = "CREATE TABLE dumped AS SELECT * FROM weir_meta; CREATE TABLE entities AS SELECT * FROM weir_entities;";
-    let restored = "DROP TABLE weir_meta; CREATE TABLE weir_meta AS SELECT * FROM dumped; \
-        DELETE FROM weir_entities; INSERT INTO weir_entities SELECT * FROM entities;";
     commit(&*place.open().await, Revision(0), &put(&service(1, "dumped"))).await;
-    place.execute(dumped).await;
+    place.execute(DUMP).await;
     let mut known = Vec::new();
     for time in 1..=3 {
-        place.execute(restored).await;
+        place.execute(RESTORE).await;
         // It is the first that connects.
         let store = place.open().await;
         let (mut revision, entities) = kept(&*store).await;
@@ -232,6 +237,26 @@ async fn a_dump_that_is_restored_twice_goes_on_from_other_revisions() {
             assert_eq!(changes(&*store, *known).await, None, "{known:?} before {revision:?}");
         }
         known.push(revision);
+    }
+}
+
+/// What restores a dump waits for no connection to end.
+#[tokio::test]
+async fn a_node_that_keeps_its_connection_writes_nothing_before_a_restored_dump_is_read_by_all() {
+    let place = Place::in_postgres().bootstrapped().await;
+    let store = place.open().await;
+    let dumped = commit(&*store, Revision(0), &put(&service(1, "dumped"))).await;
+    place.execute(DUMP).await;
+    let lost = commit(&*store, dumped, &put(&service(1, "lost"))).await;
+    place.execute(RESTORE).await;
+    assert_eq!(kept(&*store).await, (dumped, vec![service(1, "dumped")]));
+    let written = store.commit(dumped, &put(&service(2, "new"))).await.unwrap();
+    assert_eq!(written, Committed::Outdated, "other nodes take it for {lost:?}, which they know");
+    let (base, entities) = kept(&*store).await;
+    assert_eq!(entities, [service(1, "dumped")]);
+    let newest = commit(&*store, base, &put(&service(2, "new"))).await;
+    for known in [dumped, lost] {
+        assert_eq!(changes(&*store, known).await, None, "{known:?} before {newest:?}");
     }
 }
 
