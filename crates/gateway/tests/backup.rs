@@ -254,11 +254,14 @@ fn a_restored_dump_of_postgres_is_read_by_all_nodes() {
     eventually("it is served", || other.get("/unsaved").status == 200);
     let restore = ["--clean", "--if-exists", "--single-transaction", "-d", "postgres", &dump];
     PostgresServer::run("pg_restore", server.port, &restore);
-    let write = || one.ask_admin("PUT", "/services/next", "{\"host\": \"a\"}").status;
-    eventually("writes are accepted", || write() == 200);
+    let [_restarted] = Gateway::sharing(server.port, "public");
     for node in [&one, &other] {
         let statuses = || ["/saved", "/unsaved"].map(|path| node.get(path).status);
         eventually("it has what was restored", || statuses() == [200, 404]);
+    }
+    let write = || one.ask_admin("PUT", "/services/next", "{\"host\": \"a\"}").status;
+    eventually("writes are accepted", || write() == 200);
+    for node in [&one, &other] {
         eventually("and what came after", || node.admin("/services/next").status == 200);
     }
 }

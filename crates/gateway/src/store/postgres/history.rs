@@ -4,14 +4,16 @@
 //! their revisions: nodes that know the lost commits would not notice. The same is true of a database that was restored
 //! from a backup. Therefore the first node that connects to such a server, or is to write there on a connection that it kept,
 //! skips revisions, so that no node has a newer one than those skipped, and all nodes read everything again.
+use super::super::change_listener;
 use super::super::migrations::version;
 use sqlx::postgres::PgConnection;
 
-/// The revision after a skip: the present microsecond. It is more than any that a node may know, also where the same backup
-/// is restored again, unless the clock is wrong; then it is at least more than a standby lacks, or a backup is old.
+/// The revision after a skip: the present millisecond. It is more than any that a node may know, also where the same backup
+/// is restored again, unless the clock is wrong; then it is at least more than a standby lacks, or a backup is old. Kong's data
+/// planes write revisions with 14 digits, of which a microsecond has more.
 macro_rules! next {
     () => {
-        "GREATEST(revision + 1000000, (EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::bigint)"
+        "GREATEST(revision + 1000000, (EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::bigint)"
     };
 }
 
@@ -34,27 +36,67 @@ const BEGIN: &str = concat!(
     RETURNING revision"
 );
 
+/// Where a server does not show its history, one that was noted for another table is that of a restored dump. None is noted
+/// then, so that the server can be written to.
+const FORGET: &str = concat!(
+    "UPDATE weir_meta SET history = '', revision = ",
+    next!(),
+    ", oldest = ",
+    next!(),
+    " WHERE history <> '' AND history NOT LIKE '%/' || tableoid::text AND version <= $1 AND migrated_to >= $1 \
+    RETURNING revision"
+);
+
 /// Has all nodes read everything again.
 const SKIP: &str = concat!("UPDATE weir_meta SET revision = ", next!(), ", oldest = ", next!());
+
+/// What a server says of its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// It is the one that was noted, as far as the server shows it.
+    Same,
+    /// It is another one, which begins with this revision.
+    At(i64),
+    /// Nothing: it is a standby, whose history changes once it is promoted.
+    Standby,
+}
 
 /// Goes on from another revision, because the tables do not say which history they are of: a dump of an older version may
 /// have been restored.
 pub(super) async fn skip(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(SKIP).execute(connection).await.map(drop)
+    sqlx::query(SKIP).execute(&mut *connection).await?;
+    notify(connection).await
 }
 
-/// Begins another history if the server is not the one that wrote last, or its data is not what it was. Returns the
-/// revision that it begins with.
-pub(super) async fn begin(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
-    match sqlx::query_scalar(BEGIN).bind(version()).fetch_optional(connection).await {
-        // Whatever reads or writes them next says so.
-        Err(error) if is_of_older_tables(&error) => Ok(None),
-        Err(error) if is_not_shown(&error) => {
-            tracing::debug!(%error, "the server does not show its history");
-            Ok(None)
-        }
-        begun => begun,
+/// Begins another history if the server is not the one that wrote last, or its data is not what it was.
+pub(super) async fn begin(connection: &mut PgConnection) -> Result<Begun, sqlx::Error> {
+    let mut begun = sqlx::query_scalar(BEGIN).bind(version()).fetch_optional(&mut *connection).await;
+    if let Err(error) = &begun
+        && is_not_shown(error)
+    {
+        tracing::debug!(%error, "the server does not show its history");
+        begun = sqlx::query_scalar(FORGET).bind(version()).fetch_optional(&mut *connection).await;
     }
+    match begun {
+        Ok(None) => Ok(Begun::Same),
+        Ok(Some(revision)) => {
+            notify(connection).await?;
+            Ok(Begun::At(revision))
+        }
+        // Whatever reads or writes them next says so.
+        Err(error) if is_of_older_tables(&error) => Ok(Begun::Same),
+        Err(error) if is_of_standby(&error) => Ok(Begun::Standby),
+        Err(error) if is_not_shown(&error) => Ok(Begun::Same),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has nodes look for what is new.
+async fn notify(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut *connection).await?;
+    let schema: Option<String> = schema;
+    let channel = change_listener::channel("weir", schema.as_deref());
+    sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(connection).await.map(drop)
 }
 
 /// Whether a statement failed because the tables lack a column, as those of a restored backup may.
@@ -62,9 +104,14 @@ pub(super) fn is_of_older_tables(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42703")
 }
 
-/// Whether the server cannot write, or lacks these functions or keeps them from the user, as services do that only
-/// resemble PostgreSQL.
+/// Whether the server lacks these functions or keeps them from the user, as services do that only resemble PostgreSQL, or cannot
+/// write.
 fn is_not_shown(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| matches!(&*code, "25006" | "55000" | "42501" | "42883" | "0A000"))
+    code.is_some_and(|code| matches!(&*code, "55000" | "42501" | "42883" | "0A000")) || is_of_standby(error)
+}
+
+/// Whether the server cannot write.
+fn is_of_standby(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25006")
 }

@@ -10,6 +10,7 @@ use super::migrations::version;
 use super::replica::Replica;
 use super::row::{AFTER, ALL, EPOCH, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use history::Begun;
 pub(in crate::store) use server::Server;
 use sqlx::postgres::PgConnection;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub(super) struct Postgres {
     channel: String,
     /// None while it is in use, and after an error, so that a cancelled operation leaves no half-read response behind.
     connection: Mutex<Option<PgConnection>>,
+    /// That connection was made to a standby, which may have been promoted since.
+    is_of_standby: AtomicBool,
     heard: Arc<Notify>,
     listening: AbortHandle,
     pub(super) tombstone_revisions: u64,
@@ -65,7 +68,8 @@ impl Postgres {
     /// Connects to tables that are there, and starts to listen.
     pub(super) async fn open(server: Server, plugins: Vec<PluginSchema>) -> Result<Postgres, StoreError> {
         let mut connection = server.connect().await?;
-        let (schema, epoch) = server.in_time(server.timeout, make_ready(&server, &mut connection)).await?;
+        let ready = server.in_time(server.timeout, make_ready(&server, &mut connection)).await?;
+        let (schema, epoch, is_of_standby) = ready;
         let channel = change_listener::channel("weir", schema.as_deref());
         let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
         let channels = vec![(channel.clone(), heard.clone())];
@@ -77,6 +81,7 @@ impl Postgres {
             epoch: epoch.cast_unsigned(),
             channel,
             connection: Mutex::new(Some(connection)),
+            is_of_standby: AtomicBool::new(is_of_standby),
             heard,
             listening: listening.abort_handle(),
             tombstone_revisions: TOMBSTONE_REVISIONS,
@@ -117,8 +122,14 @@ impl Postgres {
             return Ok(connection);
         }
         let mut connection = self.server.connect().await?;
-        begin_history(&self.server, &mut connection).await?;
+        self.begin_history(&mut connection).await?;
         Ok(connection)
+    }
+
+    async fn begin_history(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let is_of_standby = begin_history(&self.server, connection).await?;
+        self.is_of_standby.store(is_of_standby, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn all(&self) -> Result<Vec<Selected>, StoreError> {
@@ -149,6 +160,9 @@ impl Postgres {
     ) -> Result<Committed, StoreError> {
         let mut held = self.connection.lock().await;
         let mut connection = self.connected(held.take()).await?;
+        if self.is_of_standby.load(Ordering::Relaxed) {
+            self.begin_history(&mut connection).await?;
+        }
         let mut written = self.write_on(&mut connection, base, &rows, is_uncertain).await;
         if written.as_ref().is_err_and(history::is_of_older_tables) {
             // Tables of an older version are named. Those of this one may have been migrated meanwhile.
@@ -158,7 +172,7 @@ impl Postgres {
         let written = written.map_err(|error| self.server.failure(error))?;
         if written == Committed::Outdated {
             self.server.found(&mut connection).await?.usable(&self.server.place)?;
-            begin_history(&self.server, &mut connection).await?;
+            self.begin_history(&mut connection).await?;
         }
         *held = Some(connection);
         Ok(written)
@@ -249,32 +263,32 @@ impl Drop for Postgres {
     }
 }
 
-/// Sees that the tables can be used; returns their schema, and the epoch of their revisions.
+/// Sees that the tables can be used; returns their schema, the epoch of their revisions, and whether the server is a standby.
 async fn make_ready(
     server: &Server,
     connection: &mut PgConnection,
-) -> Result<(Option<String>, i64), StoreError> {
+) -> Result<(Option<String>, i64, bool), StoreError> {
     let failed = |error| server.failure(error);
     let found = server.found(connection).await?;
     found.usable(&server.place)?;
     found.log(&server.place);
-    begin_history(server, connection).await?;
+    let is_of_standby = begin_history(server, connection).await?;
     let schema = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut *connection).await;
     let epoch = sqlx::query_scalar(EPOCH).fetch_one(connection).await;
-    Ok((schema.map_err(failed)?, epoch.map_err(failed)?))
+    Ok((schema.map_err(failed)?, epoch.map_err(failed)?, is_of_standby))
 }
 
-/// Begins another history if the server is not the one that wrote last.
-async fn begin_history(server: &Server, connection: &mut PgConnection) -> Result<(), StoreError> {
+/// Begins another history if the server is not the one that wrote last. Returns whether it is a standby.
+async fn begin_history(server: &Server, connection: &mut PgConnection) -> Result<bool, StoreError> {
     let begun = history::begin(connection).await.map_err(|error| server.failure(error))?;
-    if let Some(revision) = begun {
+    if let Begun::At(revision) = begun {
         tracing::warn!(
             "{}: another server than before, or restored data: a standby was promoted or a backup restored; all nodes \
              read everything again, as of revision {revision}",
             server.place
         );
     }
-    Ok(())
+    Ok(begun == Begun::Standby)
 }
 
 /// Whether a commit that ended with this error may be stored: no answer came, or one that does not tell.

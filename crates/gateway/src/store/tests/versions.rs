@@ -260,6 +260,26 @@ async fn a_node_that_keeps_its_connection_writes_nothing_before_a_restored_dump_
     }
 }
 
+/// As services do that only resemble PostgreSQL.
+#[tokio::test]
+async fn a_dump_that_is_restored_where_the_history_is_not_shown_can_be_written() {
+    // Functions are the same for all schemas.
+    let server = server::PostgresServer::start();
+    let place = Place::on(server.port).bootstrapped().await;
+    let store = place.open().await;
+    let dumped = commit(&*store, Revision(0), &put(&service(1, "dumped"))).await;
+    place.execute(DUMP).await;
+    let lost = commit(&*store, dumped, &put(&service(1, "lost"))).await;
+    place.execute(RESTORE).await;
+    place.execute("ALTER FUNCTION pg_control_system() RENAME TO hidden").await;
+    let written = store.commit(dumped, &put(&service(2, "new"))).await.unwrap();
+    assert_eq!(written, Committed::Outdated);
+    let (base, _) = kept(&*store).await;
+    let newest = commit(&*store, base, &put(&service(2, "new"))).await;
+    assert_eq!(changes(&*store, lost).await, None, "{lost:?} before {newest:?}");
+    commit(&*place.open().await, newest, &put(&service(3, "newer"))).await;
+}
+
 #[tokio::test]
 async fn older_tables_are_named_and_not_written() {
     for place in places() {
