@@ -1,8 +1,9 @@
 //! `kong.sync.v2`: increments of a configuration, in the forms of Kong 3.9 and 3.10.
 use crate::wire::payload::{ForeignKeys, WORKSPACE_ID, read_entity, row};
 use crate::wire::{Refusal, lua};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Number, Value, json};
 use std::collections::HashSet;
 use std::fmt;
 use weir_model::entity::{Entity, EntityKind};
@@ -26,9 +27,19 @@ const WITHOUT_USE: [&str; 3] = ["workspaces", "parameters", "clustering_data_pla
 #[serde(untagged)]
 pub enum SyncVersion {
     /// Of 3.9.
-    Number(u64),
+    Number(#[serde(deserialize_with = "whole_number")] u64),
     /// Of 3.10.
     Text(String),
+}
+
+/// A number as Lua writes it: one of more than 14 digits with an exponent.
+fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    let of_float = || number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..1e16).contains(float));
+    number
+        .as_u64()
+        .or_else(|| of_float().map(|float| float as u64))
+        .ok_or_else(|| D::Error::custom("no whole number"))
 }
 
 impl SyncVersion {

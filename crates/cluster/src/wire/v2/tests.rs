@@ -285,3 +285,14 @@ fn parameters_are_read_in_both_forms() {
     assert_eq!(ValidationError::read(error.params()), Some(error));
     assert_eq!(GetDelta::read(Vec::new()), None);
 }
+
+#[test]
+fn versions_are_whole_numbers_in_whichever_form_lua_writes_them() {
+    for (written, number) in [("7", 7), ("7.0", 7), ("1.796054321123e+12", 1_796_054_321_123)] {
+        let version: SyncVersion = serde_json::from_str(written).unwrap();
+        assert_eq!(version, SyncVersion::Number(number), "{written}");
+    }
+    for wrong in ["7.5", "-1", "1e300", "null"] {
+        assert!(serde_json::from_str::<SyncVersion>(wrong).is_err(), "{wrong}");
+    }
+}
