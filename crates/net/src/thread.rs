@@ -10,9 +10,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// The threads of a runtime for work that blocks.
 const BLOCKING_THREAD: &str = "weir-blocking";
 
-/// How many of these a runtime has at most. They stay, so that there are no more than are of use to work that computes, or
-/// waits for a disk or a name server.
-const MAX_BLOCKING_THREADS: usize = 16;
+/// How many of these a runtime has at most. They stay, so that there are no more than are of use to work that waits for a disk
+/// or a name server, some of which may hang.
+const MAX_BLOCKING_THREADS: usize = 64;
 
 /// Makes a runtime for one thread that serves until the process ends. It has a thread for work that blocks from the beginning, and
 /// keeps those that it starts later: if the system starts no more, such work waits for them. Without any, tokio panics, also

@@ -150,7 +150,7 @@ impl Control {
             InitialConfiguration::Cached(cached) => {
                 let Cached { document, hash, snapshot } = *cached;
                 let plane = serve((options, inheritance), &settings, compiler, snapshot, &document)?;
-                (plane.clone(), Registry::received(plane, document, hash), Vec::new(), BTreeSet::new())
+                (plane.clone(), Registry::received(plane, document, hash)?, Vec::new(), BTreeSet::new())
             }
             InitialConfiguration::Declared(read) => {
                 let read = *read;
@@ -379,9 +379,10 @@ impl Control {
         self.plane.proxy.session_log().flush();
         let left = end.saturating_duration_since(Instant::now()).max(MIN_DELIVERY_TIMEOUT);
         let delivering = background.clone();
-        // By a thread that is there: the system may start no other.
-        let finished = spawn_blocking(move || delivering.finish(left)).await;
-        log_undelivered(&background, matches!(finished, Ok(true)));
+        // By a thread that is there: the system may start no other. Its other work may hang, such as the search for a name.
+        let finishing = spawn_blocking(move || delivering.finish(left));
+        let finished = tokio::time::timeout(left + MIN_DELIVERY_TIMEOUT, finishing).await;
+        log_undelivered(&background, matches!(finished, Ok(Ok(true))));
         otlp::finish(self).await;
         if let Some(analytics) = &self.analytics {
             analytics.finish();

@@ -107,7 +107,7 @@ pub(crate) struct Registry {
     store: Option<Arc<dyn Store>>,
     /// Replacements of the configuration wait for each other.
     turn: Mutex<()>,
-    /// Compiles what a control plane sends, from the first time on.
+    /// Compiles what replaces a configuration as a whole.
     background: OnceCell<Background>,
 }
 
@@ -120,10 +120,16 @@ impl Registry {
     }
 
     /// For a configuration that a control plane has sent, and that is active.
-    pub(crate) fn received(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
+    pub(crate) fn received(
+        plane: Arc<dyn DataPlane>,
+        document: Document,
+        hash: String,
+    ) -> io::Result<Registry> {
         let document = dated(document);
         let entities = Entities::of(shown_by_data_planes(&document));
-        Registry::read_only(plane, document, entities, hash)
+        // The system may start no thread when the next configuration comes.
+        let background = OnceCell::new_with(Some(Background::start(THREAD)?));
+        Ok(Registry { background, ..Registry::read_only(plane, document, entities, hash) })
     }
 
     fn read_only(

@@ -445,7 +445,7 @@ async fn a_data_plane_serves_everything_and_indexes_what_its_status_shows() {
     let upstream = entity(EntityKind::Upstreams, 2, json!({ "name": "orders" }));
     let mut document = Document::default();
     [service(1), upstream.clone()].into_iter().for_each(|entity| document.push(entity));
-    let registry = Registry::received(plane(), document.clone(), "first".to_owned());
+    let registry = Registry::received(plane(), document.clone(), "first".to_owned()).unwrap();
     assert_eq!(all(&registry), std::slice::from_ref(&upstream));
     let changes = vec![weir_model::Change::put(route_of(3, 1))];
     registry.push(Update::Changes(changes), "second".to_owned()).await.unwrap();
