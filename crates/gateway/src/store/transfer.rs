@@ -11,6 +11,9 @@ use weir_model::entity::{Entity, EntityKind, Unique};
 use weir_model::schema::{FieldSchema, Kind};
 use weir_model::{Change, ConstraintError, Document, Entities, EntityKinds, PluginSchema, ReadOptions};
 
+/// How often an import begins anew because another node has committed first.
+const MAX_IMPORT_ATTEMPTS: u32 = 20;
+
 /// Why an import stores nothing.
 #[derive(Debug)]
 pub(crate) enum ImportError {
@@ -65,7 +68,7 @@ pub(crate) async fn import(
     now: Duration,
 ) -> Result<usize, ImportError> {
     let entities = document.into_entities();
-    loop {
+    for _ in 0..MAX_IMPORT_ATTEMPTS {
         let Loaded { revision, entities: kept } = store.load().await.map_err(ImportError::Store)?;
         let mut all = Entities::from_iter(kept);
         // The unique values of expired entities, such as keys, are free.
@@ -85,6 +88,8 @@ pub(crate) async fn import(
             return Ok(entities.len());
         }
     }
+    let why = "other nodes commit first each time: import it again, or stop what writes to the Admin API";
+    Err(ImportError::Store(StoreError::Unavailable(why.to_owned())))
 }
 
 /// The entity with its times: when it was created, and that it was changed now.

@@ -142,7 +142,7 @@ impl Server {
             "{place}: its tables could not be locked within {seconds} s, because other sessions use them, such as pg_dump, \
              an open transaction, or another process that migrates: wait for these, or end them, and run this again. To \
              find them: SELECT pid, application_name, state, query FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE \
-             relation::regclass::text ~ 'weir_|ratelimiting_';"
+             relation::regclass::text ~ 'weir_|ratelimiting_' OR locktype = 'advisory';"
         ))
     }
 

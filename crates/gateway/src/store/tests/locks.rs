@@ -4,7 +4,7 @@ use super::super::postgres::Server;
 use super::versions::{blocks, bootstrap_as_of};
 use super::*;
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection};
+use sqlx::{AssertSqlSafe, Connection, Row};
 use tokio::time::{sleep, timeout};
 
 /// A session that has begun a transaction with a statement, and its process.
@@ -47,13 +47,15 @@ async fn what_keeps_a_migration_from_the_tables_is_named() {
     for held in
         ["LOCK TABLE weir_meta IN ACCESS SHARE MODE", "SELECT pg_advisory_xact_lock(x'77656972'::bigint)"]
     {
-        let (session, _) = session(&place, held).await;
+        let (session, pid) = session(&place, held).await;
         let up = perform(Task::Up, &place.settings, Duration::from_millis(10));
         let error = timeout(TEST_TIMEOUT, up).await.expect("it ends").unwrap_err();
         let said = error.to_string();
         assert!(matches!(error, StoreError::Unavailable(_)) && said.contains("such as pg_dump"), "{said}");
         let find = said.find("SELECT pid").map(|at| said[at..].to_owned()).expect("how to find the session");
-        place.execute(&find).await;
+        let mut other = Server::of(&place.settings).unwrap().connect().await.unwrap();
+        let found = sqlx::query(AssertSqlSafe(find)).fetch_all(&mut other).await.unwrap();
+        assert!(found.iter().any(|row| row.get::<i32, _>("pid") == pid), "{held}");
         session.close().await.unwrap();
     }
     let (message, good) = place.perform(Task::Up).await.unwrap();
