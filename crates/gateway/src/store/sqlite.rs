@@ -330,7 +330,7 @@ pub(super) fn failure(place: &str, error: sqlx::Error) -> StoreError {
     }
 }
 
-/// SQLite's extended code: https://sqlite.org/rescode.html
+/// SQLite's extended code: <https://sqlite.org/rescode.html>
 fn code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
