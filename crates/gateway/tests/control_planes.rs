@@ -250,15 +250,20 @@ fn a_data_plane_is_shown_where_it_speaks() {
     eventually("both show it", || planes.iter().all(|plane| states(plane) == ["connected"]));
     let shown_at = |plane: &Gateway| members(plane)[0]["control_plane"].clone();
     let at = shown_at(&planes[0]);
-    // As if the other one had a connection of it that is dead, and had written last.
-    PostgresServer::execute(
-        PostgresServer::shared_port(),
-        "SET search_path TO reclaimed; \
-         UPDATE weir_data_planes SET stamp = stamp + 1000000, control_plane = \
-             (SELECT c.id FROM weir_control_planes c WHERE c.id <> weir_data_planes.control_plane); \
-         SELECT pg_notify('weir_rows_reclaimed', '')",
-    );
-    eventually("it is shown at the other", || shown_at(&planes[0]) != at);
+    // As if the other one had a connection of it that is dead, and had written last. What the data plane says meanwhile takes it back.
+    let port = PostgresServer::shared_port();
+    let own = PostgresServer::select(port, "SELECT control_plane FROM reclaimed.weir_data_planes");
+    let is_given_away = || {
+        let give_away = format!(
+            "SET search_path TO reclaimed; \
+             UPDATE weir_data_planes SET stamp = stamp + 1000000, control_plane = \
+                 (SELECT id FROM weir_control_planes WHERE id <> '{own}') WHERE control_plane = '{own}'; \
+             SELECT pg_notify('weir_rows_reclaimed', '')"
+        );
+        PostgresServer::execute(port, &give_away);
+        shown_at(&planes[0]) != at
+    };
+    eventually("it is shown at the other", is_given_away);
     assert_eq!(route(&planes[0], "said", &upstream, "?wait=all,60000"), 200, "it acknowledges the change");
     assert_eq!(shown_at(&planes[0]), at);
     eventually("the other one knows it, too", || shown_at(&planes[1]) == at);
