@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct LimitedUser(Option<u32>);
 
 impl LimitedUser {
-    /// Another one than any of this process's tests has. Whoever runs the tests as another user than root has that one alone.
+    /// Another one than any of this process's tests has. Tests that do not run as root have their own user alone.
     pub fn new() -> LimitedUser {
         static TAKEN: AtomicU32 = AtomicU32::new(0);
         let is_root = rustix::process::geteuid().is_root();

@@ -1,6 +1,7 @@
 //! Tables of other versions: older ones, and newer ones that this program can use or cannot.
 use super::super::migrations::{STEPS, Step, Task};
-use super::super::{open_to_read, postgres};
+use super::super::open_to_read;
+use super::super::postgres::{self, Server};
 use super::*;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -278,6 +279,39 @@ async fn a_dump_that_is_restored_where_the_history_is_not_shown_can_be_written()
     let newest = commit(&*store, base, &put(&service(2, "new"))).await;
     assert_eq!(changes(&*store, lost).await, None, "{lost:?} before {newest:?}");
     commit(&*place.open().await, newest, &put(&service(3, "newer"))).await;
+}
+
+/// Sets whether a server takes writes; returns once all of its sessions know.
+async fn set_read_only(place: &Place, value: &str) {
+    place.execute(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}")).await;
+    place.execute("SELECT pg_reload_conf()").await;
+    loop {
+        let mut connection = Server::of(&place.settings).unwrap().connect().await.unwrap();
+        let shown = sqlx::query_scalar("SHOW default_transaction_read_only").fetch_one(&mut connection).await;
+        let shown: String = shown.unwrap();
+        if shown == value {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The sessions of a standby go on when it is promoted, which is another history of the same table.
+#[tokio::test]
+async fn a_connection_to_a_standby_writes_nothing_before_its_promotion_is_noticed() {
+    let server = server::PostgresServer::start();
+    let place = Place::on(server.port).bootstrapped().await;
+    let known = commit(&*place.open().await, Revision(0), &put(&service(1, "first"))).await;
+    set_read_only(&place, "on").await;
+    let store = place.open().await;
+    assert_eq!(kept(&*store).await.0, known);
+    set_read_only(&place, "off").await;
+    place.execute("UPDATE weir_meta SET history = '1/00000001/' || tableoid::text").await;
+    let written = store.commit(known, &put(&service(2, "new"))).await.unwrap();
+    assert_eq!(written, Committed::Outdated);
+    let (base, _) = kept(&*store).await;
+    commit(&*store, base, &put(&service(2, "new"))).await;
+    assert_eq!(changes(&*store, known).await, None);
 }
 
 #[tokio::test]
