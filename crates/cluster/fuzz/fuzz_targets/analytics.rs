@@ -3,9 +3,9 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
-use weir_analytics::entities::{Entity, Kind};
+use weir_analytics::entities::{Entity, Kind, OTHERS};
 use weir_analytics::frame::FrameReader;
-use weir_analytics::query::{Frame, Metric, top};
+use weir_analytics::query::{Frame, Metric, TopQuery, top};
 use weir_analytics::store::{Budget, Store};
 
 /// In milliseconds since 1970.
@@ -28,6 +28,14 @@ fn requests(store: &Store) -> u64 {
     nodes.fold(0, |sum, node| sum.saturating_add(node.requests()))
 }
 
+/// The first rows of a table.
+fn rows(store: &Store, by: Kind, within: Entity) -> Vec<Entity> {
+    let frame = Frame { from: 0, to: NOW };
+    let query = TopQuery { by, within, of: Metric::Requests, frame, limit: 10 };
+    let top = top(&store.view(0, NOW, 60, None), &query, store.entities()).unwrap();
+    top.rows.into_iter().map(|row| row.entity).collect()
+}
+
 fuzz_target!(|data: &[u8]| {
     let mut store = Store::new(Arc::default(), Budget::default(), NOW);
     store.collect_frames();
@@ -42,9 +50,10 @@ fuzz_target!(|data: &[u8]| {
         let sum = requests(&store);
         assert_eq!(*before.get_or_insert(sum), sum);
     }
-    let frame = Frame { from: 0, to: NOW };
     for kind in [Kind::Node, Kind::Route, Kind::Consumer] {
-        let rows = top(&store.view(0, NOW, 60, None), kind, Metric::Requests, frame, 10, store.entities());
-        assert!(rows.is_ok());
+        rows(&store, kind, Entity::NODE);
+    }
+    for route in rows(&store, Kind::Route, Entity::NODE).into_iter().filter(|route| route.id != OTHERS) {
+        rows(&store, Kind::Consumer, route);
     }
 });
