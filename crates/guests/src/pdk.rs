@@ -87,8 +87,8 @@ fn of_nodes(members: &mut LazyMembers, node: &Node) {
     members.add("cache", |make| cache::table(make.lua, OF_PLUGINS));
     let configuration = node.configuration.clone();
     members.add("configuration", move |make| configuration::table(make, &configuration));
-    let vaults = node.vaults.clone();
-    members.add("vault", move |make| read_only(make.lua, vault::table(make, &vaults)?));
+    let (vaults, background) = (node.vaults.clone(), node.background.clone());
+    members.add("vault", move |make| read_only(make.lua, vault::table(make, &vaults, &background)?));
     let events = node.events.clone();
     members.add("worker_events", move |make| read_only(make.lua, events::of_workers(make, &events)?));
     let events = node.cluster_events.clone();

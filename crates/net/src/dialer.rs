@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::sign::SingleCertAndKey;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpStream;
@@ -25,7 +25,8 @@ pub struct NodeResolver {
 }
 
 impl NodeResolver {
-    /// One that the system resolves names for, for connections before the data plane starts.
+    /// One that the system resolves names for, for connections before the data plane starts. It blocks its thread meanwhile,
+    /// because tokio's look-up panics where no other thread can be started.
     pub fn of_system() -> Self {
         Self { by_system: true, ..Self::default() }
     }
@@ -45,7 +46,7 @@ impl NodeResolver {
 
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if self.by_system {
-            return Ok(tokio::net::lookup_host((host, port)).await?.collect());
+            return Ok((host, port).to_socket_addrs()?.collect());
         }
         let found = self.resolve(host).await;
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;

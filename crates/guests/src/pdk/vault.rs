@@ -6,17 +6,21 @@ use crate::operation::returned;
 use crate::phase::Phases;
 use mlua::{Function, Lua, Table, Value};
 use std::sync::Arc;
-use weir_plugin::{SecretReference, Vaults, is_reference};
+use weir_plugin::{Background, SecretReference, Vaults, is_reference};
 
 /// Makes the namespace.
-pub(super) fn table(make: &Namespace<'_>, vaults: &Arc<Vaults>) -> mlua::Result<Table> {
+pub(super) fn table(
+    make: &Namespace<'_>,
+    vaults: &Arc<Vaults>,
+    background: &Arc<Background>,
+) -> mlua::Result<Table> {
     let table = make.table()?;
     let is =
         |_: &Lua, text: Value| Ok(text.as_string().is_some_and(|text| is_reference(&text.to_string_lossy())));
     table.set("is_reference", make.lua.create_function(is)?)?;
     table.set("parse_reference", make.lua.create_function(parse_reference)?)?;
-    let vaults = vaults.clone();
-    let get = move |_: &Lua, host: &Host, reference: Value| begin(host, &vaults, &reference);
+    let (vaults, background) = (vaults.clone(), background.clone());
+    let get = move |_: &Lua, host: &Host, reference: Value| begin(host, &vaults, &background, &reference);
     table.set("get", make.waiting(make.host(Phases::ANY, get)?)?)?;
     // What stands in a plugin's configuration is resolved before the plugin sees it, so that nothing is to be looked up again.
     let attempt = |_: &Lua, (callback, options): (Value, Value)| match callback {
@@ -37,12 +41,17 @@ pub(super) fn table(make: &Namespace<'_>, vaults: &Arc<Vaults>) -> mlua::Result<
 }
 
 /// Has the call wait for the vault, on a thread that may.
-fn begin(host: &Host, vaults: &Arc<Vaults>, reference: &Value) -> mlua::Result<bool> {
+fn begin(
+    host: &Host,
+    vaults: &Arc<Vaults>,
+    background: &Arc<Background>,
+    reference: &Value,
+) -> mlua::Result<bool> {
     let Value::String(reference) = reference else { return refused("reference must be a string") };
     let (vaults, reference) = (vaults.clone(), reference.to_string_lossy());
+    let background = background.clone();
     host.wait_for(async move {
-        let found = tokio::task::spawn_blocking(move || vaults.get(&reference, &[])).await;
-        match found {
+        match background.run_blocking(move || vaults.get(&reference, &[])).await {
             Ok(Ok(secret)) => returned(secret),
             Ok(Err(error)) => returned((Value::Nil, error.to_string())),
             Err(error) => returned((Value::Nil, error.to_string())),

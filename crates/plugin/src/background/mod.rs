@@ -52,6 +52,15 @@ impl Background {
         self.begin_task(task);
     }
 
+    /// Runs work that blocks or takes long where no other work waits for it. Workers have no threads for it: where the
+    /// system starts none, tokio's `spawn_blocking` panics in them.
+    pub async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        Ok(self.runtime()?.spawn_blocking(work).await?)
+    }
+
     /// Starts the thread, unless it runs.
     pub fn start(&self) -> io::Result<()> {
         self.runtime().map(drop)

@@ -1,6 +1,7 @@
 use super::*;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread;
 use weir_model::schema::Record;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -61,6 +62,17 @@ fn a_full_queue_drops_its_oldest_entries_and_counts_them() {
     }
     it.outcomes.send(Ok(())).unwrap();
     assert!(background.finish(TIMEOUT));
+}
+
+#[test]
+fn work_that_blocks_takes_no_thread_of_the_runtime_that_asks() {
+    let background = Arc::new(Background::default());
+    let name = || thread::current().name().map(str::to_owned);
+    let runtime = Builder::new_current_thread().thread_name("worker").build().unwrap();
+    let done = runtime.block_on(background.run_blocking(name)).unwrap();
+    assert_eq!(done.as_deref(), Some("weir-blocking"));
+    let failed = runtime.block_on(background.run_blocking(|| -> u8 { panic!("for the test") }));
+    assert_eq!(failed.unwrap_err().to_string(), "task panicked");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::secret;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
-use weir_plugin::{BuildContext, ConsumerIndex, Fingerprint, Fingerprinter, Uuid};
+use weir_plugin::{Background, BuildContext, ConsumerIndex, Fingerprint, Fingerprinter, Uuid};
 
 /// How many hashes are computed at once: each takes a processor, and memory.
 const MAX_HASHING: usize = 2;
@@ -16,6 +16,7 @@ pub(super) struct Clients {
     by_id: HashMap<Uuid, Arc<Client>>,
     fingerprinter: Fingerprinter,
     hashing: Semaphore,
+    background: Arc<Background>,
 }
 
 /// One client.
@@ -51,6 +52,7 @@ impl Clients {
             by_id: clients.into_iter().map(|client| (client.id, client)).collect(),
             fingerprinter: Fingerprinter::with_random_key(),
             hashing: Semaphore::new(MAX_HASHING),
+            background: build.background(),
         }
     }
 
@@ -76,9 +78,11 @@ impl Clients {
         // The semaphore is never closed.
         let Ok(_permit) = self.hashing.acquire().await else { return false };
         let (client_of_task, given) = (client.clone(), given.to_owned());
-        let verified =
-            tokio::task::spawn_blocking(move || secret::verify(&given, &client_of_task.secret)).await;
-        let is_right = verified.unwrap_or(false);
+        let verify = move || secret::verify(&given, &client_of_task.secret);
+        let is_right = self.background.run_blocking(verify).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "oauth2 cannot verify a client's secret: it is refused");
+            false
+        });
         if is_right {
             client.verified.get_or_init(|| fingerprint);
         }
