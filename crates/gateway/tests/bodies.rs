@@ -494,3 +494,28 @@ fn a_client_may_be_slow_as_long_as_it_goes_on() {
         }
     });
 }
+
+/// Sent at a steady pace, over longer than `client_body_timeout`, and faster than `client_body_min_rate`.
+#[test]
+fn an_upload_may_be_slow_as_long_as_it_goes_on() {
+    let upstream = Upstream::start(|peer, _| echo(peer));
+    let address = upstream.address;
+    let services = [service("/held", address, "", ""), service("/streamed", address, "", UNBUFFERED)];
+    let gateway = Gateway::builder(&document(&services, "")).set("client_body_timeout", "3s").start();
+    thread::scope(|scope| {
+        for path in ["/held", "/streamed"] {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let (mut client, body) = (gateway.connect(), pattern(5000));
+                client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n"));
+                for piece in body.chunks(100) {
+                    thread::park_timeout(Duration::from_millis(100));
+                    client.send(piece);
+                }
+                let response = client.response();
+                assert_eq!(response.status, 200, "{path}");
+                assert!(response.body == body, "{path}: {} bytes", response.body.len());
+            });
+        }
+    });
+}

@@ -76,6 +76,7 @@ mod interim;
 mod kafka;
 mod kong_manager;
 mod ldap;
+mod leaving;
 mod lifecycle;
 mod log_datagrams;
 mod logs;

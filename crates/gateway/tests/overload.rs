@@ -9,12 +9,12 @@ use std::sync::{Arc, mpsc};
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 
-fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
 /// The value of a metric on the status listener.
-fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
+pub(crate) fn metric(gateway: &Gateway, name: &str) -> Option<f64> {
     let text = gateway.status("/metrics");
     let line = text.text().lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
     line.and_then(|value| value.trim().parse().ok())
@@ -26,13 +26,17 @@ fn assert_shed(response: &Message, message: &str) {
 }
 
 /// Sends a request that the upstream holds, and returns its client and what lets it go.
-fn hold(gateway: &Gateway, path: &str, asked: &mpsc::Receiver<mpsc::Sender<()>>) -> (Peer, mpsc::Sender<()>) {
+pub(crate) fn hold(
+    gateway: &Gateway,
+    path: &str,
+    asked: &mpsc::Receiver<mpsc::Sender<()>>,
+) -> (Peer, mpsc::Sender<()>) {
     let mut client = gateway.connect();
     client.send(get(path));
     (client, asked.recv().unwrap())
 }
 
-fn let_go(held: Vec<(Peer, mpsc::Sender<()>)>) {
+pub(crate) fn let_go(held: Vec<(Peer, mpsc::Sender<()>)>) {
     for (mut client, go) in held {
         go.send(()).unwrap();
         assert_eq!(client.response().status, 200);
@@ -40,7 +44,7 @@ fn let_go(held: Vec<(Peer, mpsc::Sender<()>)>) {
 }
 
 /// The upstream entity `orders` of these targets, with these tags.
-fn upstream_entity(targets: &[SocketAddr], tags: &str) -> String {
+pub(crate) fn upstream_entity(targets: &[SocketAddr], tags: &str) -> String {
     let targets: Vec<_> = targets.iter().map(|target| format!("{{target: \"{target}\"}}")).collect();
     format!("upstreams:\n- {{name: orders, tags: [{tags}], targets: [{}]}}\n", targets.join(", "))
 }

@@ -2,8 +2,12 @@
 //! must not be.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::harness::{Gateway, Upstream, closed_port, document, service};
+use crate::harness::http2::{block_on, connect, read, start};
+use crate::harness::{Gateway, Upstream, closed_port, document, one_route, service};
+use bytes::Bytes;
+use http::Request;
 use std::collections::HashMap;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,12 +19,12 @@ const SLOW: (u16, &str) = (504, "The upstream server is timing out");
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 /// An address whose connections are never made: its queue is full.
-struct Blackhole {
-    address: SocketAddr,
+pub(crate) struct Blackhole {
+    pub(crate) address: SocketAddr,
     _open: (TcpListener, Vec<TcpStream>),
 }
 
-fn blackhole() -> Blackhole {
+pub(crate) fn blackhole() -> Blackhole {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
@@ -197,4 +201,51 @@ fn any_number_of_requests_may_share_an_upstream_connection() {
         .start();
     (0..5).for_each(|_| assert_eq!(gateway.get("/").status, 200));
     assert_eq!(upstream.connections(), 1);
+}
+
+/// An upstream that answers one request on each connection, and resets it when another comes.
+fn once() -> Upstream {
+    Upstream::start(|mut peer, _| {
+        if peer.request().is_some() {
+            peer.send(OK);
+            if peer.reader().read_exact(&mut [0]).is_ok() {
+                peer.reset();
+            }
+        }
+    })
+}
+
+#[test]
+fn a_buffered_body_that_came_in_pieces_is_sent_again() {
+    let upstream = once();
+    let gateway = Gateway::start(&one_route(upstream.address));
+    assert_eq!(gateway.get("/").status, 200);
+    for round in 0..3 {
+        let mut client = gateway.connect();
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n").send([b'x'; 500]);
+        // Otherwise both pieces may arrive as one.
+        thread::park_timeout(Duration::from_millis(100));
+        assert_eq!(client.send([b'x'; 1500]).response().status, 200, "round {round}");
+    }
+    assert_eq!(upstream.connections(), 4, "each was sent on a kept connection first");
+}
+
+#[test]
+fn a_body_whose_end_comes_in_a_frame_of_its_own_is_sent_again() {
+    let upstream = once();
+    let gateway =
+        Gateway::builder(&one_route(upstream.address)).set("proxy_listen", "127.0.0.1:0 http2").start();
+    assert_eq!(gateway.get("/").status, 200);
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        for round in 0..3 {
+            let put = Request::put("http://localhost/").header("content-length", 2000).body(()).unwrap();
+            let (response, mut body) = start(&requests, put, false).await.unwrap();
+            body.send_data(vec![b'x'; 2000].into(), false).unwrap();
+            body.send_data(Bytes::new(), true).unwrap();
+            let (answer, _) = read(response.await.unwrap()).await.unwrap();
+            assert_eq!(answer.status(), 200, "round {round}");
+        }
+    });
+    assert_eq!(upstream.connections(), 4, "each was sent on a kept connection first");
 }

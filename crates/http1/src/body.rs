@@ -145,6 +145,14 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
+    /// How many bytes are to come of a body whose length is known.
+    pub fn left(&self) -> Option<u64> {
+        match self.state {
+            State::Data { remaining, then: After::End } => Some(remaining),
+            _ => None,
+        }
+    }
+
     /// To be asked when the connection has ended: whether the body is complete.
     pub fn finish(&self) -> Result<(), ParseError> {
         match self.state {

@@ -136,8 +136,14 @@ impl Wire {
     }
 
     /// Whether the whole body was received, even if not all of it is consumed.
-    pub fn body_is_whole(&self) -> bool {
+    pub fn body_has_ended(&self) -> bool {
         self.reading.decoder.is_done()
+    }
+
+    /// The same also where it was not looked at yet: of a body whose length is known, [`body`](Self::body) returns the rest.
+    pub fn body_is_whole(&self) -> bool {
+        let is_here = |left: u64| self.reading.data.is_empty() && self.inbox.len() as u64 >= left;
+        self.reading.decoder.is_done() || self.reading.decoder.left().is_some_and(is_here)
     }
 
     /// Ends the body at the end of the stream. Returns true if the framing allows that; then the body is done.

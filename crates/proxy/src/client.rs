@@ -23,8 +23,12 @@ pub(crate) trait Client {
     fn consume(&mut self, n: usize);
     /// Whether the whole body was received and used.
     fn body_is_done(&self) -> bool;
-    /// Whether nothing follows what [`Client::body`] has returned, which may be used or not.
+    /// Whether the whole body was received to its end, be it used or not.
+    fn body_has_ended(&self) -> bool;
+    /// Whether [`Client::body`] returns all that is left of the body. Its end may yet have to come, and trailers.
     fn body_is_whole(&self) -> bool;
+    /// How many bytes of the body are in the buffers.
+    fn buffered(&self) -> usize;
     /// Whether the whole body stands in the buffers, or fills them.
     fn body_is_buffered(&self) -> bool;
     /// Lets others of the client's requests send as much more, although so many body bytes are kept.

@@ -18,6 +18,9 @@ pub struct Incoming {
     /// Received bytes whose flow-control capacity was not yet released to the sender.
     unacknowledged: usize,
     ended: bool,
+    /// How long it is, if the head said so.
+    length: Option<u64>,
+    received: u64,
     trailers: Result<Headers, ParseError>,
     /// Whether it is the body of a response.
     is_response: bool,
@@ -45,10 +48,17 @@ impl Incoming {
             data: Bytes::new(),
             unacknowledged: 0,
             ended,
+            length: None,
+            received: 0,
             trailers: Ok(Headers::new()),
             is_response: false,
             most,
         }
+    }
+
+    /// One of this length.
+    pub fn of_length(self, length: u64) -> Self {
+        Self { length: Some(length), ..self }
     }
 
     /// The same of a response.
@@ -72,6 +82,16 @@ impl Incoming {
     /// Whether all of it was received.
     pub fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether all of its bytes were received, though its end may yet come.
+    pub fn is_whole(&self) -> bool {
+        self.ended || self.length.is_some_and(|length| self.received >= length)
+    }
+
+    /// How many bytes are here that were not consumed.
+    pub fn buffered(&self) -> usize {
+        self.data.len()
     }
 
     /// Whether all of it was received and consumed.
@@ -144,6 +164,7 @@ impl Incoming {
 
     fn hold(&mut self, data: Bytes) {
         let received = data.len();
+        self.received += received as u64;
         if self.data.is_empty() {
             self.data = data;
         } else {

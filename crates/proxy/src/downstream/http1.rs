@@ -121,8 +121,16 @@ impl Client for Http1 {
         self.wire.body_is_done()
     }
 
+    fn body_has_ended(&self) -> bool {
+        self.wire.body_has_ended()
+    }
+
     fn body_is_whole(&self) -> bool {
         self.wire.body_is_whole()
+    }
+
+    fn buffered(&self) -> usize {
+        self.wire.inbox.len()
     }
 
     fn body_is_buffered(&self) -> bool {

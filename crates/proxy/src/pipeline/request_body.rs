@@ -167,9 +167,8 @@ pub(crate) async fn buffer<C: Client>(
             _ => {
                 let mut since = None;
                 while !client.body_is_buffered() {
-                    let arrived = client.body().map_err(RequestError::Rejected)?.len();
                     let since = *since.get_or_insert_with(Instant::now);
-                    more(worker, client, due(worker, since, arrived)).await?;
+                    more(worker, client, due(worker, since, client.buffered())).await?;
                 }
             }
         }

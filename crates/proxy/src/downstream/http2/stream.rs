@@ -50,8 +50,13 @@ impl Http2 {
         most: usize,
     ) -> Self {
         let ended = head.framing == Framing::None;
+        let request = Incoming::new(body, ended, most);
+        let request = match head.framing {
+            Framing::Length(length) => request.of_length(length),
+            _ => request,
+        };
         Self {
-            request: Incoming::new(body, ended, most),
+            request,
             respond,
             unsent: None,
             response: Outgoing::default(),
@@ -112,8 +117,16 @@ impl Client for Http2 {
         self.request.is_done()
     }
 
-    fn body_is_whole(&self) -> bool {
+    fn body_has_ended(&self) -> bool {
         self.request.has_ended()
+    }
+
+    fn body_is_whole(&self) -> bool {
+        self.request.is_whole()
+    }
+
+    fn buffered(&self) -> usize {
+        self.request.buffered()
     }
 
     fn acknowledge(&mut self, n: usize) {

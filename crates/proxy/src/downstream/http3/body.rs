@@ -48,6 +48,16 @@ impl Incoming {
         self.ended && self.trailers.is_ok()
     }
 
+    /// Whether all of its bytes were received, though its end may yet come.
+    pub(super) fn is_whole(&self) -> bool {
+        self.has_ended() || self.left == Some(0) && self.trailers.is_ok()
+    }
+
+    /// How many bytes are here that were not used.
+    pub(super) fn buffered(&self) -> usize {
+        self.data.len()
+    }
+
     /// Whether all of it was received and used.
     pub(super) fn is_done(&self) -> bool {
         self.has_ended() && self.data.is_empty()

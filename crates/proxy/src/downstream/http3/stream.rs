@@ -155,8 +155,16 @@ impl Client for Http3 {
         self.request.is_done()
     }
 
-    fn body_is_whole(&self) -> bool {
+    fn body_has_ended(&self) -> bool {
         self.request.has_ended()
+    }
+
+    fn body_is_whole(&self) -> bool {
+        self.request.is_whole()
+    }
+
+    fn buffered(&self) -> usize {
+        self.request.buffered()
     }
 
     fn body_is_buffered(&self) -> bool {

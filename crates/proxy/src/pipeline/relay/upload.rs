@@ -136,7 +136,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 }
             };
         }
-        if repeatable > 0 || self.client.body_is_done() {
+        if self.client.body_has_ended() {
             return self.finish_upload(cx);
         }
         if let Poll::Ready(more) = self.client.poll_more(cx) {

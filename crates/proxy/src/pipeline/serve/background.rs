@@ -73,8 +73,16 @@ impl Client for NoClient {
         true
     }
 
+    fn body_has_ended(&self) -> bool {
+        true
+    }
+
     fn body_is_whole(&self) -> bool {
         true
+    }
+
+    fn buffered(&self) -> usize {
+        0
     }
 
     fn body_is_buffered(&self) -> bool {
